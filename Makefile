@@ -1,0 +1,164 @@
+# What a person and CI do with this repository. `make help` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PYTHON ?= python3
+
+# What the tests install for themselves lives beside what cargo builds.
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+TOOLS := $(TARGET)/tools
+VENV := $(TARGET)/python
+TAVERN_TEST_PYTHON := $(VENV)/bin/python
+TAVERN := $(TARGET)/debug/tavern
+
+BUF_VERSION := 1.75.0
+BUF := $(TOOLS)/buf-$(BUF_VERSION)/node_modules/.bin/buf
+
+# The state of the contract that a change must not break: what main held before.
+AGAINST ?= $(shell main=$$(git rev-parse --verify --quiet origin/main 2>/dev/null || true); \
+  if [ -n "$$main" ] && [ "$$main" != "$$(git rev-parse HEAD)" ]; then echo "$$main"; \
+  else git rev-parse --verify --quiet HEAD~1 2>/dev/null || true; fi)
+
+# Where the tests find the interpreter with their packages, and the built programs.
+export TAVERN_TEST_PYTHON
+export TAVERN_TEST_BIN_DIR := $(TARGET)/debug
+
+##@ Run it
+
+.PHONY: demo
+demo: build ## Build, start all services in one process and play the transcripts of deploy/examples
+	@$(TAVERN) demo
+
+.PHONY: serve
+serve: build ## Build and serve all services in one process until Ctrl-C
+	@$(TAVERN) serve
+
+.PHONY: build
+build: check-rust ## Build every program (development profile)
+	@$(CARGO) build --locked --workspace --exclude bench --bins
+
+##@ Test it
+
+.PHONY: test
+test: check-rust check-node python build ## Run all tests, those in Python included
+	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	  $(CARGO) nextest run --locked --workspace --no-tests=warn; \
+	else \
+	  echo "cargo-nextest is not installed; using cargo test (cargo install --locked cargo-nextest makes it faster)"; \
+	  $(CARGO) test --locked --workspace --lib --bins --tests; \
+	fi
+	@$(CARGO) test --locked --workspace --doc
+
+.PHONY: bench
+bench: check-rust ## Measure against the floor of this machine (release profile)
+	@$(CARGO) run --locked --release --package bench
+
+# Seconds for each fuzz target.
+FUZZ_SECONDS ?= 60
+
+.PHONY: fuzz
+fuzz: check-rust ## Fuzz the text dialects, each target for FUZZ_SECONDS (needs a nightly toolchain)
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo "missing: cargo-fuzz; cargo install --locked cargo-fuzz" >&2; exit 1; }
+	@tests/fuzz/seed
+	@for target in syntax typing rendering; do \
+	  $(CARGO) +nightly fuzz run --fuzz-dir tests/fuzz "$$target" -- -max_total_time=$(FUZZ_SECONDS); \
+	done
+
+##@ Keep it in order
+
+.PHONY: lint
+lint: check-rust lint-rust lint-proto lint-dependencies ## Check format, lints, the contract and dependencies
+
+.PHONY: lint-rust
+lint-rust: check-rust
+	@$(CARGO) fmt --all -- --check
+	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: lint-proto
+lint-proto: $(BUF)
+	@cd proto && $(BUF) lint
+	@cd proto && $(BUF) format --diff --exit-code
+	@$(MAKE) --no-print-directory breaking
+
+# The contract as it was is unpacked from git and compared; where there is no earlier state, or it
+# had no contract yet, there is nothing to break.
+.PHONY: breaking
+breaking: $(BUF) ## Compare the contract with AGAINST (default: main as it was before)
+	@against="$(AGAINST)"; \
+	if [ -z "$$against" ] || ! git ls-tree -r --name-only "$$against" proto | grep '\.proto$$' >/dev/null; then \
+	  echo "breaking: no earlier contract to compare with"; \
+	else \
+	  before=$$(mktemp -d); trap 'rm -rf "$$before"' EXIT; \
+	  git archive "$$against" proto | tar -x -C "$$before"; \
+	  cd proto && $(BUF) breaking --against "$$before/proto"; \
+	fi
+
+.PHONY: lint-dependencies
+lint-dependencies: check-rust
+	@graph=$$($(CARGO) tree --locked --workspace --all-features --edges normal,build --prefix none); \
+	for crate in aws-lc-rs aws-lc-sys openssl openssl-sys native-tls; do \
+	  if grep -q "^$$crate v" <<<"$$graph"; then \
+	    echo "dependencies: $$crate is in the graph; 'cargo tree --invert $$crate' says why; choose features without it" >&2; \
+	    exit 1; \
+	  fi; \
+	done
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	  $(CARGO) deny --offline check bans licenses sources; \
+	else \
+	  echo "cargo-deny is not installed; licences are not checked (cargo install --locked cargo-deny)"; \
+	fi
+
+.PHONY: fmt
+fmt: check-rust $(BUF) ## Format Rust and the contract
+	@$(CARGO) fmt --all
+	@cd proto && $(BUF) format --write
+
+.PHONY: clean
+clean: ## Remove everything that was built, and the data of `make serve`
+	@$(CARGO) clean
+	@rm -rf data
+
+##@ Prerequisites
+
+.PHONY: check-rust
+check-rust:
+	@command -v $(CARGO) >/dev/null || { echo "missing: the Rust toolchain; get it from https://rustup.rs" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "missing: a C compiler (for SQLite and ring); on Debian: apt-get install gcc libc6-dev" >&2; exit 1; }
+
+.PHONY: check-node
+check-node:
+	@command -v node >/dev/null || { echo "missing: Node.js; on Debian: apt-get install nodejs" >&2; exit 1; }
+
+.PHONY: check-npm
+check-npm: check-node
+	@command -v npm >/dev/null || { echo "missing: npm; on Debian: apt-get install npm" >&2; exit 1; }
+
+.PHONY: check-python
+check-python:
+	@command -v $(PYTHON) >/dev/null || { echo "missing: Python 3; on Debian: apt-get install python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: Python's venv; on Debian: apt-get install python3-venv" >&2; exit 1; }
+
+.PHONY: python
+python: $(VENV)/installed ## Install what the Python programs of the tests need, under target/
+
+# The stamp is written last, so that a broken installation is made again.
+$(VENV)/installed: tests/python/requirements.txt | check-python
+	@echo "installing the packages of tests/python/requirements.txt"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement $< || \
+	  { echo "missing: the packages of $<; pip could not reach a package index" >&2; exit 1; }
+	@touch $@
+
+$(BUF): | check-npm
+	@echo "installing buf $(BUF_VERSION)"
+	@npm install --silent --no-audit --no-fund --prefix $(TOOLS)/buf-$(BUF_VERSION) @bufbuild/buf@$(BUF_VERSION) || \
+	  { echo "missing: buf $(BUF_VERSION); npm could not reach a package registry" >&2; exit 1; }
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,14 @@
+//! What an agent is and how its turn goes, as pure functions.
+//!
+//! Nothing in here waits, asks the time or touches a wire type, so that every history can be
+//! replayed in a test. `profile` reads an agent's file, `plan` freezes what a turn needs to be
+//! resumed, `turn` is the state machine, `reading` decides what the calls of an answer come to,
+//! `observation` words what the model is told, `prompt` puts a request to the model together.
+
+pub mod message;
+pub mod observation;
+pub mod plan;
+pub mod profile;
+pub mod prompt;
+pub mod reading;
+pub mod turn;

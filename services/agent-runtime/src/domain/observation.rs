@@ -1,0 +1,43 @@
+//! What the model is told besides the results of its calls, and how long it may be.
+
+use call_text::observation;
+
+use super::turn::Budget;
+
+/// The longest observation of one call, in bytes. What is beyond it stays in the log.
+pub const MAX_OBSERVATION_BYTES: usize = 64 << 10;
+
+/// Words that a call was not started, as one before it failed.
+pub fn skipped(tool_id: &str, failed_tool: &str) -> String {
+    observation::skipped(tool_id, failed_tool)
+}
+
+/// Words that a call was not started, as the answer held too many.
+pub fn beyond_budget(tool_id: &str, limit: &str) -> String {
+    format!("Observation: Error - {tool_id} was not executed: {limit}.")
+}
+
+/// Words that no calls remain (rule L6).
+pub fn no_calls_remain(budget: Budget) -> String {
+    let why = match budget {
+        Budget::Iterations(rounds) => format!("this turn has used all of its {rounds} rounds"),
+        Budget::Calls(calls) => format!("this turn has used all of its {calls} calls"),
+    };
+    format!(
+        "Observation: No calls remain: {why}. Answer now in plain text with what is known; \
+         further calls will not be executed."
+    )
+}
+
+/// Keeps a text to the bound, saying how much was cut.
+pub fn bounded(text: String) -> String {
+    if text.len() <= MAX_OBSERVATION_BYTES {
+        return text;
+    }
+    let end = text.floor_char_boundary(MAX_OBSERVATION_BYTES);
+    format!(
+        "{}\n[{} more bytes were cut]",
+        &text[..end],
+        text.len() - end
+    )
+}

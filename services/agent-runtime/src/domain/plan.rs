@@ -1,0 +1,96 @@
+//! What a turn was started with, kept beside its log so that it can be resumed.
+
+use call_text::{Dialect, Policy};
+use serde::{Deserialize, Serialize};
+
+use super::profile::Language;
+
+/// How much a turn may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Budgets {
+    /// How many rounds of deliberation there may be. Default 10, at most 100.
+    pub iterations: u32,
+    /// How many calls of one answer are carried out. Default 16, at most 64.
+    pub calls_per_answer: u32,
+    /// How many calls the turn may make in all. Default 64, at most 1,000.
+    pub calls: u32,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            iterations: 10,
+            calls_per_answer: 16,
+            calls: 64,
+        }
+    }
+}
+
+impl Budgets {
+    /// The most that anybody may ask for.
+    pub const MOST: Self = Self {
+        iterations: 100,
+        calls_per_answer: 64,
+        calls: 1_000,
+    };
+}
+
+/// What a turn begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Opening {
+    /// The user says something.
+    UserMessage(String),
+    /// The caller asked the model itself and gives what it wrote.
+    ModelText {
+        /// What the model wrote.
+        text: String,
+        /// Whether the agent's model is asked to go on afterwards.
+        go_on: bool,
+    },
+}
+
+/// Everything of a turn that its log does not say. The opening is in the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// How much the turn may use.
+    pub budgets: Budgets,
+    /// Whether the model goes on after a text that the caller gave.
+    pub go_on: bool,
+    /// The model; missing if the turn never asks one.
+    pub model: Option<String>,
+    /// The tools that the agent may use.
+    pub inventory: Vec<String>,
+    /// The instructions before the list of tools.
+    pub system_prompt: String,
+    /// The dialect that a text of the caller is read in; any if missing.
+    pub opening_dialect: Option<Dialect>,
+    /// The dialect that the model is taught and its answers are read in; if missing, ACTION is
+    /// taught and any is read.
+    pub dialect: Option<Dialect>,
+    /// The language of the list of tools.
+    pub language: Language,
+    /// The sampling temperature.
+    pub temperature: Option<f64>,
+    /// The most tokens of one answer.
+    pub max_output_tokens: Option<u32>,
+}
+
+impl Plan {
+    /// Returns the dialect that the model is taught.
+    pub fn taught_dialect(&self) -> Dialect {
+        self.dialect.unwrap_or(Dialect::Action)
+    }
+
+    /// Returns the rules by which answers are read.
+    pub fn policy(&self) -> Policy {
+        self.dialect.map_or_else(Policy::default, Policy::fixed)
+    }
+
+    /// Returns the rules by which a text of the caller is read.
+    pub fn opening_policy(&self) -> Policy {
+        self.opening_dialect
+            .map_or_else(Policy::default, Policy::fixed)
+    }
+}

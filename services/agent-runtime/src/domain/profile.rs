@@ -1,0 +1,342 @@
+//! Agent profiles: ComfyTavern's `agent_profile.json`, unmodified.
+//!
+//! Every key that ComfyTavern defines may be there, and any other; all are kept. Tavern's own
+//! settings stand under `custom_metadata.tavern`, the place that the format leaves to others:
+//!
+//! ```json
+//! {"model": "house", "dialect": "action", "language": "en", "system_prompt": "You are ..."}
+//! ```
+//!
+//! Profiles come from people, so everything that is wrong with one is reported together. What is
+//! not carried out here yet (goals, events, private state, the deliberation workflow) is read
+//! past and kept.
+
+use call_text::Dialect;
+use core_types::ProfileId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The largest profile that is read, in bytes.
+pub const MAX_PROFILE_BYTES: usize = 1 << 20;
+/// The most tools that a profile may name.
+pub const MAX_INVENTORY: usize = 500;
+/// The longest system prompt, in bytes.
+pub const MAX_SYSTEM_PROMPT_BYTES: usize = 64 << 10;
+
+/// Who an agent is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The id.
+    pub id: ProfileId,
+    /// The name for people.
+    pub name: String,
+    /// What the agent is; may be empty.
+    pub description: String,
+    /// `tool_ids_inventory` as the file names it.
+    pub tool_ids: Vec<String>,
+    /// Tools that the skills of `skill_workflow_ids_inventory` are known by.
+    pub skill_tool_ids: Vec<String>,
+    /// `custom_metadata.tavern`.
+    pub tavern: TavernSection,
+    /// The whole file.
+    pub source: Value,
+}
+
+impl Profile {
+    /// Returns every tool that the agent may use, once, tools before skills.
+    pub fn inventory(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for id in self.tool_ids.iter().chain(&self.skill_tool_ids) {
+            if !all.contains(id) {
+                all.push(id.clone());
+            }
+        }
+        all
+    }
+
+    /// Returns the instructions that the agent's model is given before the list of tools.
+    pub fn system_prompt(&self) -> String {
+        match &self.tavern.system_prompt {
+            Some(prompt) => prompt.clone(),
+            None if self.description.is_empty() => format!("You are {}.", self.name),
+            None => format!("You are {}. {}", self.name, self.description),
+        }
+    }
+}
+
+/// The language in which an agent is taught its tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    /// English.
+    #[default]
+    En,
+    /// Chinese.
+    Zh,
+}
+
+/// What `custom_metadata.tavern` says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TavernSection {
+    /// The model, as the settings name it; the default model if missing.
+    pub model: Option<String>,
+    /// The dialect that the agent is taught and read in; ACTION is taught and any is read if
+    /// missing.
+    pub dialect: Option<Dialect>,
+    /// The language of the list of tools; English if missing.
+    pub language: Option<Language>,
+    /// The instructions before the list of tools; made from name and description if missing.
+    pub system_prompt: Option<String>,
+    /// The sampling temperature; the endpoint's own if missing.
+    pub temperature: Option<f64>,
+    /// The most tokens of one answer; the endpoint's own limit if missing.
+    pub max_output_tokens: Option<u32>,
+}
+
+/// Everything that is wrong with a profile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .problems.join("; "))]
+pub struct ProfileError {
+    /// One sentence per problem, each with its place and the remedy.
+    pub problems: Vec<String>,
+}
+
+/// Reads a profile.
+///
+/// # Errors
+/// [`ProfileError`] with everything that is wrong.
+pub fn read(text: &str) -> Result<Profile, ProfileError> {
+    let limits = json_schema::JsonLimits {
+        max_bytes: MAX_PROFILE_BYTES,
+        ..Default::default()
+    };
+    let source =
+        json_schema::strict_json::parse_json_strict_with(text, &limits).map_err(|error| {
+            ProfileError {
+                problems: vec![error.to_string()],
+            }
+        })?;
+    let Value::Object(object) = &source else {
+        return Err(ProfileError {
+            problems: vec!["the profile is not a JSON object".to_owned()],
+        });
+    };
+    let mut reader = Reader::default();
+    let id = reader
+        .required_text(object, "id")
+        .and_then(|id| match ProfileId::new(id) {
+            Ok(id) => Some(id),
+            Err(error) => {
+                reader.problem("/id", error);
+                None
+            }
+        });
+    let name = reader.optional_text(object, "", "name");
+    let description = reader
+        .optional_text(object, "", "description")
+        .unwrap_or_default();
+    let tool_ids = reader.ids(object, "tool_ids_inventory");
+    let skills = reader.ids(object, "skill_workflow_ids_inventory");
+    let tavern = reader.tavern(object);
+    if tool_ids.len() + skills.len() > MAX_INVENTORY {
+        reader.problem(
+            "/tool_ids_inventory",
+            format!(
+                "it names {} tools and skills; {MAX_INVENTORY} are the most",
+                tool_ids.len() + skills.len()
+            ),
+        );
+    }
+    match id {
+        Some(id) if reader.problems.is_empty() => Ok(Profile {
+            name: name
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| id.to_string()),
+            id,
+            description,
+            tool_ids,
+            skill_tool_ids: skills.iter().map(|skill| skill_tool(skill)).collect(),
+            tavern,
+            source,
+        }),
+        _ => Err(ProfileError {
+            problems: reader.problems,
+        }),
+    }
+}
+
+/// Returns the tool by which a skill is called: the workflow that its id or path names.
+fn skill_tool(skill: &str) -> String {
+    if skill.starts_with("workflow:") {
+        return skill.to_owned();
+    }
+    let file = skill.rsplit(['/', '\\']).next().unwrap_or(skill);
+    format!("workflow:{}", file.strip_suffix(".json").unwrap_or(file))
+}
+
+#[derive(Default)]
+struct Reader {
+    problems: Vec<String>,
+}
+
+impl Reader {
+    fn problem(&mut self, pointer: &str, message: impl std::fmt::Display) {
+        self.problems.push(format!("{pointer}: {message}"));
+    }
+
+    fn required_text(&mut self, object: &Map<String, Value>, key: &str) -> Option<String> {
+        let text = self.optional_text(object, "", key);
+        if !object.contains_key(key) {
+            self.problem(&format!("/{key}"), "it is missing; give a text");
+        }
+        text
+    }
+
+    fn optional_text(
+        &mut self,
+        object: &Map<String, Value>,
+        above: &str,
+        key: &str,
+    ) -> Option<String> {
+        match object.get(key) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(_) => {
+                self.problem(
+                    &format!("{above}/{key}"),
+                    "it is not a text; put it in quotes",
+                );
+                None
+            }
+        }
+    }
+
+    fn ids(&mut self, object: &Map<String, Value>, key: &str) -> Vec<String> {
+        let entries = match object.get(key) {
+            None | Some(Value::Null) => return Vec::new(),
+            Some(Value::Array(entries)) => entries,
+            Some(_) => {
+                self.problem(&format!("/{key}"), "it is not a list; give a list of ids");
+                return Vec::new();
+            }
+        };
+        let mut ids = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            match entry.as_str().map(core_types::ToolId::new) {
+                Some(Ok(id)) => ids.push(id.to_string()),
+                Some(Err(error)) => self.problem(&format!("/{key}/{index}"), error),
+                None => self.problem(
+                    &format!("/{key}/{index}"),
+                    "it is not a text; give a tool's id",
+                ),
+            }
+        }
+        ids
+    }
+
+    fn tavern(&mut self, object: &Map<String, Value>) -> TavernSection {
+        const PLACE: &str = "/custom_metadata/tavern";
+        const KEYS: [&str; 6] = [
+            "model",
+            "dialect",
+            "language",
+            "system_prompt",
+            "temperature",
+            "max_output_tokens",
+        ];
+        let section = match object
+            .get("custom_metadata")
+            .and_then(|metadata| metadata.get("tavern"))
+        {
+            None | Some(Value::Null) => return TavernSection::default(),
+            Some(Value::Object(section)) => section,
+            Some(_) => {
+                self.problem(PLACE, "it is not an object; give settings by name");
+                return TavernSection::default();
+            }
+        };
+        for key in section.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+            self.problem(
+                &format!("{PLACE}/{key}"),
+                format!("no such setting; the settings are {}", KEYS.join(", ")),
+            );
+        }
+        let system_prompt = self.optional_text(section, PLACE, "system_prompt");
+        if system_prompt
+            .as_ref()
+            .is_some_and(|prompt| prompt.len() > MAX_SYSTEM_PROMPT_BYTES)
+        {
+            self.problem(
+                &format!("{PLACE}/system_prompt"),
+                format!("it is longer than {MAX_SYSTEM_PROMPT_BYTES} bytes; shorten it"),
+            );
+        }
+        TavernSection {
+            model: self.optional_text(section, PLACE, "model"),
+            dialect: self.word(
+                section,
+                "dialect",
+                "action, tam_v1, tam_v2, vcp, tool_tag or tool_json",
+                |word| {
+                    Dialect::ALL
+                        .iter()
+                        .copied()
+                        .find(|dialect| dialect.as_str() == word && *dialect != Dialect::Native)
+                },
+            ),
+            language: self.word(section, "language", "en or zh", |word| match word {
+                "en" => Some(Language::En),
+                "zh" => Some(Language::Zh),
+                _ => None,
+            }),
+            system_prompt,
+            temperature: self.number(section, "temperature", "a number from 0 to 2", |value| {
+                value.as_f64().filter(|number| (0.0..=2.0).contains(number))
+            }),
+            max_output_tokens: self.number(
+                section,
+                "max_output_tokens",
+                "a whole number from 1 to 1000000",
+                |value| {
+                    value
+                        .as_u64()
+                        .filter(|number| (1..=1_000_000).contains(number))
+                        .and_then(|number| u32::try_from(number).ok())
+                },
+            ),
+        }
+    }
+
+    fn word<T>(
+        &mut self,
+        section: &Map<String, Value>,
+        key: &str,
+        expected: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        self.number(section, key, expected, |value| {
+            value.as_str().and_then(&read)
+        })
+    }
+
+    fn number<T>(
+        &mut self,
+        section: &Map<String, Value>,
+        key: &str,
+        expected: &str,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let value = section.get(key).filter(|value| !value.is_null())?;
+        let read = read(value);
+        if read.is_none() {
+            self.problem(
+                &format!("/custom_metadata/tavern/{key}"),
+                format!("it is {value}; give {expected}"),
+            );
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests;

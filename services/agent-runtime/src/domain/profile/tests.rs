@@ -1,0 +1,110 @@
+use super::*;
+
+/// A profile with every key of ComfyTavern's format and one that nobody knows.
+const FULL: &str = r#"{
+  "id": "npc_elara",
+  "name": "Elara",
+  "description": "Keeps the library.",
+  "version": "1.2.0",
+  "schema_version": "1.0",
+  "core_deliberation_workflow_id": "workflows/deliberate.json",
+  "initial_private_state_values": {"mood": "calm", "big": 12345678901234567890123},
+  "knowledge_base_references": [{"source_id": "lore", "alias": "lore", "access_permissions": ["read"]}],
+  "subscribed_event_types": ["player.greets", {"type": "clock", "filter_condition": "hour > 8"}],
+  "skill_workflow_ids_inventory": ["workflows/skills/greet.json", "workflow:summarize_text"],
+  "tool_ids_inventory": ["kb:Query", "workflow:summarize_text", "FileOperator.WriteFile"],
+  "initial_goals_reference": [{"caiu_id": "g", "kb_alias_or_id": "lore", "activation_priority": 3}],
+  "unknown_key": {"kept": true},
+  "custom_metadata": {"author": "somebody", "tavern": {"model": "house", "dialect": "tam_v1", "language": "zh",
+    "system_prompt": "You are Elara.", "temperature": 0.5, "max_output_tokens": 900}}
+}"#;
+
+fn problems(text: &str) -> String {
+    read(text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_comfytavern_profile_is_read_unmodified() {
+    let profile = read(FULL).unwrap();
+    assert_eq!(profile.id.as_str(), "npc_elara");
+    assert_eq!(
+        profile.tool_ids,
+        [
+            "kb:Query",
+            "workflow:summarize_text",
+            "FileOperator.WriteFile"
+        ]
+    );
+    assert_eq!(
+        profile.inventory(),
+        [
+            "kb:Query",
+            "workflow:summarize_text",
+            "FileOperator.WriteFile",
+            "workflow:greet"
+        ]
+    );
+    assert_eq!(profile.system_prompt(), "You are Elara.");
+    assert_eq!(profile.tavern.dialect, Some(Dialect::TamV1));
+    assert_eq!(profile.tavern.language, Some(Language::Zh));
+    assert_eq!(profile.tavern.temperature, Some(0.5));
+}
+
+#[test]
+fn unknown_keys_and_every_digit_are_kept() {
+    let profile = read(FULL).unwrap();
+    let text = profile.source.to_string();
+    assert!(text.contains(r#""unknown_key":{"kept":true}"#), "{text}");
+    assert!(text.contains("12345678901234567890123"), "{text}");
+}
+
+#[test]
+fn without_a_system_prompt_name_and_description_make_one() {
+    let profile = read(r#"{"id": "a", "name": "Ada", "description": "Answers."}"#).unwrap();
+    assert_eq!(profile.system_prompt(), "You are Ada. Answers.");
+    let bare = read(r#"{"id": "a"}"#).unwrap();
+    assert_eq!(bare.system_prompt(), "You are a.");
+    assert!(bare.inventory().is_empty());
+}
+
+#[test]
+fn everything_that_is_wrong_is_named_with_its_place() {
+    let text = problems(
+        r#"{"name": 5, "tool_ids_inventory": ["ok", 7, ""], "skill_workflow_ids_inventory": "x",
+            "custom_metadata": {"tavern": {"model": 1, "dialect": "latin", "temperature": 9, "colour": "red"}}}"#,
+    );
+    for place in [
+        "/id: it is missing",
+        "/name: it is not a text",
+        "/tool_ids_inventory/1: it is not a text",
+        "/tool_ids_inventory/2: tool id is empty",
+        "/skill_workflow_ids_inventory: it is not a list",
+        "/custom_metadata/tavern/model: it is not a text",
+        "/custom_metadata/tavern/dialect: it is \"latin\"",
+        "/custom_metadata/tavern/temperature: it is 9",
+        "/custom_metadata/tavern/colour: no such setting",
+    ] {
+        assert!(text.contains(place), "{place} is not in: {text}");
+    }
+}
+
+#[test]
+fn what_is_no_profile_is_refused_with_the_place() {
+    for (text, part) in [
+        ("[]", "not a JSON object"),
+        ("{\"id\": \"a\", \"id\": \"b\"}", "line 1"),
+        ("{\"id\": \"a/b\"}", "/id"),
+        ("{", "line 1"),
+    ] {
+        assert!(problems(text).contains(part), "{text}: {}", problems(text));
+    }
+}
+
+#[test]
+fn an_inventory_beyond_the_limit_is_refused() {
+    let ids: Vec<String> = (0..=MAX_INVENTORY)
+        .map(|index| format!("tool{index}"))
+        .collect();
+    let text = serde_json::json!({"id": "a", "tool_ids_inventory": ids}).to_string();
+    assert!(problems(&text).contains("500 are the most"));
+}

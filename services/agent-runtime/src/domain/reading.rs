@@ -1,0 +1,287 @@
+//! What the calls of an answer come to.
+//!
+//! The parser says what a text holds; this module decides what becomes of each call before any of
+//! them leaves: it runs, or it is refused with an observation. Only the model's own text of this
+//! turn comes here.
+
+use std::fmt::Write as _;
+
+use call_text::{
+    Call, Catalogue, Diagnostic, Dialect, Parsed, Policy, Problem, ProblemCode, Rule, echo::Echo,
+    native, native::NativeCall, observation,
+};
+
+use super::{
+    observation::{beyond_budget, bounded},
+    turn::{Budget, CallStatus, ReadCall, name_failure},
+};
+
+/// The longest arguments that a call may have, in bytes of JSON.
+pub const MAX_ARGUMENTS_BYTES: usize = 512 << 10;
+
+/// The most remarks on one answer that are recorded: they become durable together with its calls.
+const MAX_REMARKS: usize = 512;
+
+/// What the reading of an answer depends on besides the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The tools of the agent.
+    pub catalogue: &'a Catalogue,
+    /// The rules by which the text was read.
+    pub policy: &'a Policy,
+    /// The dialect in which the model is shown how to call.
+    pub dialect: Dialect,
+    /// How many calls of one answer are carried out.
+    pub per_answer: u32,
+    /// How many calls the turn has left.
+    pub left: u32,
+    /// The budget because of which no call is carried out.
+    pub last: Option<Budget>,
+    /// Texts that the model was shown and that nobody vouches for.
+    pub untrusted: &'a [&'a str],
+}
+
+/// An answer, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The calls in the order in which they run.
+    pub calls: Vec<CallReading>,
+    /// What the parser remarked.
+    pub diagnostics: Vec<Diagnostic>,
+    /// What the model is told about the text as a whole.
+    pub observation: Option<String>,
+}
+
+/// A call and what becomes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallReading {
+    /// The call as the turn knows it.
+    pub call: ReadCall,
+    /// The call as the parser read it, with everything that is wrong.
+    pub written: Call,
+    /// Why it does not run; none if it does.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why a call is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// How the call ends.
+    pub status: CallStatus,
+    /// What kind of reason it is.
+    pub kind: RefusalKind,
+    /// A stable code.
+    pub code: String,
+    /// One sentence.
+    pub message: String,
+    /// What the model is told; none if it is not asked again.
+    pub observation: Option<String>,
+}
+
+/// What kind of reason keeps a call from running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// The call is wrong.
+    Validation,
+    /// A rule forbids it.
+    Policy,
+    /// A budget has ended.
+    Limit,
+}
+
+impl Reading {
+    /// Names the failure if no call can run, as the turn will.
+    pub fn failure(&self) -> Option<String> {
+        name_failure(
+            self.calls.iter().map(|reading| &reading.call),
+            self.observation.as_deref(),
+        )
+    }
+
+    /// Adds the schema and a filled example of each tool to what the model is told (rule L7).
+    pub fn explain(&mut self, context: Context<'_>) {
+        for reading in &mut self.calls {
+            let Some(tool) = context.catalogue.tool(&reading.call.tool_id) else {
+                continue;
+            };
+            let Some(told) = reading
+                .refusal
+                .as_mut()
+                .and_then(|refusal| refusal.observation.as_mut())
+            else {
+                continue;
+            };
+            // Writing to a string cannot fail.
+            let _ = write!(
+                told,
+                "\nThe parameters of {} as JSON Schema: {}",
+                tool.id, tool.parameters
+            );
+            if let Some(example) = observation::skeleton(tool, context.dialect, context.catalogue) {
+                let _ = write!(told, "\nA call of it is written like this:\n{example}");
+            }
+            *told = bounded(std::mem::take(told));
+        }
+    }
+}
+
+/// Decides what becomes of each call of a text and of the answer's structured calls.
+pub fn read(mut parsed: Parsed, native_calls: &[NativeCall], context: Context<'_>) -> Reading {
+    if !native_calls.is_empty() {
+        let typed = native::typed(native_calls, context.catalogue, context.policy);
+        native::supplement(&mut parsed, typed);
+    }
+    let of_blocks: Vec<String> = parsed
+        .blocks
+        .iter()
+        .filter(|block| block.runs && !block.problems.is_empty())
+        .filter_map(observation::for_block)
+        .collect();
+    let echo = Echo::new(context.untrusted.iter().copied());
+    let mut planned = 0;
+    let mut calls = Vec::new();
+    for call in &parsed.calls {
+        let in_good_block = call.dialect == Dialect::Native
+            || parsed
+                .blocks
+                .get(call.block)
+                .is_none_or(|block| block.problems.is_empty());
+        if !call.runs || !in_good_block {
+            continue;
+        }
+        let index = u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        let reading = decide(call.clone(), index, planned, &echo, context);
+        planned += u32::from(reading.refusal.is_none());
+        calls.push(reading);
+    }
+    let told = !of_blocks.is_empty() && context.last.is_none();
+    Reading {
+        calls,
+        diagnostics: remarks(&parsed),
+        observation: told.then(|| bounded(of_blocks.join("\n"))),
+    }
+}
+
+/// Everything that the parser remarked, in the order of the text.
+fn remarks(parsed: &Parsed) -> Vec<Diagnostic> {
+    let tolerances = parsed.calls.iter().flat_map(|call| &call.tolerances);
+    let mut remarks = parsed.diagnostics.clone();
+    remarks.extend(tolerances.map(call_text::Tolerance::to_diagnostic));
+    remarks.sort_by_key(|remark| remark.span.start);
+    remarks.dedup();
+    remarks.truncate(MAX_REMARKS);
+    remarks
+}
+
+fn decide(
+    mut written: Call,
+    index: u32,
+    planned: u32,
+    echo: &Echo,
+    context: Context<'_>,
+) -> CallReading {
+    let mut arguments_json = serde_json::Value::Object(written.arguments.clone()).to_string();
+    let echoed = written.problems.is_empty() && echo.contains(&written);
+    if echoed {
+        written.problems.push(problem_of(
+            &written,
+            "This call repeats text that came from a user, a document or a tool, so it is not executed by itself",
+        ));
+    } else if arguments_json.len() > MAX_ARGUMENTS_BYTES {
+        written.problems.push(problem_of(
+            &written,
+            &format!(
+                "The arguments have {} bytes; at most {MAX_ARGUMENTS_BYTES} are accepted",
+                arguments_json.len()
+            ),
+        ));
+        written.arguments.clear();
+        arguments_json = "{}".to_owned();
+    }
+    let call = ReadCall {
+        index,
+        tool_id: written.tool_id.clone(),
+        arguments_json,
+        native: written.dialect == Dialect::Native,
+        needs_confirmation: written.needs_confirmation,
+        continue_on_error: written.control.continue_on_error,
+        problems: written
+            .problems
+            .iter()
+            .map(|problem| problem.message.clone())
+            .collect(),
+    };
+    let refusal = refusal(&written, echoed, planned, context);
+    CallReading {
+        call,
+        written,
+        refusal,
+    }
+}
+
+fn refusal(written: &Call, echoed: bool, planned: u32, context: Context<'_>) -> Option<Refusal> {
+    let limit = |code: &str, message: String| {
+        let observation = context
+            .last
+            .is_none()
+            .then(|| beyond_budget(&written.tool_id, &message));
+        Some(Refusal {
+            status: CallStatus::Skipped,
+            kind: RefusalKind::Limit,
+            code: code.to_owned(),
+            message,
+            observation,
+        })
+    };
+    if context.last.is_some() {
+        return limit("no_calls_remain", "no calls remain in this turn".to_owned());
+    }
+    if let Some(problem) = written.problems.first() {
+        let observation = match echoed {
+            true => Some(observation::untrusted_echo(&written.tool_id)),
+            false => observation::for_call(written, context.catalogue).map(bounded),
+        };
+        let (kind, code) = match echoed {
+            true => (RefusalKind::Policy, "untrusted_echo"),
+            false => (RefusalKind::Validation, problem.code.as_str()),
+        };
+        return Some(Refusal {
+            status: CallStatus::Failed,
+            kind,
+            code: code.to_owned(),
+            message: written
+                .problems
+                .iter()
+                .map(|problem| problem.message.as_str())
+                .collect::<Vec<_>>()
+                .join("; "),
+            observation,
+        });
+    }
+    if planned >= context.left {
+        return limit("calls", "the turn has used all of its calls".to_owned());
+    }
+    if planned >= context.per_answer {
+        return limit(
+            "calls_per_answer",
+            format!("one answer may hold at most {} calls", context.per_answer),
+        );
+    }
+    None
+}
+
+fn problem_of(call: &Call, message: &str) -> Problem {
+    Problem {
+        code: ProblemCode::LimitExceeded,
+        rule: Rule::V13,
+        path: String::new(),
+        expected: String::new(),
+        received: String::new(),
+        suggestions: Vec::new(),
+        message: message.to_owned(),
+        span: call.span,
+    }
+}
+
+#[cfg(test)]
+mod tests;

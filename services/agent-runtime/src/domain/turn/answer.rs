@@ -1,0 +1,265 @@
+//! One answer of the model while its calls are carried out.
+
+use core_types::Timestamp;
+
+use super::{Budget, CallStatus, Command, ReadCall};
+use crate::domain::message::{Role, TurnMessage};
+
+/// Where a call stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallState {
+    /// It was read.
+    Read,
+    /// It has left for its tool.
+    Dispatched {
+        /// Its effect.
+        effect_id: String,
+    },
+    /// It has ended.
+    Settled {
+        /// How.
+        status: CallStatus,
+        /// Its effect; none if it never left.
+        effect_id: Option<String>,
+    },
+}
+
+/// A call and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The call.
+    pub call: ReadCall,
+    /// Where it stands.
+    pub state: CallState,
+}
+
+impl Progress {
+    /// Returns the effect if the call has left and its end is not known.
+    pub fn unsettled_effect(&self) -> Option<&str> {
+        match &self.state {
+            CallState::Dispatched { effect_id } => Some(effect_id),
+            CallState::Settled {
+                status: CallStatus::Unknown,
+                effect_id,
+            } => effect_id.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        matches!(self.state, CallState::Settled { .. })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    index: Option<u32>,
+    text: String,
+    time: Timestamp,
+}
+
+/// An answer, its calls and what the model will be told about them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    last: Option<Budget>,
+    calls: Vec<Progress>,
+    told: Vec<Told>,
+}
+
+impl Answer {
+    pub(super) fn new(last: Option<Budget>) -> Self {
+        Self {
+            last,
+            calls: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<Budget> {
+        self.last
+    }
+
+    pub(super) fn calls(&self) -> &[Progress] {
+        &self.calls
+    }
+
+    /// Calls are numbered in the order in which they are read, all before the first leaves.
+    pub(super) fn can_take(&self, call: &ReadCall) -> bool {
+        let started = self
+            .calls
+            .iter()
+            .any(|progress| matches!(progress.state, CallState::Dispatched { .. }));
+        usize::try_from(call.index) == Ok(self.calls.len()) && !started
+    }
+
+    pub(super) fn take(&mut self, call: ReadCall) {
+        self.calls.push(Progress {
+            call,
+            state: CallState::Read,
+        });
+    }
+
+    /// Marks a call as on its way; false if it may not leave now.
+    pub(super) fn dispatch(&mut self, index: u32, effect_id: String) -> bool {
+        match self.next() {
+            Some(Command::Dispatch(call)) if call.index == index => {
+                let progress = self.find(index).expect("the next call is one of the calls");
+                progress.state = CallState::Dispatched { effect_id };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Marks a call as ended; false if there is none that could have ended so.
+    pub(super) fn settle(&mut self, index: u32, status: CallStatus) -> bool {
+        let Some(progress) = self.find(index) else {
+            return false;
+        };
+        let effect_id = match &progress.state {
+            CallState::Read if !matches!(status, CallStatus::Succeeded | CallStatus::Unknown) => {
+                None
+            }
+            CallState::Dispatched { effect_id } => Some(effect_id.clone()),
+            _ => return false,
+        };
+        progress.state = CallState::Settled { status, effect_id };
+        true
+    }
+
+    pub(super) fn observe(&mut self, index: Option<u32>, text: String, time: Timestamp) {
+        self.told.push(Told { index, text, time });
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.calls.iter().all(Progress::is_settled)
+    }
+
+    pub(super) fn has_observations(&self) -> bool {
+        !self.told.is_empty()
+    }
+
+    /// Returns effects of which nobody knows whether they took place.
+    pub(super) fn unknown(&self) -> Vec<String> {
+        self.calls
+            .iter()
+            .filter_map(Progress::unsettled_effect)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Says what to do with the calls; none when all have ended, when one is unknown, and in the
+    /// last answer of a turn.
+    ///
+    /// The calls of an answer run one after the other; after a failure the rest is skipped,
+    /// unless the failed call says otherwise (rules A2, T26).
+    pub(super) fn next(&self) -> Option<Command> {
+        if self.last.is_some() {
+            return None;
+        }
+        let mut failed: Option<&str> = None;
+        for Progress { call, state } in &self.calls {
+            match state {
+                CallState::Dispatched { effect_id } => {
+                    return Some(Command::Await {
+                        call: call.clone(),
+                        effect_id: effect_id.clone(),
+                    });
+                }
+                CallState::Read => {
+                    return Some(match failed {
+                        Some(tool) => Command::Skip {
+                            call: call.clone(),
+                            failed_tool: tool.to_owned(),
+                        },
+                        None => Command::Dispatch(call.clone()),
+                    });
+                }
+                CallState::Settled {
+                    status: CallStatus::Unknown,
+                    ..
+                } => return None,
+                CallState::Settled {
+                    status: CallStatus::Failed,
+                    ..
+                } if !call.continue_on_error => {
+                    failed = failed.or(Some(&call.tool_id));
+                }
+                CallState::Settled { .. } => {}
+            }
+        }
+        None
+    }
+
+    /// Names the failure if the answer came to nothing but failures to call.
+    pub(super) fn failure(&self) -> Option<String> {
+        let calls = self.calls.iter().map(|progress| &progress.call);
+        let of_text = self.told.iter().filter(|told| told.index.is_none());
+        name_failure(calls, of_text.map(|told| told.text.as_str()))
+    }
+
+    /// Adds what this answer brings to the conversation: its structured calls in writing, and one
+    /// message with everything that the model is told about it.
+    pub(super) fn write_messages(&self, messages: &mut Vec<TurnMessage>) {
+        let native: Vec<String> = self
+            .calls
+            .iter()
+            .filter(|progress| progress.call.native)
+            .map(|progress| written(&progress.call))
+            .collect();
+        if let Some(message) = messages.last_mut().filter(|_| !native.is_empty()) {
+            if !message.text.is_empty() {
+                message.text.push('\n');
+            }
+            message.text.push_str(&native.join("\n"));
+        }
+        let Some(last) = self.told.last() else { return };
+        let mut told: Vec<&Told> = self.told.iter().collect();
+        told.sort_by_key(|told| told.index.unwrap_or(u32::MAX));
+        let text = told
+            .iter()
+            .map(|told| told.text.as_str())
+            .collect::<Vec<_>>()
+            .join("\n");
+        messages.push(TurnMessage {
+            role: Role::User,
+            text,
+            observation: true,
+            time: last.time,
+        });
+    }
+
+    fn find(&mut self, index: u32) -> Option<&mut Progress> {
+        self.calls.get_mut(usize::try_from(index).ok()?)
+    }
+}
+
+/// Names a failure to call, the same for the same mistakes (rule L7); none if a call was good or
+/// there was neither a call nor a remark.
+pub fn name_failure<'a>(
+    calls: impl IntoIterator<Item = &'a ReadCall>,
+    of_text: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let mut failure = Vec::new();
+    for call in calls {
+        if call.problems.is_empty() {
+            return None;
+        }
+        failure.push(format!("{}: {}", call.tool_id, call.problems.join("; ")));
+    }
+    failure.extend(
+        of_text
+            .into_iter()
+            .map(|text| text.lines().next().unwrap_or_default().to_owned()),
+    );
+    (!failure.is_empty()).then(|| failure.join("\n"))
+}
+
+/// Writes a structured call as text, so that a model without them reads what it did.
+fn written(call: &ReadCall) -> String {
+    let name = serde_json::Value::String(call.tool_id.clone());
+    format!(
+        "<tool_call>{{\"name\":{name},\"arguments\":{}}}</tool_call>",
+        call.arguments_json
+    )
+}

@@ -1,0 +1,33 @@
+//! Why a turn ends.
+
+/// A budget that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// The rounds of deliberation; how many there were.
+    Iterations(u32),
+    /// The calls of the turn; how many there were.
+    Calls(u32),
+}
+
+impl Budget {
+    /// Returns the stop reason.
+    pub fn stop_reason(self) -> &'static str {
+        match self {
+            Budget::Iterations(_) => "iterations",
+            Budget::Calls(_) => "calls",
+        }
+    }
+}
+
+/// How a turn ends by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The model wrote an answer without calls.
+    Stop,
+    /// A budget ended, and the model had its last word.
+    Budget(Budget),
+    /// The model made the same mistake again and again; what it was.
+    RepeatedFailure(String),
+    /// Calls left and nobody knows whether they took effect.
+    Unknown(Vec<String>),
+}

@@ -1,0 +1,513 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn budgets(iterations: u32, calls: u32) -> Budgets {
+    Budgets {
+        iterations,
+        calls_per_answer: 16,
+        calls,
+    }
+}
+
+fn asked_turn(budgets: Budgets) -> Turn {
+    let mut turn = Turn::new(
+        budgets,
+        &Opening::UserMessage("hello".to_owned()),
+        Timestamp::default(),
+    );
+    apply(
+        &mut turn,
+        [TurnEvent::IterationStarted, TurnEvent::ModelRequested],
+    );
+    turn
+}
+
+fn apply(turn: &mut Turn, events: impl IntoIterator<Item = TurnEvent>) {
+    for event in events {
+        turn.apply(event, Timestamp::default()).unwrap();
+    }
+}
+
+fn answered(text: &str) -> TurnEvent {
+    TurnEvent::ModelAnswered(text.to_owned())
+}
+
+fn call(index: u32, tool: &str) -> ReadCall {
+    ReadCall {
+        index,
+        tool_id: tool.to_owned(),
+        arguments_json: "{}".to_owned(),
+        native: false,
+        needs_confirmation: false,
+        continue_on_error: false,
+        problems: Vec::new(),
+    }
+}
+
+fn read(call: &ReadCall) -> TurnEvent {
+    TurnEvent::CallRead(call.clone())
+}
+
+fn dispatched(index: u32) -> TurnEvent {
+    TurnEvent::CallDispatched {
+        index,
+        effect_id: format!("e{index}"),
+    }
+}
+
+fn settled(index: u32, status: CallStatus) -> TurnEvent {
+    TurnEvent::CallSettled { index, status }
+}
+
+fn observed(index: u32, text: &str) -> TurnEvent {
+    TurnEvent::Observed {
+        index: Some(index),
+        text: text.to_owned(),
+    }
+}
+
+fn texts(turn: &Turn) -> Vec<(Role, String)> {
+    turn.messages()
+        .into_iter()
+        .map(|message| (message.role, message.text))
+        .collect()
+}
+
+#[test]
+fn a_turn_asks_the_model_and_ends_with_its_plain_answer() {
+    let mut turn = Turn::new(
+        budgets(3, 3),
+        &Opening::UserMessage("hello".to_owned()),
+        Timestamp::default(),
+    );
+    assert_eq!(turn.next(), Command::Ask(Ask::Round(1)));
+    apply(
+        &mut turn,
+        [TurnEvent::IterationStarted, TurnEvent::ModelRequested],
+    );
+    assert_eq!(turn.next(), Command::Ask(Ask::Again));
+    apply(
+        &mut turn,
+        [
+            TurnEvent::Said("Hi there. \n".to_owned()),
+            answered("Hi there. \n"),
+        ],
+    );
+    assert_eq!(turn.next(), Command::Finish(Finish::Stop));
+    assert_eq!(turn.final_text(), "Hi there.");
+}
+
+#[test]
+fn a_call_leaves_is_awaited_and_told_before_the_next_round() {
+    let mut turn = asked_turn(budgets(3, 3));
+    let first = call(0, "a");
+    apply(&mut turn, [answered("<ACTION>"), read(&first)]);
+    assert_eq!(turn.next(), Command::Dispatch(first.clone()));
+    apply(&mut turn, [dispatched(0)]);
+    assert_eq!(
+        turn.next(),
+        Command::Await {
+            call: first,
+            effect_id: "e0".to_owned()
+        }
+    );
+    assert_eq!(turn.unsettled(), ["e0"]);
+    apply(
+        &mut turn,
+        [
+            settled(0, CallStatus::Succeeded),
+            observed(0, "Observation: fine"),
+        ],
+    );
+    assert_eq!(turn.next(), Command::Ask(Ask::Round(2)));
+    assert_eq!(
+        texts(&turn),
+        [
+            (Role::User, "hello".to_owned()),
+            (Role::Assistant, "<ACTION>".to_owned()),
+            (Role::User, "Observation: fine".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn after_a_failure_the_rest_is_skipped_unless_the_call_says_otherwise() {
+    let cases = [(false, "skip"), (true, "dispatch")];
+    for (continue_on_error, expected) in cases {
+        let mut turn = asked_turn(budgets(3, 9));
+        let first = ReadCall {
+            continue_on_error,
+            ..call(0, "a")
+        };
+        apply(
+            &mut turn,
+            [
+                answered("x"),
+                read(&first),
+                read(&call(1, "b")),
+                dispatched(0),
+                settled(0, CallStatus::Failed),
+                observed(0, "failed"),
+            ],
+        );
+        let next = match turn.next() {
+            Command::Skip { failed_tool, .. } if failed_tool == "a" => "skip",
+            Command::Dispatch(call) if call.index == 1 => "dispatch",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(next, expected);
+    }
+}
+
+#[test]
+fn observations_are_told_in_the_order_of_the_calls_and_those_of_the_text_last() {
+    let mut turn = asked_turn(budgets(3, 9));
+    let wrong = ReadCall {
+        problems: vec!["wrong".to_owned()],
+        ..call(1, "b")
+    };
+    apply(
+        &mut turn,
+        [
+            answered("x"),
+            read(&call(0, "a")),
+            read(&wrong),
+            settled(1, CallStatus::Failed),
+            observed(1, "second"),
+            TurnEvent::Observed {
+                index: None,
+                text: "of the text".to_owned(),
+            },
+            dispatched(0),
+            settled(0, CallStatus::Succeeded),
+            observed(0, "first"),
+        ],
+    );
+    assert_eq!(texts(&turn).last().unwrap().1, "first\nsecond\nof the text");
+}
+
+#[test]
+fn an_unknown_effect_ends_the_turn_and_nothing_else_starts() {
+    let mut turn = asked_turn(budgets(3, 9));
+    apply(
+        &mut turn,
+        [
+            answered("x"),
+            read(&call(0, "a")),
+            read(&call(1, "b")),
+            dispatched(0),
+            settled(0, CallStatus::Unknown),
+        ],
+    );
+    assert_eq!(
+        turn.next(),
+        Command::Finish(Finish::Unknown(vec!["e0".to_owned()]))
+    );
+    assert!(turn.apply(dispatched(1), Timestamp::default()).is_err());
+}
+
+#[test]
+fn when_a_budget_ends_the_model_has_its_last_word_and_its_calls_do_not_run() {
+    let cases = [
+        (budgets(1, 9), Budget::Iterations(1)),
+        (budgets(9, 1), Budget::Calls(1)),
+    ];
+    for (budgets, ended) in cases {
+        let mut turn = asked_turn(budgets);
+        apply(
+            &mut turn,
+            [
+                answered("x"),
+                read(&call(0, "a")),
+                dispatched(0),
+                settled(0, CallStatus::Succeeded),
+                observed(0, "fine"),
+            ],
+        );
+        assert_eq!(turn.next(), Command::Ask(Ask::Last(ended)));
+        let notice = TurnEvent::Observed {
+            index: None,
+            text: "No calls remain".to_owned(),
+        };
+        apply(&mut turn, [notice, TurnEvent::ModelRequested]);
+        assert_eq!(turn.last(), Some(ended));
+        assert_eq!(texts(&turn).last().unwrap().1, "fine\nNo calls remain");
+        apply(&mut turn, [answered("y"), read(&call(0, "a"))]);
+        assert_eq!(turn.next(), Command::Finish(Finish::Budget(ended)));
+    }
+}
+
+#[test]
+fn the_third_equal_failure_ends_the_turn() {
+    let mut turn = asked_turn(budgets(9, 9));
+    let wrong = ReadCall {
+        problems: vec!["Unknown parameter 'x'".to_owned()],
+        ..call(0, "a")
+    };
+    let failure = "a: Unknown parameter 'x'";
+    for count in 1..=MAX_EQUAL_FAILURES {
+        assert_eq!(turn.failures_with(failure), count);
+        apply(
+            &mut turn,
+            [
+                answered("x"),
+                read(&wrong),
+                settled(0, CallStatus::Failed),
+                observed(0, "no"),
+            ],
+        );
+        if count < MAX_EQUAL_FAILURES {
+            assert_eq!(turn.next(), Command::Ask(Ask::Round(count + 1)));
+            apply(
+                &mut turn,
+                [TurnEvent::IterationStarted, TurnEvent::ModelRequested],
+            );
+        }
+    }
+    assert_eq!(
+        turn.next(),
+        Command::Finish(Finish::RepeatedFailure(failure.to_owned()))
+    );
+}
+
+#[test]
+fn a_good_call_between_them_makes_failures_count_anew() {
+    let mut turn = asked_turn(budgets(9, 9));
+    let wrong = ReadCall {
+        problems: vec!["wrong".to_owned()],
+        ..call(0, "a")
+    };
+    apply(
+        &mut turn,
+        [
+            answered("x"),
+            read(&wrong),
+            settled(0, CallStatus::Failed),
+            observed(0, "no"),
+        ],
+    );
+    apply(
+        &mut turn,
+        [TurnEvent::IterationStarted, TurnEvent::ModelRequested],
+    );
+    assert_eq!(turn.failures_with("a: wrong"), 2);
+    apply(
+        &mut turn,
+        [
+            answered("y"),
+            read(&call(0, "a")),
+            dispatched(0),
+            settled(0, CallStatus::Failed),
+            observed(0, "no"),
+        ],
+    );
+    apply(
+        &mut turn,
+        [TurnEvent::IterationStarted, TurnEvent::ModelRequested],
+    );
+    assert_eq!(turn.failures_with("a: wrong"), 1);
+}
+
+#[test]
+fn a_text_of_the_caller_is_read_and_the_model_goes_on_only_if_asked_to() {
+    for (go_on, expected) in [
+        (false, Command::Finish(Finish::Stop)),
+        (true, Command::Ask(Ask::Round(1))),
+    ] {
+        let opening = Opening::ModelText {
+            text: "text".to_owned(),
+            go_on,
+        };
+        let mut turn = Turn::new(budgets(3, 3), &opening, Timestamp::default());
+        assert_eq!(turn.next(), Command::ReadOpening("text".to_owned()));
+        apply(
+            &mut turn,
+            [
+                TurnEvent::OpeningRead,
+                TurnEvent::Said("said".to_owned()),
+                read(&call(0, "a")),
+                dispatched(0),
+                settled(0, CallStatus::Succeeded),
+                observed(0, "fine"),
+            ],
+        );
+        assert_eq!(turn.next(), expected);
+        assert_eq!(turn.step(), 0);
+        assert_eq!(turn.final_text(), "said");
+    }
+}
+
+#[test]
+fn structured_calls_are_written_into_the_history() {
+    let mut turn = asked_turn(budgets(3, 9));
+    let native = ReadCall {
+        native: true,
+        ..call(0, "a")
+    };
+    apply(
+        &mut turn,
+        [
+            answered(""),
+            read(&native),
+            dispatched(0),
+            settled(0, CallStatus::Succeeded),
+            observed(0, "fine"),
+        ],
+    );
+    assert_eq!(
+        texts(&turn)[1].1,
+        r#"<tool_call>{"name":"a","arguments":{}}</tool_call>"#
+    );
+}
+
+#[test]
+fn a_crash_while_the_model_writes_forgets_what_it_said() {
+    let mut turn = asked_turn(budgets(3, 9));
+    apply(&mut turn, [TurnEvent::Said("half an ans".to_owned())]);
+    assert_eq!(turn.next(), Command::Ask(Ask::Again));
+    apply(
+        &mut turn,
+        [
+            TurnEvent::ModelRequested,
+            TurnEvent::Said("whole".to_owned()),
+            answered("whole"),
+        ],
+    );
+    assert_eq!(turn.final_text(), "whole");
+}
+
+#[test]
+fn what_cannot_happen_is_refused_and_changes_nothing() {
+    let mut acting = asked_turn(budgets(3, 9));
+    apply(&mut acting, [answered("x"), read(&call(0, "a"))]);
+    let cases: [(Turn, TurnEvent); 8] = [
+        (asked_turn(budgets(3, 9)), TurnEvent::IterationStarted),
+        (asked_turn(budgets(3, 9)), dispatched(0)),
+        (asked_turn(budgets(3, 9)), settled(0, CallStatus::Failed)),
+        (acting.clone(), dispatched(1)),
+        (acting.clone(), settled(0, CallStatus::Succeeded)),
+        (acting.clone(), TurnEvent::ModelRequested),
+        (acting.clone(), read(&call(5, "a"))),
+        (acting, answered("y")),
+    ];
+    for (turn, event) in cases {
+        let mut after = turn.clone();
+        assert!(
+            after.apply(event.clone(), Timestamp::default()).is_err(),
+            "{event:?}"
+        );
+        assert_eq!(after, turn, "{event:?}");
+    }
+}
+
+/// What a made-up world answers: how many calls an answer holds, and how each ends.
+#[derive(Clone, Debug)]
+struct World {
+    answers: Vec<Vec<(u8, bool)>>,
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let calls = prop::collection::vec((0_u8..5, any::<bool>()), 0..5);
+    prop::collection::vec(calls, 1..12).prop_map(|answers| World { answers })
+}
+
+/// Carries a turn out in a made-up world and returns everything that happened.
+fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
+    let mut turn = Turn::new(
+        budgets,
+        &Opening::UserMessage("hello".to_owned()),
+        Timestamp::default(),
+    );
+    let mut history = Vec::new();
+    let mut answers = world.answers.iter();
+    let mut fates: Vec<u8> = Vec::new();
+    for _ in 0..1_000 {
+        let events = match turn.next() {
+            Command::Finish(_) => return (turn, history),
+            Command::ReadOpening(_) => vec![TurnEvent::OpeningRead],
+            Command::Skip { call, .. } => {
+                vec![
+                    settled(call.index, CallStatus::Skipped),
+                    observed(call.index, "skipped"),
+                ]
+            }
+            Command::Dispatch(call) => vec![dispatched(call.index)],
+            Command::Await { call, .. } => match fates[call.index as usize] {
+                0 => vec![settled(call.index, CallStatus::Unknown)],
+                1 => vec![
+                    settled(call.index, CallStatus::Failed),
+                    observed(call.index, "failed"),
+                ],
+                _ => vec![
+                    settled(call.index, CallStatus::Succeeded),
+                    observed(call.index, "fine"),
+                ],
+            },
+            Command::Ask(ask) => {
+                let calls = answers.next().cloned().unwrap_or_default();
+                let mut events = match ask {
+                    Ask::Round(_) => vec![TurnEvent::IterationStarted],
+                    Ask::Last(_) => vec![TurnEvent::Observed {
+                        index: None,
+                        text: "last".to_owned(),
+                    }],
+                    Ask::Again => Vec::new(),
+                };
+                events.extend([TurnEvent::ModelRequested, answered("text")]);
+                let allowed = turn.calls_left();
+                fates = calls.iter().map(|(fate, _)| *fate).collect();
+                let mut refused = Vec::new();
+                for (index, (_, good)) in (0_u32..).zip(&calls) {
+                    let problems = if *good {
+                        Vec::new()
+                    } else {
+                        vec!["wrong".to_owned()]
+                    };
+                    events.push(read(&ReadCall {
+                        problems,
+                        ..call(index, "tool")
+                    }));
+                    if !good || index >= allowed {
+                        refused.push(settled(index, CallStatus::Failed));
+                        refused.push(observed(index, "refused"));
+                    }
+                }
+                events.extend(refused);
+                events
+            }
+        };
+        for event in events {
+            turn.apply(event.clone(), Timestamp::default()).unwrap();
+            history.push(event);
+        }
+    }
+    panic!("the turn did not end: {history:?}");
+}
+
+proptest! {
+    #[test]
+    fn every_turn_ends_and_keeps_its_budgets(world in world(), iterations in 1_u32..5, calls in 1_u32..6) {
+        let (_, history) = play(&world, budgets(iterations, calls));
+        let count = |wanted: fn(&TurnEvent) -> bool| history.iter().filter(|event| wanted(event)).count() as u32;
+        prop_assert!(count(|event| matches!(event, TurnEvent::IterationStarted)) <= iterations);
+        prop_assert!(count(|event| matches!(event, TurnEvent::ModelRequested)) <= iterations + 1);
+        let dispatched = count(|event| matches!(event, TurnEvent::CallDispatched { .. }));
+        prop_assert!(dispatched <= calls);
+    }
+
+    #[test]
+    fn every_prefix_of_a_history_replays_to_the_same_state(world in world(), cut in 0_usize..100) {
+        let budgets = budgets(4, 5);
+        let (ended, history) = play(&world, budgets);
+        let cut = cut.min(history.len());
+        let new = || Turn::new(budgets, &Opening::UserMessage("hello".to_owned()), Timestamp::default());
+        let (mut live, mut replayed) = (new(), new());
+        apply(&mut live, history[..cut].iter().cloned());
+        apply(&mut replayed, history[..cut].iter().cloned());
+        prop_assert_eq!(&live, &replayed);
+        prop_assert_eq!(live.next(), replayed.next());
+        apply(&mut replayed, history[cut..].iter().cloned());
+        prop_assert_eq!(&replayed, &ended);
+    }
+}

@@ -1,0 +1,27 @@
+//! Agent profiles, conversations, model clients and the deliberate-act-observe loop.
+//!
+//! A turn begins with what a user says, or with what a model wrote for a caller. The model is
+//! asked with the agent's instructions, its tools and the conversation; its answer is read; its
+//! calls go to tool-registry one by one; what came of them is told to the model, until it answers
+//! without a call or a budget ends. Every step is in the run's log before it has an effect, so
+//! that a turn survives its process.
+//!
+//! - [`settings`], [`error`], [`service`]: putting the service together.
+//! - [`domain`]: the turn as a pure state machine, and everything that is decided.
+//! - [`provider`]: language models, one file per model API.
+//! - [`profiles`]: the agents of a directory.
+//! - [`runner`]: the I/O of turns.
+//! - [`rpc`]: the wire.
+
+pub mod domain;
+pub mod error;
+pub mod profiles;
+pub mod provider;
+pub mod rpc;
+pub mod runner;
+pub mod service;
+pub mod settings;
+
+pub use error::BuildError;
+pub use service::{AgentRuntime, Environment, Peers, build};
+pub use settings::AgentSettings;

@@ -1,0 +1,79 @@
+//! Keeps a hostile or broken endpoint from filling memory.
+
+use std::{pin::Pin, time::Duration};
+
+use async_stream::try_stream;
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt};
+use tokio::time::timeout;
+
+use crate::provider::ModelError;
+
+/// The longest line of a stream that is read, in bytes.
+pub const MAX_LINE_BYTES: usize = 1 << 20;
+/// The most that is read of one answer, in bytes. Framing makes an answer some times longer.
+pub const MAX_BODY_BYTES: usize = 16 << 20;
+
+/// Why the bytes of a stream ended early.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The connection failed.
+    Connection(reqwest::Error),
+    /// A bound of size or time was passed.
+    Bound(ModelError),
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connection(error) => error.fmt(formatter),
+            Self::Bound(error) => error.fmt(formatter),
+        }
+    }
+}
+
+/// Passes bytes on line by line, until a line or the whole is longer than it may be or nothing has
+/// come for `idle`. Whatever comes is a sign of life: some vendors send comments while they queue.
+///
+/// Whole lines, because the reader of events starts an unfinished line anew with every chunk: a
+/// long line in small chunks would cost the square of its length.
+pub fn lines(
+    bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
+    idle: Duration,
+) -> Pin<Box<dyn Stream<Item = Result<Bytes, ReadError>> + Send>> {
+    Box::pin(try_stream! {
+        let mut bytes = std::pin::pin!(bytes);
+        let mut line = BytesMut::new();
+        let mut whole = 0_usize;
+        while let Some(chunk) = timeout(idle, bytes.next()).await.map_err(|_| silent(idle))? {
+            let chunk = chunk.map_err(ReadError::Connection)?;
+            whole += chunk.len();
+            if whole > MAX_BODY_BYTES {
+                Err(too_large("a body", MAX_BODY_BYTES))?;
+            }
+            for part in chunk.split_inclusive(|byte| *byte == b'\n') {
+                if line.len() + part.len() > MAX_LINE_BYTES {
+                    Err(too_large("a line", MAX_LINE_BYTES))?;
+                }
+                line.extend_from_slice(part);
+                if part.ends_with(b"\n") {
+                    yield line.split().freeze();
+                }
+            }
+        }
+        if !line.is_empty() {
+            yield line.freeze();
+        }
+    })
+}
+
+fn silent(limit: Duration) -> ReadError {
+    ReadError::Bound(ModelError::TimedOut {
+        what: "for the next piece of its answer",
+        limit,
+    })
+}
+
+fn too_large(what: &'static str, limit: usize) -> ReadError {
+    ReadError::Bound(ModelError::TooLarge { what, limit })
+}

@@ -1,0 +1,54 @@
+//! The wire: requests in, answers and statuses out.
+
+mod agent;
+mod model;
+mod start;
+
+pub use agent::AgentRpc;
+pub use model::ModelRpc;
+
+use contracts::tavern::agent::v1 as proto;
+use grpc_kit::Failure;
+
+use crate::domain::message::Role;
+
+fn role_to_proto(role: Role) -> proto::Role {
+    match role {
+        Role::System => proto::Role::System,
+        Role::User => proto::Role::User,
+        Role::Assistant => proto::Role::Assistant,
+    }
+}
+
+fn role_from_proto(role: proto::Role) -> Option<Role> {
+    match role {
+        proto::Role::System => Some(Role::System),
+        proto::Role::User => Some(Role::User),
+        proto::Role::Assistant => Some(Role::Assistant),
+        proto::Role::Unspecified => None,
+    }
+}
+
+/// Reads where a list goes on: the key of the last entry of the page before.
+fn page_after(list: &str, page_token: &str) -> Result<Option<String>, Failure> {
+    core_types::PageToken::decode(list, page_token)
+        .map(|token| token.map(|token| token.last_key().to_owned()))
+        .map_err(|error| Failure::invalid_fields().violation("page_token", error.to_string()))
+}
+
+/// Cuts a list that may have one entry more than its page, and says where it goes on.
+fn page<T>(
+    list: &str,
+    mut entries: Vec<T>,
+    size: usize,
+    key: impl Fn(&T) -> String,
+) -> (Vec<T>, String) {
+    if entries.len() <= size {
+        return (entries, String::new());
+    }
+    entries.truncate(size);
+    let token = entries
+        .last()
+        .map(|last| core_types::PageToken::after(key(last)).encode(list));
+    (entries, token.unwrap_or_default())
+}

@@ -1,0 +1,212 @@
+//! ModelService: the models by themselves.
+
+use std::time::{Duration, Instant};
+
+use contracts::tavern::{
+    agent::v1::{
+        self as proto, GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse,
+        generate_response::Piece as WirePiece, model_service_server::ModelService,
+    },
+    common::v1::ErrorReason,
+};
+use futures::{StreamExt, stream::BoxStream};
+use grpc_kit::{CallContext, Failure};
+use tonic::{Code, Request, Response, Status};
+use tracing::Instrument;
+
+use crate::{
+    domain::message::ChatMessage,
+    provider::{ModelError, ModelRequest, Models, Piece},
+    runner::describe,
+};
+
+/// How much text a request may hold, in bytes.
+const MAX_REQUEST_BYTES: usize = 4 << 20;
+/// The longest that an answer may take.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The server side of ModelService.
+#[derive(Clone, Debug)]
+pub struct ModelRpc {
+    models: Models,
+}
+
+impl ModelRpc {
+    /// Serves these models.
+    pub fn new(models: Models) -> Self {
+        Self { models }
+    }
+}
+
+#[tonic::async_trait]
+impl ModelService for ModelRpc {
+    type GenerateStream = BoxStream<'static, Result<GenerateResponse, Status>>;
+
+    async fn list_models(
+        &self,
+        request: Request<ListModelsRequest>,
+    ) -> Result<Response<ListModelsResponse>, Status> {
+        const LIST: &str = "models";
+        let request = request.into_inner();
+        let after = super::page_after(LIST, &request.page_token)?;
+        let size = core_types::page::page_size(request.page_size);
+        let models = self
+            .models
+            .iter()
+            .filter(|(name, _)| after.as_deref().is_none_or(|after| *name > after));
+        let models = models
+            .take(size + 1)
+            .map(|(name, provider)| proto::Model {
+                name: name.to_owned(),
+                provider: provider.kind().to_owned(),
+                endpoint_model: provider.endpoint_model().to_owned(),
+            })
+            .collect();
+        let (models, next_page_token) = super::page(LIST, models, size, |model| model.name.clone());
+        Ok(Response::new(ListModelsResponse {
+            models,
+            next_page_token,
+        }))
+    }
+
+    async fn generate(
+        &self,
+        request: Request<GenerateRequest>,
+    ) -> Result<Response<Self::GenerateStream>, Status> {
+        let request = request.into_inner();
+        let name = request.model.clone();
+        let asked = checked(request)?;
+        let provider = self
+            .models
+            .get(&name)
+            .ok_or_else(|| model_not_found(&name))?;
+        let span = telemetry::spans::chat(&name);
+        let mut pieces = provider.generate(asked);
+        let in_span = span.clone();
+        let answers = async_stream::stream! {
+            loop {
+                let piece = pieces.next().instrument(in_span.clone()).await;
+                let ended = !matches!(piece, Some(Ok(Piece::Text(_) | Piece::Thinking(_))));
+                match piece {
+                    Some(Ok(piece)) => {
+                        if let Piece::End(end) = &piece {
+                            describe(&in_span, end);
+                        }
+                        yield Ok(GenerateResponse { piece: Some(to_wire(piece)) });
+                    }
+                    Some(Err(error)) => {
+                        telemetry::spans::fail(&in_span, error.code(), &error.to_string());
+                        yield Err(model_failed(&name, &error));
+                    }
+                    None => {}
+                }
+                if ended {
+                    break;
+                }
+            }
+        };
+        Ok(Response::new(Box::pin(answers)))
+    }
+}
+
+fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
+    let mut failure = Failure::invalid_fields();
+    let mut messages = Vec::new();
+    let mut bytes = 0;
+    for (index, message) in request.messages.into_iter().enumerate() {
+        match super::role_from_proto(message.role()) {
+            Some(role) => {
+                bytes += message.text.len();
+                messages.push(ChatMessage::new(role, message.text));
+            }
+            None => {
+                failure.add_violation(format!("messages[{index}].role"), "is none; say who speaks")
+            }
+        }
+    }
+    if messages.is_empty() && failure.is_empty() {
+        failure.add_violation("messages", "is empty; give at least one message");
+    }
+    if bytes > MAX_REQUEST_BYTES {
+        failure.add_violation(
+            "messages",
+            format!("hold {bytes} bytes of text; {MAX_REQUEST_BYTES} are the most"),
+        );
+    }
+    if request
+        .temperature
+        .is_some_and(|temperature| !(0.0..=2.0).contains(&temperature))
+    {
+        failure.add_violation("temperature", "is not between 0 and 2");
+    }
+    let timeout = match request.timeout.map(Duration::try_from) {
+        None | Some(Ok(Duration::ZERO)) => MAX_TIMEOUT,
+        Some(Ok(timeout)) if timeout <= MAX_TIMEOUT => timeout,
+        Some(_) => {
+            failure.add_violation("timeout", "is negative or longer than 24 h");
+            MAX_TIMEOUT
+        }
+    };
+    failure.refuse_if_any()?;
+    let timeout = CallContext::current()
+        .remaining()
+        .map_or(timeout, |remaining| remaining.min(timeout));
+    Ok(ModelRequest {
+        messages,
+        max_output_tokens: (request.max_output_tokens > 0).then_some(request.max_output_tokens),
+        temperature: request.temperature,
+        deadline: Instant::now() + timeout,
+    })
+}
+
+fn to_wire(piece: Piece) -> WirePiece {
+    match piece {
+        Piece::Text(text) => WirePiece::Text(text),
+        Piece::Thinking(text) => WirePiece::Thinking(text),
+        Piece::End(end) => WirePiece::End(proto::GenerateEnd {
+            finish_reason: end.finish_reason,
+            input_tokens: end.input_tokens,
+            output_tokens: end.output_tokens,
+            tool_calls_json: end
+                .tool_calls
+                .map(|calls| calls.to_string())
+                .unwrap_or_default(),
+        }),
+    }
+}
+
+/// Says that no model has this name.
+pub(super) fn model_not_found(name: &str) -> Failure {
+    let shown: String = name.chars().take(80).collect();
+    Failure::new(
+        Code::NotFound,
+        ErrorReason::ModelNotFound,
+        format!("no model is called `{shown}` in the settings"),
+    )
+    .metadata("model", shown)
+}
+
+fn model_failed(name: &str, error: &ModelError) -> Status {
+    let code = match error {
+        ModelError::TimedOut { .. } => Code::DeadlineExceeded,
+        ModelError::Refused { status: 429, .. } | ModelError::TooLarge { .. } => {
+            Code::ResourceExhausted
+        }
+        ModelError::Script(_) => Code::FailedPrecondition,
+        ModelError::Refused {
+            status: 400..=499, ..
+        } => Code::FailedPrecondition,
+        _ => Code::Unavailable,
+    };
+    let message = format!("the model `{name}` gave no answer: {error}");
+    let mut failure = Failure::new(code, ErrorReason::ModelFailed, message)
+        .metadata("model", name)
+        .metadata("code", error.code());
+    if let Some(status) = error.status() {
+        failure = failure.metadata("status", status.to_string());
+    }
+    if error.is_retryable() {
+        failure = failure.retry_after(error.retry_after().unwrap_or(Duration::from_secs(1)));
+    }
+    failure.into_status()
+}

@@ -1,0 +1,284 @@
+//! Carries turns out: asks models, sends calls, records everything.
+//!
+//! What is to be done comes from the pure [`Turn`]; what happened goes into the run's log and,
+//! through [`journal::read`], back into the turn. After a crash the log is replayed and the turn
+//! goes on where it stopped: an answer that is in the log is never asked for again, and a call
+//! that had left is asked about with the same effect id.
+
+mod call;
+mod deliberate;
+mod driver;
+mod history;
+mod inventory;
+pub mod journal;
+mod retry;
+mod voice;
+
+use std::{sync::Arc, time::Duration};
+
+use contracts::tavern::{
+    common::v1::{self as common, event::Kind},
+    registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
+};
+use core_types::{Clock, Timestamp};
+use grpc_kit::{Failure, Transport};
+use run_events::{OpenRun, Recorder, RunMeta, Runs};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use self::driver::Driver;
+use crate::{
+    domain::{
+        plan::{Opening, Plan},
+        turn::{Divergence, Turn},
+    },
+    provider::Models,
+    settings::AgentSettings,
+};
+
+pub(crate) use deliberate::describe;
+pub use history::{Earlier, conversation};
+
+/// The kind of run that a turn is.
+pub const TURN: &str = "turn";
+
+/// When a caller shall try again that found no room for its turn.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Room for one turn; given back when dropped.
+#[derive(Debug)]
+pub struct Room {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// What turns are carried out with. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    runs: Runs,
+    models: Models,
+    registry: ToolRegistryServiceClient<Transport>,
+    clock: Arc<dyn Clock>,
+    history_bytes: usize,
+    room: Arc<Semaphore>,
+}
+
+impl Runner {
+    /// Puts a runner together.
+    pub fn new(
+        runs: Runs,
+        models: Models,
+        registry: ToolRegistryServiceClient<Transport>,
+        clock: Arc<dyn Clock>,
+        settings: &AgentSettings,
+    ) -> Self {
+        let room = Arc::new(Semaphore::new(settings.max_turns));
+        let history_bytes = settings.history_bytes;
+        Self {
+            inner: Arc::new(Inner {
+                runs,
+                models,
+                registry,
+                clock,
+                history_bytes,
+                room,
+            }),
+        }
+    }
+
+    /// Makes room for one more turn.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED when as many turns go on as the settings allow.
+    pub fn admit(&self) -> Result<Room, Failure> {
+        let permit = Arc::clone(&self.inner.room).try_acquire_owned();
+        permit
+            .map(|permit| Room { _permit: permit })
+            .map_err(|_| Failure::overloaded(RETRY_AFTER))
+    }
+
+    /// Carries a new turn out, as a task that outlives the caller.
+    pub fn start(
+        &self,
+        recorder: Recorder,
+        meta: RunMeta,
+        plan: Plan,
+        opening: &Opening,
+        room: Room,
+    ) {
+        let turn = Turn::new(plan.budgets, opening, self.inner.clock.now());
+        let span = telemetry::spans::invoke_agent(&meta.subject);
+        self.execute(
+            recorder,
+            meta,
+            plan,
+            Resumed::fresh(turn, opening),
+            Some(room),
+            &span,
+        );
+    }
+
+    /// Goes on with every turn that the process before this one left.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn recover(&self) -> Result<(), Failure> {
+        for open in self.inner.runs.open_runs().await? {
+            self.resume(open);
+        }
+        Ok(())
+    }
+
+    fn resume(&self, open: OpenRun) {
+        let span = telemetry::spans::invoke_agent(&open.meta.subject);
+        if let Some(parent) = telemetry::context::parse_traceparent(&open.meta.traceparent) {
+            telemetry::context::set_parent(&span, &parent);
+        }
+        let run = open.recorder.run_id();
+        match Resumed::replay(&open) {
+            Ok((plan, resumed)) => {
+                tracing::info!(%run, events = open.events.len(), "going on with a turn");
+                // What had been admitted before goes on in any case.
+                self.execute(open.recorder, open.meta, plan, resumed, None, &span);
+            }
+            Err(error) => {
+                tracing::error!(%run, error = grpc_kit::failure::chain(&error), "a turn cannot go on");
+                let outcome = driver::damaged();
+                let work = |_| async { run_events::End::Finished(outcome) };
+                span.in_scope(|| self.inner.runs.execute(open.recorder, work));
+            }
+        }
+    }
+
+    fn execute(
+        &self,
+        recorder: Recorder,
+        meta: RunMeta,
+        plan: Plan,
+        resumed: Resumed,
+        room: Option<Room>,
+        span: &tracing::Span,
+    ) {
+        telemetry::spans::set(
+            span,
+            telemetry::attributes::RUN_ID,
+            recorder.run_id().to_string(),
+        );
+        telemetry::spans::set(
+            span,
+            telemetry::attributes::CONVERSATION_ID,
+            meta.conversation_id.clone(),
+        );
+        let inner = Arc::clone(&self.inner);
+        let writer = recorder.clone();
+        let work = move |control| {
+            let driver = Driver::new(inner, writer, control, meta, plan, resumed);
+            async move {
+                let end = driver.run().await;
+                drop(room);
+                end
+            }
+        };
+        span.in_scope(|| self.inner.runs.execute(recorder, work));
+    }
+}
+
+/// A turn and what else its log said.
+#[derive(Debug)]
+struct Resumed {
+    turn: Turn,
+    /// Texts that the model was shown and nobody vouches for.
+    untrusted: Vec<String>,
+    /// Whether the log has more than the run's beginning.
+    replayed: bool,
+    /// The reason, if somebody had asked for the run to be cancelled.
+    cancel: Option<String>,
+}
+
+/// A log that cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+enum ReplayError {
+    #[error("the run has no beginning")]
+    NoBeginning,
+    #[error("what was stored beside the run is no plan of a turn")]
+    Plan(#[source] serde_json::Error),
+    #[error("event {sequence} does not fit")]
+    Diverged { sequence: u64, source: Divergence },
+}
+
+impl Resumed {
+    fn fresh(turn: Turn, opening: &Opening) -> Self {
+        let untrusted = history::untrusted_opening(opening);
+        Self {
+            turn,
+            untrusted,
+            replayed: false,
+            cancel: None,
+        }
+    }
+
+    fn replay(open: &OpenRun) -> Result<(Plan, Self), ReplayError> {
+        let plan: Plan =
+            serde_json::from_value(open.meta.data.clone()).map_err(ReplayError::Plan)?;
+        let run = open.recorder.run_id().to_string();
+        let own = open.events.iter().filter(|event| event.run_id == run);
+        let (turn, opening) = fold(&plan, own.clone())?;
+        let mut resumed = Self::fresh(turn, &opening);
+        for event in own {
+            match &event.kind {
+                Some(Kind::CancelRequested(asked)) => resumed.cancel = Some(asked.reason.clone()),
+                Some(Kind::RunStarted(_)) | None => {}
+                Some(kind) => {
+                    resumed.replayed = true;
+                    resumed.untrusted.extend(history::untrusted_of(kind));
+                }
+            }
+        }
+        Ok((plan, resumed))
+    }
+}
+
+/// Replays a turn's own events.
+fn fold<'a>(
+    plan: &Plan,
+    mut own: impl Iterator<Item = &'a common::Event>,
+) -> Result<(Turn, Opening), ReplayError> {
+    let first = own.next().ok_or(ReplayError::NoBeginning)?;
+    let Some(Kind::RunStarted(started)) = &first.kind else {
+        return Err(ReplayError::NoBeginning);
+    };
+    let text: String = serde_json::from_str(&started.input_json).map_err(ReplayError::Plan)?;
+    let opening = match started.input_is_model_text {
+        true => Opening::ModelText {
+            text,
+            go_on: plan.go_on,
+        },
+        false => Opening::UserMessage(text),
+    };
+    let mut turn = Turn::new(plan.budgets, &opening, time_of(first));
+    for event in own {
+        let Some(happened) = event.kind.as_ref().and_then(journal::read) else {
+            continue;
+        };
+        turn.apply(happened, time_of(event))
+            .map_err(|source| ReplayError::Diverged {
+                sequence: event.sequence,
+                source,
+            })?;
+    }
+    Ok((turn, opening))
+}
+
+fn time_of(event: &common::Event) -> Timestamp {
+    let Some(time) = &event.time else {
+        return Timestamp::default();
+    };
+    let nanos = time
+        .seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(i64::from(time.nanos));
+    Timestamp::from_unix_nanos(nanos)
+}

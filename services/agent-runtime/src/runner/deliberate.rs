@@ -1,0 +1,364 @@
+//! Asking the model, and reading what it wrote.
+
+use std::time::{Duration, Instant};
+
+use call_text::{Event, FinishReason, Parsed, Parser, Policy, prompt as tool_prompt};
+use contracts::tavern::common::v1::{self as common, event::Kind};
+use futures::StreamExt;
+use run_events::{CancelReason, outcome};
+use telemetry::attributes;
+use tracing::Instrument;
+
+use super::{
+    driver::{Driver, Stop, settled},
+    history, journal,
+    voice::Voice,
+};
+use crate::{
+    domain::{
+        observation,
+        profile::Language,
+        prompt::{self, Prompt},
+        reading::{self, CallReading, Context, RefusalKind},
+        turn::{Ask, CallStatus, TurnEvent},
+    },
+    provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece},
+};
+
+/// A whole answer.
+struct Answered {
+    text: String,
+    end: AnswerEnd,
+    parsed: Parsed,
+    took: Duration,
+}
+
+impl Driver {
+    /// Asks the model and carries its answer up to where its calls leave.
+    pub(super) async fn ask(&mut self, ask: Ask) -> Result<(), Stop> {
+        match ask {
+            Ask::Round(iteration) => {
+                self.note(Kind::IterationStarted(common::IterationStarted {
+                    iteration,
+                    limit: self.turn.budgets().iterations,
+                }))?
+            }
+            Ask::Last(budget) => {
+                self.note(journal::observation(
+                    None,
+                    observation::no_calls_remain(budget),
+                ))?;
+            }
+            Ask::Again => {}
+        }
+        let Some(model) = self.plan.model.clone() else {
+            return Err(model_failure(
+                "model_not_found",
+                "the agent has no model; name one in its profile or as default_model",
+                false,
+            ));
+        };
+        let prompt = self.prompt();
+        self.note(Kind::ModelRequested(common::ModelRequested {
+            model: model.clone(),
+            messages: u32::try_from(prompt.messages.len()).unwrap_or(u32::MAX),
+        }))?;
+        self.commit().await?;
+        let span = telemetry::spans::chat(&model);
+        let answered = self
+            .deliberate(&model, prompt)
+            .instrument(span.clone())
+            .await;
+        let answered = match answered {
+            Ok(answered) => answered,
+            Err(Asking::Stopped(stop)) => return Err(stop),
+            Err(Asking::Model(error)) => {
+                telemetry::spans::fail(&span, error.code(), &error.to_string());
+                let message = format!("the model `{model}` gave no answer: {error}");
+                return Err(model_failure(error.code(), &message, error.is_retryable()));
+            }
+        };
+        describe(&span, &answered.end);
+        self.note(Kind::ModelAnswered(common::ModelAnswered {
+            text: answered.text,
+            finish_reason: answered.end.finish_reason.clone(),
+            input_tokens: answered.end.input_tokens,
+            output_tokens: answered.end.output_tokens,
+            duration: prost_types::Duration::try_from(answered.took).ok(),
+            model,
+        }))?;
+        let policy = self.plan.policy();
+        self.note_reading(answered.parsed, &answered.end, &policy)
+    }
+
+    /// Reads the text that the caller gave in the model's place.
+    pub(super) fn read_opening(&mut self, text: &str) -> Result<(), Stop> {
+        let policy = self.plan.opening_policy();
+        let parsed =
+            call_text::parse_finished(text, &self.inventory.catalogue, &policy, FinishReason::Stop);
+        let time = self.shared.clock.now();
+        self.turn.apply(TurnEvent::OpeningRead, time)?;
+        if !parsed.thoughts.is_empty() {
+            self.note(Kind::Thinking(common::Thinking {
+                text: parsed.thoughts.clone(),
+            }))?;
+        }
+        if !parsed.response_text.is_empty() {
+            self.note(Kind::Text(common::Text {
+                text: parsed.response_text.clone(),
+            }))?;
+        }
+        self.note_reading(parsed, &AnswerEnd::default(), &policy)
+    }
+
+    fn prompt(&self) -> Prompt {
+        let language = match self.plan.language {
+            Language::En => tool_prompt::Language::En,
+            Language::Zh => tool_prompt::Language::Zh,
+        };
+        let catalogue = &self.inventory.catalogue;
+        let tools = match catalogue.is_empty() {
+            true => String::new(),
+            false => {
+                tool_prompt::render_tools(
+                    catalogue,
+                    self.plan.taught_dialect(),
+                    language,
+                    tool_prompt::Detail::Full,
+                )
+                .text
+            }
+        };
+        let present = self.turn.messages();
+        let prompt = prompt::assemble(
+            &self.plan.system_prompt,
+            &tools,
+            &self.earlier,
+            &present,
+            self.shared.history_bytes,
+        );
+        tracing::debug!(
+            digest = prompt.digest(),
+            bytes = prompt.bytes(),
+            turns_left_out = prompt.turns_left_out,
+            "asking the model"
+        );
+        prompt
+    }
+
+    /// Streams one answer, releasing text that cannot be part of a call as it comes.
+    async fn deliberate(&mut self, model: &str, prompt: Prompt) -> Result<Answered, Asking> {
+        let provider = self.shared.models.get(model).ok_or_else(|| {
+            Asking::Stopped(model_failure(
+                "model_not_found",
+                &format!("no model is called `{model}` in the settings"),
+                false,
+            ))
+        })?;
+        let started = Instant::now();
+        let mut pieces = provider.generate(ModelRequest {
+            messages: prompt.messages,
+            max_output_tokens: self.plan.max_output_tokens,
+            temperature: self.plan.temperature,
+            // The run's own deadline comes first, through its control.
+            deadline: started + self.recorder.remaining() + Duration::from_secs(1),
+        });
+        let mut parser = Parser::new(self.inventory.catalogue.clone(), self.plan.policy());
+        let mut voice = Voice::default();
+        let mut text = String::new();
+        let control = self.control.clone();
+        let _tracked = control.track(format!("model {model}"));
+        let end = loop {
+            let piece = tokio::select! {
+                biased;
+                () = control.cancelled() => return Err(Asking::Stopped(Stop::Told(control.why().unwrap_or(CancelReason::Deadline)))),
+                piece = pieces.next() => piece,
+                () = voice.due() => {
+                    self.tell_all(voice.release()).await?;
+                    continue;
+                }
+            };
+            match piece {
+                Some(Ok(Piece::Text(piece))) => {
+                    text.push_str(&piece);
+                    if text.len() > MAX_ANSWER_BYTES {
+                        return Err(Asking::Model(ModelError::TooLarge {
+                            what: "text",
+                            limit: MAX_ANSWER_BYTES,
+                        }));
+                    }
+                    self.voice_events(parser.push(&piece), &mut voice).await?;
+                }
+                Some(Ok(Piece::Thinking(piece))) => self.tell_all(voice.say(&piece, true)).await?,
+                Some(Ok(Piece::End(end))) => break end,
+                Some(Err(error)) => {
+                    self.tell_all(voice.release()).await?;
+                    return Err(Asking::Model(error));
+                }
+                None => {
+                    let detail = "the provider ended without an end".to_owned();
+                    return Err(Asking::Model(ModelError::Cut {
+                        released: text.len(),
+                        detail,
+                    }));
+                }
+            }
+        };
+        let (events, parsed) = parser.finish(call_wire::finish_reason(&end.finish_reason));
+        self.voice_events(events, &mut voice).await?;
+        self.tell_all(voice.release()).await?;
+        Ok(Answered {
+            text,
+            end,
+            parsed,
+            took: started.elapsed(),
+        })
+    }
+
+    /// Passes on what the reader may see; text after a block is logged only (rule A3).
+    async fn voice_events(&mut self, events: Vec<Event>, voice: &mut Voice) -> Result<(), Stop> {
+        for event in events {
+            let kinds = match event {
+                Event::Text {
+                    text,
+                    trailing: false,
+                    ..
+                } => voice.say(&text, false),
+                Event::Thought { text, .. } => voice.say(&text, true),
+                _ => Vec::new(),
+            };
+            self.tell_all(kinds).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell_all(&mut self, kinds: impl IntoIterator<Item = Kind>) -> Result<(), Stop> {
+        for kind in kinds {
+            self.tell(kind).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes everything that was read from an answer, so that it becomes durable together.
+    fn note_reading(
+        &mut self,
+        parsed: Parsed,
+        end: &AnswerEnd,
+        policy: &Policy,
+    ) -> Result<(), Stop> {
+        let budgets = self.turn.budgets();
+        let untrusted = history::newest(&self.untrusted);
+        let context = Context {
+            catalogue: &self.inventory.catalogue,
+            policy,
+            dialect: self.plan.taught_dialect(),
+            per_answer: budgets.calls_per_answer,
+            left: self.turn.calls_left(),
+            last: self.turn.last(),
+            untrusted: &untrusted,
+        };
+        let mut reading = reading::read(parsed, &end.native_calls(), context);
+        // A model that repeats its mistake is shown the schema and an example (rule L7).
+        if reading
+            .failure()
+            .is_some_and(|failure| self.turn.failures_with(&failure) > 1)
+        {
+            reading.explain(context);
+        }
+        for diagnostic in &reading.diagnostics {
+            self.note(journal::diagnosed(diagnostic))?;
+        }
+        for call in &reading.calls {
+            self.note(selected(call))?;
+        }
+        for call in reading.calls {
+            self.note_refusal(call)?;
+        }
+        match reading.observation {
+            Some(text) => self.note(journal::observation(None, text)),
+            None => Ok(()),
+        }
+    }
+
+    fn note_refusal(&mut self, reading: CallReading) -> Result<(), Stop> {
+        let Some(refusal) = reading.refusal else {
+            return Ok(());
+        };
+        let category = match refusal.kind {
+            RefusalKind::Validation => common::ErrorCategory::Validation,
+            RefusalKind::Policy => common::ErrorCategory::Policy,
+            RefusalKind::Limit => common::ErrorCategory::Limit,
+        };
+        let status = match refusal.status {
+            CallStatus::Skipped => common::CallStatus::Skipped,
+            _ => common::CallStatus::Rejected,
+        };
+        let mut error = outcome::error(category, &refusal.code, refusal.message);
+        error.violations = reading
+            .written
+            .problems
+            .iter()
+            .map(call_wire::problem_to_proto)
+            .collect();
+        self.note(settled(&reading.call, status, error))?;
+        match refusal.observation {
+            Some(text) => self.note(journal::observation(Some(reading.call.index), text)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Asking {
+    /// The turn ends.
+    Stopped(Stop),
+    /// The model failed.
+    Model(ModelError),
+}
+
+impl From<Stop> for Asking {
+    fn from(stop: Stop) -> Self {
+        Asking::Stopped(stop)
+    }
+}
+
+fn selected(reading: &CallReading) -> Kind {
+    let kind = journal::tool_selected(&reading.call, &reading.written);
+    match (kind, &reading.refusal) {
+        (Kind::ToolSelected(mut selected), Some(refusal))
+            if refusal.kind == RefusalKind::Policy =>
+        {
+            let problems = selected.call.as_mut().map(|call| &mut call.problems);
+            if let Some(problem) = problems.and_then(|problems| problems.last_mut()) {
+                problem.code.clone_from(&refusal.code);
+            }
+            Kind::ToolSelected(selected)
+        }
+        (kind, _) => kind,
+    }
+}
+
+fn model_failure(code: &str, message: &str, retryable: bool) -> Stop {
+    let mut error = outcome::error(common::ErrorCategory::Dependency, code, message);
+    error.retryable = retryable;
+    Stop::Failed(Box::new(error))
+}
+
+/// Says on the span what the model used.
+pub(crate) fn describe(span: &tracing::Span, end: &AnswerEnd) {
+    telemetry::spans::set(
+        span,
+        attributes::RESPONSE_FINISH_REASONS,
+        end.finish_reason.clone(),
+    );
+    telemetry::spans::set(
+        span,
+        attributes::USAGE_INPUT_TOKENS,
+        i64::from(end.input_tokens),
+    );
+    telemetry::spans::set(
+        span,
+        attributes::USAGE_OUTPUT_TOKENS,
+        i64::from(end.output_tokens),
+    );
+}

@@ -1,0 +1,323 @@
+//! One turn while it is carried out.
+
+use std::{sync::Arc, time::Duration};
+
+use contracts::tavern::common::v1::{self as common, event::Kind};
+use core_types::EffectId;
+use run_events::{CancelReason, End, Recorder, RunControl, RunMeta, outcome};
+use run_log::AppendError;
+
+use super::{Inner, Resumed, history, inventory::Inventory, journal};
+use crate::domain::{
+    message::TurnMessage,
+    observation,
+    plan::Plan,
+    turn::{Budget, Command, Divergence, Finish, ReadCall, Turn},
+};
+
+/// How often a commit is tried again while the storage does not work.
+const STORE_TRIES: u32 = 6;
+
+/// Why a turn ends before the model stops.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It was cancelled or its time is over.
+    Told(CancelReason),
+    /// It cannot go on.
+    Failed(Box<common::CallError>),
+    /// The storage does not work: the turn resumes later.
+    Storage(AppendError),
+}
+
+impl From<Divergence> for Stop {
+    fn from(error: Divergence) -> Self {
+        tracing::error!(error = %error, "a turn went where it cannot go");
+        let trace_id = telemetry::context::current_trace_id();
+        let error = outcome::internal(&trace_id).error.unwrap_or_default();
+        Stop::Failed(Box::new(error))
+    }
+}
+
+/// One turn while it is carried out.
+pub(super) struct Driver {
+    pub(super) shared: Arc<Inner>,
+    pub(super) recorder: Recorder,
+    pub(super) control: RunControl,
+    pub(super) meta: RunMeta,
+    pub(super) plan: Plan,
+    pub(super) turn: Turn,
+    pub(super) inventory: Inventory,
+    pub(super) earlier: Vec<Vec<TurnMessage>>,
+    pub(super) untrusted: Vec<String>,
+    /// Whether calls of this turn may have left before this process began.
+    pub(super) resumed: bool,
+    /// Recorded with the next commit.
+    pending: Vec<Kind>,
+    replayed: bool,
+    cancelled_before: Option<String>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        shared: Arc<Inner>,
+        recorder: Recorder,
+        control: RunControl,
+        meta: RunMeta,
+        plan: Plan,
+        resumed: Resumed,
+    ) -> Self {
+        Self {
+            shared,
+            recorder,
+            control,
+            meta,
+            plan,
+            turn: resumed.turn,
+            inventory: Inventory::default(),
+            earlier: Vec::new(),
+            untrusted: resumed.untrusted,
+            resumed: resumed.replayed,
+            pending: Vec::new(),
+            replayed: resumed.replayed,
+            cancelled_before: resumed.cancel,
+        }
+    }
+
+    /// Carries the turn out to its end.
+    pub(super) async fn run(mut self) -> End {
+        let stop = match self.go().await {
+            Ok(outcome) => return End::Finished(outcome),
+            Err(stop) => stop,
+        };
+        let outcome = match stop {
+            Stop::Told(reason) => outcome::stopped(&reason, self.turn.unsettled()),
+            Stop::Failed(error) => self.failed(*error),
+            Stop::Storage(error) => return self.leave_open(&error),
+        };
+        let span = tracing::Span::current();
+        let error = outcome.error.clone().unwrap_or_default();
+        telemetry::spans::fail(&span, &error.code, &error.message);
+        match self.commit().await {
+            Err(Stop::Storage(error)) => self.leave_open(&error),
+            _ => End::Finished(outcome),
+        }
+    }
+
+    async fn go(&mut self) -> Result<common::RunOutcome, Stop> {
+        if let Some(reason) = self.cancelled_before.take() {
+            self.cancel_calls().await;
+            return Err(Stop::Told(CancelReason::Requested(reason)));
+        }
+        self.prepare().await?;
+        loop {
+            if let Some(reason) = self.control.why() {
+                return Err(Stop::Told(reason));
+            }
+            match self.turn.next() {
+                Command::ReadOpening(text) => self.read_opening(&text)?,
+                Command::Ask(ask) => self.ask(ask).await?,
+                Command::Dispatch(call) => self.dispatch(&call).await?,
+                Command::Await { call, effect_id } => self.settle(&call, &effect_id).await?,
+                Command::Skip { call, failed_tool } => self.skip(&call, &failed_tool)?,
+                Command::Finish(finish) => {
+                    self.commit().await?;
+                    return Ok(self.outcome(&finish));
+                }
+            }
+        }
+    }
+
+    /// Reads the agent's tools and the conversation so far.
+    async fn prepare(&mut self) -> Result<(), Stop> {
+        self.inventory = self.fetch_inventory().await?;
+        if !self.replayed {
+            let remarks: Vec<Kind> = self.inventory.remarks().collect();
+            for id in &self.inventory.missing {
+                tracing::warn!(
+                    agent = self.meta.subject,
+                    tool = id,
+                    "an agent's tool is not registered"
+                );
+            }
+            self.pending.extend(remarks);
+        }
+        let earlier = history::conversation(
+            &self.shared.runs,
+            &self.meta.conversation_id,
+            Some(self.recorder.run_id()),
+            self.shared.history_bytes,
+        )
+        .await
+        .map_err(|failure| {
+            let status = failure.into_status();
+            Stop::Failed(Box::new(outcome::error(
+                common::ErrorCategory::Internal,
+                "history_unreadable",
+                status.message(),
+            )))
+        })?;
+        let mut untrusted = Vec::new();
+        for turn in earlier {
+            untrusted.extend(turn.untrusted);
+            self.earlier.push(turn.messages);
+        }
+        // The newest come last, as they count first when there are too many.
+        untrusted.append(&mut self.untrusted);
+        self.untrusted = untrusted;
+        Ok(())
+    }
+
+    /// Lets something happen: now in the turn, and in the log with the next commit.
+    pub(super) fn note(&mut self, kind: Kind) -> Result<(), Stop> {
+        self.take(&kind)?;
+        self.pending.push(kind);
+        Ok(())
+    }
+
+    /// Lets something happen that need not be durable before the turn goes on.
+    pub(super) async fn tell(&mut self, kind: Kind) -> Result<(), Stop> {
+        self.take(&kind)?;
+        self.recorder.submit(kind).await.map_err(Stop::Storage)
+    }
+
+    fn take(&mut self, kind: &Kind) -> Result<(), Stop> {
+        self.untrusted.extend(history::untrusted_of(kind));
+        match journal::read(kind) {
+            Some(event) => Ok(self.turn.apply(event, self.shared.clock.now())?),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes everything noted durable, in one commit.
+    pub(super) async fn commit(&mut self) -> Result<(), Stop> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let kinds = std::mem::take(&mut self.pending);
+        let mut wait = Duration::from_millis(50);
+        for _ in 1..STORE_TRIES {
+            match self.recorder.record(kinds.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(AppendError::Storage(error)) => {
+                    tracing::warn!(error = %error, "an event could not be stored yet");
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                }
+                Err(error) => return Err(Stop::Storage(error)),
+            }
+        }
+        self.recorder
+            .record(kinds)
+            .await
+            .map(drop)
+            .map_err(Stop::Storage)
+    }
+
+    async fn dispatch(&mut self, call: &ReadCall) -> Result<(), Stop> {
+        let step = self.turn.step().to_string();
+        let index = usize::try_from(call.index).unwrap_or(usize::MAX);
+        let effect_id = EffectId::derive(&self.recorder.run_id(), &step, index);
+        self.note(Kind::CallDispatched(common::CallDispatched {
+            effect_id: effect_id.to_string(),
+            tool_id: call.tool_id.clone(),
+            arguments_json: call.arguments_json.clone(),
+            index: call.index,
+            node_id: String::new(),
+        }))?;
+        // From here on a crash leaves a call that is known to be unsettled.
+        self.commit().await?;
+        self.resumed = false;
+        Ok(())
+    }
+
+    fn skip(&mut self, call: &ReadCall, failed_tool: &str) -> Result<(), Stop> {
+        let text = observation::skipped(&call.tool_id, failed_tool);
+        let message = format!("not executed, as {failed_tool} failed before it");
+        let error = outcome::error(common::ErrorCategory::Domain, "skipped", message);
+        self.note(settled(call, common::CallStatus::Skipped, error))?;
+        self.note(journal::observation(Some(call.index), text))
+    }
+
+    fn outcome(&self, finish: &Finish) -> common::RunOutcome {
+        let result = serde_json::Value::String(self.turn.final_text().to_owned()).to_string();
+        let stop_reason = match finish {
+            Finish::Stop => "stop",
+            Finish::Budget(budget) => Budget::stop_reason(*budget),
+            Finish::RepeatedFailure(failure) => {
+                let message = format!("the model made the same mistake again and again: {failure}");
+                let error = outcome::error(
+                    common::ErrorCategory::Validation,
+                    "repeated_failure",
+                    message,
+                );
+                return self.failed(error);
+            }
+            Finish::Unknown(effects) => {
+                let message = "a call was dispatched and nobody knows whether it took effect; look at its target, \
+                               then go on in a new turn";
+                let error =
+                    outcome::error(common::ErrorCategory::Runtime, "effect_unknown", message);
+                let mut unknown = outcome::unknown(effects.clone(), error);
+                unknown.stop_reason = "error".to_owned();
+                return unknown;
+            }
+        };
+        common::RunOutcome {
+            stop_reason: stop_reason.to_owned(),
+            ..outcome::succeeded(result)
+        }
+    }
+
+    fn failed(&self, error: common::CallError) -> common::RunOutcome {
+        let unsettled = self.turn.unsettled();
+        let mut failed = match unsettled.is_empty() {
+            true => outcome::failed(error),
+            false => outcome::unknown(unsettled, error),
+        };
+        failed.stop_reason = "error".to_owned();
+        failed
+    }
+
+    fn leave_open(&self, error: &AppendError) -> End {
+        match error {
+            AppendError::Invalid(_) => {
+                tracing::error!(error = %error, "an event cannot be stored");
+                End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
+            }
+            _ => {
+                tracing::error!(error = %error, "a turn waits for the storage and goes on at the next start");
+                End::LeaveOpen
+            }
+        }
+    }
+}
+
+/// Writes that a call ended without having left.
+pub(super) fn settled(
+    call: &ReadCall,
+    status: common::CallStatus,
+    error: common::CallError,
+) -> Kind {
+    Kind::CallSettled(common::CallSettled {
+        result: Some(common::CallResult {
+            index: call.index,
+            tool_id: call.tool_id.clone(),
+            status: status.into(),
+            error: Some(error),
+            ..common::CallResult::default()
+        }),
+    })
+}
+
+/// The end of a turn whose log cannot be replayed.
+pub(super) fn damaged() -> common::RunOutcome {
+    let message =
+        "the turn's log cannot be replayed; the server's log names the event. Start a new turn";
+    let mut failed = outcome::failed(outcome::error(
+        common::ErrorCategory::Internal,
+        "log_diverged",
+        message,
+    ));
+    failed.stop_reason = "error".to_owned();
+    failed
+}

@@ -1,0 +1,125 @@
+//! The earlier turns of a conversation, read from their logs.
+
+use contracts::tavern::common::v1::event::Kind;
+use core_types::RunId;
+use grpc_kit::Failure;
+use run_events::Runs;
+
+use crate::domain::{
+    message::TurnMessage,
+    plan::{Opening, Plan},
+};
+
+/// The most text of earlier turns that the echo rule looks at, in bytes.
+const MAX_UNTRUSTED_BYTES: usize = 1 << 20;
+
+/// One turn of a conversation.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    /// Its run.
+    pub run_id: String,
+    /// What was said in it.
+    pub messages: Vec<TurnMessage>,
+    /// Texts that the model was shown in it and nobody vouches for.
+    pub untrusted: Vec<String>,
+}
+
+/// Returns the turns of a conversation before `before` (all if none), the oldest first; of a long
+/// conversation only the newest ones that hold up to `most_bytes`, and one more.
+///
+/// A turn whose log cannot be replayed is left out: the log of the server names it.
+///
+/// # Errors
+/// A storage that does not work.
+pub async fn conversation(
+    runs: &Runs,
+    conversation_id: &str,
+    before: Option<RunId>,
+    most_bytes: usize,
+) -> Result<Vec<Earlier>, Failure> {
+    let mut known = runs.by_key(conversation_id).await?;
+    if let Some(before) = before.map(|run| run.to_string()) {
+        let place = known.iter().position(|(run, _)| run.run_id == before);
+        known.truncate(place.unwrap_or(known.len()));
+    }
+    let mut turns = Vec::new();
+    let mut bytes = 0;
+    for (run, meta) in known.into_iter().rev() {
+        let Ok(plan) = serde_json::from_value::<Plan>(meta.data) else {
+            continue;
+        };
+        let Ok(run_id) = run.run_id.parse::<RunId>() else {
+            continue;
+        };
+        let events = runs.events(run_id).await?;
+        let own = events.iter().filter(|event| event.run_id == run.run_id);
+        let (turn, opening) = match super::fold(&plan, own.clone()) {
+            Ok(folded) => folded,
+            Err(error) => {
+                tracing::error!(
+                    run = run.run_id,
+                    error = grpc_kit::failure::chain(&error),
+                    "an earlier turn cannot be read"
+                );
+                continue;
+            }
+        };
+        let mut untrusted = untrusted_opening(&opening);
+        untrusted.extend(
+            own.filter_map(|event| event.kind.as_ref())
+                .flat_map(untrusted_of),
+        );
+        let messages = turn.messages();
+        bytes += messages
+            .iter()
+            .map(|message| message.text.len())
+            .sum::<usize>();
+        turns.push(Earlier {
+            run_id: run.run_id,
+            messages,
+            untrusted,
+        });
+        if bytes > most_bytes {
+            break;
+        }
+    }
+    turns.reverse();
+    Ok(turns)
+}
+
+/// Returns what of a turn's opening nobody vouches for.
+pub(super) fn untrusted_opening(opening: &Opening) -> Vec<String> {
+    match opening {
+        Opening::UserMessage(text) => vec![text.clone()],
+        Opening::ModelText { .. } => Vec::new(),
+    }
+}
+
+/// Returns what an event brought before the model's eyes that nobody vouches for.
+pub(super) fn untrusted_of(kind: &Kind) -> Vec<String> {
+    let Kind::CallSettled(settled) = kind else {
+        return Vec::new();
+    };
+    let Some(result) = &settled.result else {
+        return Vec::new();
+    };
+    let mut texts = match result.output_json.is_empty() {
+        true => Vec::new(),
+        false => vec![result.output_json.clone()],
+    };
+    // What the registry says of wrong arguments quotes the model and is ours; a tool's own
+    // message is not.
+    texts.extend(result.error.as_ref().map(|error| error.message.clone()));
+    texts
+}
+
+/// Keeps the newest texts that fit.
+pub(super) fn newest(texts: &[String]) -> Vec<&str> {
+    let mut room = MAX_UNTRUSTED_BYTES;
+    let fitting = texts.iter().rev().take_while(|text| {
+        let fits = text.len() <= room;
+        room = room.saturating_sub(text.len());
+        fits
+    });
+    fitting.map(String::as_str).collect()
+}

@@ -1,0 +1,106 @@
+//! The tools of an agent, as the registry knows them now.
+
+use std::collections::HashSet;
+
+use call_text::Catalogue;
+use contracts::tavern::{
+    common::v1::{self as common, event::Kind},
+    registry::v1 as registry,
+};
+use grpc_kit::Transport;
+use registry::tool_registry_service_client::ToolRegistryServiceClient;
+use run_events::outcome;
+
+/// The tools that a turn may call.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    pub(super) catalogue: Catalogue,
+    /// Ids of the profile that no tool has.
+    pub(super) missing: Vec<String>,
+}
+
+impl Inventory {
+    /// Remarks on the tools that the profile names and nobody has.
+    pub(super) fn remarks(&self) -> impl Iterator<Item = Kind> + '_ {
+        self.missing.iter().map(|id| {
+            Kind::Diagnosed(common::Diagnosed {
+                diagnostic: Some(common::Diagnostic {
+                    rule: "N4".to_owned(),
+                    code: "tool_missing".to_owned(),
+                    severity: common::Severity::Warning.into(),
+                    message: format!(
+                        "The agent's profile names the tool '{id}', which is not registered."
+                    ),
+                    hint: "Register the tool, or take it out of tool_ids_inventory.".to_owned(),
+                    ..common::Diagnostic::default()
+                }),
+            })
+        })
+    }
+}
+
+/// What kept the tools from being read.
+#[derive(Debug)]
+pub(super) enum InventoryError {
+    /// The registry failed or refused.
+    Registry(tonic::Status),
+    /// The tools cannot be told apart by a parser.
+    Unusable(common::CallError),
+}
+
+/// The most tools that the registry is asked for.
+const MAX_TOOLS: usize = 20_000;
+
+/// Asks the registry for the tools with these ids. All others are known and not available, so that
+/// a call of one is told apart from a call of a tool that nobody has (rule N5).
+pub(super) async fn fetch(
+    registry: ToolRegistryServiceClient<Transport>,
+    tool_ids: &[String],
+) -> Result<Inventory, InventoryError> {
+    let mut missing = Vec::new();
+    let tools = match tool_ids.is_empty() {
+        true => Vec::new(),
+        false => list(registry.clone(), tool_ids, &mut missing).await?,
+    };
+    let everything = list(registry, &[], &mut Vec::new()).await?;
+    let visible: HashSet<&str> = tools.iter().map(|tool| tool.tool_id.as_str()).collect();
+    let hidden = everything.into_iter().map(|tool| tool.tool_id);
+    let hidden = hidden.filter(|id| !visible.contains(id.as_str())).collect();
+    missing.dedup();
+    let catalogue = call_wire::catalogue(&tools, hidden)
+        .map_err(|error| unusable(grpc_kit::failure::chain(&error)))?;
+    Ok(Inventory { catalogue, missing })
+}
+
+/// Lists the tools with these ids, or every tool where none is named.
+async fn list(
+    mut registry: ToolRegistryServiceClient<Transport>,
+    tool_ids: &[String],
+    missing: &mut Vec<String>,
+) -> Result<Vec<registry::Tool>, InventoryError> {
+    let mut tools = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = registry::ListToolsRequest {
+            page_size: 500,
+            page_token,
+            tool_ids: tool_ids.to_vec(),
+        };
+        let answer = registry.list_tools(request).await;
+        let page = answer.map_err(InventoryError::Registry)?.into_inner();
+        missing.extend(page.missing_tool_ids);
+        tools.extend(page.tools);
+        page_token = page.next_page_token;
+        if page_token.is_empty() || tools.len() >= MAX_TOOLS {
+            return Ok(tools);
+        }
+    }
+}
+
+fn unusable(message: String) -> InventoryError {
+    InventoryError::Unusable(outcome::error(
+        common::ErrorCategory::Validation,
+        "inventory_invalid",
+        message,
+    ))
+}

@@ -1,0 +1,94 @@
+//! Events of the contract and of the turn, in the one place where they meet.
+//!
+//! What the runner does live goes through [`read`] as well, so that a live turn and its replay
+//! cannot come to different states.
+
+use contracts::tavern::common::v1::{self as common, event::Kind};
+
+use crate::domain::turn::{CallStatus, ReadCall, TurnEvent};
+
+/// Returns what an event of a turn's own log means to the turn; none if it means nothing.
+pub fn read(kind: &Kind) -> Option<TurnEvent> {
+    Some(match kind {
+        Kind::IterationStarted(_) => TurnEvent::IterationStarted,
+        Kind::ModelRequested(_) => TurnEvent::ModelRequested,
+        Kind::Text(text) => TurnEvent::Said(text.text.clone()),
+        Kind::ModelAnswered(answered) => TurnEvent::ModelAnswered(answered.text.clone()),
+        Kind::ToolSelected(selected) => TurnEvent::CallRead(read_call(selected.call.as_ref()?)),
+        Kind::CallDispatched(dispatched) => TurnEvent::CallDispatched {
+            index: dispatched.index,
+            effect_id: dispatched.effect_id.clone(),
+        },
+        Kind::CallSettled(settled) => {
+            let result = settled.result.as_ref()?;
+            TurnEvent::CallSettled {
+                index: result.index,
+                status: status(result.status()),
+            }
+        }
+        Kind::Observation(observation) => TurnEvent::Observed {
+            index: observation.index,
+            text: observation.text.clone(),
+        },
+        Kind::RunStarted(_)
+        | Kind::Thinking(_)
+        | Kind::Diagnosed(_)
+        | Kind::OutputChunk(_)
+        | Kind::NodeStarted(_)
+        | Kind::NodeFinished(_)
+        | Kind::RunFinished(_)
+        | Kind::CancelRequested(_) => return None,
+    })
+}
+
+fn read_call(call: &common::ToolCall) -> ReadCall {
+    ReadCall {
+        index: call.index,
+        tool_id: call.tool_id.clone(),
+        arguments_json: call.arguments_json.clone(),
+        native: call.dialect() == common::Dialect::Native,
+        needs_confirmation: call.needs_confirmation,
+        continue_on_error: call.continue_on_error,
+        problems: call
+            .problems
+            .iter()
+            .map(|violation| violation.message.clone())
+            .collect(),
+    }
+}
+
+fn status(status: common::CallStatus) -> CallStatus {
+    match status {
+        common::CallStatus::Succeeded => CallStatus::Succeeded,
+        common::CallStatus::Failed
+        | common::CallStatus::Rejected
+        | common::CallStatus::Cancelled => CallStatus::Failed,
+        common::CallStatus::Skipped => CallStatus::Skipped,
+        // Whoever does not say how a call ended leaves us not knowing.
+        common::CallStatus::Unknown | common::CallStatus::Unspecified => CallStatus::Unknown,
+    }
+}
+
+/// Writes a remark of the parser.
+pub fn diagnosed(diagnostic: &call_text::Diagnostic) -> Kind {
+    Kind::Diagnosed(common::Diagnosed {
+        diagnostic: Some(call_wire::diagnostic_to_proto(diagnostic)),
+    })
+}
+
+/// Writes that a call was read.
+pub fn tool_selected(call: &ReadCall, written: &call_text::Call) -> Kind {
+    let mut selected = call_wire::call_to_proto(call.index, written);
+    if call.native {
+        // A structured call was never text.
+        selected.span = None;
+    }
+    Kind::ToolSelected(common::ToolSelected {
+        call: Some(selected),
+    })
+}
+
+/// Writes what the model is told.
+pub fn observation(index: Option<u32>, text: String) -> Kind {
+    Kind::Observation(common::Observation { text, index })
+}

@@ -1,0 +1,154 @@
+//! The service put together.
+
+use std::{collections::HashMap, ffi::OsString, fmt, sync::Arc};
+
+use contracts::tavern::{
+    agent::v1::{
+        agent_runtime_service_server::AgentRuntimeServiceServer,
+        model_service_server::ModelServiceServer,
+    },
+    registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
+};
+use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use grpc_kit::{Failure, Services, Transport};
+use run_events::Runs;
+use run_log::{MemoryLimits, MemoryRunLog, RunLogs, SqliteRunLog};
+use sql_store::{DataDir, SqliteOptions};
+
+use crate::{
+    error::BuildError,
+    profiles::Profiles,
+    provider::Models,
+    rpc::{AgentRpc, ModelRpc},
+    runner::Runner,
+    settings::AgentSettings,
+};
+
+/// The services that agent-runtime calls.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// tool-registry.
+    pub registry: ToolRegistryServiceClient<Transport>,
+}
+
+/// What the service takes from outside instead of asking the system.
+#[derive(Clone)]
+pub struct Environment {
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Makes identifiers.
+    pub ids: Arc<dyn IdSource>,
+    /// Environment variables, in which the keys of models are.
+    pub variables: HashMap<String, String>,
+}
+
+impl Environment {
+    /// Takes everything from the system.
+    pub fn system() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(SystemIds),
+            variables: unicode_variables(),
+        }
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Among the variables are keys.
+        formatter
+            .debug_struct("Environment")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key that is no UTF-8 could not be sent anyway.
+fn unicode_variables() -> HashMap<String, String> {
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text).collect()
+}
+
+/// The agent runtime. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct AgentRuntime {
+    runs: Runs,
+    runner: Runner,
+    agent: AgentRpc,
+    model: ModelRpc,
+}
+
+/// Builds the service on its data directory.
+///
+/// # Errors
+/// [`BuildError`] when a model, the data directory or the run log cannot be used.
+pub async fn build(
+    settings: AgentSettings,
+    peers: Peers,
+    environment: Environment,
+) -> Result<AgentRuntime, BuildError> {
+    let models = Models::build(
+        &settings.models,
+        &settings.scripts_dir,
+        &environment.variables,
+    )?;
+    let data = DataDir::open(&settings.data_dir)?;
+    let log = SqliteRunLog::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
+    let logs = RunLogs::new(
+        Arc::new(log),
+        Arc::new(MemoryRunLog::new(MemoryLimits::default())),
+    );
+    let clock = Arc::clone(&environment.clock);
+    let runs = Runs::new(
+        logs,
+        RunOwner::Agent,
+        Arc::clone(&clock),
+        Arc::clone(&environment.ids),
+    );
+    let runner = Runner::new(
+        runs.clone(),
+        models.clone(),
+        peers.registry,
+        clock,
+        &settings,
+    );
+    let profiles = Profiles::load(&settings.agents_dir);
+    let agent = AgentRpc::new(
+        runs.clone(),
+        runner.clone(),
+        profiles,
+        models.clone(),
+        environment.ids,
+        &settings,
+    );
+    Ok(AgentRuntime {
+        runs,
+        runner,
+        agent,
+        model: ModelRpc::new(models),
+    })
+}
+
+impl AgentRuntime {
+    /// Returns the services for a server or for in-process use.
+    pub fn services(&self) -> Services {
+        Services::new()
+            .add(AgentRuntimeServiceServer::new(self.agent.clone()))
+            .add(ModelServiceServer::new(self.model.clone()))
+    }
+
+    /// Goes on with the turns that the process before this one left.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn recover(&self) -> Result<(), Failure> {
+        self.runner.recover().await
+    }
+
+    /// Ends all tasks. Turns go on at the next start.
+    pub async fn shutdown(&self) {
+        self.runs.shutdown().await;
+    }
+}

@@ -1,0 +1,15 @@
+//! Black-box tests: models over a socket, and whole turns with a named double of the registry.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod endpoint;
+mod models;
+mod openai;
+mod registry;
+mod shipped;
+mod turns;
+mod turns_ending;
+mod world;

@@ -1,0 +1,346 @@
+//! A test double of tool-registry: named tools with fixed behaviour, and a ledger of effects.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use contracts::tavern::{
+    common::v1::{
+        CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, Event, OutputChunk,
+        OutputStream, event::Kind,
+    },
+    registry::v1::{
+        self as proto, CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse,
+        ImplementationType, ListToolsRequest, ListToolsResponse, Tool, call_tool_response::Record,
+        tool_registry_service_server::ToolRegistryService,
+    },
+};
+use futures::stream::BoxStream;
+use grpc_kit::Failure;
+use serde_json::Value;
+use tokio::sync::watch;
+use tonic::{Code, Request, Response, Status};
+
+/// What a tool does.
+#[derive(Clone)]
+pub(crate) enum Behaviour {
+    /// Gives this, by the arguments.
+    Gives(Arc<dyn Fn(&Value) -> Value + Send + Sync>),
+    /// Fails in its own terms.
+    Fails(&'static str),
+    /// Says nothing until it is cancelled.
+    Hangs,
+    /// Leaves nobody knowing.
+    Unknown,
+}
+
+struct Known {
+    tool: Tool,
+    behaviour: Behaviour,
+}
+
+/// One effect.
+struct Effect {
+    request: CallToolRequest,
+    cancel: watch::Sender<bool>,
+    settled: Option<CallResult>,
+}
+
+#[derive(Default)]
+struct State {
+    tools: HashMap<String, Known>,
+    effects: HashMap<String, Effect>,
+    dispatches: Vec<String>,
+    asked: Vec<CallToolRequest>,
+}
+
+/// The double. Clone, cheap; survives the runtime that calls it.
+#[derive(Clone, Default)]
+pub(crate) struct TestRegistry {
+    state: Arc<Mutex<State>>,
+}
+
+impl TestRegistry {
+    /// Adds a tool with parameters that are all required texts.
+    pub(crate) fn tool(self, id: &str, parameters: &[&str], behaviour: Behaviour) -> Self {
+        let properties: serde_json::Map<String, Value> = parameters
+            .iter()
+            .map(|name| ((*name).to_owned(), serde_json::json!({"type": "string"})))
+            .collect();
+        let schema =
+            serde_json::json!({"type": "object", "properties": properties, "required": parameters});
+        self.tool_with(id, &schema, behaviour)
+    }
+
+    /// Adds a tool with its own schema.
+    pub(crate) fn tool_with(self, id: &str, schema: &Value, behaviour: Behaviour) -> Self {
+        let implementation = match id.starts_with("workflow:") {
+            true => ImplementationType::Workflow,
+            false => ImplementationType::Service,
+        };
+        let tool = Tool {
+            tool_id: id.to_owned(),
+            description: format!("The tool {id}."),
+            parameters_json: schema.to_string(),
+            implementation: implementation.into(),
+            ..Tool::default()
+        };
+        self.state
+            .lock()
+            .unwrap()
+            .tools
+            .insert(id.to_owned(), Known { tool, behaviour });
+        self
+    }
+
+    /// Adds a tool that gives a fixed text.
+    pub(crate) fn gives(self, id: &str, parameters: &[&str], output: Value) -> Self {
+        self.tool(
+            id,
+            parameters,
+            Behaviour::Gives(Arc::new(move |_| output.clone())),
+        )
+    }
+
+    /// Returns the effects that were dispatched, each as often as it was.
+    pub(crate) fn dispatches(&self) -> Vec<String> {
+        self.state.lock().unwrap().dispatches.clone()
+    }
+
+    /// Returns every request to call a tool.
+    pub(crate) fn asked(&self) -> Vec<CallToolRequest> {
+        self.state.lock().unwrap().asked.clone()
+    }
+
+    /// Lets a call that hangs end well.
+    pub(crate) fn release(&self, tool_id: &str, output: Value) {
+        let mut state = self.state.lock().unwrap();
+        let known = state.tools.get_mut(tool_id).expect("the tool exists");
+        known.behaviour = Behaviour::Gives(Arc::new(move |_| output.clone()));
+        for effect in state
+            .effects
+            .values()
+            .filter(|effect| effect.request.tool_id == tool_id)
+        {
+            let _ = effect.cancel.send(false);
+        }
+    }
+
+    fn begin(
+        &self,
+        request: CallToolRequest,
+    ) -> Result<(Behaviour, watch::Receiver<bool>, Option<CallResult>), Failure> {
+        let mut state = self.state.lock().unwrap();
+        state.asked.push(request.clone());
+        let Some(known) = state.tools.get(&request.tool_id) else {
+            let message = format!("no tool has the id `{}`", request.tool_id);
+            return Err(Failure::new(
+                Code::NotFound,
+                ErrorReason::ToolNotFound,
+                message,
+            ));
+        };
+        let behaviour = known.behaviour.clone();
+        if !state.effects.contains_key(&request.effect_id) {
+            state.dispatches.push(request.effect_id.clone());
+            let effect = Effect {
+                request: request.clone(),
+                cancel: watch::channel(false).0,
+                settled: None,
+            };
+            state.effects.insert(request.effect_id.clone(), effect);
+        }
+        let effect = &state.effects[&request.effect_id];
+        Ok((behaviour, effect.cancel.subscribe(), effect.settled.clone()))
+    }
+
+    async fn carry_out(&self, request: CallToolRequest) -> Result<CallResult, Failure> {
+        let (behaviour, mut told, settled) = self.begin(request.clone())?;
+        if let Some(settled) = settled {
+            return Ok(CallResult {
+                replayed: true,
+                ..settled
+            });
+        }
+        let arguments: Value = serde_json::from_str(&request.arguments_json).unwrap();
+        let mut result = CallResult {
+            index: request.index,
+            effect_id: request.effect_id.clone(),
+            tool_id: request.tool_id.clone(),
+            ..CallResult::default()
+        };
+        let mut behaviour = behaviour;
+        if matches!(behaviour, Behaviour::Hangs) {
+            told.changed()
+                .await
+                .expect("the effect lives as long as the double");
+            behaviour = match *told.borrow() {
+                true => Behaviour::Fails("cancelled"),
+                false => self.state.lock().unwrap().tools[&request.tool_id]
+                    .behaviour
+                    .clone(),
+            };
+        }
+        match behaviour {
+            Behaviour::Gives(give) => {
+                result.status = CallStatus::Succeeded.into();
+                result.output_json = give(&arguments).to_string();
+            }
+            Behaviour::Fails(message) => {
+                let cancelled = message == "cancelled";
+                let status = if cancelled {
+                    CallStatus::Cancelled
+                } else {
+                    CallStatus::Failed
+                };
+                let category = if cancelled {
+                    ErrorCategory::Cancelled
+                } else {
+                    ErrorCategory::Domain
+                };
+                result.status = status.into();
+                result.error = Some(CallError {
+                    category: category.into(),
+                    code: "test_failure".to_owned(),
+                    message: message.to_owned(),
+                    ..CallError::default()
+                });
+            }
+            Behaviour::Unknown => result.status = CallStatus::Unknown.into(),
+            Behaviour::Hangs => unreachable!("a released tool gives something"),
+        }
+        let mut state = self.state.lock().unwrap();
+        state
+            .effects
+            .get_mut(&request.effect_id)
+            .expect("begun above")
+            .settled = Some(result.clone());
+        Ok(result)
+    }
+}
+
+fn chunk(request: &CallToolRequest) -> Event {
+    Event {
+        run_id: "call_00000000000000000000000000000001".to_owned(),
+        parent_path: vec!["above".to_owned()],
+        kind: Some(Kind::OutputChunk(OutputChunk {
+            effect_id: request.effect_id.clone(),
+            stream: OutputStream::Out.into(),
+            text: format!("{} works", request.tool_id),
+        })),
+        ..Event::default()
+    }
+}
+
+#[tonic::async_trait]
+impl ToolRegistryService for TestRegistry {
+    type CallToolStream = BoxStream<'static, Result<CallToolResponse, Status>>;
+    type WatchRunStream = BoxStream<'static, Result<proto::WatchRunResponse, Status>>;
+
+    async fn list_tools(
+        &self,
+        request: Request<ListToolsRequest>,
+    ) -> Result<Response<ListToolsResponse>, Status> {
+        let state = self.state.lock().unwrap();
+        let mut response = ListToolsResponse::default();
+        for id in request.into_inner().tool_ids {
+            match state.tools.get(&id) {
+                Some(known) => response.tools.push(known.tool.clone()),
+                None => response.missing_tool_ids.push(id),
+            }
+        }
+        Ok(Response::new(response))
+    }
+
+    async fn call_tool(
+        &self,
+        request: Request<CallToolRequest>,
+    ) -> Result<Response<Self::CallToolStream>, Status> {
+        let request = request.into_inner();
+        let this = self.clone();
+        let records = async_stream::try_stream! {
+            yield CallToolResponse { record: Some(Record::Event(chunk(&request))) };
+            let result = this.carry_out(request).await?;
+            yield CallToolResponse { record: Some(Record::Result(result)) };
+        };
+        Ok(Response::new(Box::pin(records)))
+    }
+
+    async fn cancel_call(
+        &self,
+        request: Request<CancelCallRequest>,
+    ) -> Result<Response<CancelCallResponse>, Status> {
+        if let Some(effect) = self
+            .state
+            .lock()
+            .unwrap()
+            .effects
+            .get(&request.into_inner().effect_id)
+        {
+            let _ = effect.cancel.send(true);
+        }
+        Ok(Response::new(CancelCallResponse {
+            ended: true,
+            still_running: Vec::new(),
+        }))
+    }
+
+    async fn register_tool(
+        &self,
+        _: Request<proto::RegisterToolRequest>,
+    ) -> Result<Response<proto::RegisterToolResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn register_backend(
+        &self,
+        _: Request<proto::RegisterBackendRequest>,
+    ) -> Result<Response<proto::RegisterBackendResponse>, Status> {
+        Err(Status::unimplemented("the test double has no backends"))
+    }
+
+    async fn get_tool(
+        &self,
+        _: Request<proto::GetToolRequest>,
+    ) -> Result<Response<proto::GetToolResponse>, Status> {
+        Err(Status::unimplemented(
+            "the test double lists its tools only",
+        ))
+    }
+
+    async fn validate_call(
+        &self,
+        _: Request<proto::ValidateCallRequest>,
+    ) -> Result<Response<proto::ValidateCallResponse>, Status> {
+        Err(Status::unimplemented("the test double validates nothing"))
+    }
+
+    async fn start_invocation(
+        &self,
+        _: Request<proto::StartInvocationRequest>,
+    ) -> Result<Response<proto::StartInvocationResponse>, Status> {
+        Err(Status::unimplemented("the test double has no runs"))
+    }
+
+    async fn get_run(
+        &self,
+        _: Request<proto::GetRunRequest>,
+    ) -> Result<Response<proto::GetRunResponse>, Status> {
+        Err(Status::unimplemented("the test double has no runs"))
+    }
+
+    async fn watch_run(
+        &self,
+        _: Request<proto::WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        Err(Status::unimplemented("the test double has no runs"))
+    }
+
+    async fn cancel_run(
+        &self,
+        _: Request<proto::CancelRunRequest>,
+    ) -> Result<Response<proto::CancelRunResponse>, Status> {
+        Err(Status::unimplemented("the test double has no runs"))
+    }
+}

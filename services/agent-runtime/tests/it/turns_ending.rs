@@ -1,0 +1,328 @@
+//! Turns that are cancelled, that fail, and that a crash interrupts.
+
+use std::time::{Duration, Instant};
+
+use contracts::tavern::{
+    agent::v1::StartTurnRequest,
+    common::v1::{RunOptions, RunState, event::Kind},
+    registry::v1::tool_registry_service_server::ToolRegistryServiceServer,
+};
+use grpc_kit::Services;
+use serde_json::json;
+
+use crate::{
+    registry::{Behaviour, TestRegistry},
+    world::{World, says},
+};
+
+const WORK: &str = "<ACTION><Work><x>1</x></Work></ACTION>";
+
+fn working(behaviour: Behaviour) -> TestRegistry {
+    TestRegistry::default().tool("Work", &["x"], behaviour)
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_request_to_the_model() {
+    let turns = json!([{"answer": {"text": "One moment"}, "fault": {"kind": "hang"}}]);
+    let world = World::new(TestRegistry::default(), &[], &turns);
+    let running = world.build().await;
+    let run_id = running
+        .start(says("hello"))
+        .await
+        .unwrap()
+        .run
+        .unwrap()
+        .run_id;
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::Text(_)))
+        .await;
+    let began = Instant::now();
+    let cancelled = running.cancel(&run_id).await;
+    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(cancelled.still_running.is_empty());
+    let run = cancelled.run.unwrap();
+    assert_eq!(run.state(), RunState::Cancelled);
+    assert_eq!(run.outcome.unwrap().stop_reason, "cancelled");
+    let again = running.cancel(&run_id).await;
+    assert_eq!(again.run.unwrap().state(), RunState::Cancelled);
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_call_and_what_became_of_it_is_recorded() {
+    let world = World::new(
+        working(Behaviour::Hangs),
+        &["Work"],
+        &json!([{"answer": {"text": WORK}}]),
+    );
+    let running = world.build().await;
+    let run_id = running
+        .start(says("work"))
+        .await
+        .unwrap()
+        .run
+        .unwrap()
+        .run_id;
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::OutputChunk(_)))
+        .await;
+    let cancelled = running.cancel(&run_id).await;
+    let run = cancelled.run.unwrap();
+    assert_eq!(run.state(), RunState::Cancelled);
+    assert!(run.outcome.unwrap().unsettled_effect_ids.is_empty());
+    let ended = running.follow(&run_id, 0).await;
+    assert_eq!(ended.count(|kind| matches!(kind, Kind::CallSettled(_))), 1);
+}
+
+#[tokio::test]
+async fn the_deadline_of_a_turn_ends_it() {
+    let turns = json!([{"fault": {"kind": "hang"}}]);
+    let world = World::new(TestRegistry::default(), &[], &turns);
+    let timeout = Some(prost_types::Duration {
+        seconds: 0,
+        nanos: 200_000_000,
+    });
+    let options = Some(RunOptions {
+        timeout,
+        ..RunOptions::default()
+    });
+    let ended = world
+        .build()
+        .await
+        .play(StartTurnRequest {
+            options,
+            ..says("hello")
+        })
+        .await;
+    assert_eq!(ended.run.state(), RunState::Failed);
+    assert_eq!(
+        ended.error_code(),
+        "deadline_exceeded",
+        "{}",
+        ended.error_message()
+    );
+}
+
+#[tokio::test]
+async fn an_unknown_effect_ends_the_turn_unknown_and_is_named() {
+    let world = World::new(
+        working(Behaviour::Unknown),
+        &["Work"],
+        &json!([{"answer": {"text": WORK}}]),
+    );
+    let ended = world.build().await.play(says("work")).await;
+    assert_eq!(ended.run.state(), RunState::Unknown);
+    assert_eq!(
+        ended.run.outcome.as_ref().unwrap().unsettled_effect_ids,
+        world.registry.dispatches()
+    );
+    assert!(ended.observations().is_empty());
+}
+
+#[tokio::test]
+async fn a_request_that_the_script_does_not_expect_fails_the_turn_and_says_what_was_missing() {
+    let turns = json!([{"name": "wants rain", "expect": {"last_contains": ["rain"]}}]);
+    let ended = World::new(TestRegistry::default(), &[], &turns)
+        .build()
+        .await
+        .play(says("sun"))
+        .await;
+    assert_eq!(
+        (ended.run.state(), ended.error_code()),
+        (RunState::Failed, "script_mismatch")
+    );
+    for part in [
+        "turn 1",
+        "wants rain",
+        "\"rain\" is not in the last message",
+    ] {
+        assert!(
+            ended.error_message().contains(part),
+            "{}",
+            ended.error_message()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_breaks_off_fails_the_turn_after_what_it_said() {
+    let turns = json!([{"answer": {"text": "half an ans"}, "fault": {"kind": "cut"}}]);
+    let ended = World::new(TestRegistry::default(), &[], &turns)
+        .build()
+        .await
+        .play(says("hello"))
+        .await;
+    assert_eq!(
+        ended.story(),
+        ["started", "iteration", "asked", "text", "finished"]
+    );
+    assert_eq!(ended.error_code(), "model_stream_cut");
+}
+
+#[tokio::test]
+async fn after_a_crash_the_turn_goes_on_without_asking_again_or_calling_twice() {
+    let turns = json!([
+        {"answer": {"text": WORK}},
+        {"expect": {"last_is": "Observation: Tool Work executed successfully. Result: done"}, "answer": {"text": "It is done."}}
+    ]);
+    let world = World::new(working(Behaviour::Hangs), &["Work"], &turns);
+    let running = world.build().await;
+    let run_id = running
+        .start(says("work"))
+        .await
+        .unwrap()
+        .run
+        .unwrap()
+        .run_id;
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::OutputChunk(_)))
+        .await;
+    // The tasks are dropped where they are; nothing more is recorded.
+    running.runtime.shutdown().await;
+    drop(running);
+
+    let running = world.build().await;
+    assert_eq!(running.run(&run_id).await.state(), RunState::Running);
+    running.runtime.recover().await.unwrap();
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::CallDispatched(_)))
+        .await;
+    world.registry.release("Work", json!("done"));
+    let ended = running.follow(&run_id, 0).await;
+    assert_eq!(ended.text(), "It is done.", "{}", ended.error_message());
+    assert_eq!(
+        ended.count(|kind| matches!(kind, Kind::ModelAnswered(_))),
+        2
+    );
+    assert_eq!(
+        ended.count(|kind| matches!(kind, Kind::ModelRequested(_))),
+        2
+    );
+    assert_eq!(
+        ended.count(|kind| matches!(kind, Kind::CallDispatched(_))),
+        1
+    );
+    assert_eq!(world.registry.dispatches().len(), 1);
+    let asked = world.registry.asked();
+    assert!(
+        asked.len() >= 2
+            && asked
+                .iter()
+                .all(|request| request.effect_id == asked[0].effect_id)
+    );
+}
+
+#[tokio::test]
+async fn after_a_crash_an_unanswered_model_is_asked_again() {
+    let world = World::new(
+        TestRegistry::default(),
+        &[],
+        &json!([{"answer": {"text": "half"}, "fault": {"kind": "hang"}}]),
+    );
+    let running = world.build().await;
+    let run_id = running
+        .start(says("hello"))
+        .await
+        .unwrap()
+        .run
+        .unwrap()
+        .run_id;
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::Text(_)))
+        .await;
+    running.runtime.shutdown().await;
+    drop(running);
+
+    world.script(&json!([{"answer": {"text": "the whole answer"}}]));
+    let running = world.build().await;
+    running.runtime.recover().await.unwrap();
+    let ended = running.follow(&run_id, 0).await;
+    assert_eq!(ended.text(), "the whole answer");
+    assert_eq!(
+        ended.count(|kind| matches!(kind, Kind::ModelRequested(_))),
+        2
+    );
+    assert_eq!(
+        ended.count(|kind| matches!(kind, Kind::IterationStarted(_))),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_conversation_has_one_turn_at_a_time() {
+    let world = World::new(
+        TestRegistry::default(),
+        &[],
+        &json!([{"fault": {"kind": "hang"}}]),
+    );
+    let running = world.build().await;
+    let request = StartTurnRequest {
+        conversation_id: "c1".to_owned(),
+        request_id: "r1".to_owned(),
+        ..says("hello")
+    };
+    let run_id = running
+        .start(request.clone())
+        .await
+        .unwrap()
+        .run
+        .unwrap()
+        .run_id;
+    let second = StartTurnRequest {
+        request_id: "r2".to_owned(),
+        ..request.clone()
+    };
+    let status = running.start(second.clone()).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+    assert_eq!(grpc_kit::metadata(&status)["run_id"], run_id);
+    assert!(running.start(request).await.unwrap().replayed);
+    let other = StartTurnRequest {
+        conversation_id: "c2".to_owned(),
+        request_id: String::new(),
+        ..second.clone()
+    };
+    let other = running.start(other).await.unwrap().run.unwrap().run_id;
+    running.cancel(&run_id).await;
+    running.cancel(&other).await;
+    assert!(running.start(second).await.is_ok());
+    running.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_registry_that_is_not_there_yet_is_waited_for() {
+    let registry = TestRegistry::default().gives("Work", &["x"], json!("done"));
+    let turns = json!([{"answer": {"text": WORK}}, {"answer": {"text": "ok"}}]);
+    let world = World::new(registry.clone(), &["Work"], &turns);
+    let (transport, slot) = grpc_kit::late();
+    let running = world.build_with(transport).await;
+    let run_id = running
+        .start(says("work"))
+        .await
+        .unwrap()
+        .run
+        .unwrap()
+        .run_id;
+    let services = Services::new().add(ToolRegistryServiceServer::new(registry));
+    slot.fill(grpc_kit::local(&services));
+    assert_eq!(running.follow(&run_id, 0).await.text(), "ok");
+}
+
+#[tokio::test]
+async fn a_follower_resumes_by_sequence_and_the_end_is_given_again() {
+    let world = World::new(
+        TestRegistry::default(),
+        &[],
+        &json!([{"answer": {"text": "hi"}}]),
+    );
+    let running = world.build().await;
+    let ended = running.play(says("hello")).await;
+    let last = ended.run.last_sequence;
+    let tail = running.follow(&ended.run.run_id, last - 2).await;
+    assert_eq!(
+        tail.events
+            .iter()
+            .map(|event| event.sequence)
+            .collect::<Vec<_>>(),
+        [last - 1, last]
+    );
+    assert_eq!(running.follow(&ended.run.run_id, last).await.run, ended.run);
+}

@@ -1,0 +1,342 @@
+//! A runtime on a fresh directory, with one agent, one scripted model and the registry's double.
+
+use std::path::Path;
+
+use agent_runtime::{
+    AgentRuntime, AgentSettings, Environment, Peers, build,
+    settings::{ModelSettings, ScriptedSettings},
+};
+use contracts::tavern::{
+    agent::v1::{
+        CancelRunRequest, CancelRunResponse, GetRunRequest, ListMessagesRequest, Message,
+        StartTurnRequest, StartTurnResponse, WatchRunRequest,
+        agent_runtime_service_client::AgentRuntimeServiceClient,
+        model_service_client::ModelServiceClient, start_turn_request::Opening,
+    },
+    common::v1::{Event, Run, event::Kind, watch_record::Record},
+    registry::v1::{
+        tool_registry_service_client::ToolRegistryServiceClient,
+        tool_registry_service_server::ToolRegistryServiceServer,
+    },
+};
+use grpc_kit::{Services, Transport};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tonic::Status;
+
+use crate::registry::TestRegistry;
+
+/// What a runtime is built from.
+pub(crate) struct World {
+    /// The directory with everything.
+    pub(crate) directory: TempDir,
+    /// The tools.
+    pub(crate) registry: TestRegistry,
+    /// The settings.
+    pub(crate) settings: AgentSettings,
+}
+
+impl World {
+    /// Makes a world with the agent `ada`, who may use `tools` and whose model plays `turns`.
+    pub(crate) fn new(registry: TestRegistry, tools: &[&str], turns: &Value) -> Self {
+        let profile = json!({
+            "id": "ada",
+            "name": "Ada",
+            "tool_ids_inventory": tools,
+            "custom_metadata": {"tavern": {"model": "play", "system_prompt": "You are Ada."}},
+        });
+        Self::of(
+            registry,
+            &[("ada.json", &profile)],
+            &json!({"turns": turns}),
+        )
+    }
+
+    /// Makes a world with these profiles and this script.
+    pub(crate) fn of(registry: TestRegistry, profiles: &[(&str, &Value)], script: &Value) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let agents = directory.path().join("agents");
+        std::fs::create_dir(&agents).unwrap();
+        for (file, profile) in profiles {
+            std::fs::write(agents.join(file), profile.to_string()).unwrap();
+        }
+        std::fs::write(
+            directory.path().join("play.script.json"),
+            script.to_string(),
+        )
+        .unwrap();
+        let play = ScriptedSettings {
+            script: "play.script.json".into(),
+        };
+        let settings = AgentSettings {
+            data_dir: directory.path().join("data"),
+            agents_dir: agents,
+            scripts_dir: directory.path().to_owned(),
+            models: [("play".to_owned(), ModelSettings::Scripted(play))].into(),
+            ..AgentSettings::default()
+        };
+        Self {
+            directory,
+            registry,
+            settings,
+        }
+    }
+
+    /// Builds the runtime. Building again on the same world is a restart.
+    pub(crate) async fn build(&self) -> Running {
+        let services = Services::new().add(ToolRegistryServiceServer::new(self.registry.clone()));
+        self.build_with(grpc_kit::local(&services)).await
+    }
+
+    /// Builds the runtime with another way to the registry.
+    pub(crate) async fn build_with(&self, registry: Transport) -> Running {
+        telemetry::init_for_tests();
+        let peers = Peers {
+            registry: ToolRegistryServiceClient::new(registry),
+        };
+        let runtime = build(self.settings.clone(), peers, Environment::system())
+            .await
+            .unwrap();
+        let transport = grpc_kit::local(&runtime.services());
+        Running {
+            runtime,
+            agent: AgentRuntimeServiceClient::new(transport.clone()),
+            model: ModelServiceClient::new(transport),
+        }
+    }
+
+    /// Replaces what the model plays.
+    pub(crate) fn script(&self, turns: &Value) {
+        let path: &Path = &self.directory.path().join("play.script.json");
+        std::fs::write(path, json!({"turns": turns}).to_string()).unwrap();
+    }
+}
+
+/// A runtime that runs.
+#[derive(Clone)]
+pub(crate) struct Running {
+    /// The runtime.
+    pub(crate) runtime: AgentRuntime,
+    /// Its agents.
+    pub(crate) agent: AgentRuntimeServiceClient<Transport>,
+    /// Its models.
+    pub(crate) model: ModelServiceClient<Transport>,
+}
+
+/// A turn that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The run.
+    pub(crate) run: Run,
+    /// Everything that followers saw.
+    pub(crate) events: Vec<Event>,
+}
+
+/// Asks for a turn of `ada` that begins with a user's message.
+pub(crate) fn says(text: &str) -> StartTurnRequest {
+    StartTurnRequest {
+        profile_id: "ada".to_owned(),
+        opening: Some(Opening::UserMessage(text.to_owned())),
+        ..StartTurnRequest::default()
+    }
+}
+
+impl Running {
+    /// Starts a turn.
+    pub(crate) async fn start(
+        &self,
+        request: StartTurnRequest,
+    ) -> Result<StartTurnResponse, Status> {
+        Ok(self.agent.clone().start_turn(request).await?.into_inner())
+    }
+
+    /// Starts a turn and follows it to its end.
+    pub(crate) async fn play(&self, request: StartTurnRequest) -> Ended {
+        let run = self.start(request).await.unwrap().run.unwrap();
+        self.follow(&run.run_id, 0).await
+    }
+
+    /// Follows a run to its end.
+    pub(crate) async fn follow(&self, run_id: &str, after_sequence: u64) -> Ended {
+        let request = WatchRunRequest {
+            run_id: run_id.to_owned(),
+            after_sequence,
+        };
+        let mut records = self
+            .agent
+            .clone()
+            .watch_run(request)
+            .await
+            .unwrap()
+            .into_inner();
+        let mut events = Vec::new();
+        while let Some(response) = records.message().await.unwrap() {
+            match response.record.unwrap().record.unwrap() {
+                Record::Event(event) => events.push(event),
+                Record::Terminal(terminal) => {
+                    return Ended {
+                        run: terminal.run.unwrap(),
+                        events,
+                    };
+                }
+                _ => {}
+            }
+        }
+        panic!("the watch ended before the run: {events:?}");
+    }
+
+    /// Follows a run until an event of it is `wanted`.
+    pub(crate) async fn until(&self, run_id: &str, wanted: fn(&Kind) -> bool) -> Event {
+        let request = WatchRunRequest {
+            run_id: run_id.to_owned(),
+            after_sequence: 0,
+        };
+        let mut records = self
+            .agent
+            .clone()
+            .watch_run(request)
+            .await
+            .unwrap()
+            .into_inner();
+        while let Some(response) = records.message().await.unwrap() {
+            match response.record.unwrap().record.unwrap() {
+                Record::Event(event) if event.kind.as_ref().is_some_and(wanted) => return event,
+                Record::Terminal(terminal) => panic!("the run ended before: {terminal:?}"),
+                _ => {}
+            }
+        }
+        panic!("the watch ended before");
+    }
+
+    /// Cancels a run.
+    pub(crate) async fn cancel(&self, run_id: &str) -> CancelRunResponse {
+        let request = CancelRunRequest {
+            run_id: run_id.to_owned(),
+            reason: "enough".to_owned(),
+        };
+        self.agent
+            .clone()
+            .cancel_run(request)
+            .await
+            .unwrap()
+            .into_inner()
+    }
+
+    /// Returns a run.
+    pub(crate) async fn run(&self, run_id: &str) -> Run {
+        let request = GetRunRequest {
+            run_id: run_id.to_owned(),
+        };
+        self.agent
+            .clone()
+            .get_run(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .run
+            .unwrap()
+    }
+
+    /// Returns the messages of a conversation.
+    pub(crate) async fn messages(&self, conversation_id: &str) -> Vec<Message> {
+        let request = ListMessagesRequest {
+            conversation_id: conversation_id.to_owned(),
+            ..Default::default()
+        };
+        self.agent
+            .clone()
+            .list_messages(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .messages
+    }
+}
+
+impl Ended {
+    /// Returns the result as text.
+    pub(crate) fn text(&self) -> String {
+        let outcome = self.run.outcome.as_ref().unwrap();
+        serde_json::from_str(&outcome.result_json)
+            .unwrap_or_else(|_| panic!("no text: {outcome:?}"))
+    }
+
+    /// Returns why the turn stopped.
+    pub(crate) fn stop_reason(&self) -> &str {
+        &self.run.outcome.as_ref().unwrap().stop_reason
+    }
+
+    /// Returns the code of the error.
+    pub(crate) fn error_code(&self) -> &str {
+        self.run
+            .outcome
+            .as_ref()
+            .unwrap()
+            .error
+            .as_ref()
+            .map_or("", |error| &error.code)
+    }
+
+    /// Returns the message of the error.
+    pub(crate) fn error_message(&self) -> &str {
+        self.run
+            .outcome
+            .as_ref()
+            .unwrap()
+            .error
+            .as_ref()
+            .map_or("", |error| &error.message)
+    }
+
+    /// Returns everything that the model was told.
+    pub(crate) fn observations(&self) -> Vec<&str> {
+        let told = |event| match event {
+            &Event {
+                kind: Some(Kind::Observation(ref observation)),
+                ..
+            } => Some(observation.text.as_str()),
+            _ => None,
+        };
+        self.events.iter().filter_map(told).collect()
+    }
+
+    /// Returns the kinds of events, in order, as words; pieces of text are joined.
+    pub(crate) fn story(&self) -> Vec<&'static str> {
+        let mut story: Vec<&'static str> = self
+            .events
+            .iter()
+            .map(|event| word(event.kind.as_ref().unwrap()))
+            .collect();
+        story.dedup_by(|a, b| a == b && *a == "text");
+        story
+    }
+
+    /// Returns how many events are `wanted`.
+    pub(crate) fn count(&self, wanted: fn(&Kind) -> bool) -> usize {
+        self.events
+            .iter()
+            .filter(|event| event.kind.as_ref().is_some_and(wanted))
+            .count()
+    }
+}
+
+fn word(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::RunStarted(_) => "started",
+        Kind::IterationStarted(_) => "iteration",
+        Kind::ModelRequested(_) => "asked",
+        Kind::Thinking(_) => "thinking",
+        Kind::Text(_) => "text",
+        Kind::ModelAnswered(_) => "answered",
+        Kind::Diagnosed(_) => "diagnosed",
+        Kind::ToolSelected(_) => "selected",
+        Kind::CallDispatched(_) => "dispatched",
+        Kind::OutputChunk(_) => "output",
+        Kind::CallSettled(_) => "settled",
+        Kind::NodeStarted(_) => "node",
+        Kind::NodeFinished(_) => "node finished",
+        Kind::Observation(_) => "observed",
+        Kind::RunFinished(_) => "finished",
+        Kind::CancelRequested(_) => "cancel",
+    }
+}

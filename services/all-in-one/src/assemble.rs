@@ -1,0 +1,140 @@
+//! Puts the five services together in one process.
+
+use std::sync::Arc;
+
+use agent_runtime::AgentRuntime;
+use anyhow::Context;
+use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
+use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
+use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
+use gateway::Gateway;
+use grpc_kit::{Services, Transport};
+use script_sandbox::Sandbox;
+use tool_registry::ToolRegistry;
+use workflow_execution::WorkflowExecution;
+
+use crate::settings::TavernSettings;
+
+/// All five services, which reach each other in memory.
+#[derive(Debug)]
+pub struct Tavern {
+    gateway: Gateway,
+    registry: ToolRegistry,
+    workflow: WorkflowExecution,
+    sandbox: Arc<Sandbox>,
+    agent: AgentRuntime,
+    services: Services,
+}
+
+impl Tavern {
+    /// Builds every service on the data directory of the settings.
+    ///
+    /// # Errors
+    /// What keeps the first service that cannot be built from being built.
+    pub async fn build(settings: &TavernSettings) -> anyhow::Result<Self> {
+        let service = settings.services()?;
+        let sandbox = script_sandbox::build(service.sandbox)
+            .await
+            .context("script-sandbox")?;
+        let sandbox_transport =
+            grpc_kit::local(&script_sandbox::rpc::services(Arc::clone(&sandbox)));
+
+        // The registry calls workflows, and workflows call tools: one of the two has to be built
+        // before what it calls is there.
+        let (workflow_transport, workflow_slot) = grpc_kit::late();
+        let registry = tool_registry::build(
+            service.registry,
+            tool_registry::Peers {
+                workflow: WorkflowServiceClient::new(workflow_transport.clone()),
+                sandbox: ScriptSandboxServiceClient::new(sandbox_transport.clone()),
+            },
+        );
+        let registry = registry.await.context("tool-registry")?;
+        let registry_transport = grpc_kit::local(&registry.services());
+
+        let workflow = workflow_execution::build(
+            service.workflow,
+            workflow_execution::Peers {
+                registry: ToolRegistryServiceClient::new(registry_transport.clone()),
+                sandbox: ScriptSandboxServiceClient::new(sandbox_transport),
+            },
+        );
+        let workflow = workflow.await.context("workflow-execution")?;
+        workflow_slot.fill(grpc_kit::local(&workflow.services()));
+
+        let agent = agent_runtime::build(
+            service.agent,
+            agent_runtime::Peers {
+                registry: ToolRegistryServiceClient::new(registry_transport.clone()),
+            },
+            agent_runtime::Environment::system(),
+        );
+        let agent = agent.await.context("agent-runtime")?;
+        let agent_transport = grpc_kit::local(&agent.services());
+
+        let peers = gateway::Peers::over(registry_transport, workflow_transport, agent_transport);
+        let gateway = gateway::build(service.gateway, peers);
+        let services = gateway
+            .services()
+            .merge(registry.services())
+            .merge(workflow.services())
+            .merge(script_sandbox::rpc::services(Arc::clone(&sandbox)))
+            .merge(agent.services());
+        Ok(Self {
+            gateway,
+            registry,
+            workflow,
+            sandbox,
+            agent,
+            services,
+        })
+    }
+
+    /// Returns what a server serves: all services.
+    pub fn services(&self) -> Services {
+        self.services.clone()
+    }
+
+    /// Returns the gateway, in memory.
+    pub fn gateway(&self) -> GatewayServiceClient<Transport> {
+        GatewayServiceClient::new(grpc_kit::local(&self.gateway.services()))
+    }
+
+    /// Returns the agent runtime, in memory.
+    pub fn agent(&self) -> AgentRuntimeServiceClient<Transport> {
+        AgentRuntimeServiceClient::new(grpc_kit::local(&self.agent.services()))
+    }
+
+    /// Returns the sandbox, in memory.
+    pub fn sandbox(&self) -> ScriptSandboxServiceClient<Transport> {
+        let services = script_sandbox::rpc::services(Arc::clone(&self.sandbox));
+        ScriptSandboxServiceClient::new(grpc_kit::local(&services))
+    }
+
+    /// Goes on with every run that the process before this one left.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn recover(&self) -> anyhow::Result<()> {
+        // From the bottom up: a parent finds its children going on.
+        self.workflow
+            .recover()
+            .await
+            .context("workflow-execution")?;
+        self.registry.recover().await.context("tool-registry")?;
+        self.agent
+            .recover()
+            .await
+            .map_err(tonic::Status::from)
+            .context("agent-runtime")
+    }
+
+    /// Ends all tasks. Runs go on at the next start.
+    pub async fn shutdown(&self) {
+        self.agent.shutdown().await;
+        self.registry.shutdown().await;
+        self.workflow.shutdown().await;
+    }
+}

@@ -1,0 +1,35 @@
+//! `tavern demo`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use all_in_one::{Tavern, TavernSettings};
+
+use crate::{play, serve};
+
+/// Plays every transcript on all five services in this process, on SQLite in a fresh directory.
+#[expect(clippy::print_stdout, reason = "the demonstration is what is printed")]
+pub(crate) async fn demo(
+    mut settings: TavernSettings,
+    examples: Option<PathBuf>,
+) -> anyhow::Result<ExitCode> {
+    let directory = tempfile::Builder::new().prefix("tavern-demo-").tempdir()?;
+    settings.data_dir = directory.path().to_owned();
+    if settings.telemetry.log_filter == telemetry::TelemetrySettings::default().log_filter {
+        // The timelines are the log of a demonstration.
+        settings.telemetry.log_filter = "error".to_owned();
+    }
+    let telemetry = telemetry::init(&settings.telemetry, "tavern", env!("CARGO_PKG_VERSION"))?;
+    let examples = examples.unwrap_or_else(|| settings.deploy_dir.join("examples"));
+    let tavern = Tavern::build(&settings).await?;
+    println!("scripts: {}", serve::isolation(&tavern).await?);
+    println!();
+    let wrong = play::play_all(tavern.gateway(), &examples).await?;
+    tavern.shutdown().await;
+    telemetry.shutdown().await;
+    Ok(if wrong == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

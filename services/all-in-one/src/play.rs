@@ -1,0 +1,115 @@
+//! Plays transcripts against a gateway and shows each as a timeline.
+
+mod check;
+mod timeline;
+mod transcript;
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use contracts::tavern::common::v1::{Event, Run, watch_record::Record};
+use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::gateway::v1::{InvokeTextRequest, ToolScope, invoke_text_request::Input};
+use grpc_kit::Transport;
+
+use transcript::{Lines, Step, Transcript};
+
+/// Plays every transcript of `directory` and returns how many gave another result than stated.
+///
+/// # Errors
+/// A transcript that cannot be read, or a gateway that does not answer.
+#[expect(
+    clippy::print_stdout,
+    reason = "the timelines are what this command is for"
+)]
+pub(crate) async fn play_all(
+    gateway: GatewayServiceClient<Transport>,
+    directory: &Path,
+) -> anyhow::Result<usize> {
+    let transcripts = transcript::read_all(directory)?;
+    let mut wrong = 0;
+    for (path, transcript) in &transcripts {
+        let (drawing, differences) = play(gateway.clone(), transcript)
+            .await
+            .with_context(|| format!("{} could not be played", path.display()))?;
+        println!("{drawing}");
+        for difference in &differences {
+            println!("  DIFFERS: {difference}");
+        }
+        wrong += usize::from(!differences.is_empty());
+    }
+    let count = transcripts.len();
+    println!(
+        "{} of {count} transcripts gave the stated result",
+        count - wrong
+    );
+    Ok(wrong)
+}
+
+async fn play(
+    mut gateway: GatewayServiceClient<Transport>,
+    transcript: &Transcript,
+) -> anyhow::Result<(String, Vec<String>)> {
+    let mut drawing = format!("== {}", transcript.title);
+    if !transcript.source.is_empty() {
+        drawing.push_str(&format!("   ({})", transcript.source));
+    }
+    drawing.push('\n');
+    let mut differences = Vec::new();
+    let mut conversation_id = String::new();
+    for step in &transcript.steps {
+        let request = request(step, &conversation_id);
+        let (events, run) = follow(&mut gateway, request).await?;
+        drawing.push_str(&timeline::draw(&events, &run));
+        differences.extend(check::differences(&step.expect, &events, &run));
+        conversation_id = run.conversation_id;
+    }
+    Ok((drawing, differences))
+}
+
+fn request(step: &Step, conversation_id: &str) -> InvokeTextRequest {
+    let input = match (&step.model_text, &step.user_message) {
+        (Some(text), _) => Some(Input::ModelText(text.text())),
+        (None, message) => message.as_ref().map(Lines::text).map(Input::UserMessage),
+    };
+    let scope = ToolScope {
+        profile_id: step.agent.clone(),
+        tool_ids: step.tools.clone(),
+    };
+    InvokeTextRequest {
+        input,
+        scope: Some(scope),
+        conversation_id: conversation_id.to_owned(),
+        ..InvokeTextRequest::default()
+    }
+}
+
+/// Invokes a text and collects everything up to the end of the run.
+async fn follow(
+    gateway: &mut GatewayServiceClient<Transport>,
+    request: InvokeTextRequest,
+) -> anyhow::Result<(Vec<Event>, Run)> {
+    let mut records = gateway.invoke_text(request).await?.into_inner();
+    let mut events: Vec<Event> = Vec::new();
+    while let Some(answer) = records.message().await? {
+        match answer.record.and_then(|record| record.record) {
+            Some(Record::Event(event)) => {
+                let expected = events.len() as u64 + 1;
+                if event.sequence != expected {
+                    bail!("event {} came where {expected} was due", event.sequence);
+                }
+                events.push(event);
+            }
+            Some(Record::Terminal(terminal)) => {
+                return Ok((
+                    events,
+                    terminal.run.context("the terminal record names no run")?,
+                ));
+            }
+            Some(Record::Drain(_)) => bail!("the server drains"),
+            Some(Record::Gap(_)) => bail!("events of a new run are missing"),
+            Some(Record::Heartbeat(_)) | None => {}
+        }
+    }
+    bail!("the stream ended before the run did")
+}

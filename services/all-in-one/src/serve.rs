@@ -1,0 +1,62 @@
+//! `tavern serve`.
+
+use std::process::ExitCode;
+
+use all_in_one::{Tavern, TavernSettings};
+use contracts::tavern::sandbox::v1::GetIsolationRequest;
+
+/// Serves all services until a signal comes.
+pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> {
+    let telemetry = telemetry::init(&settings.telemetry, "tavern", env!("CARGO_PKG_VERSION"))?;
+    let shutdown = grpc_kit::Shutdown::on_signals()?;
+    let listener = grpc_kit::bind(&settings.server).await?;
+    let address = listener.local_addr()?;
+    let tavern = Tavern::build(&settings).await?;
+    tavern.recover().await?;
+    greet(&tavern, &settings, address).await?;
+    grpc_kit::Server::new(settings.server, tavern.services())
+        .serve(listener, shutdown)
+        .await?;
+    tavern.shutdown().await;
+    telemetry.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says where the services are and gives a call to paste.
+#[expect(
+    clippy::print_stdout,
+    reason = "this is what a person at the terminal waits for"
+)]
+async fn greet(
+    tavern: &Tavern,
+    settings: &TavernSettings,
+    address: std::net::SocketAddr,
+) -> anyhow::Result<()> {
+    let isolation = isolation(tavern).await?;
+    let data = settings.data_dir.display();
+    println!("tavern serves all five services on {address}");
+    println!("data: {data}");
+    println!("scripts: {isolation}");
+    println!();
+    println!("try it:");
+    println!("  target/debug/tavern play --gateway http://{address}");
+    println!("  npx --yes @bufbuild/buf curl --http2-prior-knowledge --protocol grpc \\");
+    println!("    http://{address}/tavern.gateway.v1.GatewayService/InvokeText \\");
+    println!("    -d '{{\"model_text\": \"<ACTION><system:get_current_time/></ACTION>\"}}'");
+    Ok(())
+}
+
+/// Returns in words how scripts are kept apart from the host.
+pub(crate) async fn isolation(tavern: &Tavern) -> anyhow::Result<String> {
+    let report = tavern
+        .sandbox()
+        .get_isolation(GetIsolationRequest {})
+        .await?
+        .into_inner();
+    let level = report
+        .level()
+        .as_str_name()
+        .trim_start_matches("ISOLATION_LEVEL_")
+        .to_lowercase();
+    Ok(format!("isolation level {level}; {}", report.statement))
+}

@@ -1,0 +1,72 @@
+//! How a text is read, from the wire.
+
+use call_text::{Dialect, FencePolicy, MultiBlock, NameMatch, Policy, Repair};
+use contracts::tavern::gateway::v1 as wire;
+
+/// Reads the switches of a request. Unknown numbers take the default, which is never the more
+/// lenient choice.
+pub(crate) fn read_policy(given: Option<wire::ParsePolicy>, dialect: Option<Dialect>) -> Policy {
+    let given = given.unwrap_or_default();
+    let mut policy = Policy {
+        dialect,
+        ..Policy::default()
+    };
+    policy.multi_block = match given.multi_block() {
+        wire::MultiBlock::First => MultiBlock::First,
+        wire::MultiBlock::All => MultiBlock::All,
+        wire::MultiBlock::Adjacent | wire::MultiBlock::Unspecified => policy.multi_block,
+    };
+    policy.fence = match given.fence() {
+        wire::FencePolicy::Never => FencePolicy::Never,
+        wire::FencePolicy::Always => FencePolicy::Always,
+        wire::FencePolicy::Lone | wire::FencePolicy::Unspecified => policy.fence,
+    };
+    let names = match given.name_match() {
+        wire::NameMatch::Exact => Some(NameMatch::Exact),
+        wire::NameMatch::Normalized => Some(NameMatch::Normalized),
+        wire::NameMatch::Unspecified => None,
+    };
+    policy.action_names = names.unwrap_or(policy.action_names);
+    policy.tam_names = names.unwrap_or(policy.tam_names);
+    policy.strict = given.strict;
+    if given.never_repair {
+        policy.repair = Repair::Never;
+    }
+    policy.bare_tools = given.bare_tools;
+    policy.vcp_last_wins = given.vcp_last_wins;
+    policy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_says_nothing_is_the_default() {
+        assert_eq!(read_policy(None, None), Policy::default());
+        assert_eq!(
+            read_policy(Some(wire::ParsePolicy::default()), None),
+            Policy::default()
+        );
+    }
+
+    #[test]
+    fn every_switch_reaches_the_parser() {
+        let given = wire::ParsePolicy {
+            multi_block: wire::MultiBlock::First.into(),
+            fence: wire::FencePolicy::Never.into(),
+            name_match: wire::NameMatch::Normalized.into(),
+            strict: true,
+            never_repair: true,
+            bare_tools: true,
+            vcp_last_wins: true,
+        };
+        let policy = read_policy(Some(given), Some(Dialect::Vcp));
+        assert_eq!(policy.dialect, Some(Dialect::Vcp));
+        assert_eq!(policy.multi_block, MultiBlock::First);
+        assert_eq!(policy.fence, FencePolicy::Never);
+        assert_eq!(policy.action_names, NameMatch::Normalized);
+        assert!(policy.strict && policy.bare_tools && policy.vcp_last_wins);
+        assert_eq!(policy.repair, Repair::Never);
+    }
+}

@@ -1,0 +1,77 @@
+//! Which tools a text may speak of.
+
+use contracts::tavern::gateway::v1::ToolScope;
+
+/// A scope as a key: two requests with the same scope share a catalogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Scope {
+    /// The agent whose inventory counts; empty for none.
+    pub(crate) profile_id: String,
+    /// Just these tools; empty for all that the agent, or everybody, may use.
+    pub(crate) tool_ids: Vec<String>,
+}
+
+impl From<Option<ToolScope>> for Scope {
+    fn from(scope: Option<ToolScope>) -> Self {
+        let ToolScope {
+            profile_id,
+            tool_ids,
+        } = scope.unwrap_or_default();
+        Self {
+            profile_id,
+            tool_ids,
+        }
+    }
+}
+
+impl Scope {
+    /// Says that no agent is named.
+    pub(crate) fn without_agent(&self) -> bool {
+        self.profile_id.is_empty()
+    }
+
+    /// Returns the ids that the scope takes: those named, and of an agent's inventory only those.
+    /// Nothing means every tool.
+    pub(crate) fn wanted(&self, inventory: Option<Vec<String>>) -> Option<Vec<String>> {
+        match inventory {
+            None if self.tool_ids.is_empty() => None,
+            None => Some(self.tool_ids.clone()),
+            Some(mut inventory) => {
+                if !self.tool_ids.is_empty() {
+                    inventory.retain(|id| self.tool_ids.contains(id));
+                }
+                Some(inventory)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ids: &[&str]) -> Vec<String> {
+        ids.iter().map(|id| (*id).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_scope_takes_what_is_named_and_nothing_beyond_the_inventory() {
+        for (named, inventory, wanted) in [
+            (ids(&[]), None, None),
+            (ids(&["a"]), None, Some(ids(&["a"]))),
+            (ids(&[]), Some(ids(&["a", "b"])), Some(ids(&["a", "b"]))),
+            (ids(&["b", "c"]), Some(ids(&["a", "b"])), Some(ids(&["b"]))),
+            (ids(&["c"]), Some(ids(&["a"])), Some(ids(&[]))),
+        ] {
+            let scope = Scope {
+                profile_id: String::new(),
+                tool_ids: named.clone(),
+            };
+            assert_eq!(
+                scope.wanted(inventory.clone()),
+                wanted,
+                "{named:?} of {inventory:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Why the gateway cannot start.
+
+/// Why the gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address of another service cannot be used.
+    #[error("the address of {service} cannot be used")]
+    Peer {
+        /// The service.
+        service: &'static str,
+        /// What is wrong with the address.
+        #[source]
+        source: grpc_kit::TransportError,
+    },
+}

@@ -1,0 +1,40 @@
+//! The network face of the text dialects.
+//!
+//! The gateway reads what a model wrote, lets the owner of the new run carry it out, and follows
+//! the run for its caller. It stores nothing: a run's id says which service owns it, so any
+//! replica can follow any run.
+
+mod domain;
+pub mod error;
+pub mod peers;
+mod rpc;
+pub mod settings;
+mod tools;
+
+pub use error::Error;
+pub use peers::Peers;
+pub use settings::GatewaySettings;
+
+use contracts::tavern::gateway::v1::gateway_service_server::GatewayServiceServer;
+
+/// The gateway, ready to be served.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    rpc: rpc::GatewayRpc,
+    settings: GatewaySettings,
+}
+
+/// Puts the gateway together.
+pub fn build(settings: GatewaySettings, peers: Peers) -> Gateway {
+    let rpc = rpc::GatewayRpc::new(peers, settings.max_text);
+    Gateway { rpc, settings }
+}
+
+impl Gateway {
+    /// Returns what a server serves.
+    pub fn services(&self) -> grpc_kit::Services {
+        let decode = self.settings.max_text.saturating_add(rpc::REQUEST_HEADROOM);
+        grpc_kit::Services::new()
+            .add(GatewayServiceServer::new(self.rpc.clone()).max_decoding_message_size(decode))
+    }
+}

@@ -1,0 +1,45 @@
+//! The services that the gateway talks to.
+
+use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
+use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
+use grpc_kit::{ClientSettings, Transport};
+
+use crate::{Error, GatewaySettings};
+
+/// The services that the gateway talks to.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// tool-registry.
+    pub registry: ToolRegistryServiceClient<Transport>,
+    /// workflow-execution.
+    pub workflow: WorkflowServiceClient<Transport>,
+    /// agent-runtime.
+    pub agent: AgentRuntimeServiceClient<Transport>,
+}
+
+impl Peers {
+    /// Takes the services behind the given transports.
+    pub fn over(registry: Transport, workflow: Transport, agent: Transport) -> Self {
+        Self {
+            registry: ToolRegistryServiceClient::new(registry),
+            workflow: WorkflowServiceClient::new(workflow),
+            agent: AgentRuntimeServiceClient::new(agent),
+        }
+    }
+
+    /// Takes the services where the settings say they are; none of them is called yet.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] names the service whose address cannot be used.
+    pub fn remote(settings: &GatewaySettings) -> Result<Self, Error> {
+        let connect = |service, client: &ClientSettings| {
+            grpc_kit::remote(client).map_err(|source| Error::Peer { service, source })
+        };
+        Ok(Self::over(
+            connect("tool-registry", &settings.registry)?,
+            connect("workflow-execution", &settings.workflow)?,
+            connect("agent-runtime", &settings.agent)?,
+        ))
+    }
+}

@@ -1,0 +1,130 @@
+//! The methods of the gateway, one file per family.
+
+mod invoke;
+mod parse;
+mod prompt;
+mod runs;
+mod stream;
+
+use contracts::tavern::gateway::v1 as wire;
+use contracts::tavern::gateway::v1::gateway_service_server::GatewayService;
+use futures::stream::BoxStream;
+use grpc_kit::Failure;
+use tonic::{Request, Response, Status};
+
+use crate::domain::request::Problem;
+use crate::peers::Peers;
+use crate::tools::Tools;
+
+/// Bytes that a request may have beyond its text.
+pub(crate) const REQUEST_HEADROOM: usize = 256 * 1024;
+
+/// The methods of the gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewayRpc {
+    peers: Peers,
+    tools: Tools,
+    max_text: usize,
+}
+
+impl GatewayRpc {
+    pub(crate) fn new(peers: Peers, max_text: usize) -> Self {
+        let tools = Tools::new(peers.clone());
+        Self {
+            peers,
+            tools,
+            max_text,
+        }
+    }
+}
+
+/// Refuses a request with everything that is wrong with it.
+fn refuse(problems: Vec<Problem>) -> Status {
+    let name_all = |failure: Failure, wrong: Problem| failure.violation(wrong.field, wrong.problem);
+    problems
+        .into_iter()
+        .fold(Failure::invalid_fields(), name_all)
+        .into_status()
+}
+
+#[tonic::async_trait]
+impl GatewayService for GatewayRpc {
+    async fn parse_text(
+        &self,
+        request: Request<wire::ParseTextRequest>,
+    ) -> Result<Response<wire::ParseTextResponse>, Status> {
+        self.parse(request.into_inner()).await.map(Response::new)
+    }
+
+    type StreamTextStream = BoxStream<'static, Result<wire::StreamTextResponse, Status>>;
+
+    async fn stream_text(
+        &self,
+        request: Request<tonic::Streaming<wire::StreamTextRequest>>,
+    ) -> Result<Response<Self::StreamTextStream>, Status> {
+        self.stream(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn render_call(
+        &self,
+        request: Request<wire::RenderCallRequest>,
+    ) -> Result<Response<wire::RenderCallResponse>, Status> {
+        self.write_call(request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    type InvokeTextStream = BoxStream<'static, Result<wire::InvokeTextResponse, Status>>;
+
+    async fn invoke_text(
+        &self,
+        request: Request<wire::InvokeTextRequest>,
+    ) -> Result<Response<Self::InvokeTextStream>, Status> {
+        let drain = grpc_kit::Drain::of(&request);
+        self.invoke(request.into_inner(), drain)
+            .await
+            .map(Response::new)
+    }
+
+    async fn render_tools(
+        &self,
+        request: Request<wire::RenderToolsRequest>,
+    ) -> Result<Response<wire::RenderToolsResponse>, Status> {
+        self.render(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_run(
+        &self,
+        request: Request<wire::GetRunRequest>,
+    ) -> Result<Response<wire::GetRunResponse>, Status> {
+        let run = self.run(request.into_inner().run_id).await?;
+        Ok(Response::new(wire::GetRunResponse { run }))
+    }
+
+    type WatchRunStream = BoxStream<'static, Result<wire::WatchRunResponse, Status>>;
+
+    async fn watch_run(
+        &self,
+        request: Request<wire::WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        let drain = grpc_kit::Drain::of(&request);
+        let wire::WatchRunRequest {
+            run_id,
+            after_sequence,
+        } = request.into_inner();
+        let records = self.watch(run_id, after_sequence, drain).await?;
+        let stream = futures::StreamExt::map(records, |record| {
+            record.map(|record| wire::WatchRunResponse {
+                record: Some(record),
+            })
+        });
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn cancel_run(
+        &self,
+        request: Request<wire::CancelRunRequest>,
+    ) -> Result<Response<wire::CancelRunResponse>, Status> {
+        self.cancel(request.into_inner()).await.map(Response::new)
+    }
+}

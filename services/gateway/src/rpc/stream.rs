@@ -1,0 +1,183 @@
+//! Reading a text while the model is still writing it.
+
+use async_stream::try_stream;
+use call_text::echo::Echo;
+use call_text::{Block, Call, Catalogue, Event, FinishReason, Parser, ToolState};
+use contracts::tavern::gateway::v1::stream_text_request::Part;
+use contracts::tavern::gateway::v1::stream_text_response::Event as Told;
+use contracts::tavern::gateway::v1::{
+    ArgumentDelta, BlockClosed, BlockOpened, CallOpened, StreamTextRequest, StreamTextResponse,
+    StreamedCall, TextReleased,
+};
+use futures::stream::BoxStream;
+use tonic::{Status, Streaming};
+
+use super::{GatewayRpc, refuse};
+use crate::domain::request::{Problem, check_stream};
+
+type Answers = BoxStream<'static, Result<StreamTextResponse, Status>>;
+
+impl GatewayRpc {
+    /// Reads the start and gives the stream of what becomes known after it.
+    pub(super) async fn stream(
+        &self,
+        mut requests: Streaming<StreamTextRequest>,
+    ) -> Result<Answers, Status> {
+        let first = requests.message().await?.and_then(|request| request.part);
+        let Some(Part::Start(start)) = first else {
+            return Err(misplaced("part", "must be the start in the first request"));
+        };
+        let reading = check_stream(start).map_err(refuse)?;
+        let catalogue = self.tools.fresh(reading.scope).await?;
+        let echo = Echo::new(reading.untrusted.iter().map(String::as_str));
+        let mut parser = Parser::new(catalogue.clone(), reading.policy);
+        let most = self.max_text;
+        Ok(Box::pin(try_stream! {
+            let mut bytes = 0;
+            let mut finish_reason = FinishReason::Unknown;
+            while let Some(request) = requests.message().await? {
+                match request.part {
+                    Some(Part::Chunk(chunk)) => {
+                        bytes += chunk.len();
+                        if bytes > most {
+                            Err(misplaced("chunk", &format!("makes the text longer than {most} bytes")))?;
+                        }
+                        for event in parser.push_bytes(&chunk) {
+                            yield told(event, &catalogue, &echo);
+                        }
+                    }
+                    Some(Part::End(end)) => {
+                        finish_reason = call_wire::finish_reason(&end.finish_reason);
+                        break;
+                    }
+                    Some(Part::Start(_)) => Err(misplaced("part", "is a second start"))?,
+                    None => Err(misplaced("part", "is missing"))?,
+                }
+            }
+            let (events, parsed) = parser.finish(finish_reason);
+            for event in events {
+                yield told(event, &catalogue, &echo);
+            }
+            let parsed = call_wire::parsed_to_proto(&parsed, &catalogue, &echo);
+            yield StreamTextResponse { event: Some(Told::Parsed(parsed)) };
+        }))
+    }
+}
+
+fn misplaced(field: &'static str, problem: &str) -> Status {
+    refuse(vec![Problem {
+        field,
+        problem: problem.to_owned(),
+    }])
+}
+
+fn told(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextResponse {
+    let event = match event {
+        Event::Text {
+            span,
+            text,
+            trailing,
+        } => {
+            let span = Some(call_wire::span_to_proto(span));
+            Told::Text(TextReleased {
+                text,
+                span,
+                trailing,
+                thought: false,
+            })
+        }
+        Event::Thought { span, text } => {
+            let span = Some(call_wire::span_to_proto(span));
+            Told::Text(TextReleased {
+                text,
+                span,
+                trailing: false,
+                thought: true,
+            })
+        }
+        Event::BlockOpened { block, dialect, at } => Told::BlockOpened(BlockOpened {
+            block: number(block),
+            dialect: call_wire::dialect_to_proto(dialect).into(),
+            start: number(at),
+        }),
+        Event::CallOpened {
+            block,
+            call,
+            name,
+            tool,
+            ..
+        } => Told::CallOpened(call_opened(number(block), number(call), name, tool)),
+        Event::ArgumentDelta {
+            block,
+            call,
+            argument,
+            name,
+            text,
+        } => Told::ArgumentDelta(ArgumentDelta {
+            block: number(block),
+            call: number(call),
+            argument: number(argument),
+            written_name: name,
+            text,
+        }),
+        Event::BlockClosed {
+            block,
+            state,
+            calls,
+        } => Told::BlockClosed(block_closed(number(block), &state, &calls, catalogue, echo)),
+        Event::Diagnostic(remark) => Told::Diagnostic(call_wire::diagnostic_to_proto(&remark)),
+    };
+    StreamTextResponse { event: Some(event) }
+}
+
+fn call_opened(block: u32, call: u32, written_name: String, tool: ToolState) -> CallOpened {
+    let (tool_id, problem, suggestions) = match tool {
+        ToolState::Visible(tool_id) => (tool_id, "", Vec::new()),
+        ToolState::NotAvailable => (String::new(), "tool_not_available", Vec::new()),
+        ToolState::Unknown(suggestions) => (String::new(), "unknown_tool", suggestions),
+    };
+    CallOpened {
+        block,
+        call,
+        written_name,
+        tool_id,
+        stop_generating: !problem.is_empty(),
+        problem: problem.to_owned(),
+        suggestions,
+    }
+}
+
+fn block_closed(
+    block: u32,
+    state: &Block,
+    calls: &[Call],
+    catalogue: &Catalogue,
+    echo: &Echo,
+) -> BlockClosed {
+    let calls = calls.iter().zip(0..).map(|(call, index)| {
+        let written = call_wire::told_call_to_proto(index, call, catalogue, echo);
+        let read_only = catalogue
+            .tool(&call.tool_id)
+            .is_some_and(|tool| tool.read_only);
+        let may_start = call.is_ready() && written.problems.is_empty() && read_only;
+        StreamedCall {
+            call: Some(written),
+            may_start,
+        }
+    });
+    BlockClosed {
+        block,
+        runs: state.runs,
+        problems: state
+            .problems
+            .iter()
+            .map(call_wire::problem_to_proto)
+            .collect(),
+        calls: calls.collect(),
+    }
+}
+
+/// A text is at most 1 MiB long, so places in it fit; larger ones are held at the end.
+fn number(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}

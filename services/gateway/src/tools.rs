@@ -1,0 +1,154 @@
+//! Which tools a text may speak of.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use call_text::Catalogue;
+use contracts::tavern::agent::v1::GetProfileRequest;
+use contracts::tavern::registry::v1::{ListToolsRequest, Tool};
+use tonic::Status;
+
+use crate::domain::scope::Scope;
+use crate::peers::Peers;
+
+/// How long a catalogue is used before the registry is asked again.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+
+/// How many scopes are remembered.
+const MAX_REMEMBERED: usize = 256;
+
+/// How many tools the registry gives at a time.
+const PAGE: i32 = 500;
+
+/// The most tools that one text may choose from.
+const MAX_TOOLS: usize = 20_000;
+
+/// Gives the catalogue of a scope, remembered for a second.
+///
+/// A text whose call is not known asks for a catalogue that is really new, so a tool can be
+/// called as soon as it is registered.
+#[derive(Clone, Debug)]
+pub(crate) struct Tools {
+    peers: Peers,
+    /// Locked for a look-up or a change, never across an await.
+    remembered: Arc<Mutex<HashMap<Scope, Remembered>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Remembered {
+    catalogue: Catalogue,
+    since: Instant,
+}
+
+impl Tools {
+    pub(crate) fn new(peers: Peers) -> Self {
+        Self {
+            peers,
+            remembered: Arc::default(),
+        }
+    }
+
+    /// Gives the catalogue of a scope, at most a second old.
+    pub(crate) async fn catalogue(&self, key: Scope) -> Result<Catalogue, Status> {
+        if let Some(catalogue) = self.remembered(&key) {
+            return Ok(catalogue);
+        }
+        self.load(key).await
+    }
+
+    /// Gives the catalogue of a scope as it is now.
+    pub(crate) async fn fresh(&self, key: Scope) -> Result<Catalogue, Status> {
+        self.load(key).await
+    }
+
+    fn remembered(&self, key: &Scope) -> Option<Catalogue> {
+        let remembered = self
+            .remembered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let found = remembered.get(key)?;
+        (found.since.elapsed() < FRESH_FOR).then(|| found.catalogue.clone())
+    }
+
+    async fn load(&self, key: Scope) -> Result<Catalogue, Status> {
+        let since = Instant::now();
+        let wanted = self.wanted(&key).await?;
+        let everything = self.list(Vec::new()).await?;
+        let (visible, hidden) = match wanted {
+            None => (everything, Vec::new()),
+            Some(ids) if ids.is_empty() => (Vec::new(), ids_of(&everything)),
+            Some(ids) => {
+                let visible = self.list(ids).await?;
+                let seen = ids_of(&visible);
+                let mut hidden = ids_of(&everything);
+                hidden.retain(|id| !seen.contains(id));
+                (visible, hidden)
+            }
+        };
+        let catalogue =
+            call_wire::catalogue(&visible, hidden).map_err(|error| grpc_kit::internal(&error))?;
+        let mut remembered = self
+            .remembered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if remembered.len() >= MAX_REMEMBERED {
+            remembered.retain(|_, old| old.since.elapsed() < FRESH_FOR);
+        }
+        if remembered.len() < MAX_REMEMBERED {
+            remembered.insert(
+                key,
+                Remembered {
+                    catalogue: catalogue.clone(),
+                    since,
+                },
+            );
+        }
+        Ok(catalogue)
+    }
+
+    /// Returns the ids that the scope takes; nothing means every tool.
+    async fn wanted(&self, key: &Scope) -> Result<Option<Vec<String>>, Status> {
+        if key.without_agent() {
+            return Ok(key.wanted(None));
+        }
+        let request = GetProfileRequest {
+            profile_id: key.profile_id.clone(),
+        };
+        let answer = self
+            .peers
+            .agent
+            .clone()
+            .get_profile(request)
+            .await?
+            .into_inner();
+        Ok(key.wanted(Some(answer.profile.unwrap_or_default().tool_ids_inventory)))
+    }
+
+    async fn list(&self, tool_ids: Vec<String>) -> Result<Vec<Tool>, Status> {
+        let mut tools = Vec::new();
+        let mut request = ListToolsRequest {
+            page_size: PAGE,
+            page_token: String::new(),
+            tool_ids,
+        };
+        loop {
+            let page = self
+                .peers
+                .registry
+                .clone()
+                .list_tools(request.clone())
+                .await?
+                .into_inner();
+            tools.extend(page.tools);
+            if page.next_page_token.is_empty() || tools.len() >= MAX_TOOLS {
+                return Ok(tools);
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+}
+
+fn ids_of(tools: &[Tool]) -> Vec<String> {
+    tools.iter().map(|tool| tool.tool_id.clone()).collect()
+}

@@ -1,0 +1,181 @@
+//! The socket between the service and the supervisor: the plan goes in, reports come out.
+//!
+//! A plan is a frame: its length as four bytes, least first, then JSON. The script's descriptors
+//! travel with the first bytes of that frame. The same framing carries deliveries of files.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::plan::MAX_PLAN_BYTES;
+
+/// The script's own descriptors, in the order in which they travel.
+pub struct ScriptDescriptors<Fd> {
+    /// Read by the script as standard input.
+    pub stdin: Fd,
+    /// Written by the script as standard output.
+    pub stdout: Fd,
+    /// Written by the script as standard error.
+    pub stderr: Fd,
+    /// Written by the script as its result channel.
+    pub result: Fd,
+    /// Read by the keeper: deliveries of files.
+    pub files: Fd,
+    /// Read by a warm interpreter: its job. Unused when the interpreter starts after its files.
+    pub job: Fd,
+}
+
+const DESCRIPTORS: usize = 6;
+
+/// The bytes of a frame around a JSON text.
+///
+/// # Errors
+/// When the value has no JSON form or is too long.
+pub fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_vec(value)?;
+    if json.len() > MAX_PLAN_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the frame is too long",
+        ));
+    }
+    let mut bytes = (json.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(json);
+    Ok(bytes)
+}
+
+/// Sends the length of a frame together with the descriptors. The rest of the frame is to follow.
+///
+/// # Errors
+/// When the socket fails.
+pub fn send_head(
+    socket: &UnixStream,
+    head: &[u8],
+    descriptors: &ScriptDescriptors<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let ScriptDescriptors {
+        stdin,
+        stdout,
+        stderr,
+        result,
+        files,
+        job,
+    } = descriptors;
+    let all = [*stdin, *stdout, *stderr, *result, *files, *job];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&all)) {
+        return Err(io::Error::other(
+            "the descriptors do not fit into one message",
+        ));
+    }
+    let sent = rustix::net::sendmsg(
+        socket,
+        &[IoSlice::new(head)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
+    if sent == head.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
+}
+
+/// Receives a plan and the descriptors that come with it.
+///
+/// # Errors
+/// When the socket ends early, the descriptors are not there, or the plan cannot be read.
+pub fn receive<T: DeserializeOwned>(
+    socket: &UnixStream,
+) -> io::Result<(T, ScriptDescriptors<OwnedFd>)> {
+    let mut head = [0; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::net::recvmsg(
+        socket.as_fd(),
+        &mut [IoSliceMut::new(&mut head)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL,
+    )?;
+    let mut all: Vec<OwnedFd> = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            all.extend(descriptors);
+        }
+    }
+    let (true, Ok([stdin, stdout, stderr, result, files, job])) = (
+        received.bytes == head.len(),
+        <[OwnedFd; DESCRIPTORS]>::try_from(all),
+    ) else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the plan has no descriptors",
+        ));
+    };
+    let plan = read_body(&mut &*socket, head)?;
+    Ok((
+        plan,
+        ScriptDescriptors {
+            stdin,
+            stdout,
+            stderr,
+            result,
+            files,
+            job,
+        },
+    ))
+}
+
+/// Reads one frame; `None` if the writer has closed its end before one began.
+///
+/// # Errors
+/// When the stream ends within a frame or the frame cannot be read.
+pub fn read_frame<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>> {
+    let mut head = [0; 4];
+    let first = loop {
+        match stream.read(&mut head) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => break other?,
+        }
+    };
+    if first == 0 {
+        return Ok(None);
+    }
+    stream.read_exact(&mut head[first..])?;
+    read_body(stream, head).map(Some)
+}
+
+fn read_body<T: DeserializeOwned>(stream: &mut impl Read, head: [u8; 4]) -> io::Result<T> {
+    let length = u32::from_le_bytes(head) as usize;
+    if length > MAX_PLAN_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the frame is too long",
+        ));
+    }
+    let mut body = Vec::with_capacity(length);
+    stream.take(length as u64).read_to_end(&mut body)?;
+    Ok(serde_json::from_slice(&body)?)
+}
+
+/// Writes one report as one line.
+///
+/// # Errors
+/// When the stream fails.
+pub fn write_report(stream: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}

@@ -1,0 +1,191 @@
+//! The limits that a process puts on itself and can never take back.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+
+use crate::{
+    plan::{Confinement, INPUT_DIRECTORY, LaunchPlan, ProcessLimits, WORK_DIRECTORY},
+    report::{At, Failure, Layer, Step},
+    seccomp::{self, Profile, policy},
+    sys,
+};
+
+/// The newest Landlock whose rights are used.
+const NEWEST: ABI = ABI::V6;
+
+/// The first Landlock that keeps signals and abstract sockets inside.
+const FIRST_WITH_SCOPES: u32 = 6;
+
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// For whom the system call list is made under a plan.
+pub(crate) fn profile(plan: &LaunchPlan) -> Profile {
+    profile_of(matches!(plan.confinement, Confinement::Namespaces(_)))
+}
+
+/// For whom the system call list is made, with or without namespaces of the script's own.
+pub fn profile_of(namespaces: bool) -> Profile {
+    Profile {
+        own_network: namespaces,
+        signals_contained: namespaces || has_scopes(),
+    }
+}
+
+/// The version of Landlock that the kernel has; 0 if it has none.
+pub fn landlock_abi() -> u32 {
+    sys::landlock_abi()
+}
+
+/// Says that Landlock can keep signals and abstract sockets inside.
+pub(crate) fn has_scopes() -> bool {
+    sys::landlock_abi() >= FIRST_WITH_SCOPES
+}
+
+/// Sets the limits per process. Core files are never written.
+pub(crate) fn limits(limits: &ProcessLimits) -> Step {
+    const STACK_BYTES: u64 = 8 << 20;
+    const PENDING_SIGNALS: u64 = 1024;
+    let equal = |value: u64| (value, value);
+    let all = [
+        (libc::RLIMIT_CORE, equal(0)),
+        // The first limit warns by SIGXCPU, which is also what the verdict is read from.
+        (
+            libc::RLIMIT_CPU,
+            (limits.cpu_seconds, limits.cpu_seconds + 1),
+        ),
+        (libc::RLIMIT_FSIZE, equal(limits.file_bytes)),
+        (libc::RLIMIT_NOFILE, equal(limits.open_files)),
+        (libc::RLIMIT_DATA, equal(limits.data_bytes)),
+        (libc::RLIMIT_STACK, equal(STACK_BYTES)),
+        (libc::RLIMIT_MEMLOCK, equal(0)),
+        (libc::RLIMIT_MSGQUEUE, equal(0)),
+        (libc::RLIMIT_SIGPENDING, equal(PENDING_SIGNALS)),
+        (libc::RLIMIT_NICE, equal(0)),
+        (libc::RLIMIT_RTPRIO, equal(0)),
+        (libc::RLIMIT_NPROC, equal(limits.processes)),
+    ];
+    for (resource, (soft, hard)) in all {
+        sys::limit(resource, soft, hard).at(
+            Layer::Rlimits,
+            format!("setting the limit number {resource}"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Restricts files, and sockets and signals where the kernel can, by Landlock.
+pub(crate) fn landlock(plan: &LaunchPlan) -> Step {
+    let refuse = |error: &dyn std::fmt::Display| Failure {
+        layer: Layer::Landlock,
+        message: format!("restricting files: {error}"),
+        errno: 0,
+    };
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(NEWEST)))
+        .map_err(|error| refuse(&error))?;
+    if matches!(plan.confinement, Confinement::Reduced(_)) {
+        ruleset = ruleset
+            .handle_access(AccessNet::from_all(NEWEST))
+            .map_err(|error| refuse(&error))?;
+    }
+    let mut created = ruleset.create().map_err(|error| refuse(&error))?;
+    for (path, access) in rules(&plan.confinement) {
+        let path = PathFd::new(&path).map_err(|error| refuse(&format!("{path}: {error}")))?;
+        created = created
+            .add_rule(PathBeneath::new(path, access))
+            .map_err(|error| refuse(&error))?;
+    }
+    let status = created.restrict_self().map_err(|error| refuse(&error))?;
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err(Failure {
+            layer: Layer::Landlock,
+            message: "the kernel has no landlock or it is switched off".to_owned(),
+            errno: libc::ENOSYS,
+        }),
+        RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
+    }
+}
+
+/// What may be done below which path.
+fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
+    let device = AccessFs::ReadFile | AccessFs::WriteFile;
+    let write = AccessFs::from_all(NEWEST)
+        & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let mut rules: Vec<(String, BitFlags<AccessFs>)> = Vec::new();
+    match confinement {
+        Confinement::Namespaces(root) => {
+            let scratch = [WORK_DIRECTORY, "/tmp", "/dev/shm"];
+            // The root itself may be listed, what is in it is granted one by one.
+            rules.push(("/".to_owned(), AccessFs::ReadDir.into()));
+            let binds = root
+                .binds
+                .iter()
+                .map(|bind| bind.target.display().to_string());
+            let files = root
+                .files
+                .iter()
+                .map(|file| file.path.display().to_string());
+            rules.extend(files.map(|path| (path, AccessFs::ReadFile.into())));
+            rules.extend(binds.map(|path| {
+                let file = !std::path::Path::new(&path).is_dir();
+                (
+                    path,
+                    if file {
+                        AccessFs::ReadFile | AccessFs::Execute
+                    } else {
+                        read
+                    },
+                )
+            }));
+            rules.extend(scratch.map(|path| (path.to_owned(), write)));
+            let input = AccessFs::ReadFile | AccessFs::ReadDir;
+            rules.push((INPUT_DIRECTORY.to_owned(), input));
+            if root.proc {
+                rules.push(("/proc".to_owned(), input));
+            }
+        }
+        Confinement::Reduced(reduced) => {
+            let shown = |path: &std::path::Path| path.display().to_string();
+            rules.extend(
+                reduced
+                    .readable
+                    .iter()
+                    .filter(|path| path.exists())
+                    .map(|path| {
+                        (
+                            shown(path),
+                            if path.is_dir() {
+                                read
+                            } else {
+                                AccessFs::ReadFile.into()
+                            },
+                        )
+                    }),
+            );
+            rules.push((shown(&reduced.work), write));
+            rules.push((shown(&reduced.temporary), write));
+            rules.push((
+                shown(&reduced.input),
+                AccessFs::ReadFile | AccessFs::ReadDir,
+            ));
+        }
+    }
+    rules.extend(DEVICES.map(|path| (path.to_owned(), device)));
+    rules
+}
+
+/// Installs the system call filter; afterwards hardly anything but becoming the script is possible.
+pub(crate) fn seccomp(profile: Profile) -> Step {
+    let mut program = seccomp::compile(&policy::policy(profile));
+    sys::install_filter(&mut program).at(Layer::Seccomp, "installing the system call filter")
+}

@@ -1,0 +1,282 @@
+//! The first process inside: builds the place, starts the script, reaps, and watches the quota.
+
+use std::{
+    fs::File,
+    io::Read,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::Path,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    fs::{Mode, OFlags},
+};
+
+use crate::{
+    channel::{self, ScriptDescriptors},
+    confine, payload,
+    place::{self, Areas},
+    plan::{Confinement, INPUT_DIRECTORY, LaunchPlan, Start, WORK_DIRECTORY},
+    privileges,
+    report::{At, End, Failure, Layer, Report, Step},
+    root,
+    sys::{self, Forked},
+};
+
+/// How often the quota is looked at.
+const SAMPLE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// What the keeper is given by the supervisor.
+pub(crate) struct Inheritance {
+    /// The plan.
+    pub(crate) plan: LaunchPlan,
+    /// The script's descriptors.
+    pub(crate) descriptors: ScriptDescriptors<OwnedFd>,
+    /// Readable once the supervisor has done its part; ends early if it failed.
+    pub(crate) go: OwnedFd,
+    /// Where reports go.
+    pub(crate) reports: OwnedFd,
+}
+
+/// Lives the keeper's life and ends the process.
+pub(crate) fn run(inheritance: Inheritance) -> ! {
+    let Inheritance {
+        plan,
+        descriptors,
+        go,
+        reports,
+    } = inheritance;
+    let mut reports = File::from(reports);
+    let mut byte = [0];
+    if sys::die_with_parent().is_err() || File::from(go).read_exact(&mut byte).is_err() {
+        sys::exit_now(1);
+    }
+    let code = match keep(&plan, descriptors, &mut reports) {
+        Ok(()) => 0,
+        Err(failure) => {
+            send(&mut reports, &Report::Failed(failure));
+            1
+        }
+    };
+    sys::exit_now(code)
+}
+
+/// A report that cannot be sent has no reader left: the supervisor is gone and so, soon, are we.
+fn send(reports: &mut File, report: &Report) {
+    if channel::write_report(reports, report).is_err() {
+        sys::exit_now(1);
+    }
+}
+
+fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mut File) -> Step {
+    let mut missing = Vec::new();
+    enter(plan)?;
+    privileges::give_up(plan)?;
+    if sys::new_keyring().is_err() {
+        // The script cannot use keys anyway: its filter answers every such call with ENOSYS.
+        missing.push(Layer::Keyring);
+    }
+    if !confine::has_scopes() {
+        missing.push(Layer::LandlockScopes);
+    }
+    let areas = areas(&plan.confinement)?;
+    let mut files = UnixStream::from(
+        descriptors
+            .files
+            .try_clone()
+            .at(Layer::Files, "holding the delivery stream")?,
+    );
+    if plan.start == Start::AfterFiles {
+        place::deliver(&mut files, &areas)?;
+    }
+    let events = sys::child_events().at(Layer::Launch, "watching for ended processes")?;
+    let script = start(plan, descriptors)?;
+    send(reports, &Report::Started { missing });
+
+    let quota = matches!(plan.confinement, Confinement::Namespaces(_));
+    let mut watch = Watch {
+        areas,
+        files: Some(files),
+        quota,
+        disk_bytes: 0,
+        disk_files: 0,
+    };
+    let end = watch.until_ended(script, &events, reports)?;
+    if quota {
+        end_everybody();
+    }
+    watch.sample();
+    let Watch {
+        disk_bytes,
+        disk_files,
+        ..
+    } = watch;
+    send(
+        reports,
+        &Report::Ended {
+            end,
+            disk_bytes,
+            disk_files,
+        },
+    );
+    Ok(())
+}
+
+/// Takes possession of the new namespaces, where there are any.
+fn enter(plan: &LaunchPlan) -> Step {
+    match &plan.confinement {
+        Confinement::Namespaces(root) => {
+            sys::unshare(libc::CLONE_NEWCGROUP).at(
+                Layer::CgroupNamespace,
+                "leaving the host's cgroup namespace",
+            )?;
+            rustix::system::sethostname(b"sandbox").at(Layer::UtsNamespace, "naming the host")?;
+            sys::loopback_up().at(Layer::NetworkNamespace, "bringing up the loopback")?;
+            root::build(root, plan.outside_user.is_some())
+        }
+        Confinement::Reduced(_) => sys::adopt_orphans().at(Layer::Launch, "adopting orphans"),
+    }
+}
+
+fn areas(confinement: &Confinement) -> Step<Areas> {
+    let (work, input) = match confinement {
+        Confinement::Namespaces(_) => (Path::new(WORK_DIRECTORY), Path::new(INPUT_DIRECTORY)),
+        Confinement::Reduced(reduced) => (reduced.work.as_path(), reduced.input.as_path()),
+    };
+    let open = |path: &Path| {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty())
+            .at(Layer::Files, format!("opening {}", path.display()))
+    };
+    Ok(Areas {
+        work: open(work)?,
+        input: open(input)?,
+    })
+}
+
+/// Forks the payload and waits until it has become the interpreter.
+fn start(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>) -> Step<i32> {
+    let (outcome, told) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .at(Layer::Exec, "making a pipe")?;
+    match sys::fork(0).at(Layer::Exec, "forking")? {
+        Forked::Child => {
+            let failure = payload::become_script(plan, descriptors);
+            // Without a reader nobody is left to tell.
+            let _ = channel::write_report(&mut File::from(told), &failure);
+            sys::exit_now(1)
+        }
+        Forked::Parent(script) => {
+            drop((told, descriptors));
+            let mut failure = Vec::new();
+            File::from(outcome)
+                .read_to_end(&mut failure)
+                .at(Layer::Exec, "waiting for the interpreter")?;
+            if failure.is_empty() {
+                return Ok(script);
+            }
+            Err(
+                serde_json::from_slice::<Failure>(&failure).unwrap_or_else(|_| Failure {
+                    layer: Layer::Exec,
+                    message: "the payload died while it told why".to_owned(),
+                    errno: 0,
+                }),
+            )
+        }
+    }
+}
+
+/// What is watched while the script runs.
+struct Watch {
+    areas: Areas,
+    files: Option<UnixStream>,
+    quota: bool,
+    disk_bytes: u64,
+    disk_files: u64,
+}
+
+impl Watch {
+    /// Reaps, delivers and samples until the script's first process has ended.
+    fn until_ended(&mut self, script: i32, events: &OwnedFd, reports: &mut File) -> Step<End> {
+        loop {
+            if let Some(end) = reap_until(script) {
+                return Ok(end);
+            }
+            let delivery = {
+                let mut fds = vec![PollFd::new(events, PollFlags::IN)];
+                if let Some(files) = &self.files {
+                    fds.push(PollFd::from_borrowed_fd(files.as_fd(), PollFlags::IN));
+                }
+                match rustix::event::poll(&mut fds, Some(&SAMPLE)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error).at(Layer::Launch, "waiting"),
+                }
+                fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
+            };
+            drain(events);
+            if delivery && let Some(files) = &mut self.files {
+                match place::deliver(files, &self.areas) {
+                    Ok(true) => send(reports, &Report::Placed),
+                    Ok(false) => self.files = None,
+                    Err(failure) => {
+                        send(reports, &Report::Failed(failure));
+                        self.files = None;
+                    }
+                }
+            }
+            self.sample();
+        }
+    }
+
+    fn sample(&mut self) {
+        if !self.quota {
+            return;
+        }
+        if let Ok(stat) = rustix::fs::fstatfs(&self.areas.work) {
+            let blocks = stat.f_blocks.saturating_sub(stat.f_bfree);
+            let bytes = blocks.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(0));
+            self.disk_bytes = self.disk_bytes.max(bytes);
+            self.disk_files = self
+                .disk_files
+                .max(stat.f_files.saturating_sub(stat.f_ffree));
+        }
+    }
+}
+
+/// Reaps whoever has ended; tells how the script did, if it is among them.
+fn reap_until(script: i32) -> Option<End> {
+    let mut end = None;
+    while let Ok(Some(reaped)) = sys::reap(-1, false) {
+        if reaped.pid == script {
+            end = Some(how(reaped.status));
+        }
+    }
+    end
+}
+
+/// Reads a wait status.
+pub(crate) fn how(status: i32) -> End {
+    if libc::WIFSIGNALED(status) {
+        End::Signalled(libc::WTERMSIG(status))
+    } else {
+        End::Exited(libc::WEXITSTATUS(status))
+    }
+}
+
+pub(crate) fn drain(events: &OwnedFd) {
+    let mut buffer = [0_u8; 1024];
+    while rustix::io::read(events, &mut buffer).is_ok_and(|read| read > 0) {}
+}
+
+/// Kills every other process of the pid namespace and waits until none is left.
+fn end_everybody() {
+    while sys::kill(-1, libc::SIGKILL).is_ok() {
+        while let Ok(Some(_)) = sys::reap(-1, true) {}
+    }
+    while let Ok(Some(_)) = sys::reap(-1, true) {}
+}

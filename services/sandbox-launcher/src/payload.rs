@@ -1,0 +1,93 @@
+//! The last steps before the script, in the process that becomes it.
+
+use std::{
+    ffi::CString,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use crate::{
+    channel::ScriptDescriptors,
+    confine,
+    plan::{Confinement, JOB_FD, LaunchPlan, RESULT_FD, Start},
+    report::{At, Failure, Layer, Step},
+    sys,
+};
+
+/// Numbers below this one are the script's; everything else is moved out of the way first.
+const FIRST_FREE: i32 = 16;
+
+/// Confines this process and becomes the script. Returns only if that fails.
+pub(crate) fn become_script(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>) -> Failure {
+    match prepare(plan, descriptors) {
+        Err(failure) => failure,
+        Ok((command, environment)) => {
+            let error = sys::execute(&command, &environment);
+            Failure {
+                layer: Layer::Exec,
+                message: format!("starting {}", plan.command.join(" ")),
+                errno: error.raw_os_error().unwrap_or(0),
+            }
+        }
+    }
+}
+
+fn prepare(
+    plan: &LaunchPlan,
+    descriptors: ScriptDescriptors<OwnedFd>,
+) -> Step<(Vec<CString>, Vec<CString>)> {
+    sys::new_session().at(Layer::Privileges, "starting a session")?;
+    if let Confinement::Reduced(reduced) = &plan.confinement {
+        std::env::set_current_dir(&reduced.work)
+            .at(Layer::Files, "entering the working directory")?;
+    }
+    let command = strings(plan.command.iter().cloned())?;
+    let variables = plan
+        .environment
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    let environment = strings(variables)?;
+    place(plan, descriptors)?;
+    sys::reset_signals();
+    confine::limits(&plan.limits)?;
+    let profile = confine::profile(plan);
+    confine::landlock(plan)?;
+    sys::die_with_parent().at(Layer::Privileges, "tying the life to the keeper")?;
+    confine::seccomp(profile)?;
+    Ok((command, environment))
+}
+
+/// Gives the script its descriptors under their numbers, and nothing else.
+fn place(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>) -> Step {
+    let ScriptDescriptors {
+        stdin,
+        stdout,
+        stderr,
+        result,
+        files,
+        job,
+    } = descriptors;
+    drop(files);
+    let mut wanted = vec![(stdin, 0), (stdout, 1), (stderr, 2), (result, RESULT_FD)];
+    match plan.start {
+        Start::AtOnce => wanted.push((job, JOB_FD)),
+        Start::AfterFiles => drop(job),
+    }
+    let moved = wanted
+        .into_iter()
+        .map(|(descriptor, number)| Ok((sys::move_above(descriptor, FIRST_FREE)?, number)))
+        .collect::<std::io::Result<Vec<_>>>()
+        .at(Layer::Exec, "moving the descriptors")?;
+    let first_foreign = moved.len() as i32;
+    for (descriptor, number) in &moved {
+        sys::duplicate_to(descriptor.as_fd(), *number)
+            .at(Layer::Exec, "placing the descriptors")?;
+    }
+    sys::close_on_exec_from(first_foreign).at(Layer::Exec, "closing all other descriptors")
+}
+
+fn strings(values: impl Iterator<Item = String>) -> Step<Vec<CString>> {
+    values
+        .map(CString::new)
+        .collect::<Result<_, _>>()
+        .at(Layer::Exec, "preparing arguments and environment")
+}

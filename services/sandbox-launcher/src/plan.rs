@@ -1,0 +1,175 @@
+//! What the service tells the launcher to do.
+//!
+//! The plan holds everything but the content of files, and is the only input: the launcher reads no
+//! arguments, no environment and no configuration of its own.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Number of the descriptor on which the script finds its result channel.
+pub const RESULT_FD: i32 = 3;
+
+/// Number of the descriptor from which a warm interpreter reads its job.
+pub const JOB_FD: i32 = 4;
+
+/// User and group id of the script as it sees itself inside a user namespace.
+pub const INSIDE_ID: u32 = 1000;
+
+/// The working directory inside the script's own root.
+pub const WORK_DIRECTORY: &str = "/work";
+
+/// The directory of the script's input inside the script's own root.
+pub const INPUT_DIRECTORY: &str = "/input";
+
+/// The largest plan that the launcher reads, in bytes.
+pub const MAX_PLAN_BYTES: usize = 4 << 20;
+
+/// Everything that one run needs to know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchPlan {
+    /// How the script is kept apart.
+    pub confinement: Confinement,
+    /// The user outside as which the script runs. `None` when the launcher is no root: the script
+    /// then keeps the launcher's own user.
+    pub outside_user: Option<OutsideUser>,
+    /// The program and its arguments; the first one is an absolute path inside the script's root.
+    pub command: Vec<String>,
+    /// The script's whole environment.
+    pub environment: Vec<(String, String)>,
+    /// Limits that the kernel keeps for each process.
+    pub limits: ProcessLimits,
+    /// The `cgroup.procs` files that the script's first process is written to.
+    pub cgroups: Vec<PathBuf>,
+    /// When the interpreter starts.
+    pub start: Start,
+}
+
+/// How the script is kept apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confinement {
+    /// In namespaces with a root of its own.
+    Namespaces(RootPlan),
+    /// In the host's root, held by landlock and seccomp.
+    Reduced(ReducedPlan),
+}
+
+/// The root that is built for a script.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RootPlan {
+    /// Says that a fresh /proc is mounted.
+    pub proc: bool,
+    /// Host paths that appear read-only, with everything below them.
+    pub binds: Vec<Bind>,
+    /// Symbolic links of the root, such as `/bin`.
+    pub links: Vec<Link>,
+    /// Small files of the root, such as `/etc/passwd`.
+    pub files: Vec<RootFile>,
+    /// Size of the scratch file system that carries /work, /tmp and /dev/shm, in bytes.
+    pub scratch_bytes: u64,
+    /// Number of files and directories of the scratch file system.
+    pub scratch_files: u64,
+}
+
+/// One host path that appears in the root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// The path on the host.
+    pub source: PathBuf,
+    /// The path inside.
+    pub target: PathBuf,
+}
+
+/// One symbolic link of the root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Where the link is.
+    pub path: PathBuf,
+    /// What it points to.
+    pub target: PathBuf,
+}
+
+/// One file of the root with its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootFile {
+    /// Where the file is.
+    pub path: PathBuf,
+    /// What is in it.
+    pub content: String,
+}
+
+/// What a script may see of the host's own root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReducedPlan {
+    /// The working directory, empty and owned by the script's user.
+    pub work: PathBuf,
+    /// The directory for the script's input, empty and owned by the script's user.
+    pub input: PathBuf,
+    /// The directory for temporary files, empty and owned by the script's user.
+    pub temporary: PathBuf,
+    /// Paths that may be read and executed.
+    pub readable: Vec<PathBuf>,
+}
+
+/// A user outside that owns nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideUser {
+    /// The user id, and the group id as well.
+    pub id: u32,
+}
+
+/// Limits that the kernel keeps for each process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLimits {
+    /// Processor seconds of one process.
+    pub cpu_seconds: u64,
+    /// Size of one file, in bytes.
+    pub file_bytes: u64,
+    /// Open files.
+    pub open_files: u64,
+    /// Processes and threads of the user.
+    pub processes: u64,
+    /// Private writable memory of one process, in bytes.
+    pub data_bytes: u64,
+}
+
+/// When the interpreter starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// After the first delivery of files.
+    AfterFiles,
+    /// At once; it then reads its job from [`JOB_FD`], and files may come at any time.
+    AtOnce,
+}
+
+/// The head of a delivery of files; the contents follow in the same order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// The files.
+    pub files: Vec<DeliveredFile>,
+}
+
+/// One file of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveredFile {
+    /// Which directory it goes to.
+    pub area: Area,
+    /// The path below that directory.
+    pub path: String,
+    /// How many bytes follow for it.
+    pub size: u64,
+    /// Says that it may be executed.
+    pub executable: bool,
+}
+
+/// A directory that files are delivered to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Area {
+    /// The working directory.
+    Work,
+    /// The input directory, which the script can only read.
+    Input,
+}

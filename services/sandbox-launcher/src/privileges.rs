@@ -1,0 +1,33 @@
+//! Gives up every right for good.
+
+use crate::{
+    plan::{Confinement, INSIDE_ID, LaunchPlan},
+    report::{At, Layer, Step},
+    sys,
+};
+
+/// Becomes the script's user without any capability, and rules out gaining one.
+pub(crate) fn give_up(plan: &LaunchPlan) -> Step {
+    let layer = Layer::Privileges;
+    let inside = matches!(plan.confinement, Confinement::Namespaces(_));
+    let was_root = plan.outside_user.is_some();
+    if inside || was_root {
+        for capability in 0..64 {
+            if !sys::drop_from_bounding_set(capability).at(layer, "dropping the bounding set")? {
+                break;
+            }
+        }
+    }
+    sys::drop_ambient().at(layer, "clearing the ambient capabilities")?;
+    match (inside, plan.outside_user) {
+        (true, _) => sys::become_user(INSIDE_ID, was_root),
+        (false, Some(user)) => sys::become_user(user.id, true),
+        (false, None) => Ok(()),
+    }
+    .at(layer, "becoming the script's user")?;
+    sys::drop_capabilities().at(layer, "dropping the capabilities")?;
+    sys::no_new_privileges().at(layer, "ruling out new privileges")?;
+    sys::hide_from_peers().at(layer, "hiding from the script")?;
+    // The change of user has cleared the wish to die with the parent.
+    sys::die_with_parent().at(layer, "tying the life to the supervisor")
+}

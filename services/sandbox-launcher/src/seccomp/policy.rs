@@ -1,0 +1,226 @@
+//! What scripts may ask of the kernel.
+
+use libc::{EAFNOSUPPORT, ENOSYS, ENOTSUP, ENOTTY, EPERM};
+
+mod tables;
+
+use tables::{ALLOWED, ANSWERED_ENOTSUP, ANSWERED_EPERM, DEADLY};
+
+/// For whom the list is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Says that the script has a network namespace of its own, so that sockets reach nobody.
+    pub own_network: bool,
+    /// Says that signals cannot leave the script's own processes (a pid namespace, or landlock).
+    pub signals_contained: bool,
+}
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is carried out.
+    Allow,
+    /// It fails with this error number.
+    Errno(i32),
+    /// The process is killed with SIGSYS.
+    Kill,
+}
+
+/// A test of one argument: `argument & mask == value`, on all 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The argument, from 0.
+    pub argument: u32,
+    /// The bits that count.
+    pub mask: u64,
+    /// What they must be.
+    pub value: u64,
+}
+
+/// What happens to one system call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Always the same.
+    Always(Answer),
+    /// Allowed if every condition of one of the alternatives holds.
+    AllowIf {
+        /// The alternatives.
+        any: Vec<Vec<Condition>>,
+        /// What happens if none holds.
+        otherwise: Answer,
+    },
+}
+
+/// One system call and its rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The call's number.
+    pub number: i64,
+    /// What happens to it.
+    pub rule: Rule,
+}
+
+/// What happens to calls that the policy does not name.
+pub const UNNAMED: Answer = Answer::Errno(ENOSYS);
+
+const ALL_BITS: u64 = u64::MAX;
+
+/// Every namespace flag that `clone` takes.
+pub const NAMESPACE_FLAGS: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32 as u64;
+
+/// The whole policy for a profile; no call is named twice.
+pub fn policy(profile: Profile) -> Vec<Entry> {
+    let always = |numbers: &[i64], answer: Answer| -> Vec<Entry> {
+        numbers
+            .iter()
+            .map(|&number| Entry {
+                number,
+                rule: Rule::Always(answer),
+            })
+            .collect()
+    };
+    let mut entries = always(ALLOWED, Answer::Allow);
+    entries.extend(always(ANSWERED_EPERM, Answer::Errno(EPERM)));
+    entries.extend(always(ANSWERED_ENOTSUP, Answer::Errno(ENOTSUP)));
+    entries.extend(always(DEADLY, Answer::Kill));
+    entries.extend(conditional());
+    entries.extend(sockets(profile));
+    let signals = if profile.signals_contained {
+        Answer::Allow
+    } else {
+        Answer::Errno(EPERM)
+    };
+    entries.extend(always(
+        &[libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill],
+        signals,
+    ));
+    entries
+}
+
+/// How many calls a profile allows, always or with certain arguments.
+pub fn allowed_calls(profile: Profile) -> usize {
+    policy(profile)
+        .iter()
+        .filter(|entry| !matches!(entry.rule, Rule::Always(Answer::Errno(_) | Answer::Kill)))
+        .count()
+}
+
+/// Calls that are allowed with certain arguments only, on every profile.
+fn conditional() -> Vec<Entry> {
+    let one_of = |number: i64, argument: u32, values: &[u64], otherwise: i32| Entry {
+        number,
+        rule: Rule::AllowIf {
+            any: values
+                .iter()
+                .map(|&value| {
+                    vec![Condition {
+                        argument,
+                        mask: ALL_BITS,
+                        value,
+                    }]
+                })
+                .collect(),
+            otherwise: Answer::Errno(otherwise),
+        },
+    };
+    let masked = |number: i64, argument: u32, mask: u64, value: u64| Entry {
+        number,
+        rule: Rule::AllowIf {
+            any: vec![vec![Condition {
+                argument,
+                mask,
+                value,
+            }]],
+            otherwise: Answer::Errno(EPERM),
+        },
+    };
+    vec![
+        // A thread or a process, but no namespace: clone3 hides its flags behind a pointer and is
+        // answered ENOSYS, upon which the C libraries use this one.
+        masked(libc::SYS_clone, 0, NAMESPACE_FLAGS, 0),
+        // Asking terminals and pipes; everything else, above all TIOCSTI, is answered as by a file.
+        one_of(libc::SYS_ioctl, 1, tables::IOCTLS, ENOTTY),
+        one_of(libc::SYS_fcntl, 1, tables::FCNTLS, EPERM),
+        one_of(libc::SYS_prctl, 0, tables::PRCTLS, EPERM),
+        one_of(libc::SYS_arch_prctl, 0, tables::ARCH_PRCTLS, EPERM),
+        // Only one's own limits; raising them is refused by the kernel.
+        one_of(libc::SYS_prlimit64, 0, &[0], EPERM),
+        one_of(libc::SYS_sched_getaffinity, 0, &[0], EPERM),
+        // Private barriers within the process; the global ones disturb the whole machine.
+        one_of(libc::SYS_membarrier, 0, tables::MEMBARRIERS, EPERM),
+        // Pipes with a name, but no devices.
+        masked(libc::SYS_mknodat, 2, 0o170_000, 0o010_000),
+    ]
+}
+
+/// Sockets: local and internet streams and datagrams in a network of one's own, otherwise only
+/// unnamed pairs.
+fn sockets(profile: Profile) -> Vec<Entry> {
+    // The type's low four bits say what it is, the others are flags.
+    const TYPE_BITS: u64 = 0xf;
+    let is = |argument: u32, value: i32| Condition {
+        argument,
+        mask: ALL_BITS,
+        value: value as u64,
+    };
+    let kind = |kind: i32| Condition {
+        argument: 1,
+        mask: TYPE_BITS,
+        value: kind as u64,
+    };
+    let streams = [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET];
+    let pairs = streams
+        .iter()
+        .map(|&each| vec![is(0, libc::AF_UNIX), kind(each), is(2, 0)]);
+    let pair_rule = Rule::AllowIf {
+        any: pairs.clone().collect(),
+        otherwise: Answer::Errno(EPERM),
+    };
+
+    let socket_rule = if profile.own_network {
+        let mut any: Vec<Vec<Condition>> = pairs.collect();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let plain = [
+                (libc::SOCK_STREAM, libc::IPPROTO_TCP),
+                (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+            ];
+            for (each, protocol) in plain {
+                any.push(vec![is(0, family), kind(each), is(2, 0)]);
+                any.push(vec![is(0, family), kind(each), is(2, protocol)]);
+            }
+        }
+        Rule::AllowIf {
+            any,
+            otherwise: Answer::Errno(EAFNOSUPPORT),
+        }
+    } else {
+        Rule::Always(Answer::Errno(EPERM))
+    };
+    let addressed = if profile.own_network {
+        Answer::Allow
+    } else {
+        Answer::Errno(EPERM)
+    };
+
+    let mut entries = vec![
+        Entry {
+            number: libc::SYS_socket,
+            rule: socket_rule,
+        },
+        Entry {
+            number: libc::SYS_socketpair,
+            rule: pair_rule,
+        },
+    ];
+    entries.extend(tables::ADDRESSED_SOCKET_CALLS.iter().map(|&number| Entry {
+        number,
+        rule: Rule::Always(addressed),
+    }));
+    entries
+}

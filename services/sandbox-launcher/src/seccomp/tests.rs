@@ -1,0 +1,349 @@
+//! Runs the compiled filter on paper and holds it against the policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::{
+    compile::{NATIVE_ARCH, X32_BIT, compile},
+    policy::{self, Answer, Entry, NAMESPACE_FLAGS, Profile, Rule, UNNAMED},
+};
+
+const I386_ARCH: u32 = 0x4000_0003;
+const ARM64_ARCH: u32 = 0xc000_00b7;
+
+const PROFILES: [Profile; 3] = [
+    Profile {
+        own_network: true,
+        signals_contained: true,
+    },
+    Profile {
+        own_network: false,
+        signals_contained: true,
+    },
+    Profile {
+        own_network: false,
+        signals_contained: false,
+    },
+];
+
+/// What the kernel sees of a call.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    number: u32,
+    arch: u32,
+    arguments: [u64; 6],
+}
+
+impl Call {
+    fn native(number: i64, arguments: &[u64]) -> Call {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        Call {
+            number: number as u32,
+            arch: NATIVE_ARCH,
+            arguments: all,
+        }
+    }
+
+    fn word(&self, offset: u32) -> u32 {
+        match offset {
+            0 => self.number,
+            4 => self.arch,
+            16..64 => {
+                let argument = self.arguments[((offset - 16) / 8) as usize];
+                if offset.is_multiple_of(8) {
+                    argument as u32
+                } else {
+                    (argument >> 32) as u32
+                }
+            }
+            other => panic!("the filter reads offset {other}"),
+        }
+    }
+}
+
+/// Interprets a filter as the kernel does.
+fn interpret(program: &[libc::sock_filter], call: &Call) -> Answer {
+    let (mut accumulator, mut at) = (0_u32, 0_usize);
+    for _ in 0..program.len() {
+        let step = program[at];
+        at += 1;
+        let branch = |taken: bool| usize::from(if taken { step.jt } else { step.jf });
+        match step.code {
+            0x20 => accumulator = call.word(step.k),
+            0x54 => accumulator &= step.k,
+            0x15 => at += branch(accumulator == step.k),
+            0x35 => at += branch(accumulator >= step.k),
+            0x06 => {
+                return match step.k & 0xffff_0000 {
+                    libc::SECCOMP_RET_ALLOW => Answer::Allow,
+                    libc::SECCOMP_RET_ERRNO => Answer::Errno((step.k & 0xffff) as i32),
+                    libc::SECCOMP_RET_KILL_PROCESS => Answer::Kill,
+                    other => panic!("the filter returns {other:x}"),
+                };
+            }
+            other => panic!("the filter has the code {other:x}"),
+        }
+    }
+    panic!("the filter does not end");
+}
+
+/// What the policy says, computed without the compiler.
+fn declared(entries: &BTreeMap<u32, Rule>, call: &Call) -> Answer {
+    if call.arch != NATIVE_ARCH || call.number >= X32_BIT {
+        return Answer::Kill;
+    }
+    match entries.get(&call.number) {
+        None => UNNAMED,
+        Some(Rule::Always(answer)) => *answer,
+        Some(Rule::AllowIf { any, otherwise }) => {
+            let holds = any.iter().any(|conditions| {
+                conditions
+                    .iter()
+                    .all(|test| call.arguments[test.argument as usize] & test.mask == test.value)
+            });
+            if holds { Answer::Allow } else { *otherwise }
+        }
+    }
+}
+
+fn by_number(entries: &[Entry]) -> BTreeMap<u32, Rule> {
+    entries
+        .iter()
+        .map(|entry| (entry.number as u32, entry.rule.clone()))
+        .collect()
+}
+
+fn answer(profile: Profile, number: i64, arguments: &[u64]) -> Answer {
+    interpret(
+        &compile(&policy::policy(profile)),
+        &Call::native(number, arguments),
+    )
+}
+
+/// Arguments that sit on the edges of what the policy tests.
+fn edges(entries: &[Entry]) -> Vec<u64> {
+    let mut values = BTreeSet::from([0, 1, u64::from(u32::MAX), 1 << 32, u64::MAX, 1 << 63]);
+    for entry in entries {
+        if let Rule::AllowIf { any, .. } = &entry.rule {
+            for test in any.iter().flatten() {
+                for value in [test.value, test.mask, !test.mask, test.value | 1 << 40] {
+                    values.extend([value, value.wrapping_add(1), value.wrapping_sub(1)]);
+                }
+            }
+        }
+    }
+    values.extend((0..32).map(|bit| 1 << bit));
+    values.into_iter().collect()
+}
+
+#[test]
+fn every_number_and_tag_is_answered_as_declared() {
+    for profile in PROFILES {
+        let entries = policy::policy(profile);
+        let (program, table) = (compile(&entries), by_number(&entries));
+        for number in (0..1024).chain([X32_BIT - 1, X32_BIT, X32_BIT + 59, u32::MAX]) {
+            for arch in [NATIVE_ARCH, I386_ARCH, ARM64_ARCH, 0] {
+                let call = Call {
+                    number,
+                    arch,
+                    arguments: [0; 6],
+                };
+                assert_eq!(
+                    interpret(&program, &call),
+                    declared(&table, &call),
+                    "{call:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_edge_of_every_argument_is_answered_as_declared() {
+    for profile in PROFILES {
+        let entries = policy::policy(profile);
+        let (program, table) = (compile(&entries), by_number(&entries));
+        let values = edges(&entries);
+        let conditional = entries
+            .iter()
+            .filter(|entry| matches!(entry.rule, Rule::AllowIf { .. }));
+        for entry in conditional {
+            for place in 0..3 {
+                for &value in &values {
+                    for &other in &[0, 1, 2, 6, 10] {
+                        let mut call = Call::native(entry.number, &[other; 6]);
+                        call.arguments[place] = value;
+                        assert_eq!(
+                            interpret(&program, &call),
+                            declared(&table, &call),
+                            "{call:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_call_is_answered_as_declared(
+        number in prop_oneof![0_u32..600, any::<u32>()],
+        arch in prop_oneof![8 => Just(NATIVE_ARCH), 1 => Just(I386_ARCH), 1 => any::<u32>()],
+        arguments in any::<[u64; 6]>(),
+    ) {
+        for profile in PROFILES {
+            let entries = policy::policy(profile);
+            let call = Call { number, arch, arguments };
+            prop_assert_eq!(
+                interpret(&compile(&entries), &call),
+                declared(&by_number(&entries), &call)
+            );
+        }
+    }
+}
+
+#[test]
+fn no_call_is_named_twice() {
+    for profile in PROFILES {
+        let entries = policy::policy(profile);
+        assert_eq!(by_number(&entries).len(), entries.len());
+    }
+}
+
+#[test]
+fn the_filter_fits_the_kernel() {
+    for profile in PROFILES {
+        assert!(compile(&policy::policy(profile)).len() <= libc::BPF_MAXINSNS as usize);
+    }
+}
+
+#[test]
+fn no_namespace_can_be_made() {
+    for bit in (0..32)
+        .map(|bit| 1_u64 << bit)
+        .filter(|bit| bit & NAMESPACE_FLAGS != 0)
+    {
+        let flags = [
+            bit | libc::SIGCHLD as u64,
+            bit | libc::CLONE_VM as u64,
+            bit | 1 << 40,
+        ];
+        for flags in flags {
+            let answer = answer(PROFILES[0], libc::SYS_clone, &[flags]);
+            assert_eq!(answer, Answer::Errno(libc::EPERM), "{flags:x}");
+        }
+    }
+    assert_eq!(
+        answer(PROFILES[0], libc::SYS_clone3, &[]),
+        Answer::Errno(libc::ENOSYS)
+    );
+    assert_eq!(
+        answer(PROFILES[0], libc::SYS_unshare, &[]),
+        Answer::Errno(libc::EPERM)
+    );
+    assert_eq!(
+        answer(PROFILES[0], libc::SYS_setns, &[]),
+        Answer::Errno(libc::EPERM)
+    );
+}
+
+#[test]
+fn what_must_never_work_is_refused_on_every_profile() {
+    let never = [
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+        libc::SYS_bpf,
+        libc::SYS_perf_event_open,
+        libc::SYS_userfaultfd,
+        libc::SYS_kexec_load,
+        libc::SYS_init_module,
+        libc::SYS_add_key,
+        libc::SYS_keyctl,
+        libc::SYS_request_key,
+        libc::SYS_memfd_secret,
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_open_tree,
+        libc::SYS_open_by_handle_at,
+        libc::SYS_shmget,
+        libc::SYS_msgget,
+        libc::SYS_mq_open,
+        libc::SYS_inotify_init1,
+        libc::SYS_fanotify_init,
+        libc::SYS_vmsplice,
+        libc::SYS_io_setup,
+    ];
+    for profile in PROFILES {
+        for number in never {
+            assert_ne!(answer(profile, number, &[]), Answer::Allow, "{number}");
+        }
+    }
+}
+
+#[test]
+fn sockets_are_plain_and_only_in_a_network_of_ones_own() {
+    let check = |profile: Profile, arguments: [i32; 3], expected: bool| {
+        let arguments = arguments.map(|value| value as u64);
+        let allowed = answer(profile, libc::SYS_socket, &arguments) == Answer::Allow;
+        assert_eq!(allowed, expected, "{arguments:?}");
+    };
+    let own = PROFILES[0];
+    check(
+        own,
+        [libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0],
+        true,
+    );
+    check(own, [libc::AF_INET, libc::SOCK_STREAM, 0], true);
+    check(
+        own,
+        [
+            libc::AF_INET6,
+            libc::SOCK_DGRAM | libc::SOCK_NONBLOCK,
+            libc::IPPROTO_UDP,
+        ],
+        true,
+    );
+    check(
+        own,
+        [libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP],
+        false,
+    );
+    check(own, [libc::AF_INET, libc::SOCK_STREAM, 262], false);
+    for family in (0..46).filter(|family| ![1, 2, 10].contains(family)) {
+        for kind in [
+            libc::SOCK_STREAM,
+            libc::SOCK_DGRAM,
+            libc::SOCK_RAW,
+            libc::SOCK_SEQPACKET,
+        ] {
+            check(own, [family, kind, 0], false);
+        }
+    }
+    for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
+        check(PROFILES[1], [family, libc::SOCK_STREAM, 0], false);
+    }
+}
+
+#[test]
+fn terminals_cannot_be_typed_into() {
+    for command in [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSCTTY] {
+        for command in [command, command | 1 << 32] {
+            let answer = answer(PROFILES[0], libc::SYS_ioctl, &[0, command]);
+            assert_eq!(answer, Answer::Errno(libc::ENOTTY), "{command:x}");
+        }
+    }
+}
+
+#[test]
+fn the_list_stays_short() {
+    let allowed = policy::allowed_calls(PROFILES[0]);
+    assert!(allowed <= 150, "{allowed} calls are allowed");
+}

@@ -1,0 +1,308 @@
+//! The process that stays outside: it makes the place, waits, and ends everything on demand.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, Read, Write},
+    os::{
+        fd::{AsFd, FromRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags};
+
+use crate::{
+    channel::{self, ScriptDescriptors},
+    keeper::{self, Inheritance},
+    plan::{Confinement, INSIDE_ID, LaunchPlan},
+    report::{At, Failure, Layer, Report, Step},
+    sys::{self, Forked},
+};
+
+mod tree;
+
+/// How long the end of all processes is waited for after they were killed.
+const KILL_TIME: Duration = Duration::from_secs(5);
+
+/// All namespaces but the cgroup one, which the keeper makes after it has joined its cgroups.
+const NAMESPACES: [(i32, Layer); 6] = [
+    (libc::CLONE_NEWUSER, Layer::UserNamespace),
+    (libc::CLONE_NEWNS, Layer::MountNamespace),
+    (libc::CLONE_NEWPID, Layer::PidNamespace),
+    (libc::CLONE_NEWNET, Layer::NetworkNamespace),
+    (libc::CLONE_NEWIPC, Layer::IpcNamespace),
+    (libc::CLONE_NEWUTS, Layer::UtsNamespace),
+];
+
+/// Serves the one plan that comes over standard input.
+pub fn run() -> ExitCode {
+    // A panic must not unwind past a fork into code that is meant for the other process.
+    std::panic::set_hook(Box::new(|_| sys::exit_now(101)));
+    if sys::die_with_parent().is_err() || sys::close_from(3).is_err() {
+        return ExitCode::FAILURE;
+    }
+    // SAFETY: descriptor 0 is the socket that the service has put there, and nothing else owns it.
+    let socket = UnixStream::from(unsafe { OwnedFd::from_raw_fd(0) });
+    let Ok((plan, descriptors)) = channel::receive::<LaunchPlan>(&socket) else {
+        return ExitCode::FAILURE;
+    };
+    let told = match supervise(&socket, plan, descriptors) {
+        Ok(last) => channel::write_report(&mut &socket, &last),
+        Err(failure) => channel::write_report(&mut &socket, &Report::Failed(failure)),
+    };
+    if told.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Starts the keeper, hands its reports on, and returns the last report once nobody is left.
+fn supervise(
+    socket: &UnixStream,
+    plan: LaunchPlan,
+    descriptors: ScriptDescriptors<OwnedFd>,
+) -> Step<Report> {
+    let layer = Layer::Launch;
+    let events = sys::child_events().at(layer, "watching for ended processes")?;
+    let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
+    let (go, say_go) = pipe().at(layer, "making a pipe")?;
+    let (reports, tell) = pipe().at(layer, "making a pipe")?;
+    let namespaces = matches!(plan.confinement, Confinement::Namespaces(_));
+    sys::adopt_orphans().at(layer, "adopting orphans")?;
+    let flags = NAMESPACES
+        .iter()
+        .map(|(flag, _)| flag)
+        .fold(0, |all, flag| all | flag);
+
+    let keeper = match sys::fork(if namespaces { flags } else { 0 }) {
+        Ok(Forked::Child) => {
+            drop((say_go, reports, events));
+            keeper::run(Inheritance {
+                plan,
+                descriptors,
+                go,
+                reports: tell,
+            })
+        }
+        Ok(Forked::Parent(keeper)) => keeper,
+        Err(error) if namespaces => return Err(which_namespace(error)),
+        Err(error) => return Err(error).at(layer, "forking"),
+    };
+    drop((go, tell, descriptors));
+    let mut family = Family {
+        keeper,
+        user: plan
+            .outside_user
+            .filter(|_| !namespaces)
+            .map(|user| user.id),
+        namespaces,
+        cpu: Duration::ZERO,
+        max_bytes: 0,
+    };
+    if let Err(failure) = admit(&plan, keeper, namespaces) {
+        family.end(&events);
+        return Err(failure);
+    }
+    File::from(say_go)
+        .write_all(&[1])
+        .at(layer, "letting the keeper go")?;
+    family.accompany(socket, &events, reports);
+    Ok(family.end(&events))
+}
+
+/// Does what only an outsider can: id maps, cgroups, and a place high on the list of victims when
+/// the machine runs out of memory.
+fn admit(plan: &LaunchPlan, keeper: i32, namespaces: bool) -> Step {
+    let write = |path: &str, text: &str| {
+        OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+    };
+    if namespaces {
+        let (uid_map, gid_map) = match plan.outside_user {
+            // The keeper needs root's own files while it builds the root; the script gets the other.
+            Some(user) => {
+                let map = format!("0 0 1\n{INSIDE_ID} {} 1\n", user.id);
+                (map.clone(), map)
+            }
+            None => {
+                let (user, group) = sys::user();
+                write(&format!("/proc/{keeper}/setgroups"), "deny")
+                    .at(Layer::UserNamespace, "denying group changes")?;
+                (
+                    format!("{INSIDE_ID} {user} 1\n"),
+                    format!("{INSIDE_ID} {group} 1\n"),
+                )
+            }
+        };
+        write(&format!("/proc/{keeper}/uid_map"), &uid_map)
+            .at(Layer::UserNamespace, "mapping the user")?;
+        write(&format!("/proc/{keeper}/gid_map"), &gid_map)
+            .at(Layer::UserNamespace, "mapping the group")?;
+    }
+    for cgroup in &plan.cgroups {
+        fs::write(cgroup, keeper.to_string())
+            .at(Layer::CgroupLimits, format!("joining {}", cgroup.display()))?;
+    }
+    write(&format!("/proc/{keeper}/oom_score_adj"), "900")
+        .at(Layer::Launch, "marking the script as the first victim")
+}
+
+/// Finds out which namespace was refused, as one call asks for all of them at once.
+fn which_namespace(error: io::Error) -> Failure {
+    let all = Failure {
+        layer: Layer::UserNamespace,
+        message: "making the namespaces".to_owned(),
+        errno: error.raw_os_error().unwrap_or(0),
+    };
+    let Ok(Forked::Parent(probe)) = sys::fork(0).inspect(|forked| {
+        if matches!(forked, Forked::Child) {
+            let refused = NAMESPACES
+                .iter()
+                .position(|(flag, _)| sys::unshare(*flag).is_err());
+            sys::exit_now(refused.map_or(0, |position| position as i32 + 1));
+        }
+    }) else {
+        return all;
+    };
+    let status = sys::reap(probe, true)
+        .ok()
+        .flatten()
+        .map_or(0, |reaped| reaped.status);
+    let position = usize::try_from(libc::WEXITSTATUS(status)).unwrap_or(0);
+    match position
+        .checked_sub(1)
+        .and_then(|position| NAMESPACES.get(position))
+    {
+        Some((_, layer)) => Failure {
+            layer: *layer,
+            ..all
+        },
+        None => all,
+    }
+}
+
+/// The keeper and everybody who descends from it.
+struct Family {
+    keeper: i32,
+    /// The user that only this run has, if it shares the host's process ids.
+    user: Option<u32>,
+    namespaces: bool,
+    cpu: Duration,
+    max_bytes: u64,
+}
+
+impl Family {
+    /// Hands reports on until the keeper has ended, or the service wants an end or is gone.
+    fn accompany(&mut self, socket: &UnixStream, events: &OwnedFd, reports: OwnedFd) {
+        let mut lines = BufReader::new(File::from(reports));
+        let mut talking = true;
+        loop {
+            let mut fds = vec![
+                PollFd::new(events, PollFlags::IN),
+                PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN),
+            ];
+            if talking {
+                fds.push(PollFd::from_borrowed_fd(
+                    lines.get_ref().as_fd(),
+                    PollFlags::IN,
+                ));
+            }
+            if rustix::event::poll(&mut fds, None)
+                .is_err_and(|error| error != rustix::io::Errno::INTR)
+            {
+                return;
+            }
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            if ready.get(2) == Some(&true) {
+                talking = hand_on(&mut lines, socket);
+            }
+            if ready[0] {
+                keeper::drain(events);
+                if self.reap() {
+                    while talking && hand_on(&mut lines, socket) {}
+                    return;
+                }
+            }
+            // The service says one thing only, by a byte or by its absence: end it.
+            if ready[1] {
+                return;
+            }
+        }
+    }
+
+    /// Reaps whoever has ended. True: the keeper is among them or was before.
+    fn reap(&mut self) -> bool {
+        loop {
+            match sys::reap(-1, false) {
+                Ok(Some(reaped)) => {
+                    self.cpu += reaped.cpu;
+                    self.max_bytes = self.max_bytes.max(reaped.max_bytes);
+                    if reaped.pid == self.keeper {
+                        self.keeper = 0;
+                    }
+                }
+                Ok(None) => return self.keeper == 0,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// Kills everybody and waits until nobody is left.
+    fn end(&mut self, events: &OwnedFd) -> Report {
+        let deadline = Instant::now() + KILL_TIME;
+        let step = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 5_000_000,
+        };
+        let mut survivors = 0;
+        loop {
+            if self.keeper != 0 {
+                // It may have ended a moment ago; the wait below tells.
+                let _ = sys::kill(self.keeper, libc::SIGKILL);
+            }
+            if !self.namespaces {
+                survivors = tree::kill_descendants(self.user);
+            }
+            match sys::reap(-1, false) {
+                Ok(Some(reaped)) => {
+                    self.cpu += reaped.cpu;
+                    self.max_bytes = self.max_bytes.max(reaped.max_bytes);
+                    if reaped.pid == self.keeper {
+                        self.keeper = 0;
+                    }
+                    continue;
+                }
+                // No children at all: the dead have left no orphans either, as those come to us.
+                Err(_) => {
+                    survivors = 0;
+                    break;
+                }
+                Ok(None) if Instant::now() > deadline => break,
+                Ok(None) => {}
+            }
+            let _ = rustix::event::poll(&mut [PollFd::new(events, PollFlags::IN)], Some(&step));
+            keeper::drain(events);
+        }
+        Report::Gone {
+            cpu_micros: u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX),
+            max_process_bytes: self.max_bytes,
+            survivors: survivors.max(u32::from(self.keeper != 0)),
+        }
+    }
+}
+
+/// Hands one report on. False: there are no more.
+fn hand_on(lines: &mut BufReader<File>, mut socket: &UnixStream) -> bool {
+    /// A report is never longer; the script has no way to write one.
+    const MAX_LINE: u64 = 64 << 10;
+    let mut line = Vec::new();
+    match lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+        Ok(read) if read > 0 => socket.write_all(&line).is_ok(),
+        _ => false,
+    }
+}

@@ -1,0 +1,401 @@
+//! The raw system calls, each wrapped so that the rest of the crate needs no `unsafe`.
+
+use std::{
+    ffi::{CStr, CString},
+    io,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    ptr,
+    time::Duration,
+};
+
+use libc::{c_int, c_long, c_ulong, pid_t};
+
+/// The result of a fork, seen from one of the two sides.
+pub(crate) enum Forked {
+    /// The new process.
+    Child,
+    /// The old process, with the id of the new one.
+    Parent(pid_t),
+}
+
+/// A child that ended.
+pub(crate) struct Reaped {
+    /// Its id.
+    pub(crate) pid: pid_t,
+    /// Its wait status.
+    pub(crate) status: c_int,
+    /// Processor time of it and of all it waited for.
+    pub(crate) cpu: Duration,
+    /// The largest resident size among them, in bytes.
+    pub(crate) max_bytes: u64,
+}
+
+fn check(result: c_long) -> io::Result<c_long> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Makes a new process, in the new namespaces that `flags` names.
+pub(crate) fn fork(flags: c_int) -> io::Result<Forked> {
+    let flags = c_long::from(flags | libc::SIGCHLD);
+    // SAFETY: without CLONE_VM and with a null stack this is a fork: the child gets a copy of the
+    // whole address space. The process has one thread, so no lock is held by a vanished thread.
+    let pid = check(unsafe {
+        libc::syscall(
+            libc::SYS_clone,
+            flags,
+            0 as c_long,
+            0 as c_long,
+            0 as c_long,
+            0 as c_long,
+        )
+    })?;
+    Ok(match pid {
+        0 => Forked::Child,
+        pid => Forked::Parent(pid as pid_t),
+    })
+}
+
+/// Ends this process without running any exit handler.
+pub(crate) fn exit_now(code: c_int) -> ! {
+    // SAFETY: takes no pointers and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Waits for a child; `None` if none has ended, an error (ECHILD) if there is none.
+pub(crate) fn reap(pid: pid_t, block: bool) -> io::Result<Option<Reaped>> {
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is a valid value of that plain struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let flags = if block { 0 } else { libc::WNOHANG };
+    loop {
+        // SAFETY: both pointers refer to live locals.
+        match unsafe { libc::wait4(pid, &raw mut status, flags, &raw mut usage) } {
+            0 => return Ok(None),
+            -1 => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            pid => {
+                let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
+                let max_bytes = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
+                return Ok(Some(Reaped {
+                    pid,
+                    status,
+                    cpu,
+                    max_bytes,
+                }));
+            }
+        }
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_usec)
+            .unwrap_or(0)
+            .saturating_mul(1000),
+    )
+}
+
+/// Sends a signal.
+pub(crate) fn kill(pid: pid_t, signal: c_int) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
+}
+
+/// Asks the kernel to kill this process when its parent thread ends.
+pub(crate) fn die_with_parent() -> io::Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong)
+}
+
+/// Makes this process the one that orphans of its descendants are handed to.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, 1)
+}
+
+/// Hides this process's memory and /proc entries from others of the same user.
+pub(crate) fn hide_from_peers() -> io::Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, 0)
+}
+
+/// Rules out that any later program gains rights.
+pub(crate) fn no_new_privileges() -> io::Result<()> {
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
+}
+
+fn prctl(option: c_int, value: c_ulong) -> io::Result<()> {
+    let zero: c_ulong = 0;
+    // SAFETY: the options used here take one plain number.
+    check(unsafe { libc::prctl(option, value, zero, zero, zero) }.into()).map(drop)
+}
+
+/// Removes a capability from what this process and its descendants can ever have. False if the
+/// kernel does not know the capability.
+pub(crate) fn drop_from_bounding_set(capability: u32) -> io::Result<bool> {
+    match prctl(libc::PR_CAPBSET_DROP, c_ulong::from(capability)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives up every capability.
+pub(crate) fn drop_capabilities() -> io::Result<()> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: c_int,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = Header {
+        version: VERSION_3,
+        pid: 0,
+    };
+    let nothing = [0_u32; 6];
+    // SAFETY: version 3 reads one header and two sets of three 32-bit words.
+    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, nothing.as_ptr()) }).map(drop)
+}
+
+/// Clears the ambient capabilities.
+pub(crate) fn drop_ambient() -> io::Result<()> {
+    let zero: c_ulong = 0;
+    // SAFETY: takes plain numbers.
+    check(
+        unsafe {
+            libc::prctl(
+                libc::PR_CAP_AMBIENT,
+                libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong,
+                zero,
+                zero,
+                zero,
+            )
+        }
+        .into(),
+    )
+    .map(drop)
+}
+
+/// Takes on a user and group id in all their forms, and no other group where that is possible.
+pub(crate) fn become_user(id: u32, clear_groups: bool) -> io::Result<()> {
+    if clear_groups {
+        // SAFETY: a length of zero reads nothing from the pointer.
+        check(unsafe { libc::setgroups(0, ptr::null()) }.into())?;
+    }
+    // SAFETY: takes plain numbers.
+    check(unsafe { libc::setresgid(id, id, id) }.into())?;
+    // SAFETY: takes plain numbers.
+    check(unsafe { libc::setresuid(id, id, id) }.into()).map(drop)
+}
+
+/// The effective user id of this process.
+pub(crate) fn user() -> (u32, u32) {
+    // SAFETY: these two always succeed and take no arguments.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
+/// Limits one resource; the first value is the soft limit.
+pub(crate) fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    // SAFETY: the pointer refers to a live local.
+    check(unsafe { libc::setrlimit(resource, &raw const limit) }.into()).map(drop)
+}
+
+/// Starts a session, without a controlling terminal.
+pub(crate) fn new_session() -> io::Result<()> {
+    // SAFETY: takes no arguments.
+    check(unsafe { libc::setsid() }.into()).map(drop)
+}
+
+/// Joins a new anonymous session keyring.
+pub(crate) fn new_keyring() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: c_long = 1;
+    // SAFETY: a null name asks for an anonymous keyring.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_keyctl,
+            JOIN_SESSION_KEYRING,
+            ptr::null::<libc::c_char>(),
+        )
+    })
+    .map(drop)
+}
+
+/// Leaves for new namespaces.
+pub(crate) fn unshare(flags: c_int) -> io::Result<()> {
+    // SAFETY: takes a plain number; the process has one thread.
+    check(unsafe { libc::unshare(flags) }.into()).map(drop)
+}
+
+/// Closes every descriptor from `first` on.
+pub(crate) fn close_from(first: c_int) -> io::Result<()> {
+    let last = c_long::from(u32::MAX);
+    // SAFETY: the callers hold no owned descriptor above `first` that they use or drop afterwards:
+    // they are about to exec, or have just started.
+    let done = check(unsafe { libc::syscall(libc::SYS_close_range, c_long::from(first), last, 0) });
+    done.map(drop)
+}
+
+/// Lets every descriptor from `first` on vanish when this process becomes another program.
+pub(crate) fn close_on_exec_from(first: c_int) -> io::Result<()> {
+    let last = c_long::from(u32::MAX);
+    let flags = libc::CLOSE_RANGE_CLOEXEC as c_long;
+    // SAFETY: takes plain numbers and closes nothing now.
+    check(unsafe { libc::syscall(libc::SYS_close_range, c_long::from(first), last, flags) })
+        .map(drop)
+}
+
+/// The version of Landlock that the kernel has; 0 if it has none.
+pub(crate) fn landlock_abi() -> u32 {
+    const VERSION: c_long = 1;
+    let none = ptr::null::<libc::c_void>();
+    // SAFETY: with this flag the kernel reads no attributes.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            none,
+            0 as c_long,
+            VERSION,
+        )
+    };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// Makes `fd` appear under another number, without close-on-exec.
+pub(crate) fn duplicate_to(fd: BorrowedFd<'_>, number: c_int) -> io::Result<()> {
+    // SAFETY: the callers use only numbers that no owned descriptor of theirs has.
+    check(unsafe { libc::dup2(fd.as_raw_fd(), number) }.into()).map(drop)
+}
+
+/// Moves `fd` to the lowest free number from `least` on, with close-on-exec.
+pub(crate) fn move_above(fd: OwnedFd, least: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes plain numbers.
+    let new = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) }.into())?;
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(new as c_int) })
+}
+
+/// Sets the mount attributes of everything mounted at and below `path`.
+pub(crate) fn mount_attributes(path: &CStr, set: u64, recursive: bool) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: set,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a C string, the attributes live on the stack and their size is passed.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            c_long::from(libc::AT_FDCWD),
+            path.as_ptr(),
+            c_long::from(flags),
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    })
+    .map(drop)
+}
+
+/// Brings up the loopback interface of the network namespace.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    // SAFETY: takes plain numbers.
+    let socket = check(
+        unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }.into(),
+    )?;
+    // SAFETY: the kernel has just made this descriptor for us.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket as c_int) };
+    // SAFETY: an all-zero ifreq is a valid value of that plain struct.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(b"lo") {
+        *place = *byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: SIOCSIFFLAGS reads one ifreq.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) }.into())
+        .map(drop)
+}
+
+/// A set with one signal in it.
+fn only(signal: c_int) -> libc::sigset_t {
+    // SAFETY: an all-zero set is valid, and sigemptyset and sigaddset only write to it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        set
+    }
+}
+
+/// Blocks SIGCHLD and returns a descriptor that becomes readable when a child ends.
+pub(crate) fn child_events() -> io::Result<OwnedFd> {
+    let set = only(libc::SIGCHLD);
+    // SAFETY: the set is a live local; the old set is not asked for.
+    check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) }.into())?;
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the set is a live local.
+    let fd = check(unsafe { libc::signalfd(-1, &raw const set, flags) }.into())?;
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// Gives every signal its default action and blocks none, as a new program expects.
+pub(crate) fn reset_signals() {
+    // SAFETY: SIG_DFL is valid for every signal; the two that refuse it are left alone.
+    unsafe {
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+    }
+}
+
+/// Installs a system call filter for good.
+pub(crate) fn install_filter(program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let length = u16::try_from(program.len())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the filter is too long"))?;
+    let program = libc::sock_fprog {
+        len: length,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the program's pointer and length describe a live slice, which the kernel copies.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            c_long::from(libc::SECCOMP_SET_MODE_FILTER),
+            0 as c_long,
+            &raw const program,
+        )
+    })
+    .map(drop)
+}
+
+/// Becomes another program; returns only if that fails.
+pub(crate) fn execute(command: &[CString], environment: &[CString]) -> io::Error {
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings
+            .iter()
+            .map(|string| string.as_ptr())
+            .chain([ptr::null()])
+            .collect()
+    };
+    let (arguments, variables) = (pointers(command), pointers(environment));
+    let Some(program) = command.first() else {
+        return io::Error::new(io::ErrorKind::InvalidInput, "the command is empty");
+    };
+    // SAFETY: both arrays end with a null pointer and point to C strings that live until the call.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
+    io::Error::last_os_error()
+}

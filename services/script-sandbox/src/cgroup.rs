@@ -1,0 +1,201 @@
+//! Kernel-enforced limits on memory and processes, where the host lets the service make cgroups.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+mod v1;
+mod v2;
+
+use crate::{
+    census::Sample,
+    domain::{isolation::MemoryEnforcement, limits::Limits},
+};
+
+/// How long a cgroup may stay busy after its last process has gone.
+const BUSY_TIME: Duration = Duration::from_secs(2);
+
+/// How often a busy cgroup is looked at again.
+const STEP: Duration = Duration::from_millis(5);
+
+/// How many processes there are beside the script's own: the launcher's keeper.
+const KEEPER_PROCESSES: u64 = 1;
+
+/// The host's cgroups, as far as the service can use them.
+#[derive(Clone, Debug)]
+pub enum Cgroups {
+    /// Version 1: one directory per controller.
+    V1(v1::Controllers),
+    /// Version 2: one directory for all.
+    V2(v2::Parent),
+}
+
+impl Cgroups {
+    /// Tries to make, limit and remove a cgroup. `None` if this host does not let us.
+    pub fn find() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let found = v1::Controllers::find(&mounts, &memberships)
+            .map(Self::V1)
+            .into_iter()
+            .chain(v2::Parent::find(&mounts, &memberships).map(Self::V2));
+        found
+            .into_iter()
+            .find(|cgroups| cgroups.make(&Limits::DEFAULT).is_ok())
+    }
+
+    /// Which kind it is.
+    pub fn enforcement(&self) -> MemoryEnforcement {
+        match self {
+            Self::V1(_) => MemoryEnforcement::CgroupV1,
+            Self::V2(_) => MemoryEnforcement::CgroupV2,
+        }
+    }
+
+    /// Makes a cgroup with the limits of one script.
+    ///
+    /// # Errors
+    /// When the host refuses; nothing stays behind then.
+    pub fn make(&self, limits: &Limits) -> io::Result<Cgroup> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!(
+            "tavern-script-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let mut cgroup = Cgroup {
+            directories: Vec::new(),
+            files: Files::default(),
+        };
+        match self {
+            Self::V1(controllers) => v1::make(controllers, &name, limits, &mut cgroup)?,
+            Self::V2(parent) => v2::make(parent, &name, limits, &mut cgroup)?,
+        }
+        Ok(cgroup)
+    }
+}
+
+/// The cgroup of one script; removed when it is dropped, which must be after its last process.
+#[derive(Debug)]
+pub struct Cgroup {
+    directories: Vec<PathBuf>,
+    files: Files,
+}
+
+/// Where the figures of a cgroup are read. A missing file reads as zero.
+#[derive(Debug, Default)]
+struct Files {
+    memory: PathBuf,
+    memory_peak: PathBuf,
+    memory_events: PathBuf,
+    processes: PathBuf,
+    process_events: PathBuf,
+    cpu: PathBuf,
+    /// The line of the file above that has the count, and how many nanoseconds one count is. Empty:
+    /// the file has only the count.
+    cpu_line: &'static str,
+    cpu_unit: u64,
+}
+
+impl Cgroup {
+    /// The files that a process's id is written to, for it to join.
+    pub fn procs(&self) -> Vec<PathBuf> {
+        self.directories
+            .iter()
+            .map(|directory| directory.join("cgroup.procs"))
+            .collect()
+    }
+
+    /// What the kernel has counted so far.
+    pub fn sample(&self) -> Sample {
+        let files = &self.files;
+        let peak = number(&files.memory_peak);
+        let processes = number(&files.processes).saturating_sub(KEEPER_PROCESSES);
+        Sample {
+            memory: peak.max(number(&files.memory)),
+            memory_kills: field(&files.memory_events, "oom_kill"),
+            processes: u32::try_from(processes).unwrap_or(u32::MAX),
+            processes_refused: field(&files.process_events, "max"),
+            cpu: Duration::from_nanos(
+                match files.cpu_line {
+                    "" => number(&files.cpu),
+                    line => field(&files.cpu, line),
+                }
+                .saturating_mul(files.cpu_unit),
+            ),
+        }
+    }
+
+    /// Kills every process in it, until none is left or a time has passed.
+    pub fn kill_all(&self) {
+        let Some(procs) = self.procs().into_iter().next() else {
+            return;
+        };
+        let mut waited = Duration::ZERO;
+        loop {
+            let text = fs::read_to_string(&procs).unwrap_or_default();
+            let mut left = text.lines().filter_map(|line| line.parse().ok()).peekable();
+            if left.peek().is_none() || waited >= BUSY_TIME {
+                return;
+            }
+            for pid in left.filter_map(rustix::process::Pid::from_raw) {
+                // It may have ended between the look and the blow.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+            std::thread::sleep(STEP);
+            waited += STEP;
+        }
+    }
+
+    /// Makes one directory and remembers it for removal.
+    fn add(&mut self, directory: PathBuf) -> io::Result<()> {
+        fs::create_dir(&directory)?;
+        self.directories.push(directory);
+        Ok(())
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // A cgroup stays busy for some milliseconds after its last process; nobody waits for that.
+        let left: Vec<PathBuf> = std::mem::take(&mut self.directories)
+            .into_iter()
+            .filter(|directory| fs::remove_dir(directory).is_err())
+            .collect();
+        if !left.is_empty() {
+            std::thread::spawn(move || remove_when_idle(left));
+        }
+    }
+}
+
+fn remove_when_idle(mut left: Vec<PathBuf>) {
+    let mut waited = Duration::ZERO;
+    while !left.is_empty() && waited < BUSY_TIME {
+        std::thread::sleep(STEP);
+        waited += STEP;
+        left.retain(|directory| fs::remove_dir(directory).is_err());
+    }
+    for directory in left {
+        tracing::error!(directory = %directory.display(), "a script's cgroup could not be removed");
+    }
+}
+
+fn number(path: &Path) -> u64 {
+    fs::read_to_string(path)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// The number behind a name, in a file of `name number` lines.
+fn field(path: &Path, name: &str) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut values = text.lines().filter_map(|line| line.split_once(' '));
+    values
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .unwrap_or(0)
+}

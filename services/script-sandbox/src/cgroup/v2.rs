@@ -1,0 +1,66 @@
+//! Version 2: one hierarchy for all controllers.
+//!
+//! Written to the kernel's documentation. No machine that this was developed on had the memory and
+//! pids controllers in this hierarchy, so the service reports it as unproven where it is used.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{Cgroup, Files, KEEPER_PROCESSES};
+use crate::domain::limits::Limits;
+
+/// The directory below which cgroups are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent(PathBuf);
+
+impl Parent {
+    /// The parent of the service's own cgroup, as a cgroup with processes can have no children that
+    /// are limited; at the root of the visible hierarchy, the root itself.
+    pub(super) fn find(mounts: &str, memberships: &str) -> Option<Self> {
+        let own = memberships
+            .lines()
+            .find_map(|line| line.strip_prefix("0::"))?;
+        let point = mounts.lines().find_map(|line| {
+            let (mount, file_system) = line.split_once(" - ")?;
+            let is_it = file_system.starts_with("cgroup2 ");
+            is_it.then(|| mount.split(' ').nth(4))?
+        })?;
+        let own = Path::new(own);
+        let parent = own.parent().unwrap_or(own);
+        let parent = Path::new(point).join(parent.strip_prefix("/").ok()?);
+        let enabled = fs::read_to_string(parent.join("cgroup.subtree_control")).ok()?;
+        let has = |controller: &str| enabled.split_whitespace().any(|each| each == controller);
+        (has("memory") && has("pids")).then_some(Self(parent))
+    }
+}
+
+pub(super) fn make(
+    parent: &Parent,
+    name: &str,
+    limits: &Limits,
+    cgroup: &mut Cgroup,
+) -> io::Result<()> {
+    let directory = parent.0.join(name);
+    cgroup.add(directory.clone())?;
+    fs::write(directory.join("memory.max"), limits.memory.to_string())?;
+    let swap = directory.join("memory.swap.max");
+    if swap.exists() {
+        fs::write(swap, "0")?;
+    }
+    fs::write(directory.join("memory.oom.group"), "1")?;
+    let processes = u64::from(limits.processes) + KEEPER_PROCESSES;
+    fs::write(directory.join("pids.max"), processes.to_string())?;
+    cgroup.files = Files {
+        memory: directory.join("memory.current"),
+        memory_peak: directory.join("memory.peak"),
+        memory_events: directory.join("memory.events"),
+        processes: directory.join("pids.current"),
+        process_events: directory.join("pids.events"),
+        cpu: directory.join("cpu.stat"),
+        cpu_line: "usage_usec",
+        cpu_unit: 1000,
+    };
+    Ok(())
+}

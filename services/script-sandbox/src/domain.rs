@@ -1,0 +1,8 @@
+//! What the sandbox decides without touching the system.
+
+pub mod isolation;
+pub mod limits;
+pub mod outcome;
+pub mod profile;
+pub mod request;
+pub mod verdict;

@@ -1,0 +1,143 @@
+//! What is known once a script has ended.
+
+use std::time::Duration;
+
+use super::{
+    isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
+    limits::Limits,
+    verdict::Verdict,
+};
+
+/// Everything that a run answers with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Standard output.
+    pub stdout: Captured,
+    /// Standard error.
+    pub stderr: Captured,
+    /// What came through the result channel.
+    pub result: ScriptResult,
+    /// What was used.
+    pub usage: Usage,
+    /// The level under which the script ran; `None` if it never started.
+    pub isolation: Option<IsolationLevel>,
+    /// Layers that this run did not have.
+    pub missing: Vec<MissingLayer>,
+    /// What enforced the limits on memory and processes.
+    pub enforcement: MemoryEnforcement,
+    /// The limits that were in force.
+    pub limits: Limits,
+}
+
+/// What was read from one stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// What was kept.
+    pub bytes: Vec<u8>,
+    /// How many more bytes were read and not kept.
+    pub truncated: u64,
+}
+
+impl Captured {
+    /// Keeps what fits below `limit` and counts the rest. True: the limit is passed.
+    pub fn take(&mut self, chunk: &[u8], limit: usize) -> bool {
+        let room = limit.saturating_sub(self.bytes.len()).min(chunk.len());
+        self.bytes.extend_from_slice(&chunk[..room]);
+        self.truncated = self.truncated.saturating_add((chunk.len() - room) as u64);
+        self.truncated > 0
+    }
+
+    /// How many bytes were read in all.
+    pub fn read(&self) -> u64 {
+        self.truncated.saturating_add(self.bytes.len() as u64)
+    }
+}
+
+/// What came through the result channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ScriptResult {
+    /// Nothing.
+    #[default]
+    None,
+    /// One JSON value.
+    Json(String),
+    /// Something that is not one JSON value.
+    Malformed,
+    /// More than the limit.
+    TooLarge,
+}
+
+impl ScriptResult {
+    /// Reads what came.
+    pub fn read(captured: Captured) -> Self {
+        if captured.truncated > 0 {
+            return Self::TooLarge;
+        }
+        match String::from_utf8(captured.bytes) {
+            Ok(text) if text.is_empty() => Self::None,
+            Ok(text) if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok() => {
+                Self::Json(text.trim().to_owned())
+            }
+            _ => Self::Malformed,
+        }
+    }
+}
+
+/// What a script used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time from the start of the interpreter to the end.
+    pub wall_time: Duration,
+    /// Processor time of all processes.
+    pub cpu_time: Duration,
+    /// The most memory.
+    pub max_memory: u64,
+    /// The most processes and threads.
+    pub max_processes: u32,
+    /// The most scratch space.
+    pub max_disk: u64,
+    /// The most scratch files.
+    pub max_disk_files: u64,
+    /// Time from acceptance to the start of the interpreter.
+    pub setup_time: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_json_value_is_a_result() {
+        let check = |text: &[u8], expected: ScriptResult| {
+            let captured = Captured {
+                bytes: text.to_vec(),
+                truncated: 0,
+            };
+            assert_eq!(ScriptResult::read(captured), expected, "{text:?}");
+        };
+        check(b"", ScriptResult::None);
+        check(b"{\"a\": 1}\n", ScriptResult::Json("{\"a\": 1}".to_owned()));
+        check(
+            b"12345678901234567890.5",
+            ScriptResult::Json("12345678901234567890.5".to_owned()),
+        );
+        check(b"{} {}", ScriptResult::Malformed);
+        check(b"{", ScriptResult::Malformed);
+        check(b"\"\xff\"", ScriptResult::Malformed);
+    }
+
+    #[test]
+    fn a_capture_keeps_what_fits_and_counts_the_rest() {
+        let mut captured = Captured::default();
+        assert!(!captured.take(b"abc", 5));
+        assert!(captured.take(b"defg", 5));
+        assert!(captured.take(b"h", 5));
+        assert_eq!(
+            (captured.bytes.as_slice(), captured.truncated),
+            (b"abcde".as_slice(), 3)
+        );
+        assert_eq!(captured.read(), 8);
+    }
+}

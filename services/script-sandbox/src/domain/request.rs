@@ -1,0 +1,482 @@
+//! A request that has been looked at and found sound.
+
+use std::collections::BTreeSet;
+
+use super::{
+    isolation::{IsolationLevel, MemoryEnforcement},
+    limits::Limits,
+};
+
+/// The largest script, in bytes.
+pub const MAX_SOURCE_BYTES: usize = 1 << 20;
+/// The most files.
+pub const MAX_FILES: usize = 256;
+/// All files together, in bytes.
+pub const MAX_FILE_BYTES: usize = 3 << 20;
+/// The longest path, in bytes.
+pub const MAX_PATH_BYTES: usize = 1024;
+/// The most levels in a path.
+pub const MAX_PATH_DEPTH: usize = 16;
+/// The most arguments, and again the most environment variables.
+pub const MAX_ARGUMENTS: usize = 256;
+/// The most environment variables.
+pub const MAX_VARIABLES: usize = 128;
+/// All arguments together, and again all variables together, in bytes.
+pub const MAX_STRING_BYTES: usize = 64 << 10;
+/// The longest request id.
+pub const MAX_REQUEST_ID_BYTES: usize = 128;
+/// The longest effect id.
+pub const MAX_EFFECT_ID_BYTES: usize = 256;
+/// The largest JSON input, in bytes.
+pub const MAX_INPUT_BYTES: usize = 1 << 20;
+
+/// One thing that is wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The field, by path.
+    pub field: String,
+    /// What is wrong and what to do.
+    pub problem: String,
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// This text, in a file of its own.
+    Source(String),
+    /// One of the files.
+    Entry(String),
+}
+
+/// One file that the request places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputFile {
+    /// Where, below the working directory.
+    pub path: String,
+    /// What is in it.
+    pub content: Vec<u8>,
+    /// Says that it may be executed.
+    pub executable: bool,
+}
+
+/// One script and all it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// The runtime's name or alias.
+    pub runtime: String,
+    /// What to run.
+    pub program: Program,
+    /// Files that are there when it starts.
+    pub files: Vec<InputFile>,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// What it reads from standard input.
+    pub stdin: Vec<u8>,
+    /// Additional variables.
+    pub environment: Vec<(String, String)>,
+    /// A JSON value for it; empty if there is none.
+    pub input_json: String,
+    /// The id of its effect; empty if it has none.
+    pub effect_id: String,
+    /// The trace context of the call; empty if there is none.
+    pub traceparent: String,
+    /// Its limits.
+    pub limits: Limits,
+    /// The least isolation that the request demands.
+    pub minimum_isolation: Option<IsolationLevel>,
+    /// The least enforcement of memory that the request demands.
+    pub minimum_enforcement: Option<MemoryEnforcement>,
+}
+
+impl Script {
+    /// Names everything that is wrong, limits excepted: those are checked when they are resolved.
+    pub fn problems(&self) -> Vec<Violation> {
+        let mut problems = Problems(Vec::new());
+        problems.program(&self.program, &self.files);
+        problems.files(&self.files);
+        problems.scratch(self.placed_bytes(), self.limits.disk);
+        problems.arguments(&self.arguments);
+        problems.environment(&self.environment);
+        problems.identifier("effect_id", &self.effect_id, MAX_EFFECT_ID_BYTES);
+        if self.input_json.len() > MAX_INPUT_BYTES {
+            problems.add(
+                "input_json",
+                format!("must be at most {MAX_INPUT_BYTES} bytes"),
+            );
+        } else if !self.input_json.is_empty()
+            && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&self.input_json)
+        {
+            problems.add("input_json", format!("must be one JSON value: {error}"));
+        }
+        problems.0
+    }
+
+    fn placed_bytes(&self) -> usize {
+        let source = match &self.program {
+            Program::Source(source) => source.len(),
+            Program::Entry(_) => 0,
+        };
+        let files: usize = self.files.iter().map(|file| file.content.len()).sum();
+        source + files + self.input_json.len()
+    }
+}
+
+/// Names what is wrong with a request id.
+pub fn request_id_problems(request_id: &str) -> Vec<Violation> {
+    let mut problems = Problems(Vec::new());
+    problems.identifier("request_id", request_id, MAX_REQUEST_ID_BYTES);
+    problems.0
+}
+
+struct Problems(Vec<Violation>);
+
+impl Problems {
+    fn add(&mut self, field: impl Into<String>, problem: impl Into<String>) {
+        self.0.push(Violation {
+            field: field.into(),
+            problem: problem.into(),
+        });
+    }
+
+    fn program(&mut self, program: &Program, files: &[InputFile]) {
+        match program {
+            Program::Source(source) => {
+                if source.is_empty() {
+                    self.add("source_text", "must not be empty");
+                }
+                if source.len() > MAX_SOURCE_BYTES {
+                    let most =
+                        format!("must be at most {MAX_SOURCE_BYTES} bytes; place a file instead");
+                    self.add("source_text", most);
+                }
+                if source.contains('\0') {
+                    self.add("source_text", "must not contain a NUL character");
+                }
+            }
+            Program::Entry(entry) => {
+                if !files.iter().any(|file| file.path == *entry) {
+                    self.add("entry_path", "must be the path of one of `files`");
+                }
+            }
+        }
+    }
+
+    /// What is placed must leave room: files are rounded up to blocks, directories take one as well.
+    fn scratch(&mut self, placed: usize, disk: usize) {
+        if placed > disk / 2 {
+            let problem = "must leave room: source, files and input may take half of it";
+            self.add("limits.disk_bytes", problem);
+        }
+    }
+
+    fn files(&mut self, files: &[InputFile]) {
+        if files.len() > MAX_FILES {
+            self.add("files", format!("must be at most {MAX_FILES}"));
+            return;
+        }
+        let total: usize = files.iter().map(|file| file.content.len()).sum();
+        if total > MAX_FILE_BYTES {
+            self.add(
+                "files",
+                format!("must be at most {MAX_FILE_BYTES} bytes together"),
+            );
+        }
+        let mut paths = BTreeSet::new();
+        for (index, file) in files.iter().enumerate() {
+            let field = format!("files[{index}].path");
+            if let Some(problem) = path_problem(&file.path) {
+                self.add(field, problem);
+            } else if !paths.insert(file.path.as_str()) {
+                self.add(field, "is the path of another file as well");
+            } else if is_directory_of(&file.path, files) {
+                self.add(field, "is the directory of another file");
+            }
+        }
+    }
+
+    fn arguments(&mut self, arguments: &[String]) {
+        if arguments.len() > MAX_ARGUMENTS {
+            self.add("arguments", format!("must be at most {MAX_ARGUMENTS}"));
+        }
+        if arguments.iter().map(String::len).sum::<usize>() > MAX_STRING_BYTES {
+            self.add(
+                "arguments",
+                format!("must be at most {MAX_STRING_BYTES} bytes together"),
+            );
+        }
+        for (index, _) in arguments
+            .iter()
+            .enumerate()
+            .filter(|(_, text)| text.contains('\0'))
+        {
+            self.add(
+                format!("arguments[{index}]"),
+                "must not contain a NUL character",
+            );
+        }
+    }
+
+    fn environment(&mut self, environment: &[(String, String)]) {
+        if environment.len() > MAX_VARIABLES {
+            self.add(
+                "environment",
+                format!("must be at most {MAX_VARIABLES} variables"),
+            );
+            return;
+        }
+        let total: usize = environment
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        if total > MAX_STRING_BYTES {
+            self.add(
+                "environment",
+                format!("must be at most {MAX_STRING_BYTES} bytes together"),
+            );
+            return;
+        }
+        for (name, value) in environment {
+            let field = format!("environment[{}]", name.escape_default());
+            if !is_variable_name(name) {
+                self.add(
+                    &field,
+                    "must be a name of letters, digits and `_`, no digit first",
+                );
+            }
+            if name.starts_with("TAVERN_") || name == "TRACEPARENT" {
+                self.add(&field, "is reserved; choose another name");
+            }
+            if value.contains('\0') {
+                self.add(&field, "must not contain a NUL character");
+            }
+        }
+    }
+
+    fn identifier(&mut self, field: &str, id: &str, most: usize) {
+        if id.len() > most {
+            self.add(field, format!("must be at most {most} characters"));
+        }
+        if !id.bytes().all(|byte| byte.is_ascii_graphic()) {
+            self.add(field, "must be printable ASCII without blanks");
+        }
+    }
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn path_problem(path: &str) -> Option<String> {
+    if path.len() > MAX_PATH_BYTES || path.split('/').count() > MAX_PATH_DEPTH {
+        return Some(format!(
+            "must be at most {MAX_PATH_BYTES} bytes and {MAX_PATH_DEPTH} levels"
+        ));
+    }
+    if path.split('/').any(|part| part.len() > 255) {
+        return Some("must have names of at most 255 bytes".to_owned());
+    }
+    let sound = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
+    if path.split('/').all(sound) {
+        None
+    } else {
+        Some("must be relative, without `.`, `..`, empty names or NUL".to_owned())
+    }
+}
+
+fn is_directory_of(path: &str, files: &[InputFile]) -> bool {
+    files.iter().any(|file| {
+        file.path
+            .strip_prefix(path)
+            .is_some_and(|rest| rest.starts_with('/'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script() -> Script {
+        Script {
+            runtime: "python3".to_owned(),
+            program: Program::Source("print(1)".to_owned()),
+            files: Vec::new(),
+            arguments: Vec::new(),
+            stdin: Vec::new(),
+            environment: Vec::new(),
+            input_json: String::new(),
+            effect_id: String::new(),
+            traceparent: String::new(),
+            limits: Limits::DEFAULT,
+            minimum_isolation: None,
+            minimum_enforcement: None,
+        }
+    }
+
+    fn file(path: &str) -> InputFile {
+        InputFile {
+            path: path.to_owned(),
+            content: Vec::new(),
+            executable: false,
+        }
+    }
+
+    fn check(script: Script, expected: &[&str]) {
+        let fields: Vec<String> = script
+            .problems()
+            .into_iter()
+            .map(|problem| problem.field)
+            .collect();
+        assert_eq!(fields, expected);
+    }
+
+    #[test]
+    fn a_plain_script_is_sound() {
+        check(script(), &[]);
+        let files = vec![file("main.py"), file("lib/a.py"), file("lib/b.py")];
+        check(
+            Script {
+                program: Program::Entry("main.py".to_owned()),
+                files,
+                ..script()
+            },
+            &[],
+        );
+    }
+
+    #[test]
+    fn e23_what_is_too_large_is_refused() {
+        let source = Program::Source("#".repeat(16 << 20));
+        check(
+            Script {
+                program: source,
+                ..script()
+            },
+            &["source_text"],
+        );
+        check(
+            Script {
+                arguments: vec!["a".repeat(2 << 20)],
+                ..script()
+            },
+            &["arguments"],
+        );
+        let environment = (0..10_000)
+            .map(|index| (format!("V{index}"), String::new()))
+            .collect();
+        check(
+            Script {
+                environment,
+                ..script()
+            },
+            &["environment"],
+        );
+        let files = (0..1000).map(|index| file(&index.to_string())).collect();
+        check(Script { files, ..script() }, &["files"]);
+    }
+
+    #[test]
+    fn e98_a_nul_in_the_source_is_refused() {
+        check(
+            Script {
+                program: Program::Source("a\0b".to_owned()),
+                ..script()
+            },
+            &["source_text"],
+        );
+        check(
+            Script {
+                program: Program::Source("\u{feff}print(1)\r\n".to_owned()),
+                ..script()
+            },
+            &[],
+        );
+    }
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_refused() {
+        for path in [
+            "",
+            "/etc/passwd",
+            "../x",
+            "a/../b",
+            "a//b",
+            ".",
+            "a/.",
+            "a\0b",
+        ] {
+            check(
+                Script {
+                    files: vec![file(path)],
+                    ..script()
+                },
+                &["files[0].path"],
+            );
+        }
+        check(
+            Script {
+                files: vec![file("a"), file("a")],
+                ..script()
+            },
+            &["files[1].path"],
+        );
+        check(
+            Script {
+                files: vec![file("a"), file("a/b")],
+                ..script()
+            },
+            &["files[0].path"],
+        );
+        let deep = "d/".repeat(40) + "x";
+        check(
+            Script {
+                files: vec![file(&deep)],
+                ..script()
+            },
+            &["files[0].path"],
+        );
+    }
+
+    #[test]
+    fn reserved_and_malformed_variables_are_refused() {
+        for name in [
+            "",
+            "1A",
+            "A B",
+            "A=B",
+            "TAVERN_RESULT_FD",
+            "TRACEPARENT",
+            "Ä",
+        ] {
+            let environment = vec![(name.to_owned(), String::new())];
+            assert_eq!(
+                Script {
+                    environment,
+                    ..script()
+                }
+                .problems()
+                .len(),
+                1,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn everything_wrong_is_named_at_once() {
+        let wrong = Script {
+            program: Program::Entry("gone".to_owned()),
+            files: vec![file("/x")],
+            effect_id: "with blank".to_owned(),
+            input_json: "{".to_owned(),
+            ..script()
+        };
+        check(
+            wrong,
+            &["entry_path", "files[0].path", "effect_id", "input_json"],
+        );
+    }
+}

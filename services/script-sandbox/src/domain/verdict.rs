@@ -1,0 +1,276 @@
+//! From what was seen to how the script ended.
+
+use std::time::Duration;
+
+use sandbox_launcher::report::{End, Failure, Layer};
+
+use super::{limits::Limits, outcome::Usage};
+
+/// How a script ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// By itself.
+    Exited {
+        /// The code.
+        code: i32,
+    },
+    /// By a signal that no limit explains.
+    Signalled {
+        /// The signal.
+        signal: i32,
+    },
+    /// The wall time was over.
+    Wall {
+        /// What was allowed.
+        limit: Duration,
+        /// What had passed.
+        observed: Duration,
+    },
+    /// The processor time was over.
+    Cpu {
+        /// What was allowed.
+        limit: Duration,
+        /// What was used.
+        observed: Duration,
+    },
+    /// The memory was not enough.
+    Memory {
+        /// What was allowed, in bytes.
+        limit: u64,
+        /// The most that was seen, in bytes.
+        observed: u64,
+    },
+    /// It kept asking for processes.
+    Processes {
+        /// What was allowed.
+        limit: u32,
+        /// The most that was seen.
+        observed: u32,
+        /// How often the kernel said no, as far as it tells.
+        refused: u64,
+    },
+    /// It wrote too much.
+    Output {
+        /// Where.
+        stream: Stream,
+        /// What was allowed, in bytes.
+        limit: u64,
+        /// What was read, in bytes.
+        observed: u64,
+    },
+    /// It filled its scratch space.
+    Disk {
+        /// What was allowed, in bytes.
+        limit: u64,
+        /// The most that was seen, in bytes.
+        observed: u64,
+        /// How many files were allowed.
+        limit_files: u64,
+        /// The most files that were seen.
+        observed_files: u64,
+    },
+    /// It made a deadly system call.
+    ForbiddenSyscall {
+        /// The signal that killed it.
+        signal: i32,
+    },
+    /// What was reached is less than a policy demands.
+    Policy {
+        /// Which policy.
+        policy: &'static str,
+        /// What it demands.
+        wanted: String,
+        /// What was reached.
+        reached: String,
+    },
+    /// The caller ended it.
+    Cancelled {
+        /// How long it had run.
+        after: Duration,
+    },
+    /// The isolation could not be set up.
+    LauncherFailure(Failure),
+}
+
+/// A stream that a script writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// The result channel.
+    Result,
+}
+
+/// Why the service ended a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The wall time was over.
+    Wall,
+    /// The sum of processor time was over.
+    Cpu,
+    /// The memory was over, or the kernel had killed for it.
+    Memory,
+    /// The limit on processes was run into again and again.
+    Processes,
+    /// A stream was over its limit.
+    Output {
+        /// Which one.
+        stream: Stream,
+        /// How much had been read.
+        observed: u64,
+    },
+    /// The sampled sum of scratch files was over.
+    Disk,
+    /// The caller went away.
+    Cancelled,
+}
+
+/// Everything that was seen of a run.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The limits that were in force.
+    pub limits: Limits,
+    /// What was used.
+    pub usage: Usage,
+    /// The first reason for which the service ended the script.
+    pub stopped: Option<Stopped>,
+    /// A failure of the launcher.
+    pub failure: Option<Failure>,
+    /// How the script's first process ended, if that was seen.
+    pub end: Option<End>,
+    /// How often the kernel killed for memory.
+    pub memory_kills: u64,
+    /// How often the kernel refused a process.
+    pub processes_refused: u64,
+    /// Says that memory was only sampled, so that the largest process counts as evidence.
+    pub sampled: bool,
+}
+
+impl Facts {
+    /// The one verdict.
+    ///
+    /// A failure of the set-up comes first, as nothing else can then be meant. Then the kernel's
+    /// own memory kills, which the script cannot forge and whose effects look like anything. Then
+    /// what the service did, and last the way in which the process ended by itself.
+    pub fn verdict(&self) -> Verdict {
+        if let Some(failure) = &self.failure {
+            return Verdict::LauncherFailure(failure.clone());
+        }
+        if self.memory_kills > 0 && self.stopped != Some(Stopped::Cancelled) {
+            return self.memory();
+        }
+        match self.stopped {
+            Some(stopped) => self.stopped_by(stopped),
+            None => match self.end {
+                Some(end) => self.ended_by_itself(end),
+                None => Verdict::LauncherFailure(Failure {
+                    layer: Layer::Launch,
+                    message: "the keeper died before the script".to_owned(),
+                    errno: 0,
+                }),
+            },
+        }
+    }
+
+    fn stopped_by(&self, stopped: Stopped) -> Verdict {
+        let Self { limits, usage, .. } = self;
+        match stopped {
+            Stopped::Wall => Verdict::Wall {
+                limit: limits.wall_time,
+                observed: usage.wall_time,
+            },
+            Stopped::Cpu => self.cpu(),
+            Stopped::Memory => self.memory(),
+            Stopped::Processes => Verdict::Processes {
+                limit: limits.processes,
+                observed: usage.max_processes,
+                refused: self.processes_refused,
+            },
+            Stopped::Output { stream, observed } => {
+                let limit = if stream == Stream::Result {
+                    limits.result
+                } else {
+                    limits.output
+                };
+                Verdict::Output {
+                    stream,
+                    limit: limit as u64,
+                    observed,
+                }
+            }
+            Stopped::Disk => self.disk(),
+            Stopped::Cancelled => Verdict::Cancelled {
+                after: usage.wall_time,
+            },
+        }
+    }
+
+    fn ended_by_itself(&self, end: End) -> Verdict {
+        let signal = match end {
+            End::Exited(0) => return Verdict::Exited { code: 0 },
+            End::Exited(code) => {
+                return if self.scratch_is_full() {
+                    self.disk()
+                } else if self.memory_was_passed() {
+                    self.memory()
+                } else {
+                    Verdict::Exited { code }
+                };
+            }
+            End::Signalled(signal) => signal,
+        };
+        match signal {
+            libc::SIGSYS => Verdict::ForbiddenSyscall { signal },
+            libc::SIGXCPU if self.cpu_was_passed() => self.cpu(),
+            libc::SIGKILL if self.cpu_was_passed() => self.cpu(),
+            libc::SIGXFSZ => self.disk(),
+            libc::SIGBUS if self.scratch_is_full() => self.disk(),
+            _ if self.memory_was_passed() => self.memory(),
+            _ => Verdict::Signalled { signal },
+        }
+    }
+
+    fn cpu_was_passed(&self) -> bool {
+        // The kernel counts per process and in ticks, the sum may be a little short of it.
+        const TICKS: Duration = Duration::from_millis(50);
+        self.usage.cpu_time + TICKS >= self.limits.cpu_time
+    }
+
+    fn memory_was_passed(&self) -> bool {
+        self.sampled && self.usage.max_memory >= self.limits.memory as u64
+    }
+
+    fn scratch_is_full(&self) -> bool {
+        const BLOCK: u64 = 4096;
+        self.usage.max_disk + BLOCK > self.limits.disk as u64
+            || self.usage.max_disk_files >= u64::from(self.limits.disk_files)
+    }
+
+    fn cpu(&self) -> Verdict {
+        Verdict::Cpu {
+            limit: self.limits.cpu_time,
+            observed: self.usage.cpu_time,
+        }
+    }
+
+    fn memory(&self) -> Verdict {
+        Verdict::Memory {
+            limit: self.limits.memory as u64,
+            observed: self.usage.max_memory,
+        }
+    }
+
+    fn disk(&self) -> Verdict {
+        Verdict::Disk {
+            limit: self.limits.disk as u64,
+            observed: self.usage.max_disk,
+            limit_files: u64::from(self.limits.disk_files),
+            observed_files: self.usage.max_disk_files,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

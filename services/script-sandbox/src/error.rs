@@ -1,0 +1,88 @@
+//! Why a request was refused, or the sandbox could not be built.
+
+use std::{io, path::PathBuf};
+
+use crate::domain::{isolation::IsolationLevel, request::Violation};
+
+/// Why the sandbox could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The launcher program is not there.
+    #[error(
+        "no launcher program at {}; build `sandbox-launcher` and put it beside this program, or set launcher_path",
+        tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
+    )]
+    NoLauncher {
+        /// Where it was looked for.
+        tried: Vec<PathBuf>,
+    },
+    /// The thread that starts launchers could not be started.
+    #[error("cannot start the spawning thread")]
+    Spawner(#[source] io::Error),
+    /// A runtime profile cannot be used.
+    #[error("the runtime profile {place} is wrong: {}", problems.join("; "))]
+    Profile {
+        /// Which profile.
+        place: String,
+        /// Everything that is wrong with it.
+        problems: Vec<String>,
+    },
+    /// The directory of profiles cannot be read.
+    #[error("cannot read the profiles in {}", path.display())]
+    Profiles {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Why a request was refused. Nothing was run.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Fields are wrong.
+    #[error("the request has {} wrong fields", .0.len())]
+    Invalid(Vec<Violation>),
+    /// The runtime is unknown or cannot be used.
+    #[error("the runtime `{runtime}` cannot be used: {problem}")]
+    Runtime {
+        /// What was asked for.
+        runtime: String,
+        /// Why not.
+        problem: String,
+    },
+    /// The host does not reach the isolation that is demanded.
+    #[error("{what} `{wanted}` is demanded and this host reaches `{available}`")]
+    Isolation {
+        /// `isolation` or `memory enforcement`.
+        what: &'static str,
+        /// What is demanded.
+        wanted: &'static str,
+        /// What there is.
+        available: &'static str,
+        /// The layers that keep the host from reaching more.
+        missing: Vec<String>,
+    },
+    /// Too many scripts wait already.
+    #[error("{waiting} scripts are waiting already")]
+    Busy {
+        /// How many.
+        waiting: u32,
+    },
+    /// The request id was used with other content.
+    #[error("the request id `{request_id}` was used with other content")]
+    RequestIdReused {
+        /// The id.
+        request_id: String,
+    },
+    /// The task that ran the script is gone, which ends the script.
+    #[error("the run was lost")]
+    Lost,
+}
+
+impl Refusal {
+    /// The level's name, or `none`.
+    pub(crate) fn level_name(level: Option<IsolationLevel>) -> &'static str {
+        level.map_or("none", IsolationLevel::name)
+    }
+}

@@ -1,0 +1,204 @@
+//! Starts launcher programs, from one thread that lives as long as the sandbox.
+//!
+//! The kernel kills a launcher when the *thread* that started it ends, so none is ever started from
+//! a thread of a pool.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+};
+
+use rustix::pipe::PipeFlags;
+use sandbox_launcher::{
+    channel::{self, ScriptDescriptors},
+    plan::LaunchPlan,
+};
+use tokio::{net::unix::pipe, sync::oneshot};
+
+use crate::error::BuildError;
+
+/// The launcher's file name.
+const PROGRAM: &str = "sandbox-launcher";
+
+/// Starts launchers.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    spawner: mpsc::Sender<Order>,
+}
+
+/// A started launcher with the service's ends of its pipes.
+#[derive(Debug)]
+pub struct Launched {
+    /// The supervisor process.
+    pub supervisor: Supervisor,
+    /// Reports come from here; shutting it down for writing ends the script.
+    pub control: tokio::net::UnixStream,
+    /// The rest of the plan, still to be sent over `control`.
+    pub rest_of_plan: Vec<u8>,
+    /// Deliveries of files go here.
+    pub files: tokio::net::UnixStream,
+    /// The script's standard input.
+    pub stdin: pipe::Sender,
+    /// The script's standard output.
+    pub stdout: pipe::Receiver,
+    /// The script's standard error.
+    pub stderr: pipe::Receiver,
+    /// The script's result channel.
+    pub result: pipe::Receiver,
+}
+
+/// A supervisor process, killed and waited for when it is dropped.
+#[derive(Debug)]
+pub struct Supervisor {
+    child: Option<Child>,
+    spawner: mpsc::Sender<Order>,
+}
+
+impl Supervisor {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            // Without a spawner the process itself is ending, and the kernel does the rest.
+            let _ = self.spawner.send(Order::Collect(child));
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Order {
+    Spawn {
+        socket: OwnedFd,
+        answer: oneshot::Sender<io::Result<Child>>,
+    },
+    Collect(Child),
+}
+
+impl Launcher {
+    /// Finds the program and starts the thread.
+    ///
+    /// # Errors
+    /// When the program is not there or the thread cannot be started.
+    pub fn new(setting: &Path) -> Result<Self, BuildError> {
+        let program = find(setting)?;
+        let (spawner, orders) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("sandbox-spawner".to_owned())
+            .spawn(move || serve(&program, &orders))
+            .map_err(BuildError::Spawner)?;
+        Ok(Self { spawner })
+    }
+
+    /// Starts a launcher and hands it the script's descriptors.
+    ///
+    /// # Errors
+    /// When a pipe or a process cannot be made.
+    pub async fn launch(&self, plan: &LaunchPlan) -> io::Result<Launched> {
+        let mut frame = channel::frame(plan)?;
+        let rest_of_plan = frame.split_off(4);
+        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let (script_stdin, stdin) = pipe()?;
+        let (stdout, script_stdout) = pipe()?;
+        let (stderr, script_stderr) = pipe()?;
+        let (result, script_result) = pipe()?;
+        let (files, keeper_files) = UnixStream::pair()?;
+        let (control, launcher_control) = UnixStream::pair()?;
+        let no_job = std::fs::File::open("/dev/null")?;
+        channel::send_head(
+            &control,
+            &frame,
+            &ScriptDescriptors {
+                stdin: script_stdin.as_fd(),
+                stdout: script_stdout.as_fd(),
+                stderr: script_stderr.as_fd(),
+                result: script_result.as_fd(),
+                files: keeper_files.as_fd(),
+                job: no_job.as_fd(),
+            },
+        )?;
+        let (answer, child) = oneshot::channel();
+        let gone = || io::Error::other("the spawning thread has ended");
+        self.spawner
+            .send(Order::Spawn {
+                socket: launcher_control.into(),
+                answer,
+            })
+            .map_err(|_| gone())?;
+        let child = child.await.map_err(|_| gone())??;
+        let supervisor = Supervisor {
+            child: Some(child),
+            spawner: self.spawner.clone(),
+        };
+        let convert = |stream: UnixStream| {
+            stream.set_nonblocking(true)?;
+            tokio::net::UnixStream::from_std(stream)
+        };
+        Ok(Launched {
+            supervisor,
+            control: convert(control)?,
+            rest_of_plan,
+            files: convert(files)?,
+            stdin: pipe::Sender::from_owned_fd(stdin)?,
+            stdout: pipe::Receiver::from_owned_fd(stdout)?,
+            stderr: pipe::Receiver::from_owned_fd(stderr)?,
+            result: pipe::Receiver::from_owned_fd(result)?,
+        })
+    }
+}
+
+fn serve(program: &Path, orders: &mpsc::Receiver<Order>) {
+    for order in orders {
+        match order {
+            Order::Spawn { socket, answer } => {
+                let child = Command::new(program)
+                    .env_clear()
+                    .current_dir("/")
+                    .stdin(Stdio::from(socket))
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn();
+                // A caller that has gone leaves a launcher without a plan; it ends by itself, and
+                // must still be waited for.
+                if let Err(Ok(child)) = answer.send(child) {
+                    collect(child);
+                }
+            }
+            Order::Collect(child) => collect(child),
+        }
+    }
+}
+
+/// A launcher is collected after its last report, or when it has to die anyway.
+fn collect(mut child: Child) {
+    if let Err(error) = child.kill().and_then(|()| child.wait()) {
+        tracing::error!(%error, "a launcher could not be collected");
+    }
+}
+
+fn find(setting: &Path) -> Result<PathBuf, BuildError> {
+    let tried = if setting.as_os_str().is_empty() {
+        let own = std::env::current_exe().unwrap_or_default();
+        own.ancestors()
+            .skip(1)
+            .take(2)
+            .map(|directory| directory.join(PROGRAM))
+            .collect()
+    } else {
+        vec![setting.to_owned()]
+    };
+    match tried.iter().find(|path| path.is_file()) {
+        Some(program) => Ok(program.clone()),
+        None => Err(BuildError::NoLauncher { tried }),
+    }
+}

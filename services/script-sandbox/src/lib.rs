@@ -1,0 +1,29 @@
+//! Runs untrusted code at a stated isolation level.
+//!
+//! [`build`] finds out what the host can do: it looks for the interpreters, tries the isolation
+//! levels from the strongest to the weakest with a real script, and remembers why a stronger one
+//! failed. [`Sandbox::execute`] then runs scripts: each gets a launcher process (the crate
+//! `sandbox-launcher`), a plan, and pipes, and ends in exactly one [`domain::verdict::Verdict`].
+//!
+//! Reading order: [`domain`] decides, [`backend`] says how a level is made, [`cgroup`] and
+//! [`census`] measure, [`launch`] starts processes, [`run`] drives one script to its end,
+//! [`sandbox`] admits requests, [`rpc`] speaks the contract.
+
+pub mod backend;
+pub mod census;
+pub mod cgroup;
+pub mod domain;
+pub mod error;
+pub mod launch;
+pub mod rpc;
+pub mod run;
+pub mod runtimes;
+pub mod sandbox;
+pub mod scratch;
+pub mod settings;
+
+mod answers;
+
+pub use error::{BuildError, Refusal};
+pub use sandbox::{Sandbox, build};
+pub use settings::SandboxSettings;

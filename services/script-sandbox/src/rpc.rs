@@ -1,0 +1,134 @@
+//! The contract: `tavern.sandbox.v1.ScriptSandboxService`.
+
+use std::{sync::Arc, time::Duration};
+
+use contracts::tavern::{
+    common::v1::ErrorReason,
+    sandbox::v1::{
+        ExecuteRequest, ExecuteResponse, GetIsolationRequest, GetIsolationResponse,
+        ListRuntimesRequest, ListRuntimesResponse,
+        script_sandbox_service_server::{ScriptSandboxService, ScriptSandboxServiceServer},
+    },
+};
+use grpc_kit::{Failure, Services};
+use tonic::{Code, Request, Response, Status};
+
+use crate::{
+    domain::request::{Violation, request_id_problems},
+    error::Refusal,
+    sandbox::Sandbox,
+};
+
+mod inward;
+mod outward;
+
+/// When to come back if too many scripts wait.
+const BUSY_DELAY: Duration = Duration::from_secs(1);
+
+/// Answers the RPCs of a sandbox.
+#[derive(Clone, Debug)]
+pub struct Rpc {
+    sandbox: Arc<Sandbox>,
+}
+
+/// The services of a sandbox, with the time that its scripts may take.
+pub fn services(sandbox: Arc<Sandbox>) -> Services {
+    let longest = sandbox.longest_request();
+    Services::new()
+        .add(ScriptSandboxServiceServer::new(Rpc { sandbox }))
+        .method_timeout("tavern.sandbox.v1.ScriptSandboxService/Execute", longest)
+}
+
+#[tonic::async_trait]
+impl ScriptSandboxService for Rpc {
+    async fn execute(
+        &self,
+        request: Request<ExecuteRequest>,
+    ) -> Result<Response<ExecuteResponse>, Status> {
+        let request = request.into_inner();
+        let digest = inward::digest(&request);
+        let request_id = request.request_id.clone();
+        let (default, maximum) = self.sandbox.limits();
+        let traceparent = telemetry::context::current_traceparent().unwrap_or_default();
+        let mut problems = request_id_problems(&request_id);
+        let script = match inward::script(request, traceparent, &default, &maximum) {
+            Ok(script) => script,
+            Err(more) => {
+                problems.extend(more);
+                return Err(invalid(problems));
+            }
+        };
+        if !problems.is_empty() {
+            return Err(invalid(problems));
+        }
+        match self.sandbox.execute(&request_id, digest, script).await {
+            Ok((outcome, replayed)) => Ok(Response::new(outward::response(&outcome, replayed))),
+            Err(refusal) => Err(refused(refusal)),
+        }
+    }
+
+    async fn get_isolation(
+        &self,
+        _request: Request<GetIsolationRequest>,
+    ) -> Result<Response<GetIsolationResponse>, Status> {
+        Ok(Response::new(outward::isolation(&self.sandbox)))
+    }
+
+    async fn list_runtimes(
+        &self,
+        _request: Request<ListRuntimesRequest>,
+    ) -> Result<Response<ListRuntimesResponse>, Status> {
+        let runtimes = self
+            .sandbox
+            .runtimes()
+            .iter()
+            .map(outward::runtime)
+            .collect();
+        Ok(Response::new(ListRuntimesResponse { runtimes }))
+    }
+}
+
+fn invalid(problems: Vec<Violation>) -> Status {
+    problems
+        .into_iter()
+        .fold(
+            Failure::invalid_fields(),
+            |failure, Violation { field, problem }| failure.violation(field, problem),
+        )
+        .into_status()
+}
+
+fn refused(refusal: Refusal) -> Status {
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::Invalid(problems) => invalid(problems),
+        Refusal::Runtime { runtime, .. } => Failure::new(
+            Code::FailedPrecondition,
+            ErrorReason::RuntimeUnavailable,
+            message,
+        )
+        .metadata("runtime", runtime)
+        .into_status(),
+        Refusal::Isolation {
+            wanted,
+            available,
+            missing,
+            ..
+        } => Failure::new(
+            Code::FailedPrecondition,
+            ErrorReason::IsolationUnavailable,
+            message,
+        )
+        .metadata("wanted", wanted)
+        .metadata("available", available)
+        .metadata("missing", missing.join("; "))
+        .into_status(),
+        Refusal::Busy { .. } => Failure::overloaded(BUSY_DELAY).into_status(),
+        Refusal::RequestIdReused { request_id } => {
+            Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
+                .metadata("request_id", request_id)
+                .into_status()
+        }
+        Refusal::Lost => grpc_kit::internal(&refusal),
+    }
+}

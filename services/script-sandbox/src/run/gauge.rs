@@ -1,0 +1,137 @@
+//! What a running script uses, and when that is too much.
+
+use std::sync::Arc;
+
+use crate::{
+    census::{self, Sample},
+    cgroup::Cgroup,
+    domain::{limits::Limits, outcome::Usage, verdict::Stopped},
+    scratch::ScratchDirectory,
+};
+
+/// A script that runs into its limit on processes this often does nothing else.
+const MANY_REFUSALS: u64 = 1000;
+
+/// So many samples in a row at the limit mean the same, where the kernel does not count refusals.
+const MANY_SAMPLES: u32 = 60;
+
+/// Every so many samples the scratch directory is measured.
+const DISK_EVERY: u32 = 4;
+
+/// Measures one script.
+#[derive(Debug)]
+pub(super) struct Gauge {
+    cgroup: Option<Cgroup>,
+    supervisor: u32,
+    scratch: Option<Arc<ScratchDirectory>>,
+    taken: u32,
+    at_limit: u32,
+    /// The highest figures so far.
+    pub(super) highest: Sample,
+    /// The most bytes and files of scratch space so far.
+    pub(super) disk: (u64, u64),
+}
+
+impl Gauge {
+    pub(super) fn new(
+        cgroup: Option<Cgroup>,
+        supervisor: u32,
+        scratch: Option<Arc<ScratchDirectory>>,
+    ) -> Self {
+        let highest = Sample::default();
+        Self {
+            cgroup,
+            supervisor,
+            scratch,
+            taken: 0,
+            at_limit: 0,
+            highest,
+            disk: (0, 0),
+        }
+    }
+
+    /// Says that no cgroup counts.
+    pub(super) fn is_sampled(&self) -> bool {
+        self.cgroup.is_none()
+    }
+
+    /// Measures; tells which limit is passed, if one is.
+    pub(super) fn sample(&mut self, limits: &Limits) -> Option<Stopped> {
+        let sample = match &self.cgroup {
+            Some(cgroup) => cgroup.sample(),
+            None => census::sample(self.supervisor, limits.memory as u64),
+        };
+        self.remember(sample);
+        self.at_limit = if sample.processes >= limits.processes {
+            self.at_limit + 1
+        } else {
+            0
+        };
+        if self.taken.is_multiple_of(DISK_EVERY)
+            && let Some(scratch) = &self.scratch
+        {
+            let (bytes, files) = scratch.measure();
+            self.disk = (self.disk.0.max(bytes), self.disk.1.max(files));
+        }
+        self.taken = self.taken.wrapping_add(1);
+        self.passed(&sample, limits)
+    }
+
+    /// Kills whoever is still in the cgroup. For a launcher that died and cannot do it.
+    pub(super) fn kill_all(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill_all();
+        }
+    }
+
+    /// Takes the last figures of the cgroup, when nobody is left to be counted.
+    pub(super) fn last(&mut self) {
+        if let Some(cgroup) = &self.cgroup {
+            self.remember(cgroup.sample());
+        }
+        if let Some(scratch) = &self.scratch {
+            let (bytes, files) = scratch.measure();
+            self.disk = (self.disk.0.max(bytes), self.disk.1.max(files));
+        }
+    }
+
+    /// Enters the highest figures.
+    pub(super) fn enter(&self, usage: &mut Usage) {
+        usage.max_memory = usage.max_memory.max(self.highest.memory);
+        usage.max_processes = self.highest.processes;
+        usage.cpu_time = usage.cpu_time.max(self.highest.cpu);
+        usage.max_disk = usage.max_disk.max(self.disk.0);
+        usage.max_disk_files = usage.max_disk_files.max(self.disk.1);
+    }
+
+    fn remember(&mut self, sample: Sample) {
+        let highest = &mut self.highest;
+        highest.memory = highest.memory.max(sample.memory);
+        highest.memory_kills = highest.memory_kills.max(sample.memory_kills);
+        highest.processes = highest.processes.max(sample.processes);
+        highest.processes_refused = highest.processes_refused.max(sample.processes_refused);
+        highest.cpu = highest.cpu.max(sample.cpu);
+    }
+
+    fn passed(&self, sample: &Sample, limits: &Limits) -> Option<Stopped> {
+        let sampled = self.is_sampled();
+        let disk = self.disk.0 > limits.disk as u64 || self.disk.1 > u64::from(limits.disk_files);
+        let crowded = sample.processes_refused >= MANY_REFUSALS
+            || (sampled && self.at_limit >= MANY_SAMPLES)
+            || sample.processes > limits.processes;
+        if sample.memory_kills > 0 {
+            Some(Stopped::Memory)
+        } else if crowded {
+            // Before memory: a crowd uses much of it as well.
+            Some(Stopped::Processes)
+        } else if sampled && sample.memory > limits.memory as u64 {
+            Some(Stopped::Memory)
+        } else if sample.cpu >= limits.cpu_time {
+            Some(Stopped::Cpu)
+        } else if disk && self.scratch.is_some() {
+            Some(Stopped::Disk)
+        } else {
+            None
+        }
+    }
+}

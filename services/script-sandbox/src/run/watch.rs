@@ -1,0 +1,376 @@
+//! Follows a launched script until nobody of it is left.
+
+use std::time::{Duration, Instant};
+
+use sandbox_launcher::report::{End, Failure, Layer, Report};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::unix::{OwnedReadHalf, OwnedWriteHalf},
+    sync::{mpsc, oneshot},
+    task::{JoinHandle, JoinSet},
+    time::MissedTickBehavior,
+};
+
+use super::{
+    Job, Prepared, feed,
+    gauge::Gauge,
+    output::{Overflow, capture},
+};
+use crate::{
+    domain::{
+        limits::Limits,
+        outcome::{Captured, Usage},
+        verdict::{Facts, Stopped, Stream},
+    },
+    launch::{Launched, Supervisor},
+};
+
+/// How often a script is measured.
+const SAMPLE: Duration = Duration::from_millis(25);
+
+/// How long the set-up may take before it counts as failed.
+const SET_UP: Duration = Duration::from_secs(20);
+
+/// How long the launcher may take to end everybody before it is killed itself, which the kernel
+/// answers by killing its keeper.
+const END: Duration = Duration::from_secs(6);
+
+/// How long pipes may stay open when everybody is gone. Only a survivor could hold them.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// What was seen of a script.
+pub(super) struct Watched {
+    pub(super) facts: Facts,
+    pub(super) stdout: Captured,
+    pub(super) stderr: Captured,
+    pub(super) result: Captured,
+    pub(super) started: bool,
+    pub(super) missing: Vec<Layer>,
+}
+
+/// Feeds and follows a script.
+pub(super) async fn watch(
+    launched: Launched,
+    prepared: &Prepared,
+    job: &Job,
+    gauge: Gauge,
+    cancel: oneshot::Receiver<()>,
+) -> Watched {
+    let Launched {
+        supervisor,
+        control,
+        rest_of_plan,
+        mut files,
+        stdin,
+        stdout,
+        stderr,
+        result,
+    } = launched;
+    let limits = job.script.limits;
+    let (overflow, overflows) = mpsc::channel(3);
+    let read = |stream, pipe, limit| tokio::spawn(capture(stream, pipe, limit, overflow.clone()));
+    let streams = [
+        read(Stream::Stdout, stdout, limits.output),
+        read(Stream::Stderr, stderr, limits.output),
+        read(Stream::Result, result, limits.result),
+    ];
+    let mut helpers = JoinSet::new();
+    helpers.spawn(feed::standard_input(stdin, job.script.clone()));
+
+    let delivery = prepared.delivery.clone();
+    let script = job.script.clone();
+    // A launcher that dies early closes its ends, and its reports, or their absence, tell why: an
+    // error of feeding has nothing to add.
+    helpers.spawn(async move {
+        let _ = feed::files(&mut files, &delivery, &script).await;
+    });
+
+    let (reports, mut say) = control.into_split();
+    let mut watch = Watch::new(limits, gauge, job.accepted);
+    // The plan is small enough for the socket to take it at once.
+    let _ = tokio::time::timeout(SET_UP, say.write_all(&rest_of_plan)).await;
+    watch
+        .follow(BufReader::new(reports).lines(), say, overflows, cancel)
+        .await;
+    watch.conclude(supervisor, streams).await
+}
+
+struct Watch {
+    limits: Limits,
+    gauge: Option<Gauge>,
+    accepted: Instant,
+    launched: Instant,
+    started: Option<Instant>,
+    ended: Option<Instant>,
+    stopped: Option<Stopped>,
+    /// Since when the script is no longer left to itself: it has ended, or has to.
+    over: Option<Instant>,
+    failure: Option<Failure>,
+    end: Option<End>,
+    missing: Vec<Layer>,
+    cpu: Duration,
+    max_process: u64,
+    disk: (u64, u64),
+    survivors: u32,
+    gone: bool,
+    sampling: Option<JoinHandle<(Gauge, Option<Stopped>)>>,
+}
+
+impl Watch {
+    fn new(limits: Limits, gauge: Gauge, accepted: Instant) -> Self {
+        Self {
+            limits,
+            gauge: Some(gauge),
+            accepted,
+            launched: Instant::now(),
+            started: None,
+            ended: None,
+            stopped: None,
+            over: None,
+            failure: None,
+            end: None,
+            missing: Vec::new(),
+            cpu: Duration::ZERO,
+            max_process: 0,
+            disk: (0, 0),
+            survivors: 0,
+            gone: false,
+            sampling: None,
+        }
+    }
+
+    /// Waits for everything that can happen, until the last report or the end of all patience.
+    async fn follow(
+        &mut self,
+        mut reports: Lines<BufReader<OwnedReadHalf>>,
+        say: OwnedWriteHalf,
+        mut overflows: mpsc::Receiver<Overflow>,
+        mut cancel: oneshot::Receiver<()>,
+    ) {
+        let mut say = Some(say);
+        let mut ticks = tokio::time::interval(SAMPLE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if self.over.is_some()
+                && let Some(mut say) = say.take()
+            {
+                // Shutting down is the order to end everybody; an error means that it has happened.
+                let _ = say.shutdown().await;
+            }
+            let running = self.over.is_none();
+            tokio::select! {
+                line = reports.next_line() => match line {
+                    Ok(Some(line)) => self.note(&line),
+                    Ok(None) | Err(_) => return,
+                },
+                () = tokio::time::sleep_until(self.patience().into()) => {
+                    if !running {
+                        return;
+                    }
+                    if self.started.is_none() {
+                        self.fail("the set-up took too long");
+                    }
+                    self.stop(Stopped::Wall);
+                }
+                Some(Overflow { stream, observed }) = overflows.recv(), if running => {
+                    self.stop(Stopped::Output { stream, observed });
+                }
+                _ = &mut cancel, if running => self.stop(Stopped::Cancelled),
+                _ = ticks.tick(), if self.started.is_some() && self.ended.is_none() => {
+                    self.sample().await;
+                }
+            }
+        }
+    }
+
+    /// When to wait no longer for the present state to change.
+    fn patience(&self) -> Instant {
+        match (self.over, self.started) {
+            (Some(over), _) => over + END,
+            (None, Some(started)) => started + self.limits.wall_time,
+            (None, None) => self.launched + SET_UP,
+        }
+    }
+
+    fn stop(&mut self, reason: Stopped) {
+        // Once the script has ended by itself, what is left to wait for is only its last report.
+        if self.over.is_none() {
+            self.stopped = Some(reason);
+            self.over = Some(Instant::now());
+        }
+    }
+
+    fn fail(&mut self, message: &str) {
+        let failure = Failure {
+            layer: Layer::Launch,
+            message: message.to_owned(),
+            errno: 0,
+        };
+        self.failure.get_or_insert(failure);
+    }
+
+    fn note(&mut self, line: &str) {
+        match serde_json::from_str(line) {
+            Ok(Report::Started { missing }) => {
+                self.started = Some(Instant::now());
+                self.missing = missing;
+            }
+            Ok(Report::Placed) => {}
+            Ok(Report::Failed(failure)) => self.failure = Some(failure),
+            Ok(Report::Ended {
+                end,
+                disk_bytes,
+                disk_files,
+            }) => {
+                self.ended = Some(Instant::now());
+                self.over = self.over.or(self.ended);
+                self.end = Some(end);
+                self.disk = (disk_bytes, disk_files);
+            }
+            Ok(Report::Gone {
+                cpu_micros,
+                max_process_bytes,
+                survivors,
+            }) => {
+                self.cpu = Duration::from_micros(cpu_micros);
+                self.max_process = max_process_bytes;
+                self.survivors = survivors;
+                self.gone = true;
+            }
+            Err(error) => self.fail(&format!("the launcher spoke unclearly: {error}")),
+        }
+    }
+
+    /// Measures on a thread that may block, one measurement at a time.
+    async fn sample(&mut self) {
+        if let Some(mut gauge) = self.gauge.take() {
+            let limits = self.limits;
+            self.sampling = Some(tokio::task::spawn_blocking(move || {
+                let stopped = gauge.sample(&limits);
+                (gauge, stopped)
+            }));
+        } else if self.sampling.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.take_sample().await;
+        }
+    }
+
+    async fn take_sample(&mut self) {
+        if let Some(sampling) = self.sampling.take()
+            && let Ok((gauge, stopped)) = sampling.await
+        {
+            self.gauge = Some(gauge);
+            if let Some(reason) = stopped {
+                self.stop(reason);
+            }
+        }
+    }
+
+    /// What was used, as far as the launcher tells.
+    fn usage(&self, now: Instant) -> Usage {
+        let until = self.ended.unwrap_or(now);
+        Usage {
+            wall_time: self.started.map_or(Duration::ZERO, |started| {
+                until.saturating_duration_since(started)
+            }),
+            cpu_time: self.cpu,
+            max_memory: self.max_process,
+            max_processes: 0,
+            max_disk: self.disk.0,
+            max_disk_files: self.disk.1,
+            setup_time: self.started.map_or(Duration::ZERO, |started| {
+                started.saturating_duration_since(self.accepted)
+            }),
+        }
+    }
+
+    async fn conclude(
+        mut self,
+        supervisor: Supervisor,
+        streams: [JoinHandle<Captured>; 3],
+    ) -> Watched {
+        let now = Instant::now();
+        let orphaned = !self.gone;
+        if orphaned {
+            tracing::error!("a launcher ended without its last report");
+        }
+        if self.survivors > 0 {
+            tracing::error!(
+                survivors = self.survivors,
+                "processes of a script could not be killed"
+            );
+        }
+        drop(supervisor);
+        self.take_sample().await;
+        if orphaned && let Some(gauge) = self.gauge.take() {
+            let killed = tokio::task::spawn_blocking(move || {
+                gauge.kill_all();
+                gauge
+            });
+            self.gauge = killed.await.ok();
+        }
+        let [stdout, stderr, result] = streams.map(drain);
+        let (stdout, stderr, result) = (stdout.await, stderr.await, result.await);
+
+        let loud = too_loud([
+            (Stream::Stdout, &stdout),
+            (Stream::Stderr, &stderr),
+            (Stream::Result, &result),
+        ]);
+        let mut usage = self.usage(now);
+        let mut facts = Facts {
+            limits: self.limits,
+            usage,
+            stopped: self.stopped.or(loud),
+            failure: self.failure,
+            end: self.end,
+            memory_kills: 0,
+            processes_refused: 0,
+            sampled: true,
+        };
+        if let Some(gauge) = self.gauge {
+            // The last figures are read and the cgroup is removed where blocking does not matter.
+            let last = tokio::task::spawn_blocking(move || {
+                let mut gauge = gauge;
+                gauge.last();
+                gauge.enter(&mut usage);
+                (usage, gauge.highest, gauge.is_sampled())
+            });
+            if let Ok((usage, highest, sampled)) = last.await {
+                facts.usage = usage;
+                facts.memory_kills = highest.memory_kills;
+                facts.processes_refused = highest.processes_refused;
+                facts.sampled = sampled;
+            }
+        }
+        Watched {
+            facts,
+            stdout,
+            stderr,
+            result,
+            started: self.started.is_some(),
+            missing: self.missing,
+        }
+    }
+}
+
+/// A script that ends by itself right behind its last byte was still too loud.
+fn too_loud(streams: [(Stream, &Captured); 3]) -> Option<Stopped> {
+    let (stream, captured) = streams
+        .into_iter()
+        .find(|(_, captured)| captured.truncated > 0)?;
+    Some(Stopped::Output {
+        stream,
+        observed: captured.read(),
+    })
+}
+
+/// What a stream held. It ends with the last process that could write to it.
+async fn drain(mut stream: JoinHandle<Captured>) -> Captured {
+    match tokio::time::timeout(DRAIN, &mut stream).await {
+        Ok(captured) => captured.unwrap_or_default(),
+        Err(_) => {
+            stream.abort();
+            Captured::default()
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The sandbox: admits requests and runs them.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+use tracing::Instrument;
+
+use crate::{
+    answers::{Answers, Claim, Digest},
+    cgroup::Cgroups,
+    domain::{
+        isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
+        limits::Limits,
+        outcome::Outcome,
+        request::Script,
+    },
+    error::{BuildError, Refusal},
+    launch::Launcher,
+    run::{self, Job, Tools},
+    runtimes::{self, Runtime},
+    settings::SandboxSettings,
+};
+
+mod probe;
+mod slots;
+
+pub use probe::LevelFailure;
+use slots::Slots;
+
+/// Runs scripts; shared by everything that serves it.
+#[derive(Debug)]
+pub struct Sandbox {
+    settings: SandboxSettings,
+    tools: Option<Tools>,
+    report: Report,
+    runtimes: Vec<Runtime>,
+    slots: Arc<Slots>,
+    answers: Answers,
+}
+
+/// What the self-test found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The strongest level that works; `None` if none does.
+    pub level: Option<IsolationLevel>,
+    /// What enforces the limits on memory and processes.
+    pub enforcement: MemoryEnforcement,
+    /// Layers that every script is without.
+    pub missing: Vec<MissingLayer>,
+    /// Why stronger levels do not work.
+    pub failures: Vec<LevelFailure>,
+}
+
+/// Looks at the host and builds a sandbox. A host that reaches no level gives a sandbox that refuses
+/// every script and says why.
+///
+/// # Errors
+/// When the launcher program or a runtime profile is missing or wrong.
+pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError> {
+    let launcher = Launcher::new(&settings.launcher_path)?;
+    let profiles = runtimes::profiles(&settings.profiles_directory)?;
+    let mut resolving = tokio::task::JoinSet::new();
+    for profile in profiles {
+        resolving.spawn(Runtime::resolve(profile));
+    }
+    let mut runtimes = resolving.join_all().await;
+    runtimes.sort_by(|one, other| one.profile.name.cmp(&other.profile.name));
+
+    let cgroups = if settings.use_cgroups {
+        Cgroups::find()
+    } else {
+        None
+    };
+    let slots = Arc::new(Slots::new(&settings));
+    let probed = probe::probe(&settings, &launcher, cgroups.as_ref(), &slots, runtimes).await;
+    let probe::Probed {
+        level,
+        tools,
+        failures,
+        runtimes,
+        missing,
+    } = probed;
+    let enforcement = cgroups
+        .as_ref()
+        .map_or(MemoryEnforcement::Sampled, Cgroups::enforcement);
+    let report = Report {
+        level,
+        enforcement,
+        missing,
+        failures,
+    };
+    report.log(settings.lowest_isolation);
+    let answers = Answers::new(settings.remembered_answers);
+    Ok(Arc::new(Sandbox {
+        settings,
+        tools,
+        report,
+        runtimes,
+        slots,
+        answers,
+    }))
+}
+
+impl Report {
+    fn log(&self, lowest: IsolationLevel) {
+        for failure in &self.failures {
+            tracing::warn!(level = failure.level.name(), failure = %failure.failure, "isolation level not reached");
+        }
+        let level = Refusal::level_name(self.level);
+        if self.level < Some(lowest) {
+            let lowest = lowest.name();
+            tracing::error!(
+                level,
+                lowest,
+                "scripts are refused: the host does not reach the lowest isolation"
+            );
+        } else {
+            tracing::info!(
+                level,
+                memory_enforcement = self.enforcement.name(),
+                "scripts can be run"
+            );
+        }
+    }
+}
+
+impl Sandbox {
+    /// What the self-test found.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &SandboxSettings {
+        &self.settings
+    }
+
+    /// Every runtime, also those that cannot be used.
+    pub fn runtimes(&self) -> &[Runtime] {
+        &self.runtimes
+    }
+
+    /// The limits that a request takes that names none, and the most that it can ask for.
+    pub fn limits(&self) -> (Limits, Limits) {
+        (self.settings.default_limits, self.settings.maximum_limits)
+    }
+
+    /// Runs a script to its end. Dropping the future ends every process of the script. The flag says
+    /// that the answer is that of an earlier request with the same id.
+    ///
+    /// # Errors
+    /// When the request is refused; nothing was run then.
+    pub async fn execute(
+        &self,
+        request_id: &str,
+        digest: Digest,
+        script: Script,
+    ) -> Result<(Arc<Outcome>, bool), Refusal> {
+        let (publish, mut pending) = match self.answers.claim(request_id, digest) {
+            Claim::First(publish, pending) => (publish, pending),
+            Claim::Repeated(mut pending) => {
+                let answer = pending
+                    .wait_for(Option::is_some)
+                    .await
+                    .map_err(|_| Refusal::Lost)?;
+                return answer
+                    .clone()
+                    .map(|outcome| (outcome, true))
+                    .ok_or(Refusal::Lost);
+            }
+            Claim::Reused => {
+                return Err(Refusal::RequestIdReused {
+                    request_id: request_id.to_owned(),
+                });
+            }
+        };
+        // Until the script is admitted, giving up or being refused gives the id back.
+        let mut unclaim = Unclaim {
+            answers: &self.answers,
+            request_id: Some(request_id),
+        };
+        let (tools, job, slot) = self.admit(script).await?;
+        let (cancel, cancelled) = oneshot::channel();
+        let span = tracing::info_span!("sandbox.script.run", runtime = job.profile.name);
+        let running = async move {
+            let outcome = Arc::new(run::run(&tools, job, cancelled).await);
+            drop(slot);
+            // Whoever asked may have gone; the answer is kept for one who repeats the request.
+            publish.send_replace(Some(outcome));
+        };
+        tokio::spawn(running.instrument(span));
+        unclaim.request_id = None;
+        let outcome = match pending
+            .wait_for(Option::is_some)
+            .await
+            .map(|answer| answer.clone())
+        {
+            Ok(Some(outcome)) => outcome,
+            _ => return Err(Refusal::Lost),
+        };
+        self.answers.weigh(request_id, &outcome);
+        drop(cancel);
+        Ok((outcome, false))
+    }
+
+    async fn admit(&self, script: Script) -> Result<(Tools, Job, slots::Slot), Refusal> {
+        let accepted = Instant::now();
+        let problems = script.problems();
+        if !problems.is_empty() {
+            return Err(Refusal::Invalid(problems));
+        }
+        let tools = self.tools_for(&script)?;
+        let runtime = self.runtime(&script.runtime)?;
+        let unusable = |problem: &String| Refusal::Runtime {
+            runtime: script.runtime.clone(),
+            problem: problem.clone(),
+        };
+        let interpreter = runtime.interpreter.as_ref().map_err(unusable)?.clone();
+        let slot = self.slots.clone().take().await?;
+        let profile = runtime.profile.clone();
+        let script = Arc::new(script);
+        let user = slot.user();
+        Ok((
+            tools.clone(),
+            Job {
+                script,
+                profile,
+                interpreter,
+                user,
+                accepted,
+            },
+            slot,
+        ))
+    }
+
+    /// The tools, if what they reach is enough for operator and request.
+    fn tools_for(&self, script: &Script) -> Result<&Tools, Refusal> {
+        let settings = &self.settings;
+        let missing = || {
+            let failures = self.report.failures.iter();
+            failures
+                .map(|failure| failure.failure.to_string())
+                .collect()
+        };
+        let level = settings
+            .lowest_isolation
+            .max(script.minimum_isolation.unwrap_or(IsolationLevel::Reduced));
+        let tools = self
+            .tools
+            .as_ref()
+            .filter(|_| self.report.level >= Some(level));
+        let tools = tools.ok_or_else(|| Refusal::Isolation {
+            what: "isolation",
+            wanted: level.name(),
+            available: Refusal::level_name(self.report.level),
+            missing: missing(),
+        })?;
+        let enforcement = settings.lowest_memory_enforcement.max(
+            script
+                .minimum_enforcement
+                .unwrap_or(MemoryEnforcement::Sampled),
+        );
+        if self.report.enforcement < enforcement {
+            return Err(Refusal::Isolation {
+                what: "memory enforcement",
+                wanted: enforcement.name(),
+                available: self.report.enforcement.name(),
+                missing: vec!["no writable cgroup".to_owned()],
+            });
+        }
+        Ok(tools)
+    }
+
+    fn runtime(&self, name: &str) -> Result<&Runtime, Refusal> {
+        self.runtimes
+            .iter()
+            .find(|runtime| runtime.profile.answers_to(name))
+            .ok_or_else(|| {
+                let known: Vec<&str> = self
+                    .runtimes
+                    .iter()
+                    .map(|runtime| runtime.profile.name.as_str())
+                    .collect();
+                let problem = format!("there are {}", known.join(", "));
+                Refusal::Runtime {
+                    runtime: name.to_owned(),
+                    problem,
+                }
+            })
+    }
+
+    /// How long a request may take at most, with waiting and set-up.
+    pub fn longest_request(&self) -> Duration {
+        const SET_UP_AND_WAITING: Duration = Duration::from_secs(120);
+        self.settings.maximum_limits.wall_time + SET_UP_AND_WAITING
+    }
+}
+
+/// Gives a request id back when it is dropped, unless that was called off.
+struct Unclaim<'a> {
+    answers: &'a Answers,
+    request_id: Option<&'a str>,
+}
+
+impl Drop for Unclaim<'_> {
+    fn drop(&mut self) {
+        if let Some(request_id) = self.request_id {
+            self.answers.release(request_id);
+        }
+    }
+}
+
+/// Says that the process is root, so that scripts can be given users of their own.
+fn is_root() -> bool {
+    Path::new("/proc/self").exists() && rustix::process::geteuid().is_root()
+}

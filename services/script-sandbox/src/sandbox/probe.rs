@@ -1,0 +1,194 @@
+//! The self-test: which level works here, proven by real scripts.
+
+use std::{sync::Arc, time::Instant};
+
+use sandbox_launcher::report::{Failure, Layer};
+use tokio::{sync::oneshot, task::JoinSet};
+
+use super::Slots;
+use crate::{
+    backend::{HostSystem, backend},
+    cgroup::Cgroups,
+    domain::{
+        isolation::{IsolationLevel, MissingLayer},
+        limits::Limits,
+        outcome::Outcome,
+        profile::Profile,
+        request::{Program, Script},
+        verdict::Verdict,
+    },
+    launch::Launcher,
+    run::{self, Job, Tools},
+    runtimes::{Interpreter, Runtime},
+    settings::SandboxSettings,
+};
+
+/// Why a level does not work.
+#[derive(Clone, Debug)]
+pub struct LevelFailure {
+    /// The level.
+    pub level: IsolationLevel,
+    /// What failed.
+    pub failure: Failure,
+}
+
+/// What the self-test found.
+pub(super) struct Probed {
+    pub(super) level: Option<IsolationLevel>,
+    pub(super) tools: Option<Tools>,
+    pub(super) failures: Vec<LevelFailure>,
+    pub(super) runtimes: Vec<Runtime>,
+    pub(super) missing: Vec<MissingLayer>,
+}
+
+/// Tries the levels from the strongest on, and at the first that works every runtime.
+pub(super) async fn probe(
+    settings: &SandboxSettings,
+    launcher: &Launcher,
+    cgroups: Option<&Cgroups>,
+    slots: &Arc<Slots>,
+    runtimes: Vec<Runtime>,
+) -> Probed {
+    let host = Arc::new(HostSystem::look());
+    let mut failures = Vec::new();
+    let levels = IsolationLevel::STRONGEST_FIRST;
+    for level in levels
+        .into_iter()
+        .filter(|level| *level <= settings.highest_isolation)
+    {
+        let tools = Tools {
+            launcher: launcher.clone(),
+            backend: backend(level, host.clone(), settings.scratch_directory.clone()),
+            cgroups: cgroups.cloned(),
+            lowest_enforcement: settings.lowest_memory_enforcement,
+            concurrent_scripts: settings.concurrent_scripts,
+        };
+        match try_level(&tools, slots, &runtimes).await {
+            Ok(missing) => {
+                let runtimes = prove(&tools, slots, runtimes).await;
+                return Probed {
+                    level: Some(level),
+                    tools: Some(tools),
+                    failures,
+                    runtimes,
+                    missing,
+                };
+            }
+            Err(failure) => failures.push(LevelFailure { level, failure }),
+        }
+    }
+    Probed {
+        level: None,
+        tools: None,
+        failures,
+        runtimes,
+        missing: Vec::new(),
+    }
+}
+
+/// A level works if a script of any runtime does. The quickest to start is tried first.
+async fn try_level(
+    tools: &Tools,
+    slots: &Arc<Slots>,
+    runtimes: &[Runtime],
+) -> Result<Vec<MissingLayer>, Failure> {
+    let mut failure = Failure {
+        layer: Layer::Exec,
+        message: "no interpreter was found to try the level with".to_owned(),
+        errno: 0,
+    };
+    for runtime in runtimes {
+        let mut runtime = runtime.clone();
+        while let Ok(interpreter) = runtime.interpreter.clone() {
+            match run_proof(tools, slots, &runtime.profile, &interpreter).await {
+                Some(Outcome {
+                    verdict: Verdict::Exited { code: 0 },
+                    missing,
+                    ..
+                }) => return Ok(missing),
+                Some(outcome) => failure = into_failure(&outcome),
+                None => {}
+            }
+            // Another interpreter helps only against what this one has brought about.
+            if failure.layer != Layer::Exec {
+                return Err(failure);
+            }
+            runtime.give_up("").await;
+        }
+    }
+    Err(failure)
+}
+
+/// Runs the proof of every runtime, side by side, and settles for the first interpreter that works.
+async fn prove(tools: &Tools, slots: &Arc<Slots>, runtimes: Vec<Runtime>) -> Vec<Runtime> {
+    let mut proving = JoinSet::new();
+    for mut runtime in runtimes {
+        let (tools, slots) = (tools.clone(), slots.clone());
+        proving.spawn(async move {
+            while let Ok(interpreter) = runtime.interpreter.clone() {
+                match run_proof(&tools, &slots, &runtime.profile, &interpreter).await {
+                    Some(outcome) if outcome.verdict != (Verdict::Exited { code: 0 }) => {
+                        let failure = into_failure(&outcome);
+                        runtime.give_up(&failure.to_string()).await;
+                    }
+                    _ => break,
+                }
+            }
+            runtime
+        });
+    }
+    let mut runtimes = proving.join_all().await;
+    runtimes.sort_by(|one, other| one.profile.name.cmp(&other.profile.name));
+    runtimes
+}
+
+async fn run_proof(
+    tools: &Tools,
+    slots: &Arc<Slots>,
+    profile: &Profile,
+    interpreter: &Interpreter,
+) -> Option<Outcome> {
+    let (profile, interpreter) = (profile.clone(), interpreter.clone());
+    let slot = slots.clone().take().await.ok()?;
+    let script = Script {
+        runtime: profile.name.clone(),
+        program: Program::Source(profile.proof.clone()),
+        files: Vec::new(),
+        arguments: Vec::new(),
+        stdin: Vec::new(),
+        environment: Vec::new(),
+        input_json: String::new(),
+        effect_id: String::new(),
+        traceparent: String::new(),
+        limits: Limits::DEFAULT,
+        minimum_isolation: None,
+        minimum_enforcement: None,
+    };
+    let user = slot.user();
+    let job = Job {
+        script: Arc::new(script),
+        profile,
+        interpreter,
+        user,
+        accepted: Instant::now(),
+    };
+    // Nobody cancels; the sender only has to live as long.
+    let (_cancel, cancelled) = oneshot::channel();
+    Some(run::run(tools, job, cancelled).await)
+}
+
+fn into_failure(outcome: &Outcome) -> Failure {
+    match &outcome.verdict {
+        Verdict::LauncherFailure(failure) => failure.clone(),
+        verdict => {
+            let said = String::from_utf8_lossy(&outcome.stderr.bytes);
+            let last = said.lines().next_back().unwrap_or_default();
+            let message = format!("the proof script ended with {verdict:?}: {last}");
+            Failure {
+                layer: Layer::Exec,
+                message,
+                errno: 0,
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A working directory on the host's own disk, for the level without a root of its own.
+//!
+//! What lies below it was made by a stranger. Nothing below it is ever reached by path: every step
+//! goes one name down from a descriptor that is held, and follows no link.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::{DirBuilderExt, chown},
+    },
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+
+/// Deeper trees are not measured; they count as a full disk.
+const MAX_DEPTH: usize = 64;
+
+/// Directories that every script gets.
+const PARTS: [&str; 3] = ["work", "input", "tmp"];
+
+/// A directory that vanishes with all it holds when it is dropped.
+#[derive(Debug)]
+pub struct ScratchDirectory {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+impl ScratchDirectory {
+    /// Makes a directory below `parent` with a part for each purpose, owned by `user`.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn make(parent: &Path, user: Option<u32>) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let mut builder = std::fs::DirBuilder::new();
+        builder.mode(0o711);
+        let path = loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("tavern-script-{}-{number}", std::process::id()));
+            match builder.create(&path) {
+                Ok(()) => break path,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let directory = rustix::fs::open(&path, directory_flags(), Mode::empty())?;
+        let made = Self { path, directory };
+        builder.mode(0o700);
+        for part in PARTS {
+            let path = made.path.join(part);
+            builder.create(&path)?;
+            chown(&path, user, user)?;
+        }
+        Ok(made)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many bytes and entries it holds. Entries that come and go meanwhile may be missed.
+    pub fn measure(&self) -> (u64, u64) {
+        let mut sum = (0_u64, 0_u64);
+        if let Ok(top) = self.directory.try_clone() {
+            measure(top, 0, &mut sum);
+        }
+        sum
+    }
+
+    /// Removes everything. Deep trees are flattened on the way, so that neither the stack nor the
+    /// number of open files depends on their depth.
+    fn remove(&self) -> io::Result<()> {
+        let mut flattened = 0_u64;
+        let mut left = true;
+        while left {
+            left = false;
+            for (name, kind) in entries(self.directory.as_fd())? {
+                if kind == FileType::Directory {
+                    left |= self.empty(&name, &mut flattened)?;
+                } else {
+                    rustix::fs::unlinkat(&self.directory, name.as_c_str(), AtFlags::empty())?;
+                }
+            }
+        }
+        std::fs::remove_dir(&self.path)
+    }
+
+    /// Empties one directory of the top level; its own directories move up. True: some did.
+    fn empty(&self, name: &std::ffi::CString, flattened: &mut u64) -> io::Result<bool> {
+        let mode = Mode::from_raw_mode(0o700);
+        // The owner may have taken its own rights away; a link cannot be here, the kind was looked at
+        // without following, and nobody but us is left to change it.
+        let _ = rustix::fs::chmodat(&self.directory, name.as_c_str(), mode, AtFlags::empty());
+        let inner = rustix::fs::openat(
+            &self.directory,
+            name.as_c_str(),
+            directory_flags(),
+            Mode::empty(),
+        )?;
+        let mut moved = false;
+        for (entry, kind) in entries(inner.as_fd())? {
+            if kind == FileType::Directory {
+                if rustix::fs::unlinkat(&inner, entry.as_c_str(), AtFlags::REMOVEDIR).is_ok() {
+                    continue;
+                }
+                // Moving a directory changes its `..`, for which one must be able to write it.
+                let _ = rustix::fs::chmodat(&inner, entry.as_c_str(), mode, AtFlags::empty());
+                *flattened += 1;
+                let up = format!("flat-{flattened}");
+                rustix::fs::renameat(&inner, entry.as_c_str(), &self.directory, up)?;
+                moved = true;
+            } else {
+                rustix::fs::unlinkat(&inner, entry.as_c_str(), AtFlags::empty())?;
+            }
+        }
+        rustix::fs::unlinkat(&self.directory, name.as_c_str(), AtFlags::REMOVEDIR)?;
+        Ok(moved)
+    }
+}
+
+impl Drop for ScratchDirectory {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            tracing::error!(
+                path = %self.path.display(),
+                %error,
+                "a script's directory could not be removed"
+            );
+        }
+    }
+}
+
+fn directory_flags() -> OFlags {
+    OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC
+}
+
+fn entries(
+    directory: std::os::fd::BorrowedFd<'_>,
+) -> io::Result<Vec<(std::ffi::CString, FileType)>> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                FileType::from_raw_mode(stat.st_mode)
+            }
+            known => known,
+        };
+        found.push((name.to_owned(), kind));
+    }
+    Ok(found)
+}
+
+fn measure(directory: OwnedFd, depth: usize, sum: &mut (u64, u64)) {
+    if depth > MAX_DEPTH {
+        *sum = (u64::MAX, u64::MAX);
+        return;
+    }
+    let Ok(all) = entries(directory.as_fd()) else {
+        return;
+    };
+    for (name, kind) in all {
+        sum.1 = sum.1.saturating_add(1);
+        let stat = rustix::fs::statat(&directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+        if let Ok(stat) = stat {
+            // Blocks and not the length: a hole takes no room.
+            let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+            sum.0 = sum.0.saturating_add(blocks.saturating_mul(512));
+        }
+        if kind == FileType::Directory
+            && let Ok(inner) = rustix::fs::openat(
+                &directory,
+                name.as_c_str(),
+                directory_flags(),
+                Mode::empty(),
+            )
+        {
+            measure(inner, depth + 1, sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_measured_and_vanishes_without_touching_what_links_point_to() {
+        let parent = tempfile::tempdir().unwrap();
+        let canary = parent.path().join("canary");
+        fs::write(&canary, "alive").unwrap();
+        let scratch = ScratchDirectory::make(parent.path(), None).unwrap();
+        let work = scratch.path().join("work");
+        fs::write(work.join("a"), vec![1; 10_000]).unwrap();
+        symlink(parent.path(), work.join("up")).unwrap();
+        let (bytes, files) = scratch.measure();
+        assert!((10_000..100_000).contains(&bytes), "{bytes}");
+        assert_eq!(files, 5);
+        let path = scratch.path().to_owned();
+        drop(scratch);
+        assert!(!path.exists());
+        assert_eq!(fs::read_to_string(canary).unwrap(), "alive");
+    }
+
+    #[test]
+    fn e39_deep_and_locked_trees_vanish() {
+        let parent = tempfile::tempdir().unwrap();
+        let scratch = ScratchDirectory::make(parent.path(), None).unwrap();
+        let mut directory = scratch.directory.try_clone().unwrap();
+        for level in 0..4000 {
+            let name = if level == 0 { "work" } else { "d" };
+            if level > 0 {
+                rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o700)).unwrap();
+            }
+            directory =
+                rustix::fs::openat(&directory, name, directory_flags(), Mode::empty()).unwrap();
+        }
+        rustix::fs::mkdirat(&directory, "locked", Mode::empty()).unwrap();
+        assert_eq!(scratch.measure(), (u64::MAX, u64::MAX));
+        let path = scratch.path().to_owned();
+        drop((directory, scratch));
+        assert!(!path.exists());
+    }
+}

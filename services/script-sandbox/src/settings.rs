@@ -1,0 +1,207 @@
+//! The settings of the script sandbox.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use settings::Problems;
+
+use crate::domain::{
+    isolation::{IsolationLevel, MemoryEnforcement},
+    limits::Limits,
+};
+
+/// Settings of the script sandbox; variables begin with `TAVERN_SANDBOX__`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SandboxSettings {
+    /// The server. Default address 127.0.0.1:7404.
+    pub server: grpc_kit::ServerSettings,
+    /// Traces, metrics and logs.
+    pub telemetry: telemetry::TelemetrySettings,
+    /// The least isolation under which scripts are run: `full`, `full_without_proc` or `reduced`.
+    /// On a host that does not reach it every script is refused. Default `full`.
+    pub lowest_isolation: IsolationLevel,
+    /// The strongest isolation that is tried. Lower it to see how a weaker host behaves. Default
+    /// `full`.
+    pub highest_isolation: IsolationLevel,
+    /// The least enforcement of memory and processes: `sampled`, `cgroup_v2` or `cgroup_v1`.
+    /// Default `sampled`.
+    pub lowest_memory_enforcement: MemoryEnforcement,
+    /// Says that cgroups are used where they can be written. Default true.
+    pub use_cgroups: bool,
+    /// The launcher program. Empty: beside the running program or one directory above it. Default
+    /// empty.
+    pub launcher_path: PathBuf,
+    /// A directory of further runtime profiles, `*.toml`; one with the name of a built-in runtime
+    /// replaces it. Empty: only the built-in ones. Default empty.
+    pub profiles_directory: PathBuf,
+    /// Where the reduced level makes its working directories. Default: the system's directory for
+    /// temporary files.
+    pub scratch_directory: PathBuf,
+    /// How many scripts run at once. More wait. Default 16.
+    pub concurrent_scripts: u32,
+    /// How many scripts wait. Beyond it a request is refused with a retry hint. Default 64.
+    pub waiting_scripts: u32,
+    /// The first of 1000 user ids that scripts are given when the service runs as root. They must own
+    /// nothing on this host. Services on one host share them out among themselves. Default 64000.
+    pub first_user: u32,
+    /// How many answers are remembered for repeated request ids. The oldest are forgotten first.
+    /// Default 256.
+    pub remembered_answers: u32,
+    /// Limits of a request that names none.
+    pub default_limits: Limits,
+    /// The most that a request can ask for.
+    pub maximum_limits: Limits,
+}
+
+impl Default for SandboxSettings {
+    fn default() -> Self {
+        Self {
+            server: grpc_kit::ServerSettings {
+                listen: std::net::SocketAddr::from(([127, 0, 0, 1], 7404)),
+                ..Default::default()
+            },
+            telemetry: telemetry::TelemetrySettings::default(),
+            lowest_isolation: IsolationLevel::Full,
+            highest_isolation: IsolationLevel::Full,
+            lowest_memory_enforcement: MemoryEnforcement::Sampled,
+            use_cgroups: true,
+            launcher_path: PathBuf::new(),
+            profiles_directory: PathBuf::new(),
+            scratch_directory: std::env::temp_dir(),
+            concurrent_scripts: 16,
+            waiting_scripts: 64,
+            first_user: 64_000,
+            remembered_answers: 256,
+            default_limits: Limits::DEFAULT,
+            maximum_limits: Limits::MAXIMUM,
+        }
+    }
+}
+
+impl settings::Settings for SandboxSettings {
+    const PREFIX: &'static str = "TAVERN_SANDBOX";
+
+    fn check(&self, problems: &mut Problems) {
+        self.server.check("server", problems);
+        self.telemetry.check("telemetry", problems);
+        if self.highest_isolation < self.lowest_isolation {
+            let problem = format!(
+                "is weaker than lowest_isolation ({})",
+                self.lowest_isolation.name()
+            );
+            problems.add(
+                "highest_isolation",
+                problem,
+                "raise it, or lower lowest_isolation",
+            );
+        }
+        if !self.use_cgroups && self.lowest_memory_enforcement > MemoryEnforcement::Sampled {
+            let problem = "demands cgroups, which use_cgroups switches off";
+            problems.add("lowest_memory_enforcement", problem, "set one of the two");
+        }
+        if !(1..=1024).contains(&self.concurrent_scripts) {
+            problems.add(
+                "concurrent_scripts",
+                "is out of range",
+                "give a number from 1 to 1024",
+            );
+        }
+        if self.waiting_scripts > 65_536 {
+            problems.add(
+                "waiting_scripts",
+                "is out of range",
+                "give a number up to 65536",
+            );
+        }
+        if self.remembered_answers > 65_536 {
+            problems.add(
+                "remembered_answers",
+                "is out of range",
+                "give a number up to 65536",
+            );
+        }
+        if self.first_user < 1000 || self.first_user.checked_add(1000).is_none() {
+            problems.add(
+                "first_user",
+                "is no range of free users",
+                "give a user id from 1000 on",
+            );
+        }
+        for violation in self.maximum_limits.problems(&Limits::CEILING) {
+            let key = limit_key(&violation.field, "maximum_limits");
+            problems.add(key, violation.problem, "give a value in that range");
+        }
+        for violation in self.default_limits.problems(&self.maximum_limits) {
+            let key = limit_key(&violation.field, "default_limits");
+            problems.add(key, violation.problem, "give a value in that range");
+        }
+    }
+}
+
+/// The key of a limit in the settings, where sizes have their unit in the value.
+fn limit_key(field: &str, group: &str) -> String {
+    let key = field.replacen("limits", group, 1);
+    key.strip_suffix("_bytes").unwrap_or(&key).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    fn load(variables: &[(&str, &str)]) -> Result<SandboxSettings, settings::SettingsError> {
+        let variables = variables.iter().map(|(name, value)| {
+            let name = format!("TAVERN_SANDBOX__{name}");
+            (OsString::from(name), OsString::from(value))
+        });
+        settings::load_from(None, variables).map(|loaded| loaded.settings)
+    }
+
+    #[test]
+    fn the_defaults_demand_full_isolation() {
+        let settings = load(&[]).unwrap();
+        assert_eq!(settings.lowest_isolation, IsolationLevel::Full);
+        assert_eq!(settings.default_limits, Limits::DEFAULT);
+    }
+
+    #[test]
+    fn a_lower_level_and_other_limits_can_be_set() {
+        let settings = load(&[
+            ("LOWEST_ISOLATION", "reduced"),
+            ("DEFAULT_LIMITS__MEMORY", "128MiB"),
+            ("MAXIMUM_LIMITS__WALL_TIME", "2m"),
+        ])
+        .unwrap();
+        assert_eq!(settings.lowest_isolation, IsolationLevel::Reduced);
+        assert_eq!(settings.default_limits.memory, 128 << 20);
+        assert_eq!(settings.maximum_limits.wall_time.as_secs(), 120);
+    }
+
+    #[test]
+    fn everything_wrong_is_named_at_once() {
+        let error = load(&[
+            ("HIGHEST_ISOLATION", "reduced"),
+            ("CONCURRENT_SCRIPTS", "0"),
+            ("FIRST_USER", "0"),
+            ("MAXIMUM_LIMITS__OUTPUT", "1GiB"),
+            ("DEFAULT_LIMITS__PROCESSES", "0"),
+        ])
+        .unwrap_err();
+        let told = error.to_string();
+        for key in [
+            "highest_isolation",
+            "concurrent_scripts",
+            "first_user",
+            "maximum_limits.output",
+            "default_limits.processes",
+        ] {
+            assert!(told.contains(key), "{key} is missing in {told}");
+        }
+        assert!(!told.contains("_bytes"), "{told}");
+        for key in ["maximum_limits.result", "default_limits.memory"] {
+            assert!(!told.contains(key), "{key} is not wrong, {told}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Hostile programs, by family. Each meets every kind of host that this machine can be.
+
+mod exhaustion;
+mod files;
+mod kernel;
+mod network;
+mod secrets;

@@ -1,0 +1,396 @@
+//! Programs that go after the kernel and other processes.
+
+use crate::support::{
+    Host, class, expect_class, expect_output, limited, processes_with, request, seconds, stdout,
+};
+use contracts::tavern::sandbox::v1::Limits;
+
+/// Functions for programs that make system calls by number.
+const CALL: &str = "
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    ctypes.set_errno(0)
+    result = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(a) if isinstance(a, int) else a for a in arguments])
+    return 'allowed' if result >= 0 else errno.errorcode[ctypes.get_errno()]
+";
+
+/// Makes each call and expects one of the errors.
+async fn refused(calls: &[(&str, &str)], errors: &[&str]) {
+    let lines: String = calls
+        .iter()
+        .map(|(name, call)| format!("print('{name}', call({call}))\n"))
+        .collect();
+    for (host_name, host) in Host::all().await {
+        let response = host.python(&format!("{CALL}{lines}")).await;
+        expect_class(&response, &["exited 0"]);
+        let output = stdout(&response);
+        assert_eq!(output.lines().count(), calls.len());
+        for line in output.lines() {
+            let (_, error) = line.rsplit_once(' ').unwrap();
+            assert!(errors.contains(&error), "{host_name}: {line}");
+        }
+    }
+}
+
+/// The control: outside of the sandbox the same probes get through, so that a refusal inside means
+/// something.
+#[test]
+fn the_probes_succeed_without_a_sandbox() {
+    let probes = [
+        "425, 8, ctypes.create_string_buffer(256)",
+        "323, 1",
+        "250, 0, -3, 1",
+        "41, 16, 3, 0",
+        "253",
+        "101, 0, 0, 0, 0",
+        "135, 0xffffffff",
+        "272, 0x10000000",
+    ];
+    let lines: String = probes
+        .iter()
+        .map(|probe| format!("print(call({probe}))\n"))
+        .collect();
+    let output = std::process::Command::new("python3")
+        .args(["-c", &format!("{CALL}{lines}")])
+        .output()
+        .unwrap();
+    let expected = "allowed\n".repeat(probes.len());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e41_e43_e51_e52_e74_calls_beyond_a_script_are_refused() {
+    refused(
+        &[
+            ("name_to_handle_at", "303, -100, b'/', ctypes.create_string_buffer(128), ctypes.create_string_buffer(8), 0"),
+            ("open_by_handle_at", "304, -100, ctypes.create_string_buffer(128), 0"),
+            ("mount", "165, b'none', b'/tmp', b'tmpfs', 0, None"),
+            ("umount2", "166, b'/tmp', 2"),
+            ("pivot_root", "155, b'/tmp', b'/tmp'"),
+            ("chroot", "161, b'/tmp'"),
+            ("open_tree", "428, -100, b'/', 1"),
+            ("move_mount", "429, -100, b'/', -100, b'/tmp', 0"),
+            ("fsopen", "430, b'tmpfs', 0"),
+            ("mount_setattr", "442, -100, b'/', 0, None, 0"),
+            ("io_uring_setup", "425, 8, ctypes.create_string_buffer(256)"),
+            ("io_uring_enter", "426, 0, 0, 0, 0"),
+            ("io_uring_register", "427, 0, 0, None, 0"),
+            ("bpf", "321, 0, ctypes.create_string_buffer(128), 128"),
+            ("perf_event_open", "298, ctypes.create_string_buffer(128), 0, -1, -1, 0"),
+            ("userfaultfd", "323, 0"),
+            ("kexec_load", "246, 0, 0, None, 0"),
+            ("init_module", "175, None, 0, b''"),
+            ("add_key", "248, b'user', b'x', b'y', 1, -3"),
+            ("request_key", "249, b'user', b'x', None, -3"),
+            ("keyctl", "250, 0, -3, 1"),
+            ("memfd_secret", "447, 0"),
+            ("setns", "308, 0, 0"),
+            ("seccomp", "317, 1, 0, None"),
+            ("landlock_create_ruleset", "444, None, 0, 1"),
+            ("clock_settime", "227, 0, ctypes.create_string_buffer(16)"),
+            ("adjtimex", "159, ctypes.create_string_buffer(256)"),
+            ("sethostname", "170, b'x', 1"),
+            ("reboot", "169, 0, 0, 0, None"),
+            ("swapon", "167, b'/tmp', 0"),
+            ("quotactl", "179, 0, None, 0, None"),
+            ("acct", "163, None"),
+            ("syslog", "103, 3, ctypes.create_string_buffer(64), 64"),
+            ("iopl", "172, 3"),
+            ("modify_ldt", "154, 1, ctypes.create_string_buffer(16), 16"),
+            ("personality", "135, 0x0040000"),
+            ("fanotify_init", "300, 0, 0"),
+            ("vmsplice", "278, 0, None, 0, 0"),
+            ("sync", "162"),
+        ],
+        &["EPERM", "ENOSYS"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e49_e50_other_processes_cannot_be_touched() {
+    refused(
+        &[
+            ("ptrace attach", "101, 16, os.getppid(), 0, 0"),
+            ("ptrace traceme", "101, 0, 0, 0, 0"),
+            ("process_vm_readv", "310, os.getppid(), None, 0, None, 0, 0"),
+            (
+                "process_vm_writev",
+                "311, os.getppid(), None, 0, None, 0, 0",
+            ),
+            ("pidfd_getfd", "438, 0, 0, 0"),
+            ("pidfd_send_signal", "424, 0, 0, None, 0"),
+            (
+                "rt_sigqueueinfo",
+                "129, os.getppid(), 9, ctypes.create_string_buffer(128)",
+            ),
+            (
+                "prlimit of another",
+                "302, os.getppid(), 7, None, ctypes.create_string_buffer(16)",
+            ),
+            ("kcmp", "312, os.getpid(), os.getppid(), 0, 0, 0"),
+        ],
+        &["EPERM", "ENOSYS", "ESRCH"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e49_signals_do_not_leave_the_script() {
+    // The script's neighbour and its service must survive; that they do is that this test ends.
+    let mut neighbour = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let source = format!(
+        "
+import os, signal
+for pid in ({}, {}, os.getppid(), 1):
+    for n in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
+        try: os.kill(pid, n)
+        except OSError: pass
+print('tried')
+",
+        neighbour.id(),
+        std::process::id()
+    );
+    for (_, host) in Host::all().await {
+        expect_output(&host.python(&source).await, "tried\n");
+    }
+    assert!(neighbour.try_wait().unwrap().is_none());
+    neighbour.kill().unwrap();
+    neighbour.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e54_no_namespace_can_be_made() {
+    let mut calls: Vec<(String, String)> = Vec::new();
+    for bit in [
+        0x80_u64,
+        0x20000,
+        0x0200_0000,
+        0x0400_0000,
+        0x0800_0000,
+        0x1000_0000,
+        0x2000_0000,
+        0x4000_0000,
+    ] {
+        calls.push((format!("unshare-{bit:x}"), format!("272, {bit}")));
+        if bit != 0x80 {
+            calls.push((
+                format!("clone-{bit:x}"),
+                format!("56, {}, 0, 0, 0, 0", bit | 17),
+            ));
+        }
+    }
+    calls.push((
+        "clone3".to_owned(),
+        "435, ctypes.create_string_buffer(88), 88".to_owned(),
+    ));
+    let calls: Vec<(&str, &str)> = calls
+        .iter()
+        .map(|(name, call)| (name.as_str(), call.as_str()))
+        .collect();
+    refused(&calls, &["EPERM", "ENOSYS"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e55_no_namespace_of_another_can_be_opened() {
+    let source = "
+import os
+for pid in (1, os.getppid()):
+    for name in ('user', 'mnt', 'pid', 'net', 'ipc', 'uts', 'cgroup'):
+        try: os.open(f'/proc/{pid}/ns/{name}', os.O_RDONLY); print('opened', pid, name)
+        except OSError: pass
+";
+    for (_, host) in Host::all().await {
+        expect_output(&host.python(source).await, "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e58_there_is_no_terminal_to_type_into() {
+    refused(
+        &[
+            ("TIOCSTI", "16, 0, 0x5412, b'x'"),
+            ("TIOCLINUX", "16, 0, 0x541c, b'x'"),
+            ("TIOCSCTTY", "16, 0, 0x540e, 0"),
+            ("TIOCSTI high", "16, 0, 0x100005412, b'x'"),
+        ],
+        &["ENOTTY", "EPERM"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e60_a_script_knows_nothing_and_may_nothing() {
+    let source = "
+import os, socket
+status = dict(line.split(':\\t', 1) for line in open('/proc/self/status').read().splitlines() if ':\\t' in line)
+print([status[name].strip() for name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb')])
+print(status['NoNewPrivs'], status['Seccomp'], os.getuid(), socket.gethostname(), os.getpid() < 10)
+print(open('/proc/self/cgroup').read().count('tavern'), sorted(name for name in os.listdir('/proc') if name.isdigit()) == [str(os.getpid())])
+print([line for line in open('/proc/self/mountinfo') if 'tavern' in line or '/work/' in line])
+";
+    for host in [Host::full().await, Host::sampled().await] {
+        let response = host.python(source).await;
+        let zero = "'0000000000000000'";
+        let expected = format!(
+            "[{zero}, {zero}, {zero}, {zero}, {zero}]\n1 2 1000 sandbox True\n0 True\n[]\n"
+        );
+        expect_output(&response, &expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_is_nobody_outside() {
+    let host = Host::full().await;
+    let running = tokio::spawn({
+        let host = host.clone();
+        async move {
+            host.run(limited(
+                request("bash", "exec sleep 4321.5"),
+                Limits {
+                    wall_time: seconds(5.0),
+                    ..Limits::default()
+                },
+            ))
+            .await
+        }
+    });
+    let mut found = Vec::new();
+    crate::support::eventually("the script runs", || {
+        found = processes_with("4321.5");
+        !found.is_empty()
+    })
+    .await;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", found[0])).unwrap();
+    let users = status
+        .lines()
+        .find(|line| line.starts_with("Uid:"))
+        .unwrap();
+    let root = rustix::process::geteuid().is_root();
+    assert!(
+        !root || users.split_whitespace().skip(1).all(|user| user != "0"),
+        "{users}"
+    );
+    running.abort();
+    crate::support::eventually("the script is gone", || processes_with("4321.5").is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e61_a_native_program_is_as_confined() {
+    let source = "
+import ctypes, os, subprocess
+fd = os.memfd_create('x')
+os.write(fd, open('/usr/bin/env', 'rb').read())
+libc = ctypes.CDLL(None, use_errno=True)
+print(subprocess.run(['/bin/sh', '-c', 'grep -E \"^(Seccomp|NoNewPrivs):\" /proc/self/status || true'], capture_output=True).stdout.decode().split())
+";
+    let response = Host::full().await.python(source).await;
+    expect_output(&response, "['NoNewPrivs:', '1', 'Seccomp:', '2']\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e63_e64_nothing_of_the_machine_is_in_proc() {
+    let source = "
+import os
+print(sorted(name for name in os.listdir('/proc') if not name.isdigit()))
+for path in ('/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/sys/kernel/uevent_helper', '/proc/self/oom_score_adj'):
+    try: open(path, 'w').write('1'); print('wrote', path)
+    except OSError: pass
+print(os.path.exists('/sys'))
+";
+    let response = Host::full().await.python(source).await;
+    expect_output(&response, "['self', 'thread-self']\nFalse\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e65_e69_the_way_of_ending_is_told_apart() {
+    let table = [
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            "signalled SIGSEGV",
+        ),
+        ("import os; os.abort()", "signalled SIGABRT"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            "signalled SIGKILL",
+        ),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+            "signalled SIGTERM",
+        ),
+        ("import os; os._exit(137)", "exited 137"),
+        ("import os; os._exit(139)", "exited 139"),
+        ("import os; os._exit(255)", "exited 255"),
+    ];
+    for (_, host) in Host::all().await {
+        for (source, expected) in table {
+            expect_class(&host.python(source).await, &[expected]);
+        }
+        let response = host
+            .run(request("bash", "kill -SEGV $$; ls core* 2>/dev/null"))
+            .await;
+        expect_class(&response, &["signalled SIGSEGV"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_call_interface_is_deadly() {
+    // mov eax, 20 (getpid of i386); int 0x80; ret -- and the x32 form of getpid.
+    let i386 = "b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3'";
+    let x32 = "b'\\xb8\\x27\\x00\\x00\\x40\\x0f\\x05\\xc3'";
+    for code in [i386, x32] {
+        let source = format!(
+            "
+import ctypes, mmap
+page = mmap.mmap(-1, 4096, prot=7)
+page.write({code})
+address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+print(ctypes.CFUNCTYPE(ctypes.c_int)(address)())
+"
+        );
+        for (_, host) in Host::all().await {
+            expect_class(&host.python(&source).await, &["forbidden_syscall"]);
+        }
+    }
+    for (_, host) in Host::all().await {
+        let response = host.python(&format!("{CALL}call(173, 0, 0, 0)")).await;
+        expect_class(&response, &["forbidden_syscall"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e67_a_daemon_that_holds_the_output_does_not_hold_the_answer() {
+    let source = "sleep 5432.1 & disown; setsid sleep 5432.1 & echo started";
+    for (name, host) in Host::all().await {
+        let before = std::time::Instant::now();
+        let response = host.run(request("bash", source)).await;
+        expect_output(&response, "started\n");
+        assert!(
+            before.elapsed().as_secs_f64() < 2.0,
+            "{name} {:?}",
+            before.elapsed()
+        );
+        assert!(processes_with("5432.1").is_empty(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e68_a_stopped_group_ends_at_its_wall_time() {
+    let source = "kill -STOP -1 2>/dev/null; kill -KILL 1 2>/dev/null; kill -STOP 0; kill -STOP $$; sleep 60";
+    for (name, host) in Host::all().await {
+        let limits = Limits {
+            wall_time: seconds(1.5),
+            ..Limits::default()
+        };
+        let response = host.run(limited(request("bash", source), limits)).await;
+        assert!(
+            ["wall", "exited 0"].contains(&class(&response).as_str()),
+            "{name} {}",
+            class(&response)
+        );
+    }
+}

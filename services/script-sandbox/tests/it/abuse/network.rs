@@ -1,0 +1,104 @@
+//! Programs that want out.
+
+use std::net::TcpListener;
+
+use crate::support::{Host, expect_output};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e78_e79_e80_nobody_can_be_reached() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // The control: from outside, the same address answers.
+    std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let source = format!(
+        "
+import socket
+targets = [('127.0.0.1', {port}), ('::1', {port}), ('8.8.8.8', 53), ('169.254.169.254', 80), ('2001:4860:4860::8888', 53), ('fd00:ec2::254', 80)]
+for host, port in targets:
+    family = socket.AF_INET6 if ':' in host else socket.AF_INET
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        if kind == socket.SOCK_DGRAM and host in ('127.0.0.1', '::1'): continue
+        try:
+            s = socket.socket(family, kind); s.settimeout(2); s.connect((host, port)); print('reached', host, kind)
+        except OSError: pass
+try: print(socket.getaddrinfo('example.com', 80))
+except OSError: pass
+"
+    );
+    for (_, host) in Host::all().await {
+        expect_output(&host.python(&source).await, "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e73_only_plain_sockets_exist() {
+    let source = "
+import socket
+made = []
+for family in range(0, 46):
+    for kind in (1, 2, 3, 5):
+        for protocol in (0, 1, 6, 17, 132, 255, 262):
+            try: socket.socket(family, kind, protocol).close(); made.append(family)
+            except OSError: pass
+print(sorted(set(made)))
+";
+    for (name, host) in Host::all().await {
+        let expected = if name == "reduced" {
+            "[]\n"
+        } else {
+            "[1, 2, 10]\n"
+        };
+        expect_output(&host.python(source).await, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e81_sockets_of_the_host_cannot_be_reached() {
+    use std::os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    };
+    let name = format!("tavern-canary-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let _abstract = UnixListener::bind_addr(&address).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let _named = UnixListener::bind(&path).unwrap();
+    UnixStream::connect_addr(&address).unwrap();
+    UnixStream::connect(&path).unwrap();
+    let source = format!(
+        "
+import socket
+for address in ['\\0{name}', '{}', '/run/docker.sock', '/var/run/dbus/system_bus_socket']:
+    try: s = socket.socket(socket.AF_UNIX); s.connect(address); print('reached', address)
+    except OSError: pass
+",
+        path.display()
+    );
+    for (_, host) in Host::all().await {
+        expect_output(&host.python(&source).await, "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e85_two_scripts_cannot_meet() {
+    let host = Host::full().await;
+    let listen = "
+import socket
+s = socket.socket(); s.bind(('0.0.0.0', 40085)); s.listen(); s.settimeout(1.5)
+u = socket.socket(socket.AF_UNIX); u.bind('\\0meet-85'); u.listen()
+try: s.accept(); print('met')
+except OSError: print('alone')
+";
+    let connect = "
+import socket, time
+for _ in range(10):
+    for make, address in ((lambda: socket.socket(), ('127.0.0.1', 40085)), (lambda: socket.socket(socket.AF_UNIX), '\\0meet-85')):
+        try: make().connect(address); print('met')
+        except OSError: pass
+    time.sleep(0.1)
+";
+    let (one, other) = tokio::join!(host.python(listen), host.python(connect));
+    expect_output(&one, "alone\n");
+    expect_output(&other, "");
+}

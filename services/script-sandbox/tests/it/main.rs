@@ -1,0 +1,11 @@
+//! The sandbox from outside: real scripts through the RPCs.
+//!
+//! Every test that begins with `e` and a number is a hostile program of the list that the sandbox is
+//! held against.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod abuse;
+mod execute;
+mod isolation;
+mod lifecycle;
+mod support;

@@ -1,0 +1,375 @@
+//! Calls: each effect once, joined by whoever asks for it, over crashes.
+//!
+//! A call is a task of its own. With an effect id there is at most one task per effect; it decides
+//! by the ledger whether the call is new, settled, or was cut off. Whoever asks for the same effect
+//! meanwhile joins. Without an effect id there is no ledger, and the task ends with its caller.
+
+mod carry;
+mod follow;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use contracts::tavern::common::v1::ErrorReason;
+use core_types::{Clock, ConversationId, Durability, EffectId};
+use grpc_kit::{CallContext, Failure};
+use run_log::Hash;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+use tonic::{Code, Status};
+use tracing::Instrument;
+
+use crate::{
+    dispatch::Dispatcher,
+    flight::Flight,
+    ledger::{Ledger, Past},
+    tools::Tools,
+};
+
+pub use follow::Below;
+
+/// How long `CancelCall` waits for the end of a call.
+const CANCEL_WAIT: Duration = Duration::from_secs(2);
+
+/// How long calls may take that say nothing, and how many there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct CallLimits {
+    /// A tool that names no limit of its own.
+    pub tool_timeout: Duration,
+    /// A workflow or node.
+    pub run_timeout: Duration,
+    /// Calls under way at once; more are refused.
+    pub in_flight: usize,
+    /// How long calls may go on when the service ends.
+    pub drain: Duration,
+}
+
+/// A call as it was asked for.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The tool's id or alias.
+    pub tool: String,
+    /// The arguments: an object.
+    pub arguments: Value,
+    /// The id of the effect; none for a call that is never repeated.
+    pub effect_id: Option<EffectId>,
+    /// The conversation whose workspace file tools use.
+    pub conversation: Option<ConversationId>,
+    /// How the call is journalled.
+    pub durability: Durability,
+    /// How long it may take; nothing takes the tool's own limit.
+    pub timeout: Option<Duration>,
+    /// Its place among the calls of its text.
+    pub index: u32,
+    /// It was repaired or has two readings, so it runs only if its tool is read-only.
+    pub needs_confirmation: bool,
+}
+
+impl Call {
+    /// Returns the digest by which a repeat with another body is known.
+    fn body(&self) -> Hash {
+        let text = format!("{}\0{}", self.tool, self.arguments);
+        Hash::of(text.as_bytes())
+    }
+}
+
+/// A call that was begun or joined.
+#[derive(Debug)]
+pub struct Joined {
+    flight: Arc<Flight>,
+    index: u32,
+    /// Ends the call with its caller, if it has no effect id.
+    ends_with_caller: Option<DropGuard>,
+}
+
+/// What cancelling a call gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelledCall {
+    /// Nothing of the call goes on.
+    pub ended: bool,
+    /// What goes on.
+    pub still_running: Vec<String>,
+}
+
+/// Carries calls out. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    tools: Tools,
+    dispatcher: Dispatcher,
+    ledger: Ledger,
+    clock: Arc<dyn Clock>,
+    limits: CallLimits,
+    /// Effects under way in this process. Locked to look one up or to add one, never across an
+    /// await.
+    flights: Mutex<HashMap<EffectId, Arc<Flight>>>,
+    tasks: TaskTracker,
+    /// Fires when no new call is taken.
+    draining: CancellationToken,
+    /// Fires when calls under way are given up without being settled.
+    abandon: CancellationToken,
+}
+
+impl Calls {
+    /// Takes everything that calls need.
+    pub fn new(
+        tools: Tools,
+        dispatcher: Dispatcher,
+        ledger: Ledger,
+        clock: Arc<dyn Clock>,
+        limits: CallLimits,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                tools,
+                dispatcher,
+                ledger,
+                clock,
+                limits,
+                flights: Mutex::default(),
+                tasks: TaskTracker::new(),
+                draining: CancellationToken::new(),
+                abandon: CancellationToken::new(),
+            }),
+        }
+    }
+
+    /// Begins a call, or joins the one that is under way with the same effect id.
+    ///
+    /// # Errors
+    /// A status when the effect id is under way with another body, or no more calls are taken.
+    pub fn join(&self, call: Call) -> Result<Joined, Status> {
+        let context = CallContext::current();
+        let body = call.body();
+        let index = call.index;
+        let effect_id = call.effect_id.clone();
+        let flight = {
+            let mut flights = self.inner.flights();
+            if let Some(effect) = &effect_id
+                && let Some(flight) = flights.get(effect)
+            {
+                if flight.body() != body {
+                    return Err(reused(effect));
+                }
+                let flight = Arc::clone(flight);
+                return Ok(Joined {
+                    flight,
+                    index,
+                    ends_with_caller: None,
+                });
+            }
+            self.inner.check_room()?;
+            let named = effect_id
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string);
+            let clock = Arc::clone(&self.inner.clock);
+            let flight = Arc::new(Flight::new(
+                call.tool.clone(),
+                named,
+                body,
+                context.path().clone(),
+                clock,
+            ));
+            if let Some(effect) = &effect_id {
+                flights.insert(effect.clone(), Arc::clone(&flight));
+            }
+            flight
+        };
+        self.spawn(call, &flight, context);
+        let ends_with_caller = effect_id
+            .is_none()
+            .then(|| flight.cancel_token().clone().drop_guard());
+        Ok(Joined {
+            flight,
+            index,
+            ends_with_caller,
+        })
+    }
+
+    /// Asks a call to end, and waits for it.
+    ///
+    /// # Errors
+    /// A status when the ledger cannot be read.
+    pub async fn cancel(&self, effect: &EffectId, reason: &str) -> Result<CancelledCall, Status> {
+        let flight = self.inner.flights().get(effect).cloned();
+        let Some(flight) = flight else {
+            return self.cancel_unattended(effect, reason).await;
+        };
+        flight.cancel(reason);
+        let mut stage = flight.subscribe();
+        let ended = stage.wait_for(|stage| stage.ended.is_some());
+        let ended = matches!(tokio::time::timeout(CANCEL_WAIT, ended).await, Ok(Ok(_)));
+        let still_running = flight.still_running();
+        Ok(CancelledCall {
+            ended: ended && still_running.is_empty(),
+            still_running,
+        })
+    }
+
+    /// Settles what a crash left open and what must not be dispatched again. The rest stays open
+    /// until its owner asks for it.
+    ///
+    /// # Errors
+    /// A status when the ledger cannot be read.
+    pub async fn settle_leftovers(&self) -> Result<usize, Status> {
+        let mut settled = 0;
+        for open in self.inner.ledger.open_effects().await? {
+            let under_way = EffectId::new(open.effect_id())
+                .is_ok_and(|effect| self.inner.flights().contains_key(&effect));
+            if !open.record.may_repeat && !under_way {
+                self.inner.settle_unknown(&open).await?;
+                settled += 1;
+            }
+        }
+        Ok(settled)
+    }
+
+    /// Takes no more calls, gives those under way some time, and gives up the rest without settling
+    /// them: the ledger decides about them when they are asked for again.
+    pub async fn shutdown(&self) {
+        self.inner.draining.cancel();
+        self.inner.tasks.close();
+        if tokio::time::timeout(self.inner.limits.drain, self.inner.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                calls = self.inner.tasks.len(),
+                "calls are given up, the service ends"
+            );
+            self.inner.abandon.cancel();
+            self.inner.tasks.wait().await;
+        }
+    }
+
+    fn spawn(&self, call: Call, flight: &Arc<Flight>, context: CallContext) {
+        let span = telemetry::spans::execute_tool(&call.tool);
+        let (inner, flight) = (Arc::clone(&self.inner), Arc::clone(flight));
+        let tracker = self.inner.tasks.clone();
+        let task = async move {
+            let effect = call.effect_id.clone();
+            // The guard ends the flight even if the task panics, so that nobody waits for ever.
+            let landing = Landing {
+                inner: Arc::clone(&inner),
+                flight: Arc::clone(&flight),
+                effect,
+            };
+            let result = inner.carry(call, &flight, context).await;
+            landing.flight.end(result);
+        };
+        tracker.spawn(task.instrument(span));
+    }
+
+    /// Cancels an effect that no task of this process carries out.
+    async fn cancel_unattended(
+        &self,
+        effect: &EffectId,
+        reason: &str,
+    ) -> Result<CancelledCall, Status> {
+        let done = CancelledCall {
+            ended: true,
+            still_running: Vec::new(),
+        };
+        let Past::Open(open) = self.inner.ledger.look_up(effect, None).await? else {
+            return Ok(done);
+        };
+        let Some(child) = open.child_run_id.filter(|_| open.record.is_run) else {
+            return Ok(done);
+        };
+        let still_running = match self.inner.dispatcher.runs.cancel(&child, reason).await {
+            Ok(still_running) => still_running,
+            Err(status) if status.code() == Code::NotFound => Vec::new(),
+            Err(_) => vec![child],
+        };
+        Ok(CancelledCall {
+            ended: still_running.is_empty(),
+            still_running,
+        })
+    }
+}
+
+/// Takes a flight off the list when its task is over, however it ended.
+struct Landing {
+    inner: Arc<Inner>,
+    flight: Arc<Flight>,
+    effect: Option<EffectId>,
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        if let Some(effect) = &self.effect {
+            self.inner.flights().remove(effect);
+        }
+        let panicked = Failure::new(
+            Code::Internal,
+            ErrorReason::Internal,
+            "the call failed inside the server",
+        );
+        self.flight.end(Err(panicked.into_status()));
+    }
+}
+
+impl Inner {
+    fn flights(&self) -> std::sync::MutexGuard<'_, HashMap<EffectId, Arc<Flight>>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_room(&self) -> Result<(), Status> {
+        if self.draining.is_cancelled() {
+            return Err(draining());
+        }
+        if self.tasks.len() >= self.limits.in_flight {
+            return Err(Failure::overloaded(Duration::from_millis(500)).into_status());
+        }
+        Ok(())
+    }
+
+    /// Returns when a call must have ended, and how long it may take.
+    fn time_limit(
+        &self,
+        own: Option<Duration>,
+        is_run: bool,
+        context: &CallContext,
+    ) -> (Instant, Duration) {
+        let default = if is_run {
+            self.limits.run_timeout
+        } else {
+            self.limits.tool_timeout
+        };
+        let timeout = own.unwrap_or(default);
+        let deadline = Instant::now() + timeout;
+        let deadline = context
+            .deadline()
+            .map_or(deadline, |outer| deadline.min(outer));
+        (deadline, timeout)
+    }
+}
+
+fn reused(effect: &EffectId) -> Status {
+    let message =
+        format!("the effect id '{effect}' is under way with another tool or other arguments");
+    Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
+        .metadata("request_id", effect.as_str())
+        .into_status()
+}
+
+fn draining() -> Status {
+    Failure::new(
+        Code::Unavailable,
+        ErrorReason::Draining,
+        "the server is about to end; try again",
+    )
+    .retry_after(Duration::from_secs(1))
+    .into_status()
+}

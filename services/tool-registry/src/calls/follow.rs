@@ -1,0 +1,86 @@
+//! Following a call: what happens below it, then its result.
+
+use std::{pin::pin, time::Duration};
+
+use contracts::tavern::common::v1::{CallResult, Event};
+use futures::{Stream, StreamExt};
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Calls, Joined};
+use crate::dispatch::runs::{Followed, follow};
+
+/// How long the events of a run may come after its result, before they are given up.
+const EVENT_GRACE: Duration = Duration::from_secs(2);
+/// How long a run is followed at most; its own deadline ends it long before.
+const FOLLOW_LIMIT: Duration = Duration::from_secs(25 * 60 * 60);
+
+/// One thing that a caller is shown.
+#[derive(Debug)]
+pub enum Below {
+    /// Something below the call.
+    Event(Box<Event>),
+    /// How the call ended. Nothing comes after it.
+    Result(Box<CallResult>),
+}
+
+impl Calls {
+    /// Shows what happens below a call, from its beginning, and then its result. The events of a run
+    /// come from that run's log, so whoever reads slowly slows nothing.
+    pub fn follow(
+        &self,
+        joined: Joined,
+    ) -> impl Stream<Item = Result<Below, Status>> + Send + use<> {
+        let client = self.inner.dispatcher.runs.client();
+        async_stream::stream! {
+            // The guard must live as long as the stream: dropping it ends a call without effect id.
+            let Joined { flight, index, ends_with_caller: _guard } = joined;
+            let mut stage = flight.subscribe();
+            let mut shown = 0;
+            let mut followed = false;
+            loop {
+                let (child, output, ended) = {
+                    let now = stage.borrow_and_update();
+                    (now.child_run_id.clone(), now.output[shown..].to_vec(), now.ended.clone())
+                };
+                shown += output.len();
+                for event in output {
+                    yield Ok(Below::Event(Box::new(event)));
+                }
+                if let Some(child) = child.filter(|_| !followed) {
+                    followed = true;
+                    let mut events = pin!(follow(client.clone(), child, Instant::now() + FOLLOW_LIMIT));
+                    let mut until_result = pin!(result_and_grace(stage.clone()));
+                    loop {
+                        let next = tokio::select! {
+                            next = events.next() => next,
+                            () = &mut until_result => None,
+                        };
+                        match next {
+                            Some(Ok(Followed::Event(event))) => yield Ok(Below::Event(event)),
+                            // How the call ended is for its own task to say.
+                            Some(Ok(Followed::Ended(_)) | Err(_)) | None => break,
+                        }
+                    }
+                    continue;
+                }
+                if let Some(ended) = ended {
+                    yield ended.map(|result| {
+                        Below::Result(Box::new(CallResult { index, ..result }))
+                    });
+                    return;
+                }
+                if stage.changed().await.is_err() {
+                    yield Err(Status::internal("the call was lost"));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn result_and_grace(mut stage: tokio::sync::watch::Receiver<crate::flight::Stage>) {
+    if stage.wait_for(|stage| stage.ended.is_some()).await.is_ok() {
+        tokio::time::sleep(EVENT_GRACE).await;
+    }
+}

@@ -1,0 +1,268 @@
+//! Methods of registered gRPC servers.
+//!
+//! The methods are read by server reflection when a server is registered, and kept: a call needs
+//! no further question, and after a restart the server need not be up until it is called.
+
+mod codec;
+mod ending;
+mod json;
+mod reflection;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
+use tonic::{
+    Request,
+    client::Grpc,
+    metadata::{AsciiMetadataValue, BinaryMetadataValue},
+    transport::{Channel, Endpoint},
+};
+
+use super::Order;
+use crate::domain::{
+    ending::{Category, Ending, Failure},
+    violation::Violation,
+};
+use codec::DynamicCodec;
+pub(super) use ending::without_answer;
+
+/// The metadata key under which a backend is handed the effect id.
+pub const EFFECT_ID: &str = "tavern-effect-id";
+/// The same for an effect id that is not plain ASCII.
+const EFFECT_ID_BINARY: &str = "tavern-effect-id-bin";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// Why a server cannot be registered.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The address is of no use.
+    #[error("'{endpoint}' is no address of a gRPC server; write it like http://127.0.0.1:50051")]
+    Address {
+        /// The address as it was given.
+        endpoint: String,
+    },
+    /// The server does not answer, or not by reflection.
+    #[error("the server at {endpoint} could not be read: {problem}")]
+    Unreadable {
+        /// The address.
+        endpoint: String,
+        /// What happened, and the remedy.
+        problem: String,
+    },
+    /// What it said about itself does not fit together.
+    #[error("the server at {endpoint} describes itself wrongly: {problem}")]
+    Descriptors {
+        /// The address.
+        endpoint: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// A registered server.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    /// The name by which tool definitions speak of it.
+    pub name: String,
+    /// Where it is.
+    pub endpoint: String,
+    /// A serialised `FileDescriptorSet` of everything it offers.
+    pub descriptors: Vec<u8>,
+    channel: Channel,
+    methods: HashMap<String, MethodDescriptor>,
+}
+
+impl Backend {
+    /// Asks a server what it offers.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the address is of no use or the server does not answer.
+    pub async fn discover(name: &str, endpoint: &str) -> Result<Self, BackendError> {
+        let channel = channel_to(endpoint)?;
+        let descriptors = reflection::read(channel.clone()).await.map_err(|problem| {
+            BackendError::Unreadable {
+                endpoint: endpoint.to_owned(),
+                problem,
+            }
+        })?;
+        Self::known(name, endpoint, descriptors)
+    }
+
+    /// Takes a server whose descriptors are known.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the address or the descriptors are of no use.
+    pub fn known(name: &str, endpoint: &str, descriptors: Vec<u8>) -> Result<Self, BackendError> {
+        let pool = DescriptorPool::decode(descriptors.as_slice()).map_err(|error| {
+            BackendError::Descriptors {
+                endpoint: endpoint.to_owned(),
+                problem: error.to_string(),
+            }
+        })?;
+        let methods = pool
+            .services()
+            .filter(|service| !service.full_name().starts_with("grpc."))
+            .flat_map(|service| service.methods().collect::<Vec<_>>())
+            .filter(|method| !method.is_client_streaming() && !method.is_server_streaming())
+            .map(|method| (path_of(&method), method))
+            .collect();
+        Ok(Self {
+            name: name.to_owned(),
+            endpoint: endpoint.to_owned(),
+            descriptors,
+            channel: channel_to(endpoint)?,
+            methods,
+        })
+    }
+
+    /// Returns the unary methods as `package.Service/Method`, sorted.
+    pub fn methods(&self) -> Vec<String> {
+        let mut methods: Vec<String> = self.methods.keys().cloned().collect();
+        methods.sort();
+        methods
+    }
+}
+
+/// All registered servers.
+#[derive(Clone, Debug, Default)]
+pub struct Backends {
+    /// Read on every call and written on registration only; never held across an await.
+    by_name: Arc<RwLock<HashMap<String, Arc<Backend>>>>,
+}
+
+impl Backends {
+    /// Adds a server or replaces the one of the same name.
+    pub fn put(&self, backend: Backend) {
+        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        by_name.insert(backend.name.clone(), Arc::new(backend));
+    }
+
+    /// Returns a server.
+    pub fn get(&self, name: &str) -> Option<Arc<Backend>> {
+        self.by_name
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .cloned()
+    }
+
+    /// Calls a method with JSON arguments.
+    pub async fn carry_out(&self, service: &str, method: &str, order: &Order) -> Ending {
+        let (backend, descriptor) = match self.find(service, method) {
+            Ok(found) => found,
+            Err(failure) => return Ending::Rejected(failure),
+        };
+        let message = match json::to_message(&descriptor.input(), &order.arguments) {
+            Ok(message) => message,
+            Err(violations) => {
+                return Ending::Rejected(Failure::invalid_arguments(order.tool.id(), violations));
+            }
+        };
+        let request = request_for(message, order);
+        let mut grpc =
+            Grpc::new(backend.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
+        if let Err(error) = grpc.ready().await {
+            return Ending::Failed(ending::unreachable(service, &error.to_string()));
+        }
+        let path = http::uri::PathAndQuery::try_from(format!("/{method}"));
+        let Ok(path) = path else {
+            return Ending::Rejected(unknown_method(&backend, method));
+        };
+        let codec = DynamicCodec::new(descriptor.output());
+        match grpc.unary(request, path, codec).await {
+            Ok(answer) => json::from_message(answer.get_ref()),
+            Err(status) => ending::of_status(service, order, &status),
+        }
+    }
+
+    /// Says what is wrong with a tool that names `service` and `method`.
+    pub fn check(&self, service: &str, method: &str) -> Option<Violation> {
+        let failure = self.find(service, method).err()?;
+        let pointer = if failure.code == "unknown_backend" {
+            "service"
+        } else {
+            "method"
+        };
+        Some(Violation::new(
+            format!("/implementation/{pointer}"),
+            failure.code.clone(),
+            failure.message.clone(),
+        ))
+    }
+
+    fn find(
+        &self,
+        service: &str,
+        method: &str,
+    ) -> Result<(Arc<Backend>, MethodDescriptor), Failure> {
+        let Some(backend) = self.get(service) else {
+            let message = format!(
+                "no gRPC server is registered under the name '{service}'; register it by RegisterBackend"
+            );
+            return Err(Failure::new(
+                Category::Dependency,
+                "unknown_backend",
+                message,
+            ));
+        };
+        let descriptor = backend.methods.get(method).cloned();
+        let descriptor = descriptor.ok_or_else(|| unknown_method(&backend, method))?;
+        Ok((backend, descriptor))
+    }
+}
+
+fn unknown_method(backend: &Backend, method: &str) -> Failure {
+    let methods = backend.methods();
+    let near = json_schema::nearest_names(method, methods.iter().map(String::as_str));
+    let hint = if near.is_empty() {
+        String::new()
+    } else {
+        format!(", did you mean {}?", near.join(" or "))
+    };
+    let message = format!(
+        "the server '{}' has no unary method '{method}'{hint}",
+        backend.name
+    );
+    Failure::new(Category::Dependency, "unknown_method", message)
+}
+
+fn request_for(message: DynamicMessage, order: &Order) -> Request<DynamicMessage> {
+    let mut request = Request::new(message);
+    request.set_timeout(order.remaining());
+    let metadata = request.metadata_mut();
+    telemetry::context::inject(metadata.as_mut());
+    if let Some(effect) = &order.effect_id {
+        match AsciiMetadataValue::try_from(effect.as_str()) {
+            Ok(value) => drop(metadata.insert(EFFECT_ID, value)),
+            Err(_) => {
+                let value = BinaryMetadataValue::from_bytes(effect.as_str().as_bytes());
+                metadata.insert_bin(EFFECT_ID_BINARY, value);
+            }
+        }
+    }
+    request
+}
+
+fn channel_to(endpoint: &str) -> Result<Channel, BackendError> {
+    let wrong = || BackendError::Address {
+        endpoint: endpoint.chars().take(200).collect(),
+    };
+    let address: Endpoint = Endpoint::from_shared(endpoint.to_owned()).map_err(|_| wrong())?;
+    let uri = address.uri();
+    // Anything else, such as https, would need trust settings that there are not yet.
+    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
+        return Err(wrong());
+    }
+    Ok(address.connect_timeout(CONNECT_TIMEOUT).connect_lazy())
+}
+
+fn path_of(method: &MethodDescriptor) -> String {
+    format!("{}/{}", method.parent_service().full_name(), method.name())
+}

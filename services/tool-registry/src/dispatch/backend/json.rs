@@ -1,0 +1,232 @@
+//! JSON to message and back.
+//!
+//! The mapping is that of proto3 JSON with two differences: a field that the message does not have
+//! is refused, and 64-bit integers leave as numbers, because our JSON keeps every digit. A number
+//! that its field cannot hold exactly is refused, never rounded.
+
+mod scalar;
+mod well_known;
+
+use prost_reflect::{
+    DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, SerializeOptions, Value as Field,
+};
+use serde_json::Value;
+
+use crate::domain::{
+    ending::{Category, Ending, Failure},
+    violation::Violation,
+};
+
+/// Makes a message of JSON.
+///
+/// # Errors
+/// Everything that does not fit, each with a JSON pointer.
+pub(super) fn to_message(
+    descriptor: &MessageDescriptor,
+    value: &Value,
+) -> Result<DynamicMessage, Vec<Violation>> {
+    let mut reader = Reader { wrong: Vec::new() };
+    match reader.message(descriptor, value, "") {
+        Some(message) if reader.wrong.is_empty() => Ok(message),
+        _ => Err(reader.wrong),
+    }
+}
+
+/// Makes JSON of a message.
+pub(super) fn from_message(message: &DynamicMessage) -> Ending {
+    let options = SerializeOptions::new()
+        .stringify_64_bit_integers(false)
+        .skip_default_fields(false);
+    match message.serialize_with_options(serde_json::value::Serializer, &options) {
+        Ok(value) => Ending::Succeeded(value),
+        Err(error) => Ending::Failed(Failure::new(
+            Category::Dependency,
+            "backend_answer_malformed",
+            format!("the answer cannot be written as JSON: {error}"),
+        )),
+    }
+}
+
+/// Reads values while collecting everything that does not fit.
+struct Reader {
+    wrong: Vec<Violation>,
+}
+
+impl Reader {
+    fn add(&mut self, pointer: &str, code: &str, message: String, received: &Value) {
+        let mut violation = Violation::new(pointer, code, message);
+        violation.received = received.to_string().chars().take(120).collect();
+        self.wrong.push(violation);
+    }
+
+    fn expected(&mut self, pointer: &str, wanted: &str, received: &Value) {
+        let place = if pointer.is_empty() {
+            "the value"
+        } else {
+            pointer
+        };
+        let message = format!("{place} must be {wanted}");
+        self.add(pointer, "type_mismatch", message, received);
+        if let Some(last) = self.wrong.last_mut() {
+            last.expected = wanted.to_owned();
+        }
+    }
+
+    fn message(
+        &mut self,
+        descriptor: &MessageDescriptor,
+        value: &Value,
+        pointer: &str,
+    ) -> Option<DynamicMessage> {
+        if let Some(known) = well_known::read(self, descriptor, value, pointer) {
+            return known;
+        }
+        let Value::Object(object) = value else {
+            self.expected(pointer, "an object", value);
+            return None;
+        };
+        let mut message = DynamicMessage::new(descriptor.clone());
+        for (name, value) in object {
+            let place = join(pointer, name);
+            let field = descriptor
+                .get_field_by_json_name(name)
+                .or_else(|| descriptor.get_field_by_name(name));
+            let Some(field) = field else {
+                self.unknown_field(descriptor, name, &place, value);
+                continue;
+            };
+            if message.has_field(&field) || self.clashes(&message, &field, &place, value) {
+                continue;
+            }
+            if let Some(read) = self.field(&field, value, &place) {
+                message.set_field(&field, read);
+            }
+        }
+        Some(message)
+    }
+
+    fn unknown_field(
+        &mut self,
+        descriptor: &MessageDescriptor,
+        name: &str,
+        place: &str,
+        value: &Value,
+    ) {
+        let names: Vec<String> = descriptor
+            .fields()
+            .map(|field| field.json_name().to_owned())
+            .collect();
+        let near = json_schema::nearest_names(name, names.iter().map(String::as_str));
+        let hint = near
+            .first()
+            .map_or_else(String::new, |near| format!(", did you mean '{near}'?"));
+        let message = format!("{} has no field '{name}'{hint}", descriptor.name());
+        self.add(place, "unknown_parameter", message, value);
+        if let Some(last) = self.wrong.last_mut() {
+            last.suggestions = near;
+        }
+    }
+
+    /// Says that another field of the same oneof was given already.
+    fn clashes(
+        &mut self,
+        message: &DynamicMessage,
+        field: &FieldDescriptor,
+        place: &str,
+        value: &Value,
+    ) -> bool {
+        let Some(group) = field.containing_oneof() else {
+            return false;
+        };
+        let Some(other) = group.fields().find(|other| message.has_field(other)) else {
+            return false;
+        };
+        let text = format!(
+            "'{}' and '{}' exclude each other; give one",
+            other.json_name(),
+            field.json_name()
+        );
+        self.add(place, "many_variants", text, value);
+        true
+    }
+
+    fn field(&mut self, field: &FieldDescriptor, value: &Value, pointer: &str) -> Option<Field> {
+        if field.is_map() {
+            return self.map(field, value, pointer);
+        }
+        if !field.is_list() {
+            // A field that is null is a field that is not given, but for the type that holds null.
+            if value.is_null() && !well_known::holds_null(&field.kind()) {
+                return None;
+            }
+            return self.single(&field.kind(), value, pointer);
+        }
+        match value {
+            Value::Null => None,
+            Value::Array(items) => {
+                let mut list = Vec::with_capacity(items.len());
+                for (index, item) in items.iter().enumerate() {
+                    list.extend(self.single(&field.kind(), item, &format!("{pointer}/{index}")));
+                }
+                Some(Field::List(list))
+            }
+            other => {
+                self.expected(pointer, "an array", other);
+                None
+            }
+        }
+    }
+
+    fn map(&mut self, field: &FieldDescriptor, value: &Value, pointer: &str) -> Option<Field> {
+        let object = match value {
+            Value::Null => return None,
+            Value::Object(object) => object,
+            other => {
+                self.expected(pointer, "an object", other);
+                return None;
+            }
+        };
+        let Kind::Message(entry) = field.kind() else {
+            return None;
+        };
+        let (key_kind, value_kind) = (
+            entry.map_entry_key_field().kind(),
+            entry.map_entry_value_field().kind(),
+        );
+        let mut map = std::collections::HashMap::with_capacity(object.len());
+        for (name, value) in object {
+            let place = join(pointer, name);
+            let key = scalar::map_key(&key_kind, name);
+            if key.is_none() {
+                self.expected(
+                    &place,
+                    "a key of the map's key type",
+                    &Value::String(name.clone()),
+                );
+            }
+            if let (Some(key), Some(value)) = (key, self.single(&value_kind, value, &place)) {
+                map.insert(key, value);
+            }
+        }
+        Some(Field::Map(map))
+    }
+
+    fn single(&mut self, kind: &Kind, value: &Value, pointer: &str) -> Option<Field> {
+        match kind {
+            Kind::Message(descriptor) => {
+                self.message(descriptor, value, pointer).map(Field::Message)
+            }
+            scalar_kind => match scalar::read(scalar_kind, value) {
+                Ok(field) => Some(field),
+                Err(wanted) => {
+                    self.expected(pointer, &wanted, value);
+                    None
+                }
+            },
+        }
+    }
+}
+
+fn join(pointer: &str, name: &str) -> String {
+    format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
+}

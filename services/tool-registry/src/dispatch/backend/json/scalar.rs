@@ -1,0 +1,123 @@
+//! JSON values as scalars, exactly or not at all.
+
+use base64::{Engine, engine::general_purpose};
+use prost_reflect::{Kind, MapKey, Value as Field};
+use serde_json::Value;
+
+/// Reads a scalar or an enum. The error says what was wanted.
+pub(super) fn read(kind: &Kind, value: &Value) -> Result<Field, String> {
+    let wanted = |text: &str| text.to_owned();
+    match kind {
+        Kind::Bool => value
+            .as_bool()
+            .map(Field::Bool)
+            .ok_or_else(|| wanted("true or false")),
+        Kind::String => match value {
+            Value::String(text) => Ok(Field::String(text.clone())),
+            _ => Err(wanted("a string")),
+        },
+        Kind::Bytes => bytes(value)
+            .map(|bytes| Field::Bytes(bytes.into()))
+            .ok_or_else(|| wanted("base64 text")),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => whole(value)
+            .map(Field::I32)
+            .ok_or_else(|| wanted("a whole number of 32 bits")),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => whole(value)
+            .map(Field::I64)
+            .ok_or_else(|| wanted("a whole number of 64 bits")),
+        Kind::Uint32 | Kind::Fixed32 => whole(value)
+            .map(Field::U32)
+            .ok_or_else(|| wanted("a whole number from 0, of 32 bits")),
+        Kind::Uint64 | Kind::Fixed64 => whole(value)
+            .map(Field::U64)
+            .ok_or_else(|| wanted("a whole number from 0, of 64 bits")),
+        Kind::Double => double(value)
+            .map(Field::F64)
+            .ok_or_else(|| wanted("a number")),
+        Kind::Float => {
+            // A decimal fraction is rounded to the nearest float, as everywhere; an overflow is not.
+            let narrow = double(value).map(|wide| (wide, wide as f32));
+            match narrow {
+                Some((wide, narrow)) if narrow.is_finite() || !wide.is_finite() => {
+                    Ok(Field::F32(narrow))
+                }
+                _ => Err(wanted("a number within the range of a float")),
+            }
+        }
+        Kind::Enum(descriptor) => {
+            let number = match value {
+                Value::String(name) => descriptor
+                    .get_value_by_name(name)
+                    .map(|value| value.number()),
+                other => whole(other),
+            };
+            number.map(Field::EnumNumber).ok_or_else(|| {
+                let names: Vec<String> = descriptor
+                    .values()
+                    .map(|value| value.name().to_owned())
+                    .collect();
+                format!("one of {}", names.join(", "))
+            })
+        }
+        Kind::Message(_) => Err(wanted("an object")),
+    }
+}
+
+/// Reads the key of a map, which JSON writes as text.
+pub(super) fn map_key(kind: &Kind, text: &str) -> Option<MapKey> {
+    Some(match kind {
+        Kind::String => MapKey::String(text.to_owned()),
+        Kind::Bool => MapKey::Bool(text.parse().ok()?),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => MapKey::I32(text.parse().ok()?),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => MapKey::I64(text.parse().ok()?),
+        Kind::Uint32 | Kind::Fixed32 => MapKey::U32(text.parse().ok()?),
+        Kind::Uint64 | Kind::Fixed64 => MapKey::U64(text.parse().ok()?),
+        _ => return None,
+    })
+}
+
+/// Reads a number as a double. Text stands for what JSON numbers cannot say.
+pub(super) fn double(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => {
+            let text = number.to_string();
+            let double: f64 = text
+                .parse()
+                .ok()
+                .filter(|double: &f64| double.is_finite())?;
+            keeps_digits(&text, double).then_some(double)
+        }
+        Value::String(text) => match text.as_str() {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Says that a whole number written out in digits is the double itself, not one beside it.
+fn keeps_digits(text: &str, double: f64) -> bool {
+    let plain = text
+        .trim_start_matches('-')
+        .bytes()
+        .all(|byte| byte.is_ascii_digit());
+    !plain || format!("{double:.0}") == text || double == 0.0
+}
+
+fn whole<N: std::str::FromStr>(value: &Value) -> Option<N> {
+    match value {
+        Value::Number(number) => number.to_string().parse().ok(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+fn bytes(value: &Value) -> Option<Vec<u8>> {
+    let text = value.as_str()?.trim_end_matches('=');
+    general_purpose::STANDARD_NO_PAD
+        .decode(text)
+        .or_else(|_| general_purpose::URL_SAFE_NO_PAD.decode(text))
+        .ok()
+}

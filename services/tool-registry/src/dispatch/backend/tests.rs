@@ -1,0 +1,220 @@
+//! JSON as messages and back, over every shape of field.
+
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
+    FileDescriptorProto, FileDescriptorSet, MessageOptions, OneofDescriptorProto,
+    field_descriptor_proto::{Label, Type},
+};
+use serde_json::{Value, json};
+
+use super::json::{from_message, to_message};
+use crate::domain::ending::Ending;
+
+fn field(number: i32, name: &str, kind: Type) -> FieldDescriptorProto {
+    FieldDescriptorProto {
+        name: Some(name.to_owned()),
+        number: Some(number),
+        label: Some(Label::Optional.into()),
+        r#type: Some(kind.into()),
+        ..Default::default()
+    }
+}
+
+fn typed(number: i32, name: &str, kind: Type, type_name: &str) -> FieldDescriptorProto {
+    FieldDescriptorProto {
+        type_name: Some(type_name.to_owned()),
+        ..field(number, name, kind)
+    }
+}
+
+fn repeated(field: FieldDescriptorProto) -> FieldDescriptorProto {
+    FieldDescriptorProto {
+        label: Some(Label::Repeated.into()),
+        ..field
+    }
+}
+
+fn in_oneof(field: FieldDescriptorProto) -> FieldDescriptorProto {
+    FieldDescriptorProto {
+        oneof_index: Some(0),
+        ..field
+    }
+}
+
+fn fields() -> Vec<FieldDescriptorProto> {
+    vec![
+        field(1, "big_number", Type::Int64),
+        field(2, "small", Type::Uint32),
+        field(3, "real", Type::Double),
+        field(4, "narrow", Type::Float),
+        field(5, "flag", Type::Bool),
+        field(6, "text", Type::String),
+        field(7, "raw", Type::Bytes),
+        typed(8, "colour", Type::Enum, ".test.Shapes.Colour"),
+        repeated(field(9, "list", Type::Int32)),
+        repeated(typed(
+            10,
+            "counts",
+            Type::Message,
+            ".test.Shapes.CountsEntry",
+        )),
+        typed(11, "inner", Type::Message, ".test.Shapes"),
+        in_oneof(field(12, "this", Type::String)),
+        in_oneof(field(13, "that", Type::String)),
+        typed(14, "open", Type::Message, ".google.protobuf.Struct"),
+        typed(15, "any_value", Type::Message, ".google.protobuf.Value"),
+        typed(16, "wrapped", Type::Message, ".google.protobuf.Int64Value"),
+        typed(17, "time", Type::Message, ".google.protobuf.Timestamp"),
+    ]
+}
+
+/// A message with a field of each kind.
+fn shapes() -> MessageDescriptor {
+    let entry = DescriptorProto {
+        name: Some("CountsEntry".into()),
+        field: vec![
+            field(1, "key", Type::Int32),
+            field(2, "value", Type::String),
+        ],
+        options: Some(MessageOptions {
+            map_entry: Some(true),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let value = |(name, number): (&str, i32)| EnumValueDescriptorProto {
+        name: Some(name.to_owned()),
+        number: Some(number),
+        options: None,
+    };
+    let colour = EnumDescriptorProto {
+        name: Some("Colour".into()),
+        value: [("COLOUR_NONE", 0), ("COLOUR_RED", 1)].map(value).to_vec(),
+        ..Default::default()
+    };
+    let message = DescriptorProto {
+        name: Some("Shapes".into()),
+        field: fields(),
+        nested_type: vec![entry],
+        enum_type: vec![colour],
+        oneof_decl: vec![OneofDescriptorProto {
+            name: Some("choice".into()),
+            options: None,
+        }],
+        ..Default::default()
+    };
+    let imports = ["struct", "wrappers", "timestamp"];
+    let file = FileDescriptorProto {
+        name: Some("test.proto".into()),
+        package: Some("test".into()),
+        syntax: Some("proto3".into()),
+        dependency: imports
+            .map(|name| format!("google/protobuf/{name}.proto"))
+            .to_vec(),
+        message_type: vec![message],
+        ..Default::default()
+    };
+    let mut pool = DescriptorPool::global();
+    pool.add_file_descriptor_set(FileDescriptorSet { file: vec![file] })
+        .unwrap();
+    pool.get_message_by_name("test.Shapes").unwrap()
+}
+
+fn read(value: &Value) -> DynamicMessage {
+    to_message(&shapes(), value).unwrap_or_else(|wrong| unreachable!("{value}: {wrong:?}"))
+}
+
+fn written(message: &DynamicMessage) -> Value {
+    match from_message(message) {
+        Ending::Succeeded(value) => value,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_kind_of_field_goes_there_and_back() {
+    let value = json!({
+        "bigNumber": -9007199254740993i64, "small": 4294967295u32, "real": 0.1, "narrow": 1.5, "flag": true,
+        "text": "文", "raw": "AAEC", "colour": "COLOUR_RED", "list": [1, -2], "counts": {"7": "seven"},
+        "inner": {"text": "deep"}, "this": "x", "open": {"a": [1.5, null, "s", {"b": true}]},
+        "anyValue": null, "wrapped": 9007199254740993i64, "time": "2026-01-31T12:00:00Z"
+    });
+    let answer = written(&read(&value));
+    for (key, expected) in value.as_object().unwrap() {
+        if key != "inner" {
+            assert_eq!(&answer[key], expected, "{key}");
+        }
+    }
+    assert_eq!(answer["inner"]["text"], "deep");
+}
+
+#[test]
+fn other_spellings_that_protobuf_allows_are_read() {
+    let value =
+        json!({"big_number": "-5", "colour": 1, "raw": "_-8=", "real": "NaN", "text": null});
+    let answer = written(&read(&value));
+    assert_eq!(
+        (&answer["bigNumber"], &answer["colour"]),
+        (&json!(-5), &json!("COLOUR_RED"))
+    );
+    assert_eq!(
+        (&answer["raw"], &answer["real"]),
+        (&json!("/+8="), &json!("NaN"))
+    );
+}
+
+/// Reads one field and expects it to be refused at its place.
+fn check_refused(name: &str, value: &str) {
+    let object: Value = serde_json::from_str(&format!("{{\"{name}\": {value}}}")).unwrap();
+    let wrong = to_message(&shapes(), &object).unwrap_err();
+    assert!(
+        wrong[0].pointer.starts_with(&format!("/{name}")),
+        "{name}: {value}: {wrong:?}"
+    );
+    assert!(!wrong[0].message.is_empty());
+}
+
+#[test]
+fn what_a_field_cannot_hold_exactly_is_refused() {
+    for (name, value) in [
+        ("bigNumber", "9223372036854775808"),
+        ("bigNumber", "1.0"),
+        ("bigNumber", "1e3"),
+        ("small", "-1"),
+        ("small", "4294967296"),
+        ("real", "9007199254740993"),
+        ("real", "1e400"),
+        ("real", "\"much\""),
+        ("narrow", "1e39"),
+        ("flag", "\"true\""),
+        ("text", "5"),
+        ("raw", "\"***\""),
+        ("colour", "\"COLOUR_BLUE\""),
+        ("list", "{}"),
+        ("list", "[1, \"x\"]"),
+        ("counts", "[]"),
+        ("counts", "{\"seven\": \"x\"}"),
+        ("inner", "{\"nothing\": 1}"),
+        ("open", "{\"a\": 9007199254740993}"),
+        ("wrapped", "\"x\""),
+        ("time", "\"yesterday\""),
+        ("time", "5"),
+        ("nothing", "1"),
+    ] {
+        check_refused(name, value);
+    }
+}
+
+#[test]
+fn fields_that_exclude_each_other_are_refused_and_arguments_must_be_an_object() {
+    let wrong = to_message(&shapes(), &json!({"this": "a", "that": "b"})).unwrap_err();
+    assert_eq!(
+        (wrong[0].pointer.as_str(), wrong[0].code.as_str()),
+        ("/that", "many_variants")
+    );
+    assert_eq!(
+        to_message(&shapes(), &json!([])).unwrap_err()[0].pointer,
+        ""
+    );
+}

@@ -1,0 +1,201 @@
+//! Methods of the platform, one file per family.
+//!
+//! Their definitions are `*.tool.json` files like those of plugins, compiled in.
+
+mod code;
+mod diff;
+mod files;
+mod time;
+
+use std::sync::Arc;
+
+use core_types::Clock;
+use serde_json::Value;
+
+use super::{Order, sandbox::Sandbox};
+use crate::{
+    domain::{
+        definition::{self, Definition},
+        ending::{Category, Ending, Failure},
+    },
+    workspace::{Workspace, Workspaces, check_conversation},
+};
+
+/// The definitions of all methods of the platform.
+const DEFINITIONS: [&str; 10] = [
+    include_str!("builtin/tools/write_file.tool.json"),
+    include_str!("builtin/tools/append_file.tool.json"),
+    include_str!("builtin/tools/read_file.tool.json"),
+    include_str!("builtin/tools/delete_file.tool.json"),
+    include_str!("builtin/tools/list_files.tool.json"),
+    include_str!("builtin/tools/read_files.tool.json"),
+    include_str!("builtin/tools/apply_diff.tool.json"),
+    include_str!("builtin/tools/apply_project_diff.tool.json"),
+    include_str!("builtin/tools/current_time.tool.json"),
+    include_str!("builtin/tools/code_interpreter.tool.json"),
+];
+
+/// Returns the definitions of all methods of the platform.
+pub fn definitions() -> Vec<Definition> {
+    DEFINITIONS
+        .iter()
+        .map(|text| {
+            definition::read(text)
+                .expect("the platform's own definitions are tested")
+                .definition
+        })
+        .collect()
+}
+
+/// Every method, by the name that definitions use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    WriteFile,
+    AppendFile,
+    ReadFile,
+    DeleteFile,
+    ListFiles,
+    ReadFiles,
+    ApplyDiff,
+    ApplyProjectDiff,
+    CurrentTime,
+    Execute,
+}
+
+impl Method {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "FileOperator.WriteFile" => Self::WriteFile,
+            "FileOperator.AppendFile" => Self::AppendFile,
+            "FileOperator.ReadFile" => Self::ReadFile,
+            "FileOperator.DeleteFile" => Self::DeleteFile,
+            "FileOperator.ListFiles" => Self::ListFiles,
+            "read_file" => Self::ReadFiles,
+            "ApplyDiffTool" => Self::ApplyDiff,
+            "ApplyProjectDiff" => Self::ApplyProjectDiff,
+            "system:get_current_time" => Self::CurrentTime,
+            "CodeInterpreter:execute" => Self::Execute,
+            _ => return None,
+        })
+    }
+}
+
+/// Says that the platform has a method of this name.
+pub fn exists(method: &str) -> bool {
+    Method::named(method).is_some()
+}
+
+/// Carries methods of the platform out.
+#[derive(Clone, Debug)]
+pub struct Builtins {
+    workspaces: Workspaces,
+    sandbox: Sandbox,
+    clock: Arc<dyn Clock>,
+}
+
+impl Builtins {
+    /// Takes what the methods need.
+    pub fn new(workspaces: Workspaces, sandbox: Sandbox, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            workspaces,
+            sandbox,
+            clock,
+        }
+    }
+
+    /// Carries one method out.
+    pub(super) async fn carry_out(&self, method: &str, order: &Order) -> Ending {
+        let Some(method) = Method::named(method) else {
+            let message = format!("the platform has no method '{method}'");
+            return Ending::Rejected(Failure::new(
+                Category::Validation,
+                "unknown_method",
+                message,
+            ));
+        };
+        match method {
+            Method::CurrentTime => time::current(self.clock.now(), &order.arguments),
+            Method::Execute => code::execute(&self.sandbox, order).await,
+            file_method => self.on_workspace(file_method, order).await,
+        }
+    }
+
+    /// Carries a method out that works on files, on a thread that may block.
+    async fn on_workspace(&self, method: Method, order: &Order) -> Ending {
+        let workspaces = self.workspaces.clone();
+        let conversation = order.conversation.clone();
+        let arguments = order.arguments.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let workspace = match &conversation {
+                Some(conversation) => {
+                    check_conversation(conversation)?;
+                    workspaces.of_conversation(conversation)?
+                }
+                None => workspaces.of_single_call()?,
+            };
+            carry_out_on(method, &workspace, &arguments)
+        });
+        match work.await {
+            Ok(Ok(output)) => Ending::Succeeded(output),
+            Ok(Err(failure)) => Ending::Failed(failure),
+            Err(error) => {
+                tracing::error!(error = %error, "a file tool panicked");
+                let message = "the tool failed inside the platform; the log has the reason";
+                Ending::Failed(Failure::new(Category::Internal, "internal", message))
+            }
+        }
+    }
+}
+
+fn carry_out_on(
+    method: Method,
+    workspace: &Workspace,
+    arguments: &Value,
+) -> Result<Value, Failure> {
+    match method {
+        Method::WriteFile => files::write(workspace, arguments),
+        Method::AppendFile => files::append(workspace, arguments),
+        Method::ReadFile => files::read(workspace, arguments),
+        Method::DeleteFile => files::delete(workspace, arguments),
+        Method::ListFiles => files::list(workspace, arguments),
+        Method::ReadFiles => files::read_several(workspace, arguments),
+        Method::ApplyDiff => diff::apply_blocks(workspace, arguments),
+        Method::ApplyProjectDiff => diff::apply_unified(workspace, arguments),
+        Method::CurrentTime | Method::Execute => Err(Failure::new(
+            Category::Internal,
+            "internal",
+            "this method does not work on files",
+        )),
+    }
+}
+
+/// Returns a text argument. The schema has made sure of it unless a registered tool gave the method
+/// a schema of its own.
+fn text<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, Failure> {
+    arguments.get(name).and_then(Value::as_str).ok_or_else(|| {
+        let message = format!("the parameter '{name}' must be given as text");
+        Failure::new(Category::Validation, "missing_parameter", message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::definition::Implementation;
+
+    #[test]
+    fn each_definition_names_a_method_that_exists_and_there_is_one_for_each() {
+        let mut names: Vec<String> = definitions()
+            .into_iter()
+            .map(|definition| match definition.implementation {
+                Implementation::Builtin(method) => method,
+                other => unreachable!("{other:?}"),
+            })
+            .collect();
+        assert!(names.iter().all(|name| exists(name)), "{names:?}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), DEFINITIONS.len());
+        assert!(!exists("FileOperator.Format"));
+    }
+}

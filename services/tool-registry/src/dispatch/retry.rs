@@ -1,0 +1,56 @@
+//! Asking another service again while it is not there.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// How long to go on asking a service that is not there, and how long to wait in between.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    limit: Duration,
+    deadline: Instant,
+    until: Instant,
+    wait: Duration,
+}
+
+impl Patience {
+    /// Goes on for `limit`, but not past `deadline`.
+    pub(crate) fn new(limit: Duration, deadline: Instant) -> Self {
+        Self {
+            limit,
+            deadline,
+            until: deadline.min(Instant::now() + limit),
+            wait: FIRST_WAIT,
+        }
+    }
+
+    /// Waits before the next try. Returns false if there should be none: because the failure is of
+    /// another kind, or because it has lasted too long.
+    pub(crate) async fn wait_after(&mut self, status: &Status) -> bool {
+        let overloaded =
+            status.code() == Code::ResourceExhausted && grpc_kit::retry_after(status).is_some();
+        if status.code() != Code::Unavailable && !overloaded {
+            return false;
+        }
+        let wait = self
+            .wait
+            .max(grpc_kit::retry_after(status).unwrap_or_default())
+            .min(LONGEST_WAIT);
+        if Instant::now() + wait >= self.until {
+            return false;
+        }
+        tokio::time::sleep(wait).await;
+        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        true
+    }
+
+    /// Begins again, after something went well.
+    pub(crate) fn reset(&mut self) {
+        self.until = self.deadline.min(Instant::now() + self.limit);
+        self.wait = FIRST_WAIT;
+    }
+}

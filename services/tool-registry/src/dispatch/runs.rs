@@ -1,0 +1,251 @@
+//! Workflows and single nodes, as runs of the workflow service.
+//!
+//! The effect id is the request id of the run, so that a call that is dispatched again finds the
+//! run that it started the first time.
+
+mod follow;
+mod outcome;
+
+use std::time::Duration;
+
+use contracts::tavern::{
+    common::v1::{ErrorReason, Run, RunOptions},
+    workflow::v1::{
+        CancelRunRequest, SingleNode, StartRunRequest, start_run_request::Target,
+        workflow_service_client::WorkflowServiceClient,
+    },
+};
+use grpc_kit::Transport;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+
+use super::{Order, retry::Patience, timeout};
+use crate::domain::{
+    definition::Implementation,
+    ending::{Category, Ending, Failure},
+};
+
+pub use follow::{Followed, follow};
+
+/// How long to wait for a workflow service that is not there when a run is to be started.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a cancelled run may take to end before it is given up.
+const CANCEL_GRACE: Duration = Duration::from_millis(1_800);
+
+/// Starts, follows and cancels runs.
+#[derive(Clone, Debug)]
+pub struct WorkflowRuns {
+    client: WorkflowServiceClient<Transport>,
+}
+
+/// Why following a run stopped.
+enum Stop {
+    Ended(Box<Run>),
+    Cancelled,
+    OutOfTime,
+    Lost(Status),
+}
+
+impl WorkflowRuns {
+    /// Makes a client.
+    pub fn new(client: WorkflowServiceClient<Transport>) -> Self {
+        Self { client }
+    }
+
+    /// Returns the client.
+    pub fn client(&self) -> WorkflowServiceClient<Transport> {
+        self.client.clone()
+    }
+
+    /// Carries one call out as a run.
+    pub(super) async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Ending {
+        let started = tokio::select! {
+            started = self.start(order) => started,
+            // Whether the request arrived is not known, so the run is looked for and cancelled.
+            () = cancel.cancelled() => self.start(order).await,
+        };
+        let run = match started {
+            Ok(run) => run,
+            Err(ending) => return ending,
+        };
+        order.flight.child_started(&run.run_id).await;
+        let stop = match run.outcome {
+            Some(_) => Stop::Ended(Box::new(run.clone())),
+            None => self.wait(&run.run_id, order, cancel).await,
+        };
+        match stop {
+            Stop::Ended(run) => outcome::read(&run, order),
+            Stop::Cancelled => self.end_cancelled(&run.run_id, order).await,
+            Stop::OutOfTime => {
+                let ended = self
+                    .end(&run.run_id, order, "the call's time is over")
+                    .await;
+                match ended {
+                    Some(_) => Ending::Failed(timeout(order)),
+                    None => Ending::Unknown(lost(order, &run.run_id)),
+                }
+            }
+            Stop::Lost(status) => {
+                tracing::warn!(run = run.run_id, status = %status, "a run can no longer be followed");
+                Ending::Unknown(lost(order, &run.run_id))
+            }
+        }
+    }
+
+    /// Cancels a run. Returns what has not ended.
+    ///
+    /// # Errors
+    /// The status with which the workflow service refused.
+    pub async fn cancel(&self, run_id: &str, reason: &str) -> Result<Vec<String>, Status> {
+        let request = CancelRunRequest {
+            run_id: run_id.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let answer = self.client.clone().cancel_run(request).await?.into_inner();
+        let ended = answer.run.is_some_and(|run| run.outcome.is_some());
+        Ok(match ended {
+            true => answer.still_running,
+            false if answer.still_running.is_empty() => vec![run_id.to_owned()],
+            false => answer.still_running,
+        })
+    }
+
+    async fn start(&self, order: &Order) -> Result<Run, Ending> {
+        let request = start_request(order);
+        let mut patience = Patience::new(PATIENCE, order.deadline);
+        loop {
+            match self.client.clone().start_run(request.clone()).await {
+                Ok(answer) => {
+                    return answer.into_inner().run.ok_or_else(|| {
+                        Ending::Failed(Failure::new(
+                            Category::Dependency,
+                            "workflow_service_failed",
+                            "the workflow service started no run; it may be of another version",
+                        ))
+                    });
+                }
+                // Without a request id, asking again could start a second run.
+                Err(status) if order.effect_id.is_some() && patience.wait_after(&status).await => {}
+                Err(status) => return Err(refused(&status, order)),
+            }
+        }
+    }
+
+    async fn wait(&self, run_id: &str, order: &Order, cancel: &CancellationToken) -> Stop {
+        tokio::select! {
+            ended = follow::to_the_end(self.client(), run_id, order.deadline) => match ended {
+                Ok(run) => Stop::Ended(Box::new(run)),
+                // The deadline travels with the watch, so the other end may notice it first.
+                Err(status) if status.code() == Code::DeadlineExceeded => Stop::OutOfTime,
+                Err(_) if order.remaining().is_zero() => Stop::OutOfTime,
+                Err(status) => Stop::Lost(status),
+            },
+            () = cancel.cancelled() => Stop::Cancelled,
+            () = tokio::time::sleep_until(order.deadline) => Stop::OutOfTime,
+        }
+    }
+
+    async fn end_cancelled(&self, run_id: &str, order: &Order) -> Ending {
+        let reason = order.flight.cancel_reason();
+        match self.end(run_id, order, &reason).await {
+            // It may have ended by itself just before.
+            Some(run) => outcome::read(&run, order),
+            None => Ending::cancelled_after_start(order.tool.id(), &reason),
+        }
+    }
+
+    /// Cancels a run and waits for its end. Nothing comes back if it goes on.
+    async fn end(&self, run_id: &str, order: &Order, reason: &str) -> Option<Run> {
+        let until = Instant::now() + CANCEL_GRACE;
+        let context =
+            grpc_kit::CallContext::new(order.flight.path().clone()).with_timeout(CANCEL_GRACE);
+        let ending = context.scope(async {
+            let still_running = self.cancel(run_id, reason).await.ok()?;
+            for name in still_running.iter().filter(|name| *name != run_id) {
+                order.flight.leave_running(name);
+            }
+            follow::to_the_end(self.client(), run_id, until).await.ok()
+        });
+        let ended = tokio::time::timeout_at(until, ending).await.ok().flatten();
+        if ended.is_none() {
+            order.flight.leave_running(run_id);
+        }
+        ended
+    }
+}
+
+fn start_request(order: &Order) -> StartRunRequest {
+    let target = match order.tool.implementation() {
+        Implementation::Workflow { workflow_id } => Target::WorkflowId(workflow_id.clone()),
+        Implementation::Node { full_type, config } => Target::Node(SingleNode {
+            full_type: full_type.clone(),
+            config_values_json: match config.is_empty() {
+                true => String::new(),
+                false => serde_json::Value::Object(config.clone()).to_string(),
+            },
+        }),
+        // Nothing else is a run; an empty target is refused by the workflow service.
+        _ => Target::WorkflowId(String::new()),
+    };
+    let durability = run_events::durability_to_proto(order.durability);
+    StartRunRequest {
+        request_id: order
+            .effect_id
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string),
+        target: Some(target),
+        inputs_json: order.arguments.to_string(),
+        conversation_id: order
+            .conversation
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string),
+        options: Some(RunOptions {
+            durability: durability.into(),
+            timeout: prost_types::Duration::try_from(order.timeout).ok(),
+        }),
+    }
+}
+
+fn refused(status: &Status, order: &Order) -> Ending {
+    let said = status.message();
+    let (category, code) = match grpc_kit::reason(status) {
+        Some(ErrorReason::DepthExceeded) => (Category::Limit, "depth_exceeded"),
+        Some(ErrorReason::WorkflowNotFound) => (Category::Validation, "unknown_workflow"),
+        Some(ErrorReason::WorkflowInvalid) => (Category::Validation, "invalid_workflow"),
+        Some(ErrorReason::InvalidFields) => (Category::Validation, "invalid_arguments"),
+        Some(ErrorReason::LimitExceeded) => (Category::Limit, "limit_exceeded"),
+        _ => {
+            let transient = matches!(status.code(), Code::Unavailable | Code::ResourceExhausted);
+            tracing::warn!(code = ?status.code(), said, "the workflow service did not start a run");
+            let message = format!(
+                "{} was not started: the workflow service failed",
+                order.tool.id()
+            );
+            let failure = Failure::new(Category::Dependency, "workflow_service_failed", message);
+            return Ending::Failed(if transient {
+                failure.retryable()
+            } else {
+                failure
+            });
+        }
+    };
+    let mut failure = Failure::new(
+        category,
+        code,
+        format!("{} was not started: {said}", order.tool.id()),
+    );
+    failure.violations = grpc_kit::violations(status)
+        .into_iter()
+        .map(|(place, problem)| crate::domain::violation::Violation::new(place, code, problem))
+        .collect();
+    Ending::Rejected(failure)
+}
+
+fn lost(order: &Order, run_id: &str) -> Failure {
+    let message = format!(
+        "{} runs as {run_id}, and how it ended could not be learned; look at that run",
+        order.tool.id()
+    );
+    Failure::new(Category::Dependency, "run_lost", message)
+}

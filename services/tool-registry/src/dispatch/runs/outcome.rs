@@ -1,0 +1,71 @@
+//! What the outcome of a run means for the call that started it.
+
+use contracts::tavern::common::v1::{CallError, Run, RunState};
+use serde_json::{Value, json};
+
+use crate::{
+    dispatch::Order,
+    domain::ending::{Category, Ending, Failure},
+    rpc::convert,
+};
+
+/// Reads the outcome of a run that has ended.
+pub(super) fn read(run: &Run, order: &Order) -> Ending {
+    let Some(outcome) = &run.outcome else {
+        return Ending::Unknown(super::lost(order, &run.run_id));
+    };
+    let failure = || failure_of(outcome.error.as_ref(), run);
+    match outcome.state() {
+        RunState::Succeeded => match json_schema::parse_json_strict(&outcome.result_json) {
+            Ok(outputs) => Ending::Succeeded(single(outputs)),
+            Err(error) => Ending::Failed(Failure::new(
+                Category::Dependency,
+                "workflow_result_malformed",
+                format!("the result of {} is no JSON: {error}", run.run_id),
+            )),
+        },
+        RunState::Cancelled => Ending::Cancelled(failure()),
+        RunState::Unknown => Ending::Unknown(failure()),
+        RunState::Failed | RunState::Running | RunState::Unspecified => Ending::Failed(failure()),
+    }
+}
+
+/// A single interface output is the result itself (seed 000 §2.4); several stay an object.
+fn single(outputs: Value) -> Value {
+    match outputs {
+        Value::Object(mut object) if object.len() == 1 => {
+            let key = object.keys().next().cloned().unwrap_or_default();
+            object.shift_remove(&key).unwrap_or(Value::Null)
+        }
+        other => other,
+    }
+}
+
+fn failure_of(error: Option<&CallError>, run: &Run) -> Failure {
+    let mut failure = match error {
+        Some(error) => convert::failure_from_proto(error),
+        None => Failure::new(
+            Category::Dependency,
+            "workflow_failed",
+            "the workflow failed without a reason",
+        ),
+    };
+    let details = failure.details.get_or_insert_with(|| json!({}));
+    if let Value::Object(details) = details {
+        details.insert("run_id".to_owned(), json!(run.run_id));
+    }
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_output_is_bare_and_several_are_a_map() {
+        assert_eq!(single(json!({"summary": "s"})), json!("s"));
+        assert_eq!(single(json!({"a": 1, "b": 2})), json!({"a": 1, "b": 2}));
+        assert_eq!(single(json!({})), json!({}));
+        assert_eq!(single(json!([1])), json!([1]));
+    }
+}

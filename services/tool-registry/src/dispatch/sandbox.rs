@@ -1,0 +1,155 @@
+//! The sandbox as scripts and the code interpreter use it.
+
+mod verdict;
+
+use std::{sync::Arc, time::Duration};
+
+use contracts::tavern::{
+    common::v1::{ErrorReason, OutputStream},
+    sandbox::v1::{
+        ExecuteRequest, ExecuteResponse, Limits,
+        script_sandbox_service_client::ScriptSandboxServiceClient,
+    },
+};
+use core_types::IdSource;
+use grpc_kit::Transport;
+use sha2::{Digest, Sha256};
+use tonic::{Code, Status};
+
+use super::{Order, retry::Patience};
+use crate::domain::ending::{Category, Ending, Failure};
+
+pub(super) use verdict::{Ended, exited, read_verdict, tail};
+
+/// How long to wait for a sandbox that is not there.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most of a script's error stream that is shown as output.
+const MAX_CHUNK_CHARS: usize = 64 << 10;
+
+/// Runs programs in the sandbox.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    client: ScriptSandboxServiceClient<Transport>,
+    ids: Arc<dyn IdSource>,
+}
+
+impl Sandbox {
+    /// Makes a client.
+    pub fn new(client: ScriptSandboxServiceClient<Transport>, ids: Arc<dyn IdSource>) -> Self {
+        Self { client, ids }
+    }
+
+    /// Runs one program. What it wrote to its error stream is shown as output of the call.
+    ///
+    /// # Errors
+    /// How the call ended when the program was not run to its end. A sandbox that went down may
+    /// have run the program, so only tools that may be repeated are run again elsewhere.
+    pub(super) async fn execute(
+        &self,
+        mut request: ExecuteRequest,
+        order: &Order,
+    ) -> Result<ExecuteResponse, Ending> {
+        request.effect_id = order
+            .effect_id
+            .as_ref()
+            .map_or_else(String::new, |id| portable(id.as_str()));
+        if let Some(timeout) = order.tool.timeout() {
+            request.limits = Some(Limits {
+                wall_time: prost_types::Duration::try_from(timeout).ok(),
+                ..Limits::default()
+            });
+        }
+        // Asking again after a broken connection must not run the program a second time.
+        request.request_id = self.ids.next_uuid().simple().to_string();
+        let mut patience = Patience::new(PATIENCE, order.deadline);
+        let response = loop {
+            match self.client.clone().execute(request.clone()).await {
+                Ok(response) => break response.into_inner(),
+                Err(status) if grpc_kit::may_have_arrived(&status) && !order.tool.may_repeat() => {
+                    return Err(Ending::Unknown(lost(order)));
+                }
+                Err(status) if patience.wait_after(&status).await => {}
+                Err(status) => return Err(Ending::Failed(failure_of(&status))),
+            }
+        };
+        let errors = String::from_utf8_lossy(&response.stderr);
+        if !errors.trim().is_empty() {
+            order
+                .flight
+                .output(OutputStream::Err, tail(&errors, MAX_CHUNK_CHARS));
+        }
+        Ok(response)
+    }
+}
+
+/// Returns an effect id as the sandbox takes it: printable ASCII. Another spelling would do as well,
+/// as long as it is the same each time.
+fn portable(effect_id: &str) -> String {
+    if effect_id
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() || byte == b' ')
+    {
+        return effect_id.to_owned();
+    }
+    Sha256::digest(effect_id)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn lost(order: &Order) -> Failure {
+    let message = format!(
+        "the sandbox went down while {} ran; whether it took effect is unknown, and it was not \
+         repeated: look at what it did, then decide",
+        order.tool.id()
+    );
+    Failure::new(Category::Dependency, "sandbox_lost", message)
+}
+
+fn failure_of(status: &Status) -> Failure {
+    let said = status.message();
+    let (category, code, message) = match (status.code(), grpc_kit::reason(status)) {
+        (_, Some(ErrorReason::IsolationUnavailable)) => (
+            Category::Policy,
+            "isolation_unavailable",
+            format!("the sandbox cannot give the isolation that is demanded: {said}"),
+        ),
+        (_, Some(ErrorReason::RuntimeUnavailable)) => (
+            Category::Dependency,
+            "runtime_unavailable",
+            format!("the script's language cannot be run here: {said}"),
+        ),
+        (Code::InvalidArgument, _) => {
+            let fields: Vec<String> = grpc_kit::violations(status)
+                .into_iter()
+                .map(|(field, problem)| format!("{field} {problem}"))
+                .collect();
+            let message = format!("the sandbox refused the program: {}", fields.join("; "));
+            (Category::Validation, "program_refused", message)
+        }
+        (Code::DeadlineExceeded | Code::Cancelled, _) => (
+            Category::Timeout,
+            "deadline_exceeded",
+            "the program did not end before the call's deadline and was ended".to_owned(),
+        ),
+        (Code::Unavailable | Code::ResourceExhausted, _) => (
+            Category::Dependency,
+            "sandbox_unavailable",
+            "the sandbox is not there or has no room; try again later".to_owned(),
+        ),
+        _ => {
+            tracing::warn!(code = ?status.code(), said, "the sandbox failed");
+            (
+                Category::Dependency,
+                "sandbox_failed",
+                "the sandbox failed; its log has the reason".to_owned(),
+            )
+        }
+    };
+    let failure = Failure::new(category, code, message);
+    if code == "sandbox_unavailable" {
+        failure.retryable()
+    } else {
+        failure
+    }
+}

@@ -1,0 +1,129 @@
+//! Programs of plugins: JSON in on standard input, JSON out on standard output.
+
+use std::{collections::HashMap, sync::Arc};
+
+use contracts::tavern::{
+    common::v1::OutputStream,
+    sandbox::v1::{ExecuteRequest, ExecuteResponse, InputFile, execute_request},
+};
+use serde_json::Value;
+
+use super::{
+    Order,
+    sandbox::{Ended, Sandbox, exited, read_verdict, tail},
+};
+use crate::{
+    domain::{
+        ending::{Category, Ending, Failure},
+        program::Program,
+        script_output,
+        tool::Origin,
+    },
+    plugins::PluginFile,
+};
+
+const MAX_LOG_CHARS: usize = 64 << 10;
+
+/// Runs the programs of plugins.
+#[derive(Clone, Debug)]
+pub struct Scripts {
+    sandbox: Sandbox,
+    /// The files of each plugin by the plugin's name, as they were when it was loaded.
+    files: Arc<HashMap<String, Arc<[PluginFile]>>>,
+}
+
+impl Scripts {
+    /// Takes the files of all plugins.
+    pub fn new(sandbox: Sandbox, files: HashMap<String, Arc<[PluginFile]>>) -> Self {
+        Self {
+            sandbox,
+            files: Arc::new(files),
+        }
+    }
+
+    /// Runs one program with the call's arguments.
+    pub(super) async fn carry_out(&self, program: &Program, order: &Order) -> Ending {
+        let files = match order.tool.origin() {
+            Origin::Plugin(name) => self.files.get(name),
+            _ => None,
+        };
+        let Some(files) = files else {
+            let message = format!("the plugin of {} is not loaded", order.tool.id());
+            return Ending::Rejected(Failure::new(
+                Category::Dependency,
+                "plugin_not_loaded",
+                message,
+            ));
+        };
+        let request = ExecuteRequest {
+            runtime: program.runtime.clone(),
+            program: Some(execute_request::Program::EntryPath(program.entry.clone())),
+            files: files.iter().map(input_file).collect(),
+            arguments: program.arguments.clone(),
+            stdin: order.arguments.to_string().into_bytes(),
+            ..ExecuteRequest::default()
+        };
+        match self.sandbox.execute(request, order).await {
+            Ok(response) => ending_of(&response, order),
+            Err(ending) => ending,
+        }
+    }
+}
+
+fn input_file(file: &PluginFile) -> InputFile {
+    InputFile {
+        path: file.path.clone(),
+        content: file.content.to_vec(),
+        executable: false,
+    }
+}
+
+fn ending_of(response: &ExecuteResponse, order: &Order) -> Ending {
+    let code = match read_verdict(response) {
+        Ended::Failed(failure) => return Ending::Failed(failure),
+        Ended::WithCode(code) => code,
+    };
+    let answer = answer_of(response);
+    if let Ok(answer) = &answer {
+        let logs = script_output::logs_of(answer);
+        if !logs.is_empty() {
+            order
+                .flight
+                .output(OutputStream::Err, tail(&logs, MAX_LOG_CHARS));
+        }
+    }
+    match (code, answer) {
+        (0, Ok(answer)) => script_output::read(answer),
+        (0, Err(failure)) => Ending::Failed(failure),
+        // A failure in the script's own words says more than its exit code.
+        (code, Ok(answer)) => {
+            let own_words = script_output::read_failure(answer);
+            Ending::Failed(own_words.unwrap_or_else(|| exited(response, code)))
+        }
+        (code, Err(_)) => Ending::Failed(exited(response, code)),
+    }
+}
+
+/// Returns the JSON that a script answered: from its result channel, or else its standard output.
+fn answer_of(response: &ExecuteResponse) -> Result<Value, Failure> {
+    let text = if response.result_json.is_empty() {
+        std::str::from_utf8(&response.stdout)
+            .unwrap_or_default()
+            .trim()
+    } else {
+        response.result_json.as_str()
+    };
+    json_schema::parse_json_strict(text).map_err(|error| {
+        let begin: String = text.chars().take(120).collect();
+        let message = if begin.is_empty() {
+            "the script answered nothing; it must write one JSON value to standard output"
+                .to_owned()
+        } else {
+            format!(
+                "the script's standard output must be one JSON value, and it begins with '{begin}' \
+                 ({error}); write everything else to standard error"
+            )
+        };
+        Failure::new(Category::Runtime, "script_output_malformed", message)
+    })
+}

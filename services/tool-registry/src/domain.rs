@@ -1,0 +1,29 @@
+//! What a tool is, without any input or output: definitions, schemas, names, results.
+//!
+//! - [`violation`]: one thing that is wrong, in a definition or in a call.
+//! - [`ending`]: how a call ended.
+//! - [`definition`]: both forms of `*.tool.json`.
+//! - [`program`]: the command of a script tool.
+//! - [`manifest`]: the file `plugin.yaml`.
+//! - [`package`]: which names the files of a plugin may have.
+//! - [`interface`]: tools that are derived from workflows and from node types.
+//! - [`tool`]: a definition with its schema compiled, ready to be called.
+//! - [`naming`]: aliases and reserved words.
+//! - [`catalogue`]: all tools that are known by definition, found by id or alias.
+//! - [`script_output`]: what a script's JSON answer means.
+//! - [`diff`]: search-and-replace blocks and unified diffs.
+//! - [`path`]: paths as models write them.
+
+pub mod catalogue;
+pub mod definition;
+pub mod diff;
+pub mod ending;
+pub mod interface;
+pub mod manifest;
+pub mod naming;
+pub mod package;
+pub mod path;
+pub mod program;
+pub mod script_output;
+pub mod tool;
+pub mod violation;

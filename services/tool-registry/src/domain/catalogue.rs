@@ -1,0 +1,190 @@
+//! All tools that are known by definition, found by id or alias.
+//!
+//! A catalogue never changes: a registration makes a new one. What workflows and node types bring
+//! is not in here, because the workflow service owns them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::{
+    definition::Definition,
+    naming,
+    tool::{Origin, Tool},
+    violation::Violation,
+};
+
+/// A snapshot of all tools.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    by_id: BTreeMap<String, Arc<Tool>>,
+    by_alias: HashMap<String, String>,
+}
+
+/// Why a tool cannot be added.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AddError {
+    /// The id belongs to a tool of another origin.
+    Taken(Origin),
+    /// The definition does not work.
+    Invalid(Vec<Violation>),
+}
+
+impl Catalogue {
+    /// Returns the catalogue with one more tool, or with a tool replaced that was added the same
+    /// way, and the tool.
+    ///
+    /// # Errors
+    /// [`AddError`] when the id is taken or the definition does not work.
+    pub fn with(
+        &self,
+        definition: Definition,
+        origin: Origin,
+    ) -> Result<(Self, Arc<Tool>), AddError> {
+        let id = definition.id.to_string();
+        let earlier = self.by_id.get(&id);
+        if let Some(earlier) = earlier.filter(|earlier| *earlier.origin() != origin) {
+            return Err(AddError::Taken(earlier.origin().clone()));
+        }
+        let alias = match earlier {
+            Some(earlier) => earlier.alias().to_owned(),
+            None => naming::unique_alias(&id, |alias| self.is_taken(alias)),
+        };
+        let tool =
+            Arc::new(Tool::new(definition, origin, alias.clone()).map_err(AddError::Invalid)?);
+        let mut next = self.clone();
+        if let Some(other) = next
+            .by_alias
+            .get(&alias)
+            .filter(|other| **other != id)
+            .cloned()
+        {
+            next.give_up_alias(&other);
+        }
+        next.by_id.insert(id.clone(), Arc::clone(&tool));
+        next.by_alias.insert(alias, id);
+        Ok((next, tool))
+    }
+
+    /// Finds a tool by its id, or else by its alias.
+    pub fn find(&self, written: &str) -> Option<&Arc<Tool>> {
+        self.by_id
+            .get(written)
+            .or_else(|| self.by_id.get(self.by_alias.get(written)?))
+    }
+
+    /// Returns an id that differs from `id` in letter case only.
+    pub fn case_twin(&self, id: &str) -> Option<&str> {
+        let folded = id.to_lowercase();
+        self.by_id
+            .keys()
+            .map(String::as_str)
+            .find(|other| *other != id && other.to_lowercase() == folded)
+    }
+
+    /// Returns the tools by id.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.by_id.values()
+    }
+
+    /// Returns up to three ids that resemble `written`, the nearest first.
+    pub fn nearest<'a>(
+        &'a self,
+        written: &str,
+        others: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<String> {
+        json_schema::nearest_names(written, self.by_id.keys().map(String::as_str).chain(others))
+    }
+
+    /// Gives `id` another alias, because a tool has come whose id is spelled like the present one:
+    /// an id always means itself.
+    fn give_up_alias(&mut self, id: &str) {
+        if let Some(tool) = self.by_id.get_mut(id) {
+            let alias = naming::unique_alias(id, |_| true);
+            *tool = Arc::new(tool.with_alias(alias.clone()));
+            self.by_alias.insert(alias, id.to_owned());
+        }
+    }
+
+    fn is_taken(&self, alias: &str) -> bool {
+        self.by_alias.contains_key(alias) || self.by_id.contains_key(alias)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::definition::read_value;
+
+    fn definition(id: &str) -> Definition {
+        let source = json!({"id": id, "parameters": {"type": "object"},
+            "implementation": {"type": "script", "command": "node a.js"}});
+        read_value(source).unwrap().definition
+    }
+
+    fn catalogue(ids: &[&str]) -> Catalogue {
+        ids.iter().fold(Catalogue::default(), |catalogue, id| {
+            catalogue
+                .with(definition(id), Origin::Registered)
+                .unwrap()
+                .0
+        })
+    }
+
+    #[test]
+    fn a_tool_is_found_by_its_id_and_by_its_alias() {
+        let catalogue = catalogue(&["kb:Query", "FileOperator.WriteFile"]);
+        assert_eq!(catalogue.find("kb:Query").unwrap().alias(), "kb__Query");
+        assert_eq!(catalogue.find("kb__Query").unwrap().id(), "kb:Query");
+        assert!(catalogue.find("kb__query").is_none());
+    }
+
+    #[test]
+    fn the_later_of_two_equal_aliases_gets_a_hash_and_keeps_it_when_replaced() {
+        let catalogue = catalogue(&["a:b", "a|b", "a:b"]);
+        let second = catalogue.find("a|b").unwrap();
+        assert!(second.alias().starts_with("a__b_"), "{}", second.alias());
+        assert_eq!(catalogue.find("a__b").unwrap().id(), "a:b");
+        let (again, tool) = catalogue
+            .with(definition("a|b"), Origin::Registered)
+            .unwrap();
+        assert_eq!(tool.alias(), second.alias());
+        assert_eq!(again.tools().count(), 2);
+    }
+
+    #[test]
+    fn an_id_that_is_spelled_like_an_earlier_alias_wins() {
+        let catalogue = catalogue(&["a:b", "a__b"]);
+        assert_eq!(catalogue.find("a__b").unwrap().id(), "a__b");
+        let renamed = catalogue.find("a:b").unwrap().alias();
+        assert_ne!(renamed, "a__b");
+        assert_eq!(catalogue.find(renamed).unwrap().id(), "a:b");
+    }
+
+    #[test]
+    fn the_first_owner_of_an_id_keeps_it() {
+        let catalogue = catalogue(&["a"]);
+        let error = catalogue
+            .with(definition("a"), Origin::Plugin("p".into()))
+            .unwrap_err();
+        assert_eq!(error, AddError::Taken(Origin::Registered));
+    }
+
+    #[test]
+    fn near_names_and_case_twins_are_offered() {
+        let catalogue = catalogue(&["FileOperator.WriteFile", "read_file"]);
+        assert_eq!(
+            catalogue.nearest("FileOperator.WritFile", []),
+            ["FileOperator.WriteFile"]
+        );
+        assert_eq!(
+            catalogue.nearest("workflow:greet", ["workflow:greets"]),
+            ["workflow:greets"]
+        );
+        assert_eq!(catalogue.case_twin("READ_FILE"), Some("read_file"));
+        assert_eq!(catalogue.case_twin("read_file"), None);
+    }
+}

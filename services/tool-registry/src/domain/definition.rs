@@ -1,0 +1,269 @@
+//! The definition of a tool, in both forms of `*.tool.json`.
+//!
+//! The first form names its implementation (`id`, `implementation{type, ...}`), the second its
+//! handler (`toolId`, `handler{type, ...}`); which one a file has is decided by those keys. Both
+//! become one [`Definition`], and everything that is wrong is reported at once.
+
+mod fields;
+mod implementation;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use core_types::ToolId;
+use serde_json::Value;
+
+use super::{naming, program::Program, violation::Violation};
+use fields::Fields;
+
+/// The most bytes of a definition.
+pub const MAX_DEFINITION_BYTES: usize = 64 << 10;
+/// The deepest nesting of a definition.
+pub const MAX_DEFINITION_DEPTH: usize = 32;
+const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
+const MAX_DISPLAY_NAME_BYTES: usize = 256;
+
+/// What a tool declares about its effects. Nothing declared means that it has effects, that
+/// repeating them matters, and that nothing may run beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// Repeating a call has no further effect.
+    pub idempotent: bool,
+    /// It destroys something that cannot be brought back.
+    pub destructive: bool,
+    /// Calls may run beside each other.
+    pub parallel_safe: bool,
+    /// Calls must be written exactly.
+    pub strict: bool,
+}
+
+/// How a tool is carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Implementation {
+    /// A method of the platform, by its name.
+    Builtin(String),
+    /// A unary method of a registered gRPC server.
+    Backend {
+        /// The name under which the server was registered.
+        service: String,
+        /// The method, as `package.Service/Method`.
+        method: String,
+    },
+    /// A program of a plugin.
+    Script(Program),
+    /// A workflow.
+    Workflow {
+        /// Its id.
+        workflow_id: String,
+    },
+    /// A single node.
+    Node {
+        /// Its full type, such as `core:TextMerge`.
+        full_type: String,
+        /// Its configuration.
+        config: serde_json::Map<String, Value>,
+    },
+}
+
+impl Implementation {
+    /// Returns the word that definitions use.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Builtin(_) | Self::Backend { .. } => "service",
+            Self::Script(_) => "script",
+            Self::Workflow { .. } => "workflow",
+            Self::Node { .. } => "node",
+        }
+    }
+
+    /// Says that the workflow service carries it out, which finds a run again by its request id.
+    pub fn is_run(&self) -> bool {
+        matches!(self, Self::Workflow { .. } | Self::Node { .. })
+    }
+}
+
+/// A tool as its author describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definition {
+    /// The stable id.
+    pub id: ToolId,
+    /// The name for people.
+    pub display_name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of its arguments; `None` takes it from the workflow or node.
+    pub parameters: Option<Value>,
+    /// How it is carried out.
+    pub implementation: Implementation,
+    /// What it declares about its effects.
+    pub flags: Flags,
+    /// How long a call may take; `None` takes the service's default.
+    pub timeout: Option<Duration>,
+    /// The definition as it was written, unknown keys kept.
+    pub source: Value,
+}
+
+/// A definition that was read, and remarks that do not keep it from working.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// The definition.
+    pub definition: Definition,
+    /// The remarks.
+    pub warnings: Vec<String>,
+}
+
+/// Reads the text of a `*.tool.json` file.
+///
+/// # Errors
+/// Everything that is wrong with it, each with a JSON pointer.
+pub fn read(text: &str) -> Result<Read, Vec<Violation>> {
+    let limits = json_schema::JsonLimits {
+        max_bytes: MAX_DEFINITION_BYTES,
+        max_depth: MAX_DEFINITION_DEPTH,
+        ..json_schema::JsonLimits::default()
+    };
+    let source = json_schema::parse_json_strict_with(text, &limits).map_err(|error| {
+        error
+            .problems
+            .into_iter()
+            .map(Violation::from)
+            .collect::<Vec<_>>()
+    })?;
+    read_value(source)
+}
+
+/// Reads a definition that is JSON already.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_value(source: Value) -> Result<Read, Vec<Violation>> {
+    let Value::Object(object) = &source else {
+        let message = "a tool definition is a JSON object with 'id', 'description', \
+                       'implementation' and 'parameters'";
+        return Err(vec![Violation::new("", "type_mismatch", message)]);
+    };
+    let mut fields = Fields::new(object);
+    let second_form = object.contains_key("toolId") || object.contains_key("handler");
+    let id_key = if second_form { "toolId" } else { "id" };
+    let id = fields.required_text("", id_key).and_then(|text| {
+        naming::check_tool_id(&format!("/{id_key}"), &text)
+            .map_err(|wrong| fields.wrong.extend(wrong))
+            .ok()
+    });
+    let description = fields.bounded_text("description", MAX_DESCRIPTION_BYTES);
+    let display_name = fields.bounded_text("displayName", MAX_DISPLAY_NAME_BYTES);
+    let (implementation, timeout) = if second_form {
+        implementation::from_handler(&mut fields)
+    } else {
+        implementation::from_implementation(&mut fields)
+    };
+    let flags = read_flags(&mut fields);
+    let parameters = read_parameters(&mut fields, implementation.as_ref());
+    let mut warnings = request_warnings(object);
+    if let Some(parameters) = &parameters {
+        warnings.extend(naming::reserved_word_warnings(parameters));
+    }
+    match (id, implementation) {
+        (Some(id), Some(implementation)) if fields.wrong.is_empty() => Ok(Read {
+            definition: Definition {
+                display_name: display_name.unwrap_or_else(|| id.to_string()),
+                id,
+                description: description.unwrap_or_default(),
+                parameters,
+                implementation,
+                flags,
+                timeout,
+                source: source.clone(),
+            },
+            warnings,
+        }),
+        _ => Err(fields.wrong),
+    }
+}
+
+fn read_flags(fields: &mut Fields<'_>) -> Flags {
+    let flags = Flags {
+        read_only: fields.flag("readOnly", "read_only"),
+        idempotent: fields.flag("idempotent", "idempotent"),
+        destructive: fields.flag("destructive", "destructive"),
+        parallel_safe: fields.flag("parallelSafe", "parallel_safe"),
+        strict: fields.flag("strict", "strict"),
+    };
+    if flags.read_only && flags.destructive {
+        fields.wrong.push(Violation::new(
+            "/destructive",
+            "contradiction",
+            "a tool that changes nothing cannot destroy anything; remove 'readOnly' or 'destructive'",
+        ));
+    }
+    flags
+}
+
+fn read_parameters(fields: &mut Fields<'_>, how: Option<&Implementation>) -> Option<Value> {
+    match fields.object.get("parameters") {
+        Some(schema @ Value::Object(_)) => {
+            check_schema(schema, &mut fields.wrong);
+            Some(schema.clone())
+        }
+        Some(_) => {
+            fields.add(
+                "/parameters",
+                "type_mismatch",
+                "parameters must be a JSON Schema object",
+            );
+            None
+        }
+        None if how.is_none_or(Implementation::is_run) => None,
+        None => {
+            let message = "parameters is missing; give a JSON Schema such as \
+                           {\"type\": \"object\", \"properties\": {}}";
+            fields.add("/parameters", "missing_parameter", message);
+            None
+        }
+    }
+}
+
+fn check_schema(schema: &Value, wrong: &mut Vec<Violation>) {
+    if let Err(errors) = json_schema::Schema::compile_parameters(schema) {
+        wrong.extend(errors.problems.into_iter().map(|problem| {
+            let pointer = format!("/parameters{}", problem.pointer);
+            Violation::new(pointer, problem.code.as_str(), problem.message)
+        }));
+    }
+}
+
+/// Says which requests of a version 2 definition are not granted.
+fn request_warnings(object: &serde_json::Map<String, Value>) -> Vec<String> {
+    let asks = |pointer: &str| {
+        object
+            .get("securityContext")
+            .and_then(|context| context.pointer(pointer))
+            .and_then(Value::as_array)
+            .is_some_and(|entries| !entries.is_empty())
+    };
+    [
+        (
+            "/networkAccess/allowHosts",
+            "scripts have no network; its hosts cannot be reached",
+        ),
+        (
+            "/fileAccess/allowRead",
+            "scripts see the files of their plugin only",
+        ),
+        (
+            "/fileAccess/allowWrite",
+            "what a script writes to files is discarded when it ends",
+        ),
+        (
+            "/requiredCapabilities",
+            "no capabilities are given to scripts",
+        ),
+    ]
+    .into_iter()
+    .filter(|(pointer, _)| asks(pointer))
+    .map(|(pointer, not_granted)| format!("securityContext{pointer} is not granted: {not_granted}"))
+    .collect()
+}

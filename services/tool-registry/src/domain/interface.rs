@@ -1,0 +1,272 @@
+//! Tools that are derived from workflows and from node types.
+//!
+//! A workflow's interface becomes a JSON Schema as seed 000 §2.3 lays down; what the seed leaves
+//! open follows the files that exist: descriptions fall back to `customDescription` and then to
+//! `displayName`, binary values are base64 text, wildcards have no type, a slot that takes several
+//! values is an array. Keys keep their order, so that the result is the same text each time.
+
+#[cfg(test)]
+mod tests;
+
+use core_types::ToolId;
+use serde_json::{Map, Value, json};
+
+use super::{
+    definition::{Definition, Flags, Implementation},
+    violation::Violation,
+};
+
+/// The most interface inputs that a workflow tool may have.
+pub const MAX_PARAMETERS: usize = 256;
+
+/// What is known of one input: of a workflow's interface, or of a node.
+#[derive(Clone, Debug, Default)]
+pub struct Input {
+    /// The key by which values name it.
+    pub key: String,
+    /// The type, such as `STRING`.
+    pub data_flow_type: String,
+    /// What it is for; empty if nothing is said.
+    pub description: String,
+    /// A value is needed.
+    pub required: bool,
+    /// It takes an array of values.
+    pub multi: bool,
+    /// The values it offers, if it takes no others.
+    pub choices: Vec<Value>,
+    /// The least number.
+    pub minimum: Option<Value>,
+    /// The largest number.
+    pub maximum: Option<Value>,
+}
+
+/// Derives the tool of a workflow from the text of its file.
+///
+/// # Errors
+/// Everything that keeps the interface from becoming a schema.
+pub fn workflow_tool(
+    workflow_id: &str,
+    name: &str,
+    file: &Value,
+) -> Result<Definition, Vec<Violation>> {
+    let inputs = interface_inputs(file)?;
+    let description = text_at(file, "description").unwrap_or(name);
+    let id = format!("workflow:{workflow_id}");
+    let implementation = Implementation::Workflow {
+        workflow_id: workflow_id.to_owned(),
+    };
+    derived(&id, name, description, &inputs, implementation)
+}
+
+/// Derives the tool of a single node from its inputs.
+///
+/// # Errors
+/// Everything that keeps the inputs from becoming a schema.
+pub fn node_tool(
+    full_type: &str,
+    display_name: &str,
+    description: &str,
+    inputs: &[Input],
+    pure: bool,
+) -> Result<Definition, Vec<Violation>> {
+    let implementation = Implementation::Node {
+        full_type: full_type.to_owned(),
+        config: Map::new(),
+    };
+    let mut tool = derived(
+        &format!("node:{full_type}"),
+        display_name,
+        description,
+        inputs,
+        implementation,
+    )?;
+    tool.flags = Flags {
+        read_only: pure,
+        idempotent: pure,
+        parallel_safe: pure,
+        ..Flags::default()
+    };
+    Ok(tool)
+}
+
+/// Returns the schema that a model is given: name, description and parameters.
+pub fn published_schema(definition: &Definition) -> Value {
+    json!({
+        "name": definition.id.as_str(),
+        "description": definition.description,
+        "parameters": definition.parameters,
+    })
+}
+
+/// Makes the schema of the arguments.
+pub fn parameters_of(inputs: &[Input]) -> Value {
+    let mut properties = Map::new();
+    for input in inputs {
+        properties.insert(input.key.clone(), property_of(input));
+    }
+    let required: Vec<&str> = inputs
+        .iter()
+        .filter(|input| input.required)
+        .map(|input| input.key.as_str())
+        .collect();
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
+fn derived(
+    id: &str,
+    name: &str,
+    description: &str,
+    inputs: &[Input],
+    implementation: Implementation,
+) -> Result<Definition, Vec<Violation>> {
+    let id = ToolId::new(id)
+        .map_err(|error| vec![Violation::new("", "invalid_id", error.to_string())])?;
+    let parameters = parameters_of(inputs);
+    let mut definition = Definition {
+        display_name: if name.is_empty() {
+            id.to_string()
+        } else {
+            name.to_owned()
+        },
+        id,
+        description: description.to_owned(),
+        parameters: Some(parameters),
+        implementation,
+        flags: Flags::default(),
+        timeout: None,
+        source: Value::Null,
+    };
+    definition.source = published_schema(&definition);
+    Ok(definition)
+}
+
+/// Reads `interfaceInputs` in the order of the file.
+fn interface_inputs(file: &Value) -> Result<Vec<Input>, Vec<Violation>> {
+    let slots = match file.get("interfaceInputs") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(slots)) => slots,
+        Some(_) => {
+            let message = "interfaceInputs must be an object of slots by key";
+            return Err(vec![Violation::new(
+                "/interfaceInputs",
+                "type_mismatch",
+                message,
+            )]);
+        }
+    };
+    if slots.len() > MAX_PARAMETERS {
+        let message = format!(
+            "the interface has {} inputs; a tool has at most {MAX_PARAMETERS} parameters",
+            slots.len()
+        );
+        return Err(vec![Violation::new(
+            "/interfaceInputs",
+            "limit_exceeded",
+            message,
+        )]);
+    }
+    Ok(slots
+        .iter()
+        .map(|(key, slot)| interface_input(key, slot))
+        .collect())
+}
+
+fn interface_input(key: &str, slot: &Value) -> Input {
+    let description = ["description", "customDescription", "displayName"]
+        .into_iter()
+        .find_map(|name| text_at(slot, name))
+        .unwrap_or_default();
+    let config = slot.get("config").unwrap_or(&Value::Null);
+    Input {
+        key: key.to_owned(),
+        data_flow_type: text_at(slot, "dataFlowType").unwrap_or_default().to_owned(),
+        description: description.to_owned(),
+        required: is_true(slot, "required"),
+        multi: is_true(slot, "multi"),
+        choices: choices_of(slot, config),
+        minimum: number_at(config, "min"),
+        maximum: number_at(config, "max"),
+    }
+}
+
+/// Returns the suggestions if the slot takes nothing else.
+fn choices_of(slot: &Value, config: &Value) -> Vec<Value> {
+    let categories = slot.get("matchCategories").and_then(Value::as_array);
+    let is_combo = categories.is_some_and(|all| all.iter().any(|each| each == "ComboOption"));
+    let suggestions = config.get("suggestions").and_then(Value::as_array);
+    let mut choices: Vec<Value> = Vec::new();
+    for suggestion in suggestions.into_iter().flatten().filter(|_| is_combo) {
+        let value = match suggestion {
+            Value::Object(object) => object.get("value"),
+            bare => Some(bare),
+        };
+        if let Some(value) = value.filter(|value| !choices.contains(value)) {
+            choices.push(value.clone());
+        }
+    }
+    choices
+}
+
+fn property_of(input: &Input) -> Value {
+    let mut item = Map::new();
+    let kind = match input.data_flow_type.as_str() {
+        "STRING" => Some("string"),
+        "INTEGER" => Some("integer"),
+        "FLOAT" => Some("number"),
+        "BOOLEAN" => Some("boolean"),
+        "OBJECT" => Some("object"),
+        "ARRAY" => Some("array"),
+        "BINARY" => Some("string"),
+        _ => None,
+    };
+    let mut property = Map::new();
+    if let Some(kind) = kind {
+        item.insert("type".to_owned(), json!(kind));
+    }
+    if input.multi {
+        property.insert("type".to_owned(), json!("array"));
+    } else {
+        property.append(&mut item);
+    }
+    if !input.description.is_empty() {
+        property.insert("description".to_owned(), json!(input.description));
+    }
+    let narrowed = if input.multi {
+        &mut item
+    } else {
+        &mut property
+    };
+    if input.data_flow_type == "BINARY" {
+        narrowed.insert("contentEncoding".to_owned(), json!("base64"));
+    }
+    if matches!(kind, Some("integer" | "number")) {
+        let bounds = [("minimum", &input.minimum), ("maximum", &input.maximum)];
+        for (keyword, bound) in bounds {
+            if let Some(bound) = bound {
+                narrowed.insert(keyword.to_owned(), bound.clone());
+            }
+        }
+    }
+    if !input.choices.is_empty() {
+        narrowed.insert("enum".to_owned(), json!(input.choices));
+    }
+    if input.multi {
+        property.insert("items".to_owned(), Value::Object(item));
+    }
+    Value::Object(property)
+}
+
+fn text_at<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value
+        .get(key)
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty())
+}
+
+fn is_true(value: &Value, key: &str) -> bool {
+    value.get(key).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn number_at(value: &Value, key: &str) -> Option<Value> {
+    value.get(key).filter(|number| number.is_number()).cloned()
+}

@@ -1,0 +1,177 @@
+//! Names of tools: what an id may look like, its alias, and words that dialects reserve.
+
+use core_types::ToolId;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::violation::Violation;
+
+/// The longest id of a tool that every dialect can carry, in bytes.
+pub const MAX_TOOL_ID_BYTES: usize = 128;
+
+/// The namespaces whose ids the platform gives out itself.
+pub const DERIVED_PREFIXES: [&str; 2] = ["workflow:", "node:"];
+
+const RESERVED_WORDS: [&str; 8] = [
+    "ACTION",
+    "item",
+    "command",
+    "tool_name",
+    "comment",
+    "request_id",
+    "on_error",
+    "retry",
+];
+const RESERVED_PREFIXES: [&str; 3] = ["common_", "uri_", "type_hint_"];
+
+/// Checks an id that a definition gives itself.
+///
+/// # Errors
+/// Every reason why no tool can have this id, pointing at `pointer`.
+pub fn check_tool_id(pointer: &str, text: &str) -> Result<ToolId, Vec<Violation>> {
+    let mut wrong = Vec::new();
+    let mut add = |message: String| wrong.push(Violation::new(pointer, "invalid_id", message));
+    if text.len() > MAX_TOOL_ID_BYTES {
+        add(format!(
+            "a tool id has at most {MAX_TOOL_ID_BYTES} bytes; this one has {}",
+            text.len()
+        ));
+    }
+    if text.ends_with('/') {
+        add("a tool id must not end with '/', which reads as a self-closing tag; remove it".into());
+    }
+    if let Some(prefix) = DERIVED_PREFIXES
+        .iter()
+        .find(|prefix| text.starts_with(**prefix))
+    {
+        add(format!(
+            "ids that begin with '{prefix}' are given out by the platform; take another id"
+        ));
+    }
+    let bad =
+        |c: char| c.is_whitespace() || c.is_control() || invisible(c) || "<>`\"'&=".contains(c);
+    if let Some(character) = text.chars().find(|c| bad(*c)) {
+        add(format!(
+            "the id contains {character:?}, which no dialect can carry; remove it"
+        ));
+    }
+    match ToolId::new(text) {
+        Ok(id) if wrong.is_empty() => Ok(id),
+        Ok(_) => Err(wrong),
+        Err(error) => {
+            if wrong.is_empty() {
+                wrong.push(Violation::new(pointer, "invalid_id", error.to_string()));
+            }
+            Err(wrong)
+        }
+    }
+}
+
+/// Characters without a glyph, by which one id could pose as another.
+fn invisible(character: char) -> bool {
+    matches!(character, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}'
+        | '\u{00ad}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Returns the alias of `id`: its spelling as a plain XML name, made unique by digits of the id's
+/// hash if `taken` says that another tool has it.
+pub fn unique_alias(id: &str, taken: impl Fn(&str) -> bool) -> String {
+    let alias = call_text::alias_of(id);
+    if alias == id || !taken(&alias) {
+        return alias;
+    }
+    let digest = Sha256::digest(id.as_bytes());
+    format!(
+        "{alias}_{:02x}{:02x}{:02x}",
+        digest[0], digest[1], digest[2]
+    )
+}
+
+/// Returns a remark for each parameter whose name is a word of a dialect.
+pub fn reserved_word_warnings(parameters: &Value) -> Vec<String> {
+    let names = parameters.get("properties").and_then(Value::as_object);
+    names
+        .into_iter()
+        .flat_map(|names| names.keys())
+        .filter_map(|name| remark(name))
+        .collect()
+}
+
+fn remark(name: &str) -> Option<String> {
+    if name == "command" {
+        return Some(
+            "the parameter 'command' is written 'arg_command' in TAM blocks, where 'command' names \
+             the tool; consider another name"
+                .to_owned(),
+        );
+    }
+    let reserved = RESERVED_WORDS.contains(&name)
+        || RESERVED_PREFIXES
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+    reserved.then(|| {
+        format!(
+            "the parameter '{name}' has a name that dialects reserve; it is read as the parameter, \
+             so the reserved meaning is lost for this tool: consider another name"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ids_seen_in_the_wild_are_accepted() {
+        for id in [
+            "ReadPrivateStateTool",
+            "core:ReadPrivateState",
+            "FileOperator.WriteFile",
+            "workflows/skills/x.json",
+            "CodeInterpreter:execute",
+            "工具",
+        ] {
+            assert_eq!(
+                check_tool_id("/id", id).map(String::from),
+                Ok(id.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn an_id_that_no_dialect_can_carry_or_that_poses_as_another_is_refused() {
+        for id in [
+            "",
+            "a b",
+            "x/",
+            "<x>",
+            "workflow:mine",
+            "node:core:X",
+            "read\u{200b}file",
+            "a\u{202e}b",
+        ] {
+            assert!(check_tool_id("/id", id).is_err(), "{id:?}");
+        }
+        assert!(check_tool_id("/id", &"x".repeat(129)).is_err());
+    }
+
+    #[test]
+    fn a_taken_alias_gets_digits_of_the_hash_and_a_plain_id_keeps_itself() {
+        assert_eq!(unique_alias("kb:Query", |_| false), "kb__Query");
+        let second = unique_alias("kb|Query", |alias| alias == "kb__Query");
+        assert!(second.starts_with("kb__Query_") && second.len() == "kb__Query_".len() + 6);
+        assert_eq!(unique_alias("read_file", |_| true), "read_file");
+    }
+
+    #[test]
+    fn each_reserved_word_among_the_parameters_is_remarked() {
+        let parameters = json!({"properties": {
+            "command": {}, "item": {}, "uri_x": {}, "retry": {}, "path": {}
+        }});
+        let remarks = reserved_word_warnings(&parameters);
+        assert_eq!(remarks.len(), 4);
+        assert!(remarks[0].contains("arg_command"));
+    }
+}

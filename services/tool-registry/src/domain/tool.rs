@@ -1,0 +1,186 @@
+//! A tool that can be called: its definition with the schema compiled.
+
+use std::time::Duration;
+
+use json_schema::Schema;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::{
+    definition::{Definition, Flags, Implementation},
+    violation::Violation,
+};
+
+/// Where a tool comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The platform.
+    Builtin,
+    /// The operator, by `RegisterTool`.
+    Registered,
+    /// A workflow of the same id.
+    Workflow,
+    /// A node type.
+    Node,
+    /// A plugin of this name.
+    Plugin(String),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Builtin => formatter.write_str("builtin"),
+            Self::Registered => formatter.write_str("registered"),
+            Self::Workflow => formatter.write_str("workflow"),
+            Self::Node => formatter.write_str("node"),
+            Self::Plugin(name) => write!(formatter, "plugin:{name}"),
+        }
+    }
+}
+
+/// A tool that can be called.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    definition: Definition,
+    origin: Origin,
+    alias: String,
+    schema: Schema,
+    etag: String,
+}
+
+/// Arguments that were checked and completed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// The arguments with defaults filled in.
+    pub arguments: Value,
+    /// What defaults filled in, as JSON pointers.
+    pub defaulted: Vec<String>,
+}
+
+impl Tool {
+    /// Compiles the schema of a definition whose parameters are known.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the schema.
+    pub fn new(
+        definition: Definition,
+        origin: Origin,
+        alias: String,
+    ) -> Result<Self, Vec<Violation>> {
+        let empty = Value::Object(serde_json::Map::new());
+        let parameters = definition.parameters.as_ref().unwrap_or(&empty);
+        let schema = Schema::compile_parameters(parameters).map_err(|errors| {
+            let place = |problem: json_schema::CompileProblem| {
+                let pointer = format!("/parameters{}", problem.pointer);
+                Violation::new(pointer, problem.code.as_str(), problem.message)
+            };
+            errors.problems.into_iter().map(place).collect::<Vec<_>>()
+        })?;
+        let etag = etag_of(&definition, &origin);
+        Ok(Self {
+            definition,
+            origin,
+            alias,
+            schema,
+            etag,
+        })
+    }
+
+    /// Returns the same tool under another alias.
+    #[must_use]
+    pub fn with_alias(&self, alias: String) -> Self {
+        Self {
+            alias,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the id.
+    pub fn id(&self) -> &str {
+        self.definition.id.as_str()
+    }
+
+    /// Returns the definition.
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// Returns where the tool comes from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Returns the spelling of the id that is a plain XML name.
+    pub fn alias(&self) -> &str {
+        &self.alias
+    }
+
+    /// Returns the digest of the definition.
+    pub fn etag(&self) -> &str {
+        &self.etag
+    }
+
+    /// Returns the schema of the arguments.
+    pub fn parameters(&self) -> &Value {
+        self.schema.source()
+    }
+
+    /// Returns what the tool declares about its effects.
+    pub fn flags(&self) -> Flags {
+        self.definition.flags
+    }
+
+    /// Returns how the tool is carried out.
+    pub fn implementation(&self) -> &Implementation {
+        &self.definition.implementation
+    }
+
+    /// Returns how long a call may take, if the tool says so.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.definition.timeout
+    }
+
+    /// Says that a call whose outcome a crash hid may be dispatched again: because repeating it
+    /// has no effect, or because the workflow service finds its run by the effect id.
+    pub fn may_repeat(&self) -> bool {
+        let flags = self.flags();
+        flags.read_only || flags.idempotent || self.implementation().is_run()
+    }
+
+    /// Checks arguments and fills defaults in.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn check(&self, arguments: &Value) -> Result<Checked, Vec<Violation>> {
+        let violations = self.schema.validate(arguments);
+        if !violations.is_empty() {
+            return Err(violations.into_iter().map(Violation::from).collect());
+        }
+        let mut arguments = arguments.clone();
+        let defaulted = self
+            .schema
+            .apply_defaults(&mut arguments)
+            .map_err(|error| {
+                vec![Violation::new(
+                    "",
+                    "invalid_default",
+                    format!("a default of the schema is wrong: {error}"),
+                )]
+            })?;
+        Ok(Checked {
+            arguments,
+            defaulted,
+        })
+    }
+}
+
+fn etag_of(definition: &Definition, origin: &Origin) -> String {
+    let mut digest = Sha256::new();
+    digest.update(origin.to_string());
+    digest.update([0]);
+    digest.update(definition.source.to_string());
+    digest.finalize()[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}

@@ -1,0 +1,27 @@
+//! Why the service cannot start.
+
+/// Why the service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The data directory is of no use.
+    #[error("the data directory cannot be used")]
+    DataDir(#[from] sql_store::DataDirError),
+    /// A database file cannot be opened.
+    #[error("a database file cannot be opened")]
+    Open(#[from] sql_store::OpenError),
+    /// The registered tools cannot be read.
+    #[error("the registered tools cannot be read")]
+    Store(#[from] crate::store::StoreError),
+    /// The directory of workspaces cannot be used.
+    #[error("the directory of workspaces cannot be used")]
+    Workspaces(#[source] std::io::Error),
+    /// The directory of plugins cannot be listed.
+    #[error("the plugins directory {path} cannot be listed; make it or change 'plugins_dir'")]
+    Plugins {
+        /// The directory.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}

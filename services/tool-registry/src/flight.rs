@@ -1,0 +1,198 @@
+//! A call under way, as seen by everyone who waits for it.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use contracts::tavern::common::v1::{
+    CallResult, Event, OutputChunk, OutputStream, RunStarted, event::Kind,
+};
+use core_types::{CallPath, Clock};
+use run_log::{Hash, RunWriter};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use crate::ledger;
+
+/// The most output events that a call keeps; what comes after is dropped.
+const MAX_OUTPUT_EVENTS: usize = 64;
+
+/// How far a call is.
+#[derive(Debug, Default)]
+pub struct Stage {
+    /// The run that carries the call out, once it is known.
+    pub child_run_id: Option<String>,
+    /// What the tool has shown so far.
+    pub output: Vec<Event>,
+    /// How the call ended.
+    pub ended: Option<Result<CallResult, Status>>,
+}
+
+/// A call under way.
+pub struct Flight {
+    tool_id: String,
+    effect_id: String,
+    body: Hash,
+    path: CallPath,
+    stage: watch::Sender<Stage>,
+    cancel: CancellationToken,
+    /// The reason of the first cancel.
+    reason: OnceLock<String>,
+    /// What went on when the call was given up.
+    still_running: Mutex<Vec<String>>,
+    /// The ledger's entry, for calls that have one.
+    entry: OnceLock<RunWriter>,
+    clock: std::sync::Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Flight {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Flight")
+            .field("tool_id", &self.tool_id)
+            .field("effect_id", &self.effect_id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Flight {
+    /// Makes a flight that has not begun. `path` are the runs above the call.
+    pub fn new(
+        tool_id: String,
+        effect_id: String,
+        body: Hash,
+        path: CallPath,
+        clock: std::sync::Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            tool_id,
+            effect_id,
+            body,
+            path,
+            stage: watch::Sender::new(Stage::default()),
+            cancel: CancellationToken::new(),
+            reason: OnceLock::new(),
+            still_running: Mutex::default(),
+            entry: OnceLock::new(),
+            clock,
+        }
+    }
+
+    /// Returns the digest of the call's body.
+    pub fn body(&self) -> Hash {
+        self.body
+    }
+
+    /// Returns the runs above the call.
+    pub fn path(&self) -> &CallPath {
+        &self.path
+    }
+
+    /// Follows the call.
+    pub fn subscribe(&self) -> watch::Receiver<Stage> {
+        self.stage.subscribe()
+    }
+
+    /// Returns the token that fires when the call shall end.
+    pub fn cancel_token(&self) -> &CancellationToken {
+        &self.cancel
+    }
+
+    /// Asks the call to end.
+    pub fn cancel(&self, reason: &str) {
+        // A second cancel changes nothing, so its reason is not needed.
+        let _ = self.reason.set(reason.to_owned());
+        self.cancel.cancel();
+    }
+
+    /// Returns why the call was asked to end; empty if it was not, or without a reason.
+    pub fn cancel_reason(&self) -> String {
+        self.reason.get().cloned().unwrap_or_default()
+    }
+
+    /// Returns what goes on although the call was given up, or what the call is doing.
+    pub fn still_running(&self) -> Vec<String> {
+        let named = self
+            .still_running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let stage = self.stage.borrow();
+        match (&stage.ended, &stage.child_run_id) {
+            (Some(_), _) => named,
+            (None, Some(child)) => vec![child.clone()],
+            (None, None) => vec![self.tool_id.clone()],
+        }
+    }
+
+    /// Records that something goes on although the call was given up.
+    pub fn leave_running(&self, name: &str) {
+        self.still_running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(name.to_owned());
+    }
+
+    /// Takes the ledger's entry of this call.
+    pub fn has_entry(&self, entry: RunWriter) {
+        // There is one entry per effect, so a second one would be the same.
+        let _ = self.entry.set(entry);
+    }
+
+    /// Says that a run carries the call out. The ledger keeps its id, so that it can be found after
+    /// a crash even if nobody asks for the call again.
+    pub async fn child_started(&self, run_id: &str) {
+        self.stage
+            .send_modify(|stage| stage.child_run_id = Some(run_id.to_owned()));
+        let Some(entry) = self.entry.get() else {
+            return;
+        };
+        let mut event = self.event(Kind::RunStarted(RunStarted::default()));
+        event.parent_path = self.path.steps().to_vec();
+        event.run_id = run_id.to_owned();
+        if let Err(error) = entry.submit(ledger::encode(&event, self.clock.now())).await {
+            tracing::warn!(error = %error, run_id, "the ledger could not note a run");
+        }
+    }
+
+    /// Shows something that the tool wrote.
+    pub fn output(&self, stream: OutputStream, text: String) {
+        let chunk = OutputChunk {
+            effect_id: self.effect_id.clone(),
+            stream: stream.into(),
+            text,
+        };
+        let mut event = self.event(Kind::OutputChunk(chunk));
+        self.stage.send_modify(|stage| {
+            if stage.output.len() < MAX_OUTPUT_EVENTS {
+                // Its place, by which whoever joins again knows what it has.
+                event.sequence = stage.output.len() as u64 + 1;
+                stage.output.push(event);
+            }
+        });
+    }
+
+    /// Says how the call ended. Only the first end counts.
+    pub fn end(&self, result: Result<CallResult, Status>) {
+        self.stage.send_modify(|stage| {
+            stage.ended.get_or_insert(result);
+        });
+    }
+
+    /// Makes an event of the run that made the call.
+    fn event(&self, kind: Kind) -> Event {
+        let (run_id, parent_path) = match self.path.steps().split_last() {
+            Some((caller, above)) => (caller.clone(), above.to_vec()),
+            None => (String::new(), Vec::new()),
+        };
+        Event {
+            sequence: 0,
+            run_id,
+            parent_path,
+            time: Some(run_events::timestamp_to_proto(self.clock.now())),
+            trace_id: telemetry::context::current_trace_id(),
+            span_id: telemetry::context::current_span_id(),
+            origin_sequence: 0,
+            kind: Some(kind),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Resuming invocations after a restart.
+
+use std::collections::BTreeMap;
+
+use contracts::tavern::common::v1::event::Kind;
+use core_types::ConversationId;
+use grpc_kit::Failure;
+use run_events::OpenRun;
+
+use super::{Invocation, Invocations};
+
+impl Invocations {
+    /// Goes on with every run that was cut off. Returns how many there are.
+    ///
+    /// # Errors
+    /// A failure when the log cannot be read.
+    pub async fn resume(&self) -> Result<usize, Failure> {
+        let open = self.runs.open_runs().await?;
+        let count = open.len();
+        for run in open {
+            let recorder = run.recorder.clone();
+            tracing::info!(run = %recorder.run_id(), "a run is resumed");
+            let invocation = self.invocation_of(run);
+            self.runs
+                .execute(recorder, |control| invocation.work(control));
+        }
+        Ok(count)
+    }
+
+    /// Reads from the events what there is to do and what is done.
+    fn invocation_of(&self, run: OpenRun) -> Invocation {
+        let run_id = run.recorder.run_id().to_string();
+        let mut selected = Vec::new();
+        let mut settled = BTreeMap::new();
+        let mut dispatched = None;
+        for event in run.events {
+            let own = event.run_id == run_id;
+            match event.kind {
+                _ if !own => {}
+                Some(Kind::ToolSelected(selection)) => selected.extend(selection.call),
+                Some(Kind::CallDispatched(call)) => dispatched = Some(call.index),
+                Some(Kind::CallSettled(call)) => {
+                    dispatched = None;
+                    settled.extend(call.result.map(|result| (result.index, result)));
+                }
+                _ => {}
+            }
+        }
+        Invocation {
+            calls: self.calls.clone(),
+            recorder: run.recorder,
+            selected,
+            malformed: run.meta.data["malformed"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            conversation: ConversationId::new(run.meta.conversation_id).ok(),
+            settled,
+            dispatched,
+        }
+    }
+}

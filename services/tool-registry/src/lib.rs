@@ -1,0 +1,31 @@
+//! Tools: registration, validation, dispatch and the effect ledger.
+//!
+//! - [`settings`], [`error`]: what an operator can choose, and why the service cannot start.
+//! - [`service`]: everything put together.
+//! - [`domain`]: definitions, schemas, names and results, without input or output.
+//! - [`plugins`], [`store`]: where tools come from.
+//! - [`tools`]: all tools, those of workflows and nodes included.
+//! - [`workspace`]: the files of conversations.
+//! - [`dispatch`]: carrying a call out, by type of implementation.
+//! - [`ledger`], [`flight`], [`calls`]: each effect at most once.
+//! - [`invocation`]: runs that carry the calls of a text out.
+//! - [`rpc`]: the gRPC face.
+
+pub mod calls;
+pub mod dispatch;
+pub mod domain;
+pub mod error;
+pub mod flight;
+pub mod invocation;
+pub mod ledger;
+pub mod plugins;
+pub mod rpc;
+pub mod service;
+pub mod settings;
+pub mod store;
+pub mod tools;
+pub mod workspace;
+
+pub use error::Error;
+pub use service::{Peers, SERVICE, ToolRegistry, build, build_with};
+pub use settings::RegistrySettings;

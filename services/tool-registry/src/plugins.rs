@@ -1,0 +1,203 @@
+//! Loading plugins from a directory.
+//!
+//! Each directory beneath it that has a `plugin.yaml` is a plugin. A plugin is read whole into
+//! memory before any of it counts: its files are what scripts see later, whatever happens on the
+//! disk meanwhile. A plugin with any mistake is skipped whole, with every mistake named.
+
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::{io, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use cap_std::{ambient_authority, fs::Dir};
+
+use crate::domain::{
+    definition::{self, Implementation},
+    manifest::Manifest,
+    violation::{self, Violation},
+};
+
+/// The most plugins that are looked at.
+pub const MAX_PLUGINS: usize = 512;
+
+/// One file of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginFile {
+    /// The path beneath the plugin's directory.
+    pub path: String,
+    /// What is in it.
+    pub content: Bytes,
+}
+
+/// A plugin that was read whole.
+#[derive(Clone, Debug)]
+pub struct Plugin {
+    /// The name of its directory.
+    pub directory: String,
+    /// Its manifest.
+    pub manifest: Manifest,
+    /// Its tools with remarks on them.
+    pub tools: Vec<definition::Read>,
+    /// The files that its scripts see.
+    pub files: Arc<[PluginFile]>,
+}
+
+/// A plugin, or a tool of one, that was not taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Skipped {
+    /// The directory of the plugin.
+    pub directory: String,
+    /// Everything that is wrong, places relative to the plugin's directory.
+    pub violations: Vec<Violation>,
+}
+
+impl std::fmt::Display for Skipped {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "{}: {}",
+            self.directory,
+            violation::sentences(&self.violations)
+        )
+    }
+}
+
+/// What a directory of plugins holds.
+#[derive(Clone, Debug, Default)]
+pub struct Plugins {
+    /// The plugins by directory name.
+    pub loaded: Vec<Plugin>,
+    /// What was skipped.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Loads every plugin of a directory. Entries without a `plugin.yaml` and names that begin with a
+/// dot are passed over.
+///
+/// # Errors
+/// The system's error when the directory itself cannot be listed.
+pub fn load(directory: &Path) -> io::Result<Plugins> {
+    let root = Dir::open_ambient_dir(directory, ambient_authority())?;
+    let mut names = Vec::new();
+    for entry in root.entries()? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.retain(|name| !name.starts_with('.'));
+    names.sort();
+    let mut plugins = Plugins::default();
+    for (index, name) in names.into_iter().enumerate() {
+        let loaded = if index < MAX_PLUGINS {
+            load_one(&root, &name, &plugins.loaded)
+        } else {
+            let message = format!("more than {MAX_PLUGINS} plugins; remove some");
+            Err(vec![Violation::new("", "limit_exceeded", message)])
+        };
+        match loaded {
+            Ok(Some(plugin)) => plugins.loaded.push(plugin),
+            Ok(None) => {}
+            Err(violations) => plugins.skipped.push(Skipped {
+                directory: name,
+                violations,
+            }),
+        }
+    }
+    Ok(plugins)
+}
+
+fn load_one(root: &Dir, name: &str, earlier: &[Plugin]) -> Result<Option<Plugin>, Vec<Violation>> {
+    let Some(dir) = read::open_plugin(root, name)? else {
+        return Ok(None);
+    };
+    let manifest = read::manifest(&dir)?;
+    if let Some(first) = earlier
+        .iter()
+        .find(|plugin| plugin.manifest.name == manifest.name)
+    {
+        let message = format!(
+            "the plugin in '{}' has the name '{}' already; rename one of them",
+            first.directory, manifest.name
+        );
+        return Err(vec![Violation::new(
+            "plugin.yaml/name",
+            "name_taken",
+            message,
+        )]);
+    }
+    let files = read::files(&dir)?;
+    let tools = tools_of(&manifest, &files)?;
+    Ok(Some(Plugin {
+        directory: name.to_owned(),
+        manifest,
+        tools,
+        files: files.into(),
+    }))
+}
+
+fn tools_of(
+    manifest: &Manifest,
+    files: &[PluginFile],
+) -> Result<Vec<definition::Read>, Vec<Violation>> {
+    let Some(entry) = &manifest.tools_entry else {
+        return Ok(Vec::new());
+    };
+    let prefix = format!("{entry}/");
+    let definitions: Vec<&PluginFile> = files
+        .iter()
+        .filter(|file| file.path.starts_with(&prefix) && file.path.ends_with(".tool.json"))
+        .collect();
+    let mut tools: Vec<definition::Read> = Vec::new();
+    let mut wrong = Vec::new();
+    if definitions.is_empty() {
+        let message = format!("there is no *.tool.json in '{entry}'; add one or remove 'tools'");
+        wrong.push(Violation::new(
+            "plugin.yaml/tools/entry",
+            "no_tools",
+            message,
+        ));
+    }
+    for file in definitions {
+        match read_tool(file, files) {
+            Ok(tool)
+                if tools
+                    .iter()
+                    .any(|other| other.definition.id == tool.definition.id) =>
+            {
+                let message = format!("the id '{}' is given twice; change one", tool.definition.id);
+                wrong.push(Violation::new(file.path.clone(), "id_taken", message));
+            }
+            Ok(tool) => tools.push(tool),
+            Err(mut violations) => {
+                for violation in &mut violations {
+                    violation.pointer.insert_str(0, &file.path);
+                }
+                wrong.append(&mut violations);
+            }
+        }
+    }
+    if wrong.is_empty() {
+        Ok(tools)
+    } else {
+        Err(wrong)
+    }
+}
+
+fn read_tool(file: &PluginFile, files: &[PluginFile]) -> Result<definition::Read, Vec<Violation>> {
+    let text = std::str::from_utf8(&file.content)
+        .map_err(|_| vec![Violation::new("", "malformed_json", "is not UTF-8 text")])?;
+    let read = definition::read(text)?;
+    if let Implementation::Script(program) = &read.definition.implementation
+        && !files.iter().any(|file| file.path == program.entry)
+    {
+        let paths = files.iter().map(|file| file.path.as_str());
+        let mut violation = Violation::new(
+            "",
+            "script_not_found",
+            format!("its script '{}' is not a file of the plugin", program.entry),
+        );
+        violation.suggestions = json_schema::nearest_names(&program.entry, paths);
+        return Err(vec![violation]);
+    }
+    Ok(read)
+}

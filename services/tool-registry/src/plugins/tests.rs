@@ -1,0 +1,166 @@
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
+
+use super::*;
+
+const TOOL: &str = r#"{"id": "demo:run", "implementation": {"type": "script", "command": "python scripts/run.py"},
+    "parameters": {"type": "object"}}"#;
+
+struct Directory(tempfile::TempDir);
+
+impl Directory {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn put(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn plugin(&self, name: &str) {
+        self.put(
+            &format!("{name}/plugin.yaml"),
+            format!("name: {name}\ntools:\n  entry: ./tools\n"),
+        );
+        self.put(&format!("{name}/tools/run.tool.json"), TOOL);
+        self.put(&format!("{name}/scripts/run.py"), "print('{}')");
+    }
+
+    fn load(&self) -> Plugins {
+        load(self.0.path()).unwrap()
+    }
+
+    /// Loads and compares the codes of the one plugin that is skipped.
+    fn check_skipped(&self, codes: &[&str]) {
+        let plugins = self.load();
+        assert!(plugins.loaded.is_empty(), "{:?}", plugins.loaded);
+        let found: Vec<&str> = plugins.skipped[0]
+            .violations
+            .iter()
+            .map(|each| each.code.as_str())
+            .collect();
+        assert_eq!(found, codes, "{}", plugins.skipped[0]);
+    }
+}
+
+#[test]
+fn a_plugin_is_loaded_with_its_tools_and_files_and_other_entries_are_passed_over() {
+    let directory = Directory::new();
+    directory.plugin("demo");
+    directory.put("demo/web/app.js", "alert(1)");
+    directory.put("demo/.git/HEAD", "x");
+    directory.put("README.md", "x");
+    directory.put("no-plugin/file", "x");
+    let plugins = directory.load();
+    assert!(plugins.skipped.is_empty(), "{:?}", plugins.skipped);
+    let plugin = &plugins.loaded[0];
+    assert_eq!(plugin.tools[0].definition.id.as_str(), "demo:run");
+    let paths: Vec<&str> = plugin.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["plugin.yaml", "scripts/run.py", "tools/run.tool.json"]
+    );
+}
+
+#[test]
+fn one_bad_plugin_is_skipped_whole_and_the_others_are_loaded() {
+    let directory = Directory::new();
+    directory.plugin("good");
+    directory.plugin("bad");
+    directory.put("bad/tools/second.tool.json", "{");
+    let plugins = directory.load();
+    assert_eq!(plugins.loaded.len(), 1);
+    assert_eq!(plugins.skipped.len(), 1);
+    assert_eq!(plugins.skipped[0].directory, "bad");
+    assert!(
+        plugins.skipped[0].violations[0]
+            .pointer
+            .starts_with("tools/second.tool.json")
+    );
+}
+
+#[test]
+fn links_anywhere_are_refused() {
+    let directory = Directory::new();
+    directory.plugin("demo");
+    symlink(
+        "/etc/passwd",
+        directory.0.path().join("demo/scripts/passwd"),
+    )
+    .unwrap();
+    directory.check_skipped(&["link"]);
+
+    let directory = Directory::new();
+    let outside = Directory::new();
+    outside.plugin("demo");
+    symlink(
+        outside.0.path().join("demo"),
+        directory.0.path().join("demo"),
+    )
+    .unwrap();
+    directory.check_skipped(&["link"]);
+
+    let directory = Directory::new();
+    let manifest = directory.put("real.yaml", "name: demo\n");
+    fs::create_dir(directory.0.path().join("demo")).unwrap();
+    symlink(manifest, directory.0.path().join("demo/plugin.yaml")).unwrap();
+    directory.check_skipped(&["link"]);
+}
+
+#[test]
+fn case_twins_too_many_files_and_too_many_bytes_are_refused() {
+    let directory = Directory::new();
+    directory.plugin("demo");
+    directory.put("demo/scripts/RUN.py", "x");
+    directory.check_skipped(&["case_twins"]);
+
+    let directory = Directory::new();
+    directory.plugin("demo");
+    for index in 0..300 {
+        directory.put(&format!("demo/data/{index}"), "");
+    }
+    assert_eq!(directory.load().skipped[0].violations[0].code, "too_large");
+
+    let directory = Directory::new();
+    directory.plugin("demo");
+    directory.put("demo/data", vec![0; crate::domain::package::MAX_BYTES + 1]);
+    assert_eq!(directory.load().skipped[0].violations[0].code, "too_large");
+}
+
+#[test]
+fn mistakes_in_tools_are_named_by_file() {
+    let directory = Directory::new();
+    directory.plugin("demo");
+    directory.put("demo/tools/again.tool.json", TOOL);
+    directory.check_skipped(&["id_taken"]);
+
+    let directory = Directory::new();
+    directory.plugin("demo");
+    fs::remove_file(directory.0.path().join("demo/scripts/run.py")).unwrap();
+    directory.put("demo/scripts/runs.py", "x");
+    directory.check_skipped(&["script_not_found"]);
+    assert_eq!(
+        directory.load().skipped[0].violations[0].suggestions,
+        ["scripts/runs.py"]
+    );
+
+    let directory = Directory::new();
+    directory.put("demo/plugin.yaml", "name: demo\ntools:\n  entry: tools\n");
+    directory.check_skipped(&["no_tools"]);
+
+    let directory = Directory::new();
+    directory.put("demo/plugin.yaml", [0xff, 0xfe]);
+    directory.check_skipped(&["malformed_yaml"]);
+}
+
+#[test]
+fn the_first_of_two_plugins_of_one_name_stays() {
+    let directory = Directory::new();
+    directory.plugin("a");
+    directory.put("b/plugin.yaml", "name: a\n");
+    let plugins = directory.load();
+    assert_eq!(plugins.loaded[0].directory, "a");
+    assert_eq!(plugins.skipped[0].violations[0].code, "name_taken");
+}

@@ -1,0 +1,152 @@
+//! The gRPC face: requests are read, domain functions called, answers written.
+//!
+//! - [`convert`]: domain types as messages.
+//! - `tools`: registration, lookup and validation.
+//! - `calls`: carrying calls out and ending them.
+
+mod calls;
+pub mod convert;
+mod tools;
+
+use std::pin::Pin;
+
+use contracts::tavern::registry::v1::{
+    CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse, CancelRunRequest,
+    CancelRunResponse, GetRunRequest, GetRunResponse, GetToolRequest, GetToolResponse,
+    ListToolsRequest, ListToolsResponse, RegisterBackendRequest, RegisterBackendResponse,
+    RegisterToolRequest, RegisterToolResponse, StartInvocationRequest, StartInvocationResponse,
+    ValidateCallRequest, ValidateCallResponse, WatchRunRequest, WatchRunResponse,
+    tool_registry_service_server::ToolRegistryService,
+};
+use futures::{Stream, StreamExt};
+use grpc_kit::Drain;
+use tonic::{Request, Response, Status};
+
+use crate::{calls::Calls, invocation::Invocations, tools::Tools};
+
+type Answer<T> = Result<Response<T>, Status>;
+type StreamOf<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The methods of the service.
+#[derive(Clone, Debug)]
+pub struct Rpc {
+    tools: Tools,
+    calls: Calls,
+    invocations: Invocations,
+}
+
+impl Rpc {
+    /// Takes what the methods work on.
+    pub fn new(tools: Tools, calls: Calls, invocations: Invocations) -> Self {
+        Self {
+            tools,
+            calls,
+            invocations,
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl ToolRegistryService for Rpc {
+    type CallToolStream = StreamOf<CallToolResponse>;
+    type WatchRunStream = StreamOf<WatchRunResponse>;
+
+    async fn register_tool(
+        &self,
+        request: Request<RegisterToolRequest>,
+    ) -> Answer<RegisterToolResponse> {
+        tools::register(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn register_backend(
+        &self,
+        request: Request<RegisterBackendRequest>,
+    ) -> Answer<RegisterBackendResponse> {
+        tools::register_backend(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn get_tool(&self, request: Request<GetToolRequest>) -> Answer<GetToolResponse> {
+        tools::get(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn list_tools(&self, request: Request<ListToolsRequest>) -> Answer<ListToolsResponse> {
+        tools::list(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn validate_call(
+        &self,
+        request: Request<ValidateCallRequest>,
+    ) -> Answer<ValidateCallResponse> {
+        tools::validate(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn call_tool(&self, request: Request<CallToolRequest>) -> Answer<Self::CallToolStream> {
+        let stream = calls::call(&self.calls, request.into_inner())?;
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn cancel_call(&self, request: Request<CancelCallRequest>) -> Answer<CancelCallResponse> {
+        calls::cancel(&self.calls, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn start_invocation(
+        &self,
+        request: Request<StartInvocationRequest>,
+    ) -> Answer<StartInvocationResponse> {
+        let (run, replayed) = self.invocations.start(request.into_inner()).await?;
+        Ok(Response::new(StartInvocationResponse {
+            run: Some(run),
+            replayed,
+        }))
+    }
+
+    async fn get_run(&self, request: Request<GetRunRequest>) -> Answer<GetRunResponse> {
+        let run = self
+            .invocations
+            .runs()
+            .get(&request.into_inner().run_id)
+            .await?;
+        Ok(Response::new(GetRunResponse { run: Some(run) }))
+    }
+
+    async fn watch_run(&self, request: Request<WatchRunRequest>) -> Answer<Self::WatchRunStream> {
+        let drain = Drain::of(&request);
+        let request = request.into_inner();
+        let watch = self
+            .invocations
+            .runs()
+            .watch(&request.run_id, request.after_sequence, drain)
+            .await?;
+        let records = watch.map(|record| {
+            record.map(|record| WatchRunResponse {
+                record: Some(record),
+            })
+        });
+        Ok(Response::new(Box::pin(records)))
+    }
+
+    async fn cancel_run(&self, request: Request<CancelRunRequest>) -> Answer<CancelRunResponse> {
+        let request = request.into_inner();
+        let cancelled = self
+            .invocations
+            .runs()
+            .cancel(&request.run_id, &request.reason)
+            .await?;
+        Ok(Response::new(CancelRunResponse {
+            run: Some(cancelled.run),
+            still_running: cancelled.still_running,
+        }))
+    }
+}

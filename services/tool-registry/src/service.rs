@@ -1,0 +1,274 @@
+//! The service put together.
+
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+use contracts::tavern::{
+    registry::v1::tool_registry_service_server::ToolRegistryServiceServer,
+    sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient,
+    workflow::v1::workflow_service_client::WorkflowServiceClient,
+};
+use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use grpc_kit::{Services, Transport};
+use run_events::Runs;
+use run_log::{MemoryLimits, MemoryRunLog, RunLog, RunLogs, SqliteRunLog};
+use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
+use tonic::Status;
+
+use crate::{
+    calls::Calls,
+    dispatch::{
+        Dispatcher,
+        backend::Backends,
+        builtin::{self, Builtins},
+        runs::WorkflowRuns,
+        sandbox::Sandbox,
+        script::Scripts,
+    },
+    domain::{
+        catalogue::{AddError, Catalogue},
+        tool::Origin,
+        violation::Violation,
+    },
+    error::Error,
+    invocation::Invocations,
+    ledger::Ledger,
+    plugins::{self, Plugins, Skipped},
+    rpc::Rpc,
+    settings::RegistrySettings,
+    store::{MIGRATIONS, SqliteStore, Store},
+    tools::Tools,
+    workspace::Workspaces,
+};
+
+/// The name of the service in health checks and method names.
+pub const SERVICE: &str = "tavern.registry.v1.ToolRegistryService";
+
+/// The services that this one calls.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// workflow-execution.
+    pub workflow: WorkflowServiceClient<Transport>,
+    /// script-sandbox.
+    pub sandbox: ScriptSandboxServiceClient<Transport>,
+}
+
+impl Peers {
+    /// Makes clients for the addresses of the settings. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// The address that is of no use.
+    pub fn remote(settings: &RegistrySettings) -> Result<Self, grpc_kit::TransportError> {
+        Ok(Self {
+            workflow: WorkflowServiceClient::new(grpc_kit::remote(&settings.workflow)?),
+            sandbox: ScriptSandboxServiceClient::new(grpc_kit::remote(&settings.sandbox)?),
+        })
+    }
+}
+
+/// The tool registry.
+#[derive(Clone)]
+pub struct ToolRegistry {
+    tools: Tools,
+    calls: Calls,
+    invocations: Invocations,
+    effects: RunLogs,
+    store: Arc<dyn Store>,
+    skipped: Arc<[Skipped]>,
+}
+
+impl std::fmt::Debug for ToolRegistry {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ToolRegistry")
+            .field("skipped", &self.skipped)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens the databases, loads the plugins and puts the service together.
+///
+/// # Errors
+/// [`Error`] says what cannot be used. A plugin that cannot be loaded is no error: it is skipped
+/// and named by [`ToolRegistry::skipped_plugins`].
+pub async fn build(settings: RegistrySettings, peers: Peers) -> Result<ToolRegistry, Error> {
+    build_with(&settings, peers, Arc::new(SystemClock), Arc::new(SystemIds)).await
+}
+
+/// Does the same with a clock and a source of identifiers.
+///
+/// # Errors
+/// As [`build`].
+pub async fn build_with(
+    settings: &RegistrySettings,
+    peers: Peers,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+) -> Result<ToolRegistry, Error> {
+    let data = DataDir::open(&settings.data_dir)?;
+    let database = SqliteOptions::new(data.file("tool-registry.db")?);
+    let database = SqliteDatabase::open(database, &[MIGRATIONS]).await?;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
+    let effects = open_log(&data, "tool-registry.effects.db").await?;
+    let runs = open_log(&data, "tool-registry.runs.db").await?;
+    let workspaces = Workspaces::open(
+        &data.directory("workspaces")?,
+        settings.workspace,
+        Arc::clone(&ids),
+    )
+    .map_err(Error::Workspaces)?;
+
+    let mut plugins = load_plugins(&settings.plugins_dir)?;
+    let catalogue = first_catalogue(&mut plugins);
+    let files: HashMap<_, _> = plugins
+        .loaded
+        .iter()
+        .map(|plugin| (plugin.manifest.name.to_string(), Arc::clone(&plugin.files)))
+        .collect();
+
+    let sandbox = Sandbox::new(peers.sandbox, Arc::clone(&ids));
+    let backends = Backends::default();
+    let workflow_runs = WorkflowRuns::new(peers.workflow);
+    let tools = Tools::new(
+        catalogue,
+        Arc::clone(&store),
+        workflow_runs.clone(),
+        backends.clone(),
+    );
+    tools.restore().await?;
+    let dispatcher = Dispatcher {
+        builtins: Builtins::new(workspaces, sandbox.clone(), Arc::clone(&clock)),
+        backends,
+        scripts: Scripts::new(sandbox, files),
+        runs: workflow_runs,
+    };
+    let ledger = Ledger::new(effects.clone(), Arc::clone(&clock), Arc::clone(&ids));
+    let calls = Calls::new(
+        tools.clone(),
+        dispatcher,
+        ledger,
+        Arc::clone(&clock),
+        settings.call_limits(),
+    );
+    let runs = Runs::new(runs, RunOwner::Registry, clock, Arc::clone(&ids));
+    let invocations = Invocations::new(runs, calls.clone(), ids);
+    Ok(ToolRegistry {
+        tools,
+        calls,
+        invocations,
+        effects,
+        store,
+        skipped: plugins.skipped.into(),
+    })
+}
+
+impl ToolRegistry {
+    /// Returns the gRPC services, for a socket or in process.
+    pub fn services(&self) -> Services {
+        let rpc = Rpc::new(
+            self.tools.clone(),
+            self.calls.clone(),
+            self.invocations.clone(),
+        );
+        Services::new().add(ToolRegistryServiceServer::new(rpc))
+    }
+
+    /// Goes on with what a crash cut off: open invocations, and effects that nobody may repeat. Call
+    /// it once the server listens. Peers need not be there yet.
+    ///
+    /// # Errors
+    /// A status when the logs cannot be read.
+    pub async fn recover(&self) -> Result<(), Status> {
+        let resumed = self.invocations.resume().await?;
+        let settled = self.calls.settle_leftovers().await?;
+        if resumed + settled > 0 {
+            tracing::info!(
+                resumed,
+                settled,
+                "what a crash cut off goes on or is settled as unknown"
+            );
+        }
+        Ok(())
+    }
+
+    /// Returns what was skipped when plugins were loaded, and why.
+    pub fn skipped_plugins(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// Gives calls under way some time, then ends everything and closes the databases. Runs that
+    /// are not over resume at the next start.
+    pub async fn shutdown(&self) {
+        // The tasks of runs wait for calls, so they go first and leave their runs open.
+        self.invocations.runs().shutdown().await;
+        self.calls.shutdown().await;
+        self.effects.close().await;
+        self.store.close().await;
+    }
+}
+
+async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
+    let sync = SqliteRunLog::open(SqliteOptions::new(data.file(name)?)).await?;
+    Ok(RunLogs::new(
+        Arc::new(sync),
+        Arc::new(MemoryRunLog::new(MemoryLimits::default())),
+    ))
+}
+
+fn load_plugins(directory: &Path) -> Result<Plugins, Error> {
+    if directory.as_os_str().is_empty() {
+        return Ok(Plugins::default());
+    }
+    plugins::load(directory).map_err(|source| Error::Plugins {
+        path: directory.display().to_string(),
+        source,
+    })
+}
+
+/// Puts the platform's tools and those of plugins together, and logs what was left out.
+fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
+    let mut catalogue = Catalogue::default();
+    for definition in builtin::definitions() {
+        let (next, _) = catalogue
+            .with(definition, Origin::Builtin)
+            .expect("the platform's own definitions are tested");
+        catalogue = next;
+    }
+    for plugin in &plugins.loaded {
+        let name = plugin.manifest.name.to_string();
+        for warning in &plugin.manifest.warnings {
+            tracing::warn!(plugin = name, warning, "a remark on a plugin");
+        }
+        for tool in &plugin.tools {
+            for warning in &tool.warnings {
+                tracing::warn!(plugin = name, tool = %tool.definition.id, warning, "a remark on a tool");
+            }
+            match catalogue.with(tool.definition.clone(), Origin::Plugin(name.clone())) {
+                Ok((next, _)) => catalogue = next,
+                Err(reason) => plugins.skipped.push(Skipped {
+                    directory: plugin.directory.clone(),
+                    violations: left_out(tool.definition.id.as_str(), reason),
+                }),
+            }
+        }
+        tracing::info!(
+            plugin = name,
+            tools = plugin.tools.len(),
+            "a plugin is loaded"
+        );
+    }
+    for skipped in &plugins.skipped {
+        tracing::error!(plugin = skipped.directory, reason = %skipped, "a plugin or a tool of it is skipped");
+    }
+    catalogue
+}
+
+fn left_out(tool: &str, reason: AddError) -> Vec<Violation> {
+    match reason {
+        AddError::Taken(origin) => {
+            let message =
+                format!("the tool '{tool}' is left out, because {origin} brings one of this id");
+            vec![Violation::new("", "id_taken", message)]
+        }
+        AddError::Invalid(violations) => violations,
+    }
+}

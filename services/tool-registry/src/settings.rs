@@ -1,0 +1,132 @@
+//! Settings of the tool registry.
+
+use std::{path::PathBuf, time::Duration};
+
+use grpc_kit::{ClientSettings, ServerSettings};
+use serde::{Deserialize, Serialize};
+use settings::Problems;
+use telemetry::TelemetrySettings;
+
+use crate::{calls::CallLimits, workspace::WorkspaceLimits};
+
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Settings of the tool registry; environment variables begin with `TAVERN_REGISTRY__`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegistrySettings {
+    /// Where and how to listen. Default address: 127.0.0.1:7402.
+    pub server: ServerSettings,
+    /// Logs, traces and metrics.
+    pub telemetry: TelemetrySettings,
+    /// Where databases and workspaces are. Default: `data/tool-registry`.
+    pub data_dir: PathBuf,
+    /// The directory of plugins; empty for none. Default: none.
+    pub plugins_dir: PathBuf,
+    /// Where workflow-execution is. Default: http://127.0.0.1:7403.
+    pub workflow: ClientSettings,
+    /// Where script-sandbox is. Default: http://127.0.0.1:7404.
+    pub sandbox: ClientSettings,
+    /// What the workspace of a conversation may hold.
+    pub workspace: WorkspaceLimits,
+    /// How long a tool may take that names no limit of its own. Default: 60s.
+    #[serde(with = "settings::duration")]
+    pub tool_timeout: Duration,
+    /// How long a workflow or node may take as a tool. Default: 10m.
+    #[serde(with = "settings::duration")]
+    pub run_timeout: Duration,
+    /// Calls under way at once; more are refused with a hint to try again. Default: 1024.
+    pub max_calls: usize,
+    /// How long calls under way may go on when the service ends. What is left then is decided by
+    /// the ledger after the next start. Default: 5s.
+    #[serde(with = "settings::duration")]
+    pub drain_calls: Duration,
+}
+
+impl Default for RegistrySettings {
+    fn default() -> Self {
+        Self {
+            server: ServerSettings {
+                listen: ([127, 0, 0, 1], 7402).into(),
+                ..ServerSettings::default()
+            },
+            telemetry: TelemetrySettings::default(),
+            data_dir: PathBuf::from("data/tool-registry"),
+            plugins_dir: PathBuf::new(),
+            workflow: ClientSettings::to("http://127.0.0.1:7403"),
+            sandbox: ClientSettings::to("http://127.0.0.1:7404"),
+            workspace: WorkspaceLimits::default(),
+            tool_timeout: Duration::from_secs(60),
+            run_timeout: Duration::from_secs(10 * 60),
+            max_calls: 1_024,
+            drain_calls: Duration::from_secs(5),
+        }
+    }
+}
+
+impl RegistrySettings {
+    /// Returns the limits of calls.
+    pub fn call_limits(&self) -> CallLimits {
+        CallLimits {
+            tool_timeout: self.tool_timeout,
+            run_timeout: self.run_timeout,
+            in_flight: self.max_calls,
+            drain: self.drain_calls,
+        }
+    }
+}
+
+impl settings::Settings for RegistrySettings {
+    const PREFIX: &'static str = "TAVERN_REGISTRY";
+
+    fn check(&self, problems: &mut Problems) {
+        self.server.check("server", problems);
+        self.telemetry.check("telemetry", problems);
+        self.workflow.check("workflow", problems);
+        self.sandbox.check("sandbox", problems);
+        if self.data_dir.as_os_str().is_empty() {
+            problems.add("data_dir", "is empty", "name a directory");
+        }
+        for (key, duration) in [
+            ("tool_timeout", self.tool_timeout),
+            ("run_timeout", self.run_timeout),
+        ] {
+            if duration.is_zero() || duration > LONGEST {
+                problems.add(key, "is out of range", "give a time from 1ms to 1d");
+            }
+        }
+        if self.drain_calls > Duration::from_secs(10 * 60) {
+            problems.add("drain_calls", "is out of range", "give a time up to 10m");
+        }
+        if !(1..=65_536).contains(&self.max_calls) {
+            problems.add(
+                "max_calls",
+                "is out of range",
+                "give a number from 1 to 65536",
+            );
+        }
+        self.check_workspace(problems);
+    }
+}
+
+impl RegistrySettings {
+    fn check_workspace(&self, problems: &mut Problems) {
+        let limits = &self.workspace;
+        let counts = [
+            ("workspace.file_bytes", limits.file_bytes, 64 << 20),
+            ("workspace.total_bytes", limits.total_bytes, 1 << 40),
+            ("workspace.entries", limits.entries, 1_000_000),
+            ("workspace.read_bytes", limits.read_bytes, 512 << 10),
+            ("workspace.listing", limits.listing, 4_000),
+        ];
+        for (key, value, most) in counts {
+            if value == 0 || value > most {
+                problems.add(
+                    key,
+                    "is out of range",
+                    format!("give a value from 1 to {most}"),
+                );
+            }
+        }
+    }
+}

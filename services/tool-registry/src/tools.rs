@@ -1,0 +1,252 @@
+//! All tools: those of the catalogue, every workflow, every node type.
+
+mod derived;
+mod register;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use tonic::Status;
+
+use crate::{
+    dispatch::{backend::Backends, runs::WorkflowRuns},
+    domain::{
+        catalogue::Catalogue,
+        definition::Implementation,
+        ending::{Category, Failure},
+        naming,
+        tool::Tool,
+        violation::{self, Violation},
+    },
+    store::Store,
+};
+
+pub use register::{RegisterError, Registered, Request};
+
+/// The most derived tools that are kept compiled.
+const MAX_KEPT: usize = 4_096;
+
+/// All tools. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Replaced as a whole by a registration; a reader keeps the one that it has. Locked for the
+    /// time of a pointer copy only.
+    catalogue: RwLock<Arc<Catalogue>>,
+    /// Held by one registration at a time, over its write to the store.
+    registering: tokio::sync::Mutex<()>,
+    /// Tools that were derived, by id. An entry whose digest is no longer that of its source is made
+    /// anew. Never held across an await.
+    derived: Mutex<HashMap<String, (String, Arc<Tool>)>>,
+    store: Arc<dyn Store>,
+    runs: WorkflowRuns,
+    backends: Backends,
+}
+
+/// Why a tool was not found.
+#[derive(Clone, Debug)]
+pub enum Missing {
+    /// No tool has this id.
+    Unknown {
+        /// Ids that may have been meant, the nearest first.
+        suggestions: Vec<String>,
+    },
+    /// It exists, and its workflow or node cannot be a tool.
+    Invalid(Vec<Violation>),
+    /// The workflow service, which knows it, cannot be asked.
+    Unavailable(Status),
+}
+
+impl Missing {
+    /// Returns the failure of a call of `written`.
+    pub fn into_failure(self, written: &str) -> Failure {
+        match self {
+            Self::Unknown { suggestions } => unknown_tool(written, suggestions),
+            Self::Invalid(violations) => {
+                let message = format!(
+                    "{written} cannot be called: {}",
+                    violation::sentences(&violations)
+                );
+                let mut failure = Failure::new(Category::Validation, "tool_invalid", message);
+                failure.violations = violations;
+                failure
+            }
+            Self::Unavailable(status) => {
+                tracing::warn!(status = %status, "the workflow service cannot be asked for a tool");
+                let message = format!(
+                    "{written} cannot be looked up, because the workflow service does not answer"
+                );
+                Failure::new(
+                    Category::Dependency,
+                    "workflow_service_unavailable",
+                    message,
+                )
+                .retryable()
+            }
+        }
+    }
+}
+
+fn unknown_tool(written: &str, suggestions: Vec<String>) -> Failure {
+    let shown: String = written.chars().take(120).collect();
+    let mut message = format!("Unknown tool '{shown}'");
+    if let Some((first, others)) = suggestions.split_first() {
+        message.push_str(&format!(", did you mean '{first}'"));
+        for other in others {
+            message.push_str(&format!(" or '{other}'"));
+        }
+        message.push('?');
+    }
+    let mut violation = Violation::new("", "unknown_tool", message.clone());
+    violation.received = shown;
+    violation.suggestions = suggestions;
+    let mut failure = Failure::new(Category::Validation, "unknown_tool", message);
+    failure.violations = vec![violation];
+    failure
+}
+
+impl Tools {
+    /// Takes the tools of the platform and of plugins, and everything else that is needed.
+    pub fn new(
+        catalogue: Catalogue,
+        store: Arc<dyn Store>,
+        runs: WorkflowRuns,
+        backends: Backends,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                catalogue: RwLock::new(Arc::new(catalogue)),
+                registering: tokio::sync::Mutex::new(()),
+                derived: Mutex::default(),
+                store,
+                runs,
+                backends,
+            }),
+        }
+    }
+
+    /// Returns the catalogue as it is now.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(
+            &self
+                .shared
+                .catalogue
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    /// Finds a tool by its id or alias.
+    ///
+    /// # Errors
+    /// [`Missing`] says why there is none.
+    pub async fn find(&self, written: &str) -> Result<Arc<Tool>, Missing> {
+        let catalogue = self.catalogue();
+        if let Some(tool) = catalogue.find(written) {
+            return self.complete(tool).await;
+        }
+        let names = match self.shared.find_derived(written).await? {
+            derived::Found::Tool(tool) => return Ok(tool),
+            derived::Found::Nothing { names } => names,
+        };
+        let suggestions = catalogue.nearest(written, names.iter().map(String::as_str));
+        Err(Missing::Unknown { suggestions })
+    }
+
+    /// Returns every tool of the platform, of plugins and of the operator, and every workflow,
+    /// sorted by id. A workflow that cannot be a tool is left out and logged.
+    ///
+    /// # Errors
+    /// The status of the workflow service if it does not answer.
+    pub async fn list(&self) -> Result<Vec<Arc<Tool>>, Status> {
+        let mut tools = Vec::new();
+        for tool in self.catalogue().tools() {
+            match self.complete(tool).await {
+                Ok(tool) => tools.push(tool),
+                Err(Missing::Unavailable(status)) => return Err(status),
+                Err(missing) => {
+                    let reason = missing.into_failure(tool.id()).message.clone();
+                    tracing::warn!(tool = tool.id(), reason, "a tool is not listed");
+                }
+            }
+        }
+        tools.extend(self.shared.workflow_tools().await?);
+        tools.sort_by(|a, b| a.id().cmp(b.id()));
+        Ok(tools)
+    }
+
+    /// Takes the parameters of a tool from its workflow or node where its definition has none.
+    async fn complete(&self, tool: &Arc<Tool>) -> Result<Arc<Tool>, Missing> {
+        if tool.definition().parameters.is_some() {
+            return Ok(Arc::clone(tool));
+        }
+        let source = match tool.implementation() {
+            Implementation::Workflow { workflow_id } => format!("workflow:{workflow_id}"),
+            Implementation::Node { full_type, .. } => format!("node:{full_type}"),
+            _ => return Ok(Arc::clone(tool)),
+        };
+        let derived::Found::Tool(source) = self.shared.find_derived(&source).await? else {
+            let message = format!("its implementation '{source}' does not exist");
+            return Err(Missing::Invalid(vec![Violation::new(
+                "/implementation",
+                "not_found",
+                message,
+            )]));
+        };
+        self.shared.kept(
+            tool.id(),
+            &format!("{}/{}", tool.etag(), source.etag()),
+            || {
+                let mut definition = tool.definition().clone();
+                definition.parameters = Some(source.parameters().clone());
+                if definition.description.is_empty() {
+                    definition
+                        .description
+                        .clone_from(&source.definition().description);
+                }
+                Ok((definition, tool.origin().clone(), tool.alias().to_owned()))
+            },
+        )
+    }
+}
+
+impl Shared {
+    /// Returns the derived tool `id` if it was made from the same source, or makes it.
+    fn kept(
+        &self,
+        id: &str,
+        source_digest: &str,
+        make: impl FnOnce() -> Result<derived::Parts, Vec<Violation>>,
+    ) -> Result<Arc<Tool>, Missing> {
+        let lock = || self.derived.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((digest, tool)) = lock().get(id)
+            && digest == source_digest
+        {
+            return Ok(Arc::clone(tool));
+        }
+        let (definition, origin, alias) = make().map_err(Missing::Invalid)?;
+        let tool = Arc::new(Tool::new(definition, origin, alias).map_err(Missing::Invalid)?);
+        let mut derived = lock();
+        if derived.len() >= MAX_KEPT {
+            derived.clear();
+        }
+        derived.insert(id.to_owned(), (source_digest.to_owned(), Arc::clone(&tool)));
+        Ok(tool)
+    }
+
+    fn alias_of(&self, id: &str) -> String {
+        let catalogue = Arc::clone(
+            &self
+                .catalogue
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        naming::unique_alias(id, |alias| catalogue.find(alias).is_some())
+    }
+}

@@ -1,0 +1,230 @@
+//! Tools that the workflow service knows: `workflow:<id>` and `node:<type>`.
+
+use std::sync::Arc;
+
+use contracts::tavern::{
+    common::v1::ErrorReason,
+    workflow::v1::{
+        GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest, NodeType, Slot, Workflow,
+    },
+};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Missing, Shared};
+use crate::{
+    dispatch::retry::Patience,
+    domain::{
+        definition::Definition,
+        interface::{self, Input},
+        tool::{Origin, Tool},
+        violation::Violation,
+    },
+};
+
+/// What a derived tool is made of.
+pub(super) type Parts = (Definition, Origin, String);
+
+/// What looking for a derived tool gave.
+pub(super) enum Found {
+    Tool(Arc<Tool>),
+    /// Nothing, and these are the ids that there are.
+    Nothing {
+        names: Vec<String>,
+    },
+}
+
+/// How long to wait for a workflow service that is not there.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Workflows per page. Each comes with its file, so pages are small.
+const WORKFLOW_PAGE: i32 = 20;
+/// The most workflows and node types that are listed.
+const MAX_LISTED: usize = 10_000;
+
+impl Shared {
+    pub(super) async fn find_derived(&self, written: &str) -> Result<Found, Missing> {
+        if let Some(id) = written.strip_prefix("workflow:") {
+            return match self.workflow(id).await? {
+                Some(workflow) => self.workflow_tool(&workflow).map(Found::Tool),
+                None => Ok(Found::Nothing {
+                    names: ids_of(&self.workflows().await?),
+                }),
+            };
+        }
+        if written.starts_with("node:") {
+            return self
+                .node_tool(|node| format!("node:{}", node.full_type) == written)
+                .await;
+        }
+        if written.starts_with("workflow__") {
+            let workflows = self.workflows().await?;
+            let named = |workflow: &&Workflow| self.alias_of(&id_of(workflow)) == written;
+            return match workflows.iter().find(named) {
+                Some(workflow) => self.workflow_tool(workflow).map(Found::Tool),
+                None => Ok(Found::Nothing {
+                    names: ids_of(&workflows),
+                }),
+            };
+        }
+        if written.starts_with("node__") {
+            return self
+                .node_tool(|node| self.alias_of(&format!("node:{}", node.full_type)) == written)
+                .await;
+        }
+        Ok(Found::Nothing { names: Vec::new() })
+    }
+
+    /// Returns every workflow as a tool.
+    pub(super) async fn workflow_tools(&self) -> Result<Vec<Arc<Tool>>, Status> {
+        let mut tools = Vec::new();
+        for workflow in self.workflows().await.map_err(|missing| match missing {
+            Missing::Unavailable(status) => status,
+            _ => Status::unavailable("the workflows cannot be listed"),
+        })? {
+            match self.workflow_tool(&workflow) {
+                Ok(tool) => tools.push(tool),
+                Err(missing) => {
+                    let reason = missing.into_failure(&workflow.workflow_id).message.clone();
+                    tracing::warn!(
+                        workflow = workflow.workflow_id,
+                        reason,
+                        "a workflow is no tool"
+                    );
+                }
+            }
+        }
+        Ok(tools)
+    }
+
+    fn workflow_tool(&self, workflow: &Workflow) -> Result<Arc<Tool>, Missing> {
+        let id = id_of(workflow);
+        self.kept(&id, &workflow.etag, || {
+            let file = serde_json::from_str(&workflow.definition_json).map_err(|error| {
+                vec![Violation::new(
+                    "",
+                    "malformed_json",
+                    format!("its file is no JSON: {error}"),
+                )]
+            })?;
+            let definition =
+                interface::workflow_tool(&workflow.workflow_id, &workflow.name, &file)?;
+            Ok((definition, Origin::Workflow, self.alias_of(&id)))
+        })
+    }
+
+    async fn node_tool(&self, is_it: impl Fn(&NodeType) -> bool) -> Result<Found, Missing> {
+        let nodes = self.node_types().await?;
+        let Some(node) = nodes.iter().find(|node| is_it(node)) else {
+            let names = nodes
+                .iter()
+                .map(|node| format!("node:{}", node.full_type))
+                .collect();
+            return Ok(Found::Nothing { names });
+        };
+        let id = format!("node:{}", node.full_type);
+        let digest: String = Sha256::digest(prost::Message::encode_to_vec(node))
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let tool = self.kept(&id, &digest, || {
+            let inputs: Vec<Input> = node.inputs.iter().map(input_of).collect();
+            let definition = interface::node_tool(
+                &node.full_type,
+                &node.display_name,
+                &node.description,
+                &inputs,
+                node.pure,
+            )?;
+            Ok((definition, Origin::Node, self.alias_of(&id)))
+        })?;
+        Ok(Found::Tool(tool))
+    }
+
+    async fn workflow(&self, id: &str) -> Result<Option<Workflow>, Missing> {
+        let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
+        loop {
+            let request = GetWorkflowRequest {
+                workflow_id: id.to_owned(),
+            };
+            match self.runs.client().get_workflow(request).await {
+                Ok(answer) => return Ok(answer.into_inner().workflow),
+                Err(status) => match grpc_kit::reason(&status) {
+                    Some(ErrorReason::WorkflowNotFound | ErrorReason::InvalidFields) => {
+                        return Ok(None);
+                    }
+                    _ if patience.wait_after(&status).await => {}
+                    _ => return Err(Missing::Unavailable(status)),
+                },
+            }
+        }
+    }
+
+    async fn workflows(&self) -> Result<Vec<Workflow>, Missing> {
+        let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
+        let mut workflows = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = ListWorkflowsRequest {
+                page_size: WORKFLOW_PAGE,
+                page_token: page_token.clone(),
+            };
+            match self.runs.client().list_workflows(request).await {
+                Ok(answer) => {
+                    let answer = answer.into_inner();
+                    workflows.extend(answer.workflows);
+                    page_token = answer.next_page_token;
+                    if page_token.is_empty() || workflows.len() >= MAX_LISTED {
+                        return Ok(workflows);
+                    }
+                }
+                Err(status) if patience.wait_after(&status).await => {}
+                Err(status) => return Err(Missing::Unavailable(status)),
+            }
+        }
+    }
+
+    async fn node_types(&self) -> Result<Vec<NodeType>, Missing> {
+        let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
+        let mut nodes = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = ListNodeTypesRequest {
+                page_size: 500,
+                page_token: page_token.clone(),
+            };
+            match self.runs.client().list_node_types(request).await {
+                Ok(answer) => {
+                    let answer = answer.into_inner();
+                    nodes.extend(answer.node_types);
+                    page_token = answer.next_page_token;
+                    if page_token.is_empty() || nodes.len() >= MAX_LISTED {
+                        return Ok(nodes);
+                    }
+                }
+                Err(status) if patience.wait_after(&status).await => {}
+                Err(status) => return Err(Missing::Unavailable(status)),
+            }
+        }
+    }
+}
+
+fn id_of(workflow: &Workflow) -> String {
+    format!("workflow:{}", workflow.workflow_id)
+}
+
+fn ids_of(workflows: &[Workflow]) -> Vec<String> {
+    workflows.iter().map(id_of).collect()
+}
+
+fn input_of(slot: &Slot) -> Input {
+    Input {
+        key: slot.key.clone(),
+        data_flow_type: slot.data_flow_type.clone(),
+        description: slot.description.clone(),
+        required: slot.required && slot.default_json.is_empty(),
+        multi: slot.multi,
+        ..Input::default()
+    }
+}

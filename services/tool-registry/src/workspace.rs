@@ -1,0 +1,215 @@
+//! The files of conversations.
+//!
+//! Each conversation has a directory beneath the data directory. Everything goes through directory
+//! handles, so that no path and no link leads out of it, whatever a model writes. A file is
+//! written beside the workspaces first, synced, and then renamed into its place: a reader sees the
+//! old content or the new one, and a crash leaves nothing half-written.
+//!
+//! The functions block; callers run them on threads that may.
+
+mod failure;
+mod files;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use cap_std::{ambient_authority, fs::Dir};
+use core_types::{ConversationId, IdSource};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ending::{Category, Failure};
+
+pub use files::{Entry, EntryKind, Listing};
+
+/// What a workspace may hold.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkspaceLimits {
+    /// The largest file, in bytes. Default 4 MiB.
+    #[serde(with = "settings::size")]
+    pub file_bytes: usize,
+    /// All files of one conversation together, in bytes. Default 256 MiB.
+    #[serde(with = "settings::size")]
+    pub total_bytes: usize,
+    /// Files and directories of one conversation. Default 10,000.
+    pub entries: usize,
+    /// The most text that one call reads, in bytes. Default 512 KiB; more would not fit into an
+    /// event of the run log.
+    #[serde(with = "settings::size")]
+    pub read_bytes: usize,
+    /// The most entries that one listing gives. Default 1,000.
+    pub listing: usize,
+}
+
+impl Default for WorkspaceLimits {
+    fn default() -> Self {
+        Self {
+            file_bytes: 4 << 20,
+            total_bytes: 256 << 20,
+            entries: 10_000,
+            read_bytes: 512 << 10,
+            listing: 1_000,
+        }
+    }
+}
+
+/// All workspaces of this service.
+#[derive(Clone)]
+pub struct Workspaces {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    root: Dir,
+    /// Where files are written before they are renamed into their workspace. It is on the same file
+    /// system, and what a crash left there is removed at the next start.
+    staging: Dir,
+    limits: WorkspaceLimits,
+    ids: Arc<dyn IdSource>,
+    /// One writer at a time per workspace, so that two appends do not lose one. Workspaces share
+    /// locks by hash; a lock is held for one file operation and never across an await.
+    locks: Vec<Mutex<()>>,
+    hasher: RandomState,
+}
+
+impl std::fmt::Debug for Workspaces {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Workspaces")
+            .field("limits", &self.shared.limits)
+            .finish()
+    }
+}
+
+/// The name of the staging directory. No conversation's directory begins with a dot.
+const STAGING: &str = ".staging";
+/// How the directories of single calls begin.
+const SINGLE_CALL: &str = ".call-";
+const LOCKS: usize = 64;
+
+impl Workspaces {
+    /// Opens the directory of all workspaces, which must exist, and removes what a crash left.
+    ///
+    /// # Errors
+    /// The system's error when the directory cannot be used.
+    pub fn open(path: &Path, limits: WorkspaceLimits, ids: Arc<dyn IdSource>) -> io::Result<Self> {
+        let root = Dir::open_ambient_dir(path, ambient_authority())?;
+        for entry in root.entries()? {
+            let name = entry?.file_name();
+            let text = name.to_string_lossy();
+            if text == STAGING || text.starts_with(SINGLE_CALL) {
+                root.remove_dir_all(&name)?;
+            }
+        }
+        root.create_dir(STAGING)?;
+        let shared = Shared {
+            staging: root.open_dir(STAGING)?,
+            root,
+            limits,
+            ids,
+            locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
+            hasher: RandomState::new(),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Opens the workspace of a conversation and makes it if there is none.
+    ///
+    /// # Errors
+    /// A failure fit for the caller when the directory cannot be made.
+    pub fn of_conversation(&self, conversation: &ConversationId) -> Result<Workspace, Failure> {
+        self.workspace(conversation.directory_name(), false)
+    }
+
+    /// Makes a workspace of one call, which is removed when it is dropped.
+    ///
+    /// # Errors
+    /// As [`Workspaces::of_conversation`].
+    pub fn of_single_call(&self) -> Result<Workspace, Failure> {
+        let name = format!("{SINGLE_CALL}{}", self.shared.ids.next_uuid().simple());
+        self.workspace(name, true)
+    }
+
+    fn workspace(&self, name: String, temporary: bool) -> Result<Workspace, Failure> {
+        let dir = self
+            .shared
+            .open_or_make(&name)
+            .map_err(|error| failure::of_io("the conversation's workspace", &error))?;
+        Ok(Workspace {
+            shared: Arc::clone(&self.shared),
+            name,
+            dir,
+            temporary,
+        })
+    }
+}
+
+impl Shared {
+    fn open_or_make(&self, name: &str) -> io::Result<Dir> {
+        match self.root.open_dir(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match self.root.create_dir(name) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error);
+                    }
+                    _ => files::sync_directory(&self.root)?,
+                }
+                self.root.open_dir(name)
+            }
+            opened => opened,
+        }
+    }
+
+    fn lock_of(&self, name: &str) -> &Mutex<()> {
+        let slot = self.hasher.hash_one(name) % LOCKS as u64;
+        &self.locks[usize::try_from(slot).expect("below the number of locks")]
+    }
+}
+
+/// The files of one conversation, or of one call.
+pub struct Workspace {
+    shared: Arc<Shared>,
+    name: String,
+    dir: Dir,
+    temporary: bool,
+}
+
+impl Workspace {
+    fn limits(&self) -> &WorkspaceLimits {
+        &self.shared.limits
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        if self.temporary
+            && let Err(error) = self.shared.root.remove_dir_all(&self.name)
+        {
+            tracing::warn!(error = %error, "the workspace of a single call could not be removed");
+        }
+    }
+}
+
+/// Makes the failure of a conversation id whose directory no file system can hold.
+pub fn check_conversation(conversation: &ConversationId) -> Result<(), Failure> {
+    let bytes = conversation.directory_name().len();
+    if bytes > crate::domain::path::MAX_NAME_BYTES {
+        let message = format!(
+            "the conversation id needs {bytes} bytes as the name of a directory; use a shorter id"
+        );
+        return Err(Failure::new(
+            Category::Validation,
+            "invalid_conversation_id",
+            message,
+        ));
+    }
+    Ok(())
+}

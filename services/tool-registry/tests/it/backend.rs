@@ -1,0 +1,435 @@
+//! Methods of gRPC servers, called through what their reflection says. The server here is a real one
+//! on a socket: the double of the workflow service, which has every shape of field.
+
+use std::{net::SocketAddr, time::Duration};
+
+use contracts::tavern::{
+    common::v1::{CallStatus, ErrorCategory, event::Kind},
+    registry::v1::{CallToolRequest, RegisterBackendRequest},
+    workflow::v1::workflow_service_server::WorkflowServiceServer,
+};
+use grpc_kit::{Server, ServerSettings, Services, Shutdown, ShutdownHandle};
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::{
+    doubles::workflow::PlayedWorkflows,
+    fixture::{Fixture, code_of, finish, with_effect},
+};
+
+struct Backend {
+    address: SocketAddr,
+    workflows: PlayedWorkflows,
+    shutdown: ShutdownHandle,
+}
+
+async fn serve() -> Backend {
+    let settings = ServerSettings {
+        listen: ([127, 0, 0, 1], 0).into(),
+        ..ServerSettings::default()
+    };
+    let listener = grpc_kit::bind(&settings).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let workflows = PlayedWorkflows::default();
+    workflows.put("w1", json!({"name": "first"}));
+    let service = WorkflowServiceServer::new(workflows.clone());
+    let (shutdown, handle) = Shutdown::manual();
+    tokio::spawn(Server::new(settings, Services::new().add(service)).serve(listener, shutdown));
+    Backend {
+        address,
+        workflows,
+        shutdown: handle,
+    }
+}
+
+async fn register(fixture: &Fixture, backend: &Backend) -> Vec<String> {
+    let request = RegisterBackendRequest {
+        name: "flows".into(),
+        endpoint: format!("http://{}", backend.address),
+        request_id: String::new(),
+    };
+    fixture
+        .client
+        .clone()
+        .register_backend(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .methods
+}
+
+fn tool(id: &str, method: &str) -> Value {
+    json!({"id": id, "parameters": {"type": "object", "additionalProperties": true},
+           "implementation": {"type": "service", "service": "flows",
+                              "method": format!("tavern.workflow.v1.WorkflowService/{method}")}})
+}
+
+#[tokio::test]
+async fn a_servers_unary_methods_are_found_and_called_with_json() {
+    let (fixture, backend) = (Fixture::new().await, serve().await);
+    let methods = register(&fixture, &backend).await;
+    assert!(methods.contains(&"tavern.workflow.v1.WorkflowService/GetWorkflow".to_owned()));
+    assert!(
+        !methods
+            .iter()
+            .any(|method| method.ends_with("WatchRun") || method.starts_with("grpc."))
+    );
+    fixture.register(tool("get", "GetWorkflow")).await;
+    fixture.register(tool("start", "StartRun")).await;
+    let output = fixture
+        .output("c", "get", json!({"workflowId": "w1"}))
+        .await;
+    assert_eq!(output["workflow"]["name"], "first");
+    let arguments = json!({"node": {"fullType": "core:Echo"}, "inputs_json": "{}",
+                           "options": {"timeout": "1.5s", "durability": "DURABILITY_MEMORY"}});
+    fixture.output("c", "start", arguments).await;
+    let started = backend.workflows.started.lock().unwrap()[0].clone();
+    assert_eq!(
+        started.options.unwrap().timeout.unwrap(),
+        prost_types::Duration {
+            seconds: 1,
+            nanos: 500_000_000
+        }
+    );
+}
+
+#[tokio::test]
+async fn the_effect_id_the_trace_and_the_deadline_reach_the_server() {
+    let (fixture, backend) = (Fixture::new().await, serve().await);
+    register(&fixture, &backend).await;
+    fixture.register(tool("get", "GetWorkflow")).await;
+    fixture
+        .finish(with_effect("e-7", "get", json!({"workflowId": "w1"})))
+        .await;
+    let seen = backend.workflows.seen.lock().unwrap().clone();
+    assert!(
+        seen.contains(&("tavern-effect-id".into(), "e-7".into())),
+        "{seen:?}"
+    );
+    assert!(
+        seen.iter()
+            .any(|(key, value)| key == "traceparent" && value.len() == 55),
+        "{seen:?}"
+    );
+    assert!(
+        seen.iter().any(|(key, _)| key == "grpc-timeout"),
+        "{seen:?}"
+    );
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_the_message_are_refused_all_at_once() {
+    let (fixture, backend) = (Fixture::new().await, serve().await);
+    register(&fixture, &backend).await;
+    fixture.register(tool("start", "StartRun")).await;
+    let arguments = json!({"workflow_id": "w", "definition_json": "{}", "optionz": {}, "inputs_json": 5,
+                           "options": {"durability": "DURABILITY_FOREVER", "timeout": 3}});
+    let result = fixture.call("start", arguments).await;
+    assert_eq!(result.status(), CallStatus::Rejected);
+    let violations = result.error.unwrap().violations;
+    let pointers: Vec<&str> = violations
+        .iter()
+        .map(|violation| violation.pointer.as_str())
+        .collect();
+    assert_eq!(
+        pointers,
+        [
+            "/definition_json",
+            "/optionz",
+            "/inputs_json",
+            "/options/durability",
+            "/options/timeout"
+        ]
+    );
+    assert_eq!(violations[1].suggestions, ["options"]);
+}
+
+#[tokio::test]
+async fn a_servers_refusal_is_a_typed_failure() {
+    let (fixture, backend) = (Fixture::new().await, serve().await);
+    register(&fixture, &backend).await;
+    fixture.register(tool("get", "GetWorkflow")).await;
+    fixture.register(tool("put", "PutWorkflow")).await;
+    let missing = fixture.call("get", json!({"workflowId": "none"})).await;
+    assert_eq!(
+        (missing.status(), code_of(&missing)),
+        (CallStatus::Failed, "backend_not_found")
+    );
+    assert_eq!(missing.error.unwrap().category(), ErrorCategory::Domain);
+    assert_eq!(
+        code_of(&fixture.call("put", json!({})).await),
+        "backend_unimplemented"
+    );
+}
+
+#[tokio::test]
+async fn a_server_is_kept_over_a_restart_and_need_not_be_there() {
+    let (mut fixture, backend) = (Fixture::new().await, serve().await);
+    register(&fixture, &backend).await;
+    fixture.register(tool("get", "GetWorkflow")).await;
+    fixture.crash_and_restart().await;
+    fixture
+        .output("c", "get", json!({"workflowId": "w1"}))
+        .await;
+    backend.shutdown.abort();
+    let mut result = fixture.call("get", json!({"workflowId": "w1"})).await;
+    for _ in 0..200 {
+        if code_of(&result) == "backend_unreachable" {
+            break;
+        }
+        result = fixture.call("get", json!({"workflowId": "w1"})).await;
+    }
+    let error = result.error.unwrap();
+    assert_eq!(
+        (error.code.as_str(), error.retryable),
+        ("backend_unreachable", true)
+    );
+    assert_eq!(error.category(), ErrorCategory::Dependency);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_in_time_leaves_the_effect_unknown_unless_it_may_be_repeated()
+{
+    let fixture = Fixture::new().await;
+    let silent = silent_server().await;
+    let mut declared = tool("safe", "GetWorkflow");
+    declared["idempotent"] = json!(true);
+    let backend = serve().await;
+    register(&fixture, &backend).await;
+    fixture.register(tool("effect", "GetWorkflow")).await;
+    fixture.register(declared).await;
+    // The methods are known already; from now on the name stands for a server that never answers.
+    point_to(&fixture, silent).await;
+    for (id, status) in [
+        ("effect", CallStatus::Unknown),
+        ("safe", CallStatus::Failed),
+    ] {
+        let request = CallToolRequest {
+            timeout: prost_types::Duration::try_from(Duration::from_millis(200)).ok(),
+            ..with_effect(id, id, json!({"workflowId": "w1"}))
+        };
+        let (_, result) = finish(fixture.client.clone(), request).await.unwrap();
+        assert_eq!(
+            (result.status(), code_of(&result)),
+            (status, "deadline_exceeded")
+        );
+    }
+}
+
+/// Registers a server that answers reflection and whose methods never answer.
+async fn point_to(fixture: &Fixture, address: SocketAddr) {
+    let request = RegisterBackendRequest {
+        name: "flows".into(),
+        endpoint: format!("http://{address}"),
+        request_id: String::new(),
+    };
+    fixture
+        .client
+        .clone()
+        .register_backend(request)
+        .await
+        .unwrap();
+}
+
+/// Holds every call for ever; reflection does not pass through it.
+#[derive(Clone)]
+struct Never;
+
+impl tower::Service<http::Request<tonic::body::Body>> for Never {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = std::convert::Infallible;
+    type Future = std::future::Pending<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Self::Error>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<tonic::body::Body>) -> Self::Future {
+        std::future::pending()
+    }
+}
+
+impl tonic::server::NamedService for Never {
+    const NAME: &'static str = "tavern.workflow.v1.WorkflowService";
+}
+
+async fn silent_server() -> SocketAddr {
+    let settings = ServerSettings {
+        listen: ([127, 0, 0, 1], 0).into(),
+        ..ServerSettings::default()
+    };
+    let listener = grpc_kit::bind(&settings).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (shutdown, handle) = Shutdown::manual();
+    tokio::spawn(async move {
+        let _alive = handle;
+        Server::new(settings, Services::new().add(Never))
+            .serve(listener, shutdown)
+            .await
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_server_that_only_speaks_the_older_reflection_is_understood() {
+    let fixture = Fixture::new().await;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(contracts::FILE_DESCRIPTOR_SET)
+        .build_v1alpha()
+        .unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+    tokio::spawn(
+        tonic::transport::Server::builder()
+            .add_service(reflection)
+            .serve_with_incoming(incoming),
+    );
+    let request = RegisterBackendRequest {
+        name: "old".into(),
+        endpoint: format!("http://{address}"),
+        request_id: String::new(),
+    };
+    let methods = fixture
+        .client
+        .clone()
+        .register_backend(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .methods;
+    assert!(
+        methods.contains(&"tavern.workflow.v1.WorkflowService/StartRun".to_owned()),
+        "{methods:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_and_a_server_that_is_not_there_are_refused() {
+    let fixture = Fixture::new().await;
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    for (name, endpoint, code) in [
+        ("x", "not a url".to_owned(), Code::InvalidArgument),
+        ("x", "https://127.0.0.1:1".to_owned(), Code::InvalidArgument),
+        ("builtin", format!("http://{free}"), Code::InvalidArgument),
+        ("", format!("http://{free}"), Code::InvalidArgument),
+        ("x", format!("http://{free}"), Code::Unavailable),
+    ] {
+        let request = RegisterBackendRequest {
+            name: name.into(),
+            endpoint: endpoint.clone(),
+            request_id: String::new(),
+        };
+        let status = fixture
+            .client
+            .clone()
+            .register_backend(request)
+            .await
+            .unwrap_err();
+        assert_eq!(status.code(), code, "{name} {endpoint}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_connection_leaves_the_effect_unknown() {
+    let fixture = Fixture::new().await;
+    register_broken(&fixture, breaking_server().await).await;
+    let (events, result) = fixture
+        .finish(with_effect("e1", "broken", json!({"workflowId": "w1"})))
+        .await;
+    assert!(
+        events
+            .iter()
+            .all(|event| !matches!(event.kind, Some(Kind::CallSettled(_))))
+    );
+    assert_eq!(
+        (result.status(), code_of(&result)),
+        (CallStatus::Unknown, "backend_lost"),
+        "{result:?}"
+    );
+}
+
+/// Accepts connections, speaks enough HTTP/2 to take a request, and hangs up.
+async fn breaking_server() -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        while let Ok((mut socket, _)) = listener.accept().await {
+            // An empty SETTINGS frame is all that a client waits for before it sends.
+            let _ = socket.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+            let mut taken = Vec::new();
+            let mut buffer = [0; 4096];
+            while !taken.windows(2).any(|window| window == b"w1") {
+                match socket.read(&mut buffer).await {
+                    Ok(0) | Err(_) => break,
+                    Ok(count) => taken.extend_from_slice(&buffer[..count]),
+                }
+            }
+        }
+    });
+    address
+}
+
+/// Registers a tool of a server whose stored address then leads to another one.
+async fn register_broken(fixture: &Fixture, address: SocketAddr) {
+    let proxy = reflection_then(address).await;
+    let request = RegisterBackendRequest {
+        name: "broken".into(),
+        endpoint: format!("http://{}", proxy.address),
+        request_id: String::new(),
+    };
+    fixture
+        .client
+        .clone()
+        .register_backend(request)
+        .await
+        .unwrap();
+    let mut broken = tool("broken", "GetWorkflow");
+    broken["implementation"]["service"] = json!("broken");
+    fixture.register(broken).await;
+    proxy.switched.send_replace(true);
+}
+
+/// Leads connections to a real server first and, once switched, to another address.
+struct Proxy {
+    address: SocketAddr,
+    switched: tokio::sync::watch::Sender<bool>,
+    _backend: Backend,
+}
+
+async fn reflection_then(later: SocketAddr) -> Proxy {
+    let backend = serve().await;
+    let first = backend.address;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let switched = tokio::sync::watch::Sender::new(false);
+    let receiver = switched.subscribe();
+    tokio::spawn(async move {
+        while let Ok((mut inward, _)) = listener.accept().await {
+            let mut receiver = receiver.clone();
+            tokio::spawn(async move {
+                let already = *receiver.borrow();
+                let target = if already { later } else { first };
+                let mut outward = tokio::net::TcpStream::connect(target).await.unwrap();
+                let copy = tokio::io::copy_bidirectional(&mut inward, &mut outward);
+                tokio::select! {
+                    _ = copy => {}
+                    _ = receiver.wait_for(|switched| *switched), if !already => {}
+                }
+            });
+        }
+    });
+    Proxy {
+        address,
+        switched,
+        _backend: backend,
+    }
+}

@@ -1,0 +1,304 @@
+//! The platform's own tools.
+
+use contracts::tavern::{
+    common::v1::{CallStatus, ErrorCategory, event::Kind},
+    sandbox::v1 as sandbox,
+};
+use serde_json::json;
+
+use crate::{
+    doubles::sandbox::Mode,
+    fixture::{Fixture, code_of, request},
+};
+
+#[tokio::test]
+async fn seed_004_5_1_2_a_file_is_written_and_appended_to() {
+    let fixture = Fixture::new().await;
+    let file = "/logs/today.log";
+    fixture
+        .output(
+            "c",
+            "FileOperator.WriteFile",
+            json!({"filePath": file, "content": "任务开始..."}),
+        )
+        .await;
+    fixture
+        .output(
+            "c",
+            "FileOperator.AppendFile",
+            json!({"filePath": file, "content": "\n添加新记录。"}),
+        )
+        .await;
+    let content = fixture
+        .output("c", "FileOperator.ReadFile", json!({"filePath": file}))
+        .await;
+    assert_eq!(content, "任务开始...\n添加新记录。");
+    let listing = fixture
+        .output("c", "FileOperator.ListFiles", json!({}))
+        .await;
+    assert_eq!(listing["entries"][1]["path"], "logs/today.log");
+}
+
+#[tokio::test]
+async fn seed_002_5_2_several_files_are_read_at_once() {
+    let fixture = Fixture::new().await;
+    fixture
+        .output(
+            "c",
+            "FileOperator.WriteFile",
+            json!({"filePath": "src/app.ts", "content": "app"}),
+        )
+        .await;
+    let args = json!({"args": {"file": [{"path": "src/app.ts"}, {"path": "src/utils.ts"}]}});
+    let read = fixture.output("c", "read_file", args).await;
+    assert_eq!(read[0], json!({"path": "src/app.ts", "content": "app"}));
+    assert_eq!(read[1]["error"]["code"], "file_not_found");
+    let none = json!({"args": {"file": [{"path": "nothing"}]}});
+    assert_eq!(
+        code_of(&fixture.call("read_file", none).await),
+        "file_not_found"
+    );
+}
+
+#[tokio::test]
+async fn seed_002_3_2_4_and_5_3_diffs_are_applied_whole_or_not_at_all() {
+    let fixture = Fixture::new().await;
+    let write = |path: &str, content: &str| json!({"filePath": path, "content": content});
+    fixture
+        .output(
+            "c",
+            "FileOperator.WriteFile",
+            write("src/main.ts", "old\nrest\n"),
+        )
+        .await;
+    let blocks = "<<<<<<< SEARCH\n:start_line:1\n-------\nold\n=======\nnew <&>\n>>>>>>> REPLACE\n";
+    let applied = json!({"file_path": "src/main.ts", "diff_content": blocks});
+    fixture.output("c", "ApplyDiffTool", applied.clone()).await;
+    let content = fixture
+        .output(
+            "c",
+            "FileOperator.ReadFile",
+            json!({"filePath": "src/main.ts"}),
+        )
+        .await;
+    assert_eq!(content, "new <&>\nrest\n");
+    let again = crate::fixture::with_effect("", "ApplyDiffTool", applied);
+    let again = contracts::tavern::registry::v1::CallToolRequest {
+        conversation_id: "c".into(),
+        ..again
+    };
+    let (_, again) = fixture.finish(again).await;
+    assert_eq!(
+        (again.status(), code_of(&again)),
+        (CallStatus::Failed, "diff_does_not_apply")
+    );
+    let patch = "--- a/x\n+++ b/x\n@@ -1,5 +1,5 @@\n-new <&>\n+newer\n rest\n            ";
+    fixture
+        .output(
+            "c",
+            "ApplyProjectDiff",
+            json!({"target_file": "src/main.ts", "diff_patch": patch}),
+        )
+        .await;
+    let content = fixture
+        .output(
+            "c",
+            "FileOperator.ReadFile",
+            json!({"filePath": "src/main.ts"}),
+        )
+        .await;
+    assert_eq!(content, "newer\nrest\n");
+}
+
+#[tokio::test]
+async fn j17_paths_outside_the_workspace_are_refused_by_every_file_tool() {
+    let fixture = Fixture::new().await;
+    for path in ["../secret", "/../../etc/passwd", "a/../../b", "..", "a/.."] {
+        for (tool, arguments) in [
+            (
+                "FileOperator.WriteFile",
+                json!({"filePath": path, "content": "x"}),
+            ),
+            (
+                "FileOperator.AppendFile",
+                json!({"filePath": path, "content": "x"}),
+            ),
+            ("FileOperator.ReadFile", json!({"filePath": path})),
+            ("FileOperator.DeleteFile", json!({"filePath": path})),
+            ("FileOperator.ListFiles", json!({"filePath": path})),
+            ("read_file", json!({"args": {"file": [{"path": path}]}})),
+            (
+                "ApplyDiffTool",
+                json!({"file_path": path, "diff_content": "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE"}),
+            ),
+            (
+                "ApplyProjectDiff",
+                json!({"target_file": path, "diff_patch": "@@ -1 +1 @@\n-a\n+b"}),
+            ),
+        ] {
+            let result = fixture.call(tool, arguments).await;
+            let error = result.error.unwrap();
+            assert_eq!(error.code, "path_outside_workspace", "{tool} {path}");
+            assert_eq!(error.category(), ErrorCategory::Policy);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_a_conversation_has_a_workspace_of_its_own() {
+    let fixture = Fixture::new().await;
+    let write = json!({"filePath": "a", "content": "x"});
+    assert_eq!(
+        fixture.call("FileOperator.WriteFile", write).await.status(),
+        CallStatus::Succeeded
+    );
+    let read = fixture
+        .call("FileOperator.ReadFile", json!({"filePath": "a"}))
+        .await;
+    assert_eq!(code_of(&read), "file_not_found");
+    let left = std::fs::read_dir(fixture.directory.path().join("workspaces"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 1, "only the staging directory is left");
+}
+
+#[tokio::test]
+async fn j22_parameters_named_like_policy_switches_are_refused_as_unknown() {
+    let fixture = Fixture::new().await;
+    for name in [
+        "approved",
+        "sandbox",
+        "timeout",
+        "tenant_id",
+        "dangerouslySkip",
+    ] {
+        let result = fixture
+            .call("FileOperator.ListFiles", json!({name: true}))
+            .await;
+        assert_eq!(result.status(), CallStatus::Rejected, "{name}");
+        assert_eq!(
+            result.error.unwrap().violations[0].code,
+            "unknown_parameter"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_time_is_told_and_code_runs() {
+    let fixture = Fixture::new().await;
+    let time = fixture.call("system:get_current_time", json!({})).await;
+    assert!(time.output_json.contains("unix_seconds"), "{time:?}");
+    let code = json!({"language": "python", "code": "import sys\nprint(6 * 7)\nprint('log', file=sys.stderr)"});
+    let (events, result) = fixture
+        .finish(request("CodeInterpreter:execute", code))
+        .await;
+    assert_eq!(result.output_json, r#"{"stdout":"42\n","stderr":"log\n"}"#);
+    assert!(matches!(&events[0].kind, Some(Kind::OutputChunk(chunk)) if chunk.text == "log\n"));
+    let crash = json!({"language": "python", "code": "raise ValueError('no such thing')"});
+    let result = fixture.call("CodeInterpreter:execute", crash).await;
+    let error = result.error.unwrap();
+    assert_eq!(error.code, "script_exited");
+    assert!(
+        error.message.contains("ValueError: no such thing"),
+        "{}",
+        error.message
+    );
+    assert!(
+        error.details_json.contains("\"exit_code\":1"),
+        "{}",
+        error.details_json
+    );
+}
+
+#[tokio::test]
+async fn each_verdict_of_the_sandbox_is_a_typed_failure() {
+    use sandbox::verdict::Kind as Verdict;
+    let fixture = Fixture::new().await;
+    for (verdict, category, code) in [
+        (
+            Verdict::Wall(Default::default()),
+            ErrorCategory::Timeout,
+            "wall_limit",
+        ),
+        (
+            Verdict::Cpu(Default::default()),
+            ErrorCategory::Limit,
+            "cpu_limit",
+        ),
+        (
+            Verdict::Memory(Default::default()),
+            ErrorCategory::Limit,
+            "memory_limit",
+        ),
+        (
+            Verdict::Processes(Default::default()),
+            ErrorCategory::Limit,
+            "process_limit",
+        ),
+        (
+            Verdict::Output(Default::default()),
+            ErrorCategory::Limit,
+            "output_limit",
+        ),
+        (
+            Verdict::Disk(Default::default()),
+            ErrorCategory::Limit,
+            "disk_limit",
+        ),
+        (
+            Verdict::ForbiddenSyscall(Default::default()),
+            ErrorCategory::Policy,
+            "forbidden_syscall",
+        ),
+        (
+            Verdict::NetworkDenied(Default::default()),
+            ErrorCategory::Policy,
+            "network_denied",
+        ),
+        (
+            Verdict::Policy(Default::default()),
+            ErrorCategory::Policy,
+            "policy_refused",
+        ),
+        (
+            Verdict::Signalled(Default::default()),
+            ErrorCategory::Runtime,
+            "script_signalled",
+        ),
+        (
+            Verdict::LauncherFailure(Default::default()),
+            ErrorCategory::Dependency,
+            "sandbox_failed",
+        ),
+    ] {
+        fixture.sandbox.set(Mode::Verdict(verdict));
+        let result = fixture
+            .call(
+                "CodeInterpreter:execute",
+                json!({"language": "bash", "code": "x"}),
+            )
+            .await;
+        let error = result.error.unwrap();
+        assert_eq!((error.category(), error.code.as_str()), (category, code));
+        assert!(error.details_json.contains("last words"));
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_that_refuses_is_a_failure_of_the_call_not_of_the_method() {
+    let fixture = Fixture::new().await;
+    for (code, expected) in [
+        (tonic::Code::InvalidArgument, "program_refused"),
+        (tonic::Code::Internal, "sandbox_failed"),
+        (tonic::Code::ResourceExhausted, "sandbox_unavailable"),
+    ] {
+        fixture.sandbox.set(Mode::Refuse(code));
+        let result = fixture
+            .call(
+                "CodeInterpreter:execute",
+                json!({"language": "bash", "code": "x"}),
+            )
+            .await;
+        assert_eq!(code_of(&result), expected);
+    }
+}

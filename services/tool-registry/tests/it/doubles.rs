@@ -1,0 +1,4 @@
+//! Stand-ins for the services that the registry calls.
+
+pub(crate) mod sandbox;
+pub(crate) mod workflow;

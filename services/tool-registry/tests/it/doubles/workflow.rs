@@ -1,0 +1,313 @@
+//! A workflow service whose runs are played: a run gives its inputs back, fails, or goes on until it
+//! is let go or cancelled, by the id of its workflow.
+
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{Arc, Mutex},
+};
+
+use contracts::tavern::{
+    common::v1::{
+        CallError, ErrorReason, Event, NodeStarted, Run, RunOutcome, RunStarted, RunState,
+        Terminal, WatchRecord, event::Kind, watch_record::Record,
+    },
+    workflow::v1::{
+        CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, GetWorkflowRequest,
+        GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse, ListWorkflowsRequest,
+        ListWorkflowsResponse, NodeType, PutWorkflowRequest, PutWorkflowResponse, Slot,
+        StartRunRequest, StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
+        WatchRunRequest, WatchRunResponse, Workflow, start_run_request::Target,
+        workflow_service_server::WorkflowService,
+    },
+};
+use futures::Stream;
+use grpc_kit::Failure;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tonic::{Code, Request, Response, Status};
+
+/// Runs by id, each followed through a channel.
+type Runs = BTreeMap<String, watch::Sender<Run>>;
+
+/// A workflow service whose runs are played.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlayedWorkflows {
+    pub(crate) definitions: Arc<Mutex<BTreeMap<String, Value>>>,
+    pub(crate) started: Arc<Mutex<Vec<StartRunRequest>>>,
+    runs: Arc<Mutex<Runs>>,
+    /// Makes cancels go unheard.
+    pub(crate) deaf: Arc<Mutex<bool>>,
+    /// What the metadata of `GetWorkflow` said, key and value.
+    pub(crate) seen: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl PlayedWorkflows {
+    pub(crate) fn put(&self, id: &str, definition: Value) {
+        self.definitions
+            .lock()
+            .unwrap()
+            .insert(id.to_owned(), definition);
+    }
+
+    /// Ends every run that goes on.
+    pub(crate) fn let_go(&self) {
+        for run in self.runs.lock().unwrap().values() {
+            run.send_modify(|run| {
+                run.outcome
+                    .get_or_insert(succeeded(&json!({"out": "let go"})));
+            });
+        }
+    }
+
+    pub(crate) fn run_count(&self) -> usize {
+        self.runs.lock().unwrap().len()
+    }
+
+    fn workflow(&self, id: &str) -> Option<Workflow> {
+        let definition = self.definitions.lock().unwrap().get(id)?.clone();
+        let text = definition.to_string();
+        Some(Workflow {
+            workflow_id: id.to_owned(),
+            name: definition["name"].as_str().unwrap_or_default().to_owned(),
+            etag: format!("{:x}", text.len()),
+            definition_json: text,
+            ..Workflow::default()
+        })
+    }
+
+    fn run(&self, id: &str) -> Result<watch::Sender<Run>, Status> {
+        let found = self.runs.lock().unwrap().get(id).cloned();
+        found.ok_or_else(|| {
+            Failure::new(Code::NotFound, ErrorReason::RunNotFound, "no such run").into_status()
+        })
+    }
+}
+
+fn succeeded(outputs: &Value) -> RunOutcome {
+    RunOutcome {
+        state: RunState::Succeeded.into(),
+        result_json: outputs.to_string(),
+        ..RunOutcome::default()
+    }
+}
+
+fn ended(state: RunState, code: &str) -> RunOutcome {
+    let error = CallError {
+        code: code.to_owned(),
+        message: code.to_owned(),
+        category: 4,
+        ..CallError::default()
+    };
+    RunOutcome {
+        state: state.into(),
+        error: Some(error),
+        ..RunOutcome::default()
+    }
+}
+
+fn outcome_of(request: &StartRunRequest) -> Option<RunOutcome> {
+    let inputs: Value = serde_json::from_str(&request.inputs_json).unwrap();
+    match request.target.as_ref().unwrap() {
+        Target::WorkflowId(id) if id == "hold" => None,
+        Target::WorkflowId(id) if id == "fail" => Some(ended(RunState::Failed, "node_failed")),
+        Target::WorkflowId(id) if id == "unknown" => {
+            Some(ended(RunState::Unknown, "unsettled_after_crash"))
+        }
+        Target::WorkflowId(id) if id == "two" => Some(succeeded(&json!({"a": 1, "b": inputs}))),
+        _ => Some(succeeded(&json!({"out": inputs}))),
+    }
+}
+
+#[tonic::async_trait]
+impl WorkflowService for PlayedWorkflows {
+    type WatchRunStream = Pin<Box<dyn Stream<Item = Result<WatchRunResponse, Status>> + Send>>;
+
+    async fn put_workflow(
+        &self,
+        _: Request<PutWorkflowRequest>,
+    ) -> Result<Response<PutWorkflowResponse>, Status> {
+        Err(Status::unimplemented("the double does not save"))
+    }
+
+    async fn get_workflow(
+        &self,
+        request: Request<GetWorkflowRequest>,
+    ) -> Result<Response<GetWorkflowResponse>, Status> {
+        for key in ["tavern-effect-id", "traceparent", "grpc-timeout"] {
+            if let Some(value) = request.metadata().get(key) {
+                self.seen
+                    .lock()
+                    .unwrap()
+                    .push((key.to_owned(), value.to_str().unwrap().to_owned()));
+            }
+        }
+        let id = request.into_inner().workflow_id;
+        let workflow = self.workflow(&id).ok_or_else(|| {
+            Failure::new(
+                Code::NotFound,
+                ErrorReason::WorkflowNotFound,
+                "no such workflow",
+            )
+            .into_status()
+        })?;
+        Ok(Response::new(GetWorkflowResponse {
+            workflow: Some(workflow),
+        }))
+    }
+
+    async fn list_workflows(
+        &self,
+        _: Request<ListWorkflowsRequest>,
+    ) -> Result<Response<ListWorkflowsResponse>, Status> {
+        let ids: Vec<String> = self.definitions.lock().unwrap().keys().cloned().collect();
+        let workflows = ids.iter().filter_map(|id| self.workflow(id)).collect();
+        Ok(Response::new(ListWorkflowsResponse {
+            workflows,
+            next_page_token: String::new(),
+        }))
+    }
+
+    async fn validate_workflow(
+        &self,
+        _: Request<ValidateWorkflowRequest>,
+    ) -> Result<Response<ValidateWorkflowResponse>, Status> {
+        Ok(Response::new(ValidateWorkflowResponse::default()))
+    }
+
+    async fn list_node_types(
+        &self,
+        _: Request<ListNodeTypesRequest>,
+    ) -> Result<Response<ListNodeTypesResponse>, Status> {
+        let slot = Slot {
+            key: "text".into(),
+            data_flow_type: "STRING".into(),
+            required: true,
+            ..Slot::default()
+        };
+        let node = NodeType {
+            full_type: "core:Echo".into(),
+            display_name: "Echo".into(),
+            description: "Gives its text back.".into(),
+            inputs: vec![slot],
+            pure: true,
+            ..NodeType::default()
+        };
+        Ok(Response::new(ListNodeTypesResponse {
+            node_types: vec![node],
+            next_page_token: String::new(),
+        }))
+    }
+
+    async fn start_run(
+        &self,
+        request: Request<StartRunRequest>,
+    ) -> Result<Response<StartRunResponse>, Status> {
+        let request = request.into_inner();
+        let earlier = {
+            let started = self.started.lock().unwrap();
+            started.iter().position(|each| {
+                !each.request_id.is_empty() && each.request_id == request.request_id
+            })
+        };
+        if let Some(place) = earlier {
+            let same = self.started.lock().unwrap()[place] == request;
+            if !same {
+                let reason = ErrorReason::RequestIdReused;
+                return Err(Failure::new(Code::AlreadyExists, reason, "another body").into_status());
+            }
+            let run = self.run(&run_id(place))?.borrow().clone();
+            return Ok(Response::new(StartRunResponse {
+                run: Some(run),
+                replayed: true,
+            }));
+        }
+        let mut started = self.started.lock().unwrap();
+        let run = Run {
+            run_id: run_id(started.len()),
+            request_id: request.request_id.clone(),
+            outcome: outcome_of(&request),
+            ..Run::default()
+        };
+        started.push(request);
+        self.runs
+            .lock()
+            .unwrap()
+            .insert(run.run_id.clone(), watch::Sender::new(run.clone()));
+        Ok(Response::new(StartRunResponse {
+            run: Some(run),
+            replayed: false,
+        }))
+    }
+
+    async fn get_run(
+        &self,
+        request: Request<GetRunRequest>,
+    ) -> Result<Response<GetRunResponse>, Status> {
+        let run = self.run(&request.into_inner().run_id)?.borrow().clone();
+        Ok(Response::new(GetRunResponse { run: Some(run) }))
+    }
+
+    async fn watch_run(
+        &self,
+        request: Request<WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        let request = request.into_inner();
+        let mut run = self.run(&request.run_id)?.subscribe();
+        let events = [
+            Kind::RunStarted(RunStarted::default()),
+            Kind::NodeStarted(NodeStarted {
+                node_id: "n1".into(),
+                node_type: "core:Echo".into(),
+            }),
+        ];
+        let stream = async_stream::stream! {
+            for (kind, sequence) in events.into_iter().zip(1..) {
+                if sequence > request.after_sequence {
+                    let event = Event { sequence, run_id: request.run_id.clone(), kind: Some(kind), ..Event::default() };
+                    yield Ok(response(Record::Event(event)));
+                }
+            }
+            if run.wait_for(|run| run.outcome.is_some()).await.is_ok() {
+                let run = run.borrow().clone();
+                yield Ok(response(Record::Terminal(Terminal { run: Some(run) })));
+            }
+        };
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn cancel_run(
+        &self,
+        request: Request<CancelRunRequest>,
+    ) -> Result<Response<CancelRunResponse>, Status> {
+        let run = self.run(&request.into_inner().run_id)?;
+        if !*self.deaf.lock().unwrap() {
+            run.send_modify(|run| {
+                run.outcome
+                    .get_or_insert(ended(RunState::Cancelled, "cancelled"));
+            });
+        }
+        let run = run.borrow().clone();
+        let still_running = if run.outcome.is_none() {
+            vec![run.run_id.clone()]
+        } else {
+            Vec::new()
+        };
+        Ok(Response::new(CancelRunResponse {
+            run: Some(run),
+            still_running,
+        }))
+    }
+}
+
+fn run_id(place: usize) -> String {
+    format!("flow_{place:032x}")
+}
+
+fn response(record: Record) -> WatchRunResponse {
+    WatchRunResponse {
+        record: Some(WatchRecord {
+            record: Some(record),
+        }),
+    }
+}

@@ -1,0 +1,204 @@
+//! A registry on a fresh directory with its doubles, and short ways to call it.
+
+use std::path::{Path, PathBuf};
+
+use contracts::tavern::{
+    common::v1::{CallResult, CallStatus, Event},
+    registry::v1::{
+        CallToolRequest, RegisterToolRequest, call_tool_response::Record,
+        tool_registry_service_client::ToolRegistryServiceClient,
+    },
+    sandbox::v1::{
+        script_sandbox_service_client::ScriptSandboxServiceClient,
+        script_sandbox_service_server::ScriptSandboxServiceServer,
+    },
+    workflow::v1::{
+        workflow_service_client::WorkflowServiceClient,
+        workflow_service_server::WorkflowServiceServer,
+    },
+};
+use futures::StreamExt;
+use grpc_kit::{Services, Transport};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tonic::Status;
+use tool_registry::{Peers, RegistrySettings, ToolRegistry};
+
+use crate::doubles::{sandbox::UnconfinedSandbox, workflow::PlayedWorkflows};
+
+pub(crate) type Client = ToolRegistryServiceClient<Transport>;
+
+pub(crate) struct Fixture {
+    pub(crate) directory: TempDir,
+    pub(crate) plugins: PathBuf,
+    pub(crate) sandbox: UnconfinedSandbox,
+    pub(crate) workflows: PlayedWorkflows,
+    pub(crate) registry: Option<ToolRegistry>,
+    pub(crate) client: Client,
+}
+
+/// Returns the plugins that Tavern ships.
+pub(crate) fn shipped_plugins() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/plugins")
+}
+
+impl Fixture {
+    pub(crate) async fn new() -> Self {
+        Self::with_plugins(shipped_plugins()).await
+    }
+
+    pub(crate) async fn with_plugins(plugins: PathBuf) -> Self {
+        telemetry::init_for_tests();
+        let directory = tempfile::tempdir().unwrap();
+        let (sandbox, workflows) = (UnconfinedSandbox::new(), PlayedWorkflows::default());
+        let registry = build(directory.path(), &plugins, &sandbox, &workflows).await;
+        let client = client_of(&registry);
+        Self {
+            directory,
+            plugins,
+            sandbox,
+            workflows,
+            registry: Some(registry),
+            client,
+        }
+    }
+
+    /// Lets the service go without ending anything, and builds it again on the same directory.
+    pub(crate) async fn crash_and_restart(&mut self) {
+        let registry = self.registry.take().unwrap();
+        // Dropping the client ends nothing: calls with an effect id outlive their callers. The
+        // shutdown gives them no time, so that they are cut off as by a crash.
+        registry.shutdown().await;
+        drop(registry);
+        let registry = build(
+            self.directory.path(),
+            &self.plugins,
+            &self.sandbox,
+            &self.workflows,
+        )
+        .await;
+        self.client = client_of(&registry);
+        self.registry = Some(registry);
+    }
+
+    pub(crate) async fn recover(&self) {
+        self.registry.as_ref().unwrap().recover().await.unwrap();
+    }
+
+    pub(crate) async fn register(&self, definition: Value) {
+        let request = RegisterToolRequest {
+            definition_json: definition.to_string(),
+            ..Default::default()
+        };
+        self.client.clone().register_tool(request).await.unwrap();
+    }
+
+    /// Calls a tool and gives its result.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallResult {
+        self.finish(request(tool, arguments)).await.1
+    }
+
+    /// Calls a tool in a conversation and gives its output.
+    pub(crate) async fn output(&self, conversation: &str, tool: &str, arguments: Value) -> Value {
+        let request = CallToolRequest {
+            conversation_id: conversation.into(),
+            ..request(tool, arguments)
+        };
+        let result = self.finish(request).await.1;
+        assert_eq!(result.status(), CallStatus::Succeeded, "{result:?}");
+        serde_json::from_str(&result.output_json).unwrap()
+    }
+
+    /// Carries a request out and gives its events and its result.
+    pub(crate) async fn finish(&self, request: CallToolRequest) -> (Vec<Event>, CallResult) {
+        finish(self.client.clone(), request).await.unwrap()
+    }
+}
+
+/// Carries a request out and gives its events and its result.
+pub(crate) async fn finish(
+    mut client: Client,
+    request: CallToolRequest,
+) -> Result<(Vec<Event>, CallResult), Status> {
+    let mut stream = client.call_tool(request).await?.into_inner();
+    let mut events = Vec::new();
+    while let Some(response) = stream.next().await {
+        match response?.record {
+            Some(Record::Event(event)) => events.push(event),
+            Some(Record::Result(result)) => {
+                assert!(
+                    stream.next().await.is_none(),
+                    "nothing comes after the result"
+                );
+                return Ok((events, result));
+            }
+            None => {}
+        }
+    }
+    Err(Status::internal("the stream ended without a result"))
+}
+
+pub(crate) fn request(tool: &str, arguments: Value) -> CallToolRequest {
+    CallToolRequest {
+        tool_id: tool.into(),
+        arguments_json: arguments.to_string(),
+        ..Default::default()
+    }
+}
+
+pub(crate) fn with_effect(effect: &str, tool: &str, arguments: Value) -> CallToolRequest {
+    CallToolRequest {
+        effect_id: effect.into(),
+        conversation_id: "c1".into(),
+        ..request(tool, arguments)
+    }
+}
+
+pub(crate) fn code_of(result: &CallResult) -> &str {
+    result
+        .error
+        .as_ref()
+        .map_or("", |error| error.code.as_str())
+}
+
+/// Waits for a condition, for a minute at most.
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..6_000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{what} did not happen");
+}
+
+/// A tool that runs code in the sandbox and does not say that it may be repeated.
+pub(crate) fn side_effecting_tool(id: &str) -> Value {
+    json!({"id": id, "description": "runs code", "parameters": {"type": "object"},
+           "implementation": {"type": "service", "service": "builtin", "method": "CodeInterpreter:execute"}})
+}
+
+async fn build(
+    directory: &Path,
+    plugins: &Path,
+    sandbox: &UnconfinedSandbox,
+    workflows: &PlayedWorkflows,
+) -> ToolRegistry {
+    let settings = RegistrySettings {
+        data_dir: directory.to_owned(),
+        plugins_dir: plugins.to_owned(),
+        drain_calls: std::time::Duration::ZERO,
+        ..RegistrySettings::default()
+    };
+    let sandbox = Services::new().add(ScriptSandboxServiceServer::new(sandbox.clone()));
+    let workflows = Services::new().add(WorkflowServiceServer::new(workflows.clone()));
+    let peers = Peers {
+        sandbox: ScriptSandboxServiceClient::new(grpc_kit::local(&sandbox)),
+        workflow: WorkflowServiceClient::new(grpc_kit::local(&workflows)),
+    };
+    tool_registry::build(settings, peers).await.unwrap()
+}
+
+fn client_of(registry: &ToolRegistry) -> Client {
+    ToolRegistryServiceClient::new(grpc_kit::local(&registry.services()))
+}

@@ -1,0 +1,445 @@
+//! Runs that carry the calls of a text out.
+
+use contracts::tavern::{
+    common::v1::{
+        CallStatus, Diagnostic, Event, ParsedText, Run, RunState, ToolCall, Violation, event::Kind,
+        watch_record::Record,
+    },
+    registry::v1::{CancelRunRequest, GetRunRequest, StartInvocationRequest, WatchRunRequest},
+};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::{
+    doubles::sandbox::Mode,
+    fixture::{Client, Fixture, side_effecting_tool, until},
+};
+
+fn call(index: u32, tool: &str, arguments: Value) -> ToolCall {
+    ToolCall {
+        index,
+        tool_id: tool.into(),
+        arguments_json: arguments.to_string(),
+        ..ToolCall::default()
+    }
+}
+
+fn write(index: u32, path: &str) -> ToolCall {
+    call(
+        index,
+        "FileOperator.WriteFile",
+        json!({"filePath": path, "content": "x"}),
+    )
+}
+
+fn failing(index: u32) -> ToolCall {
+    call(
+        index,
+        "FileOperator.ReadFile",
+        json!({"filePath": "nothing"}),
+    )
+}
+
+fn invoke(calls: Vec<ToolCall>) -> StartInvocationRequest {
+    let parsed = ParsedText {
+        response_text: "I will.".into(),
+        calls,
+        ..ParsedText::default()
+    };
+    StartInvocationRequest {
+        parsed: Some(parsed),
+        text: "I will. <ACTION>..".into(),
+        conversation_id: "c1".into(),
+        ..StartInvocationRequest::default()
+    }
+}
+
+async fn start(fixture: &Fixture, request: StartInvocationRequest) -> Run {
+    fixture
+        .client
+        .clone()
+        .start_invocation(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .run
+        .unwrap()
+}
+
+/// Follows a run to its end.
+async fn watch(mut client: Client, run_id: String) -> (Vec<Event>, Run) {
+    let request = WatchRunRequest {
+        run_id,
+        after_sequence: 0,
+    };
+    let mut stream = client.watch_run(request).await.unwrap().into_inner();
+    let mut events = Vec::new();
+    while let Some(response) = stream.next().await {
+        match response.unwrap().record.unwrap().record.unwrap() {
+            Record::Event(event) => events.push(event),
+            Record::Terminal(terminal) => return (events, terminal.run.unwrap()),
+            _ => {}
+        }
+    }
+    unreachable!("the watch ended before the run");
+}
+
+/// Runs calls to the end and returns the names of the events, the statuses, and the run.
+async fn run(
+    fixture: &Fixture,
+    request: StartInvocationRequest,
+) -> (Vec<&'static str>, Vec<CallStatus>, Run) {
+    let started = start(fixture, request).await;
+    let (events, run) = watch(fixture.client.clone(), started.run_id).await;
+    assert!(
+        events
+            .iter()
+            .zip(1..)
+            .all(|(event, sequence)| event.sequence == sequence)
+    );
+    (events.iter().map(name).collect(), statuses(&events), run)
+}
+
+fn statuses(events: &[Event]) -> Vec<CallStatus> {
+    events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            Some(Kind::CallSettled(settled)) => Some(settled.result.as_ref().unwrap().status()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn name(event: &Event) -> &'static str {
+    match event.kind.as_ref().unwrap() {
+        Kind::RunStarted(_) => "started",
+        Kind::Text(_) => "text",
+        Kind::Diagnosed(_) => "diagnosed",
+        Kind::ToolSelected(_) => "selected",
+        Kind::CallDispatched(_) => "dispatched",
+        Kind::OutputChunk(_) => "output",
+        Kind::NodeStarted(_) => "node",
+        Kind::CallSettled(_) => "settled",
+        Kind::Observation(_) => "observation",
+        Kind::RunFinished(_) => "finished",
+        _ => "other",
+    }
+}
+
+#[tokio::test]
+async fn calls_run_in_order_and_everything_is_on_the_record() {
+    let fixture = Fixture::new().await;
+    let mut request = invoke(vec![
+        write(0, "a"),
+        call(1, "FileOperator.ReadFile", json!({"filePath": "a"})),
+    ]);
+    request
+        .parsed
+        .as_mut()
+        .unwrap()
+        .diagnostics
+        .push(Diagnostic {
+            code: "x".into(),
+            ..Diagnostic::default()
+        });
+    let (names, statuses, run) = run(&fixture, request).await;
+    assert_eq!(
+        names,
+        [
+            "started",
+            "text",
+            "diagnosed",
+            "selected",
+            "selected",
+            "dispatched",
+            "settled",
+            "observation",
+            "dispatched",
+            "settled",
+            "observation",
+            "finished"
+        ]
+    );
+    assert_eq!(statuses, [CallStatus::Succeeded; 2]);
+    assert_eq!(
+        run.outcome.unwrap().result_json,
+        r#"[{"path":"a","bytes":1},"x"]"#
+    );
+}
+
+#[tokio::test]
+async fn a_workflows_events_stand_between_its_dispatch_and_its_end() {
+    let fixture = Fixture::new().await;
+    fixture.workflows.put("echo", json!({}));
+    let (names, _, _) = run(&fixture, invoke(vec![call(0, "workflow:echo", json!({}))])).await;
+    assert_eq!(
+        names,
+        [
+            "started",
+            "text",
+            "selected",
+            "dispatched",
+            "started",
+            "node",
+            "settled",
+            "observation",
+            "finished"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_first_failure_stops_the_rest_unless_the_text_says_otherwise() {
+    let fixture = Fixture::new().await;
+    let (_, statuses, stopped) = run(
+        &fixture,
+        invoke(vec![failing(0), write(1, "never"), write(2, "never")]),
+    )
+    .await;
+    assert_eq!(
+        statuses,
+        [CallStatus::Failed, CallStatus::Skipped, CallStatus::Skipped]
+    );
+    let outcome = stopped.outcome.unwrap();
+    assert_eq!(
+        (outcome.state(), outcome.error.unwrap().code.as_str()),
+        (RunState::Failed, "file_not_found")
+    );
+
+    let tolerated = ToolCall {
+        continue_on_error: true,
+        ..failing(0)
+    };
+    let (_, statuses, went_on) = run(&fixture, invoke(vec![tolerated, write(1, "b")])).await;
+    assert_eq!(statuses, [CallStatus::Failed, CallStatus::Succeeded]);
+    let outcome = went_on.outcome.unwrap();
+    assert_eq!(
+        (outcome.state(), outcome.result_json.as_str()),
+        (RunState::Succeeded, r#"[null,{"path":"b","bytes":1}]"#)
+    );
+}
+
+#[tokio::test]
+async fn a_call_with_problems_never_runs_and_its_observation_is_the_seeds() {
+    let fixture = Fixture::new().await;
+    let problem = Violation {
+        pointer: "/playerId".into(),
+        code: "unknown_parameter".into(),
+        message: "Unknown parameter 'playerId', did you mean 'player_id'?".into(),
+        ..Violation::default()
+    };
+    let refused = ToolCall {
+        problems: vec![problem],
+        ..call(0, "GetPlayerInfo", json!({"playerId": "player123"}))
+    };
+    let started = start(&fixture, invoke(vec![refused])).await;
+    let (events, run) = watch(fixture.client.clone(), started.run_id).await;
+    assert_eq!(statuses(&events), [CallStatus::Rejected]);
+    assert!(!events.iter().any(|event| name(event) == "dispatched"));
+    let observed: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            Some(Kind::Observation(observation)) => Some(observation.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        observed,
+        [
+            "Observation: Error - Invalid parameters for GetPlayerInfo: Unknown parameter 'playerId', did you mean 'player_id'?"
+        ]
+    );
+    assert_eq!(run.outcome.unwrap().state(), RunState::Failed);
+    assert_eq!(fixture.sandbox.started(), 0);
+}
+
+#[tokio::test]
+async fn text_alone_succeeds_and_a_malformed_block_fails_with_its_observation() {
+    let fixture = Fixture::new().await;
+    let (names, _, plain) = run(&fixture, invoke(Vec::new())).await;
+    assert_eq!(names, ["started", "text", "finished"]);
+    assert_eq!(plain.outcome.unwrap().result_json, "[]");
+    let mut request = invoke(Vec::new());
+    request.parsed.as_mut().unwrap().observation =
+        "Observation: Error - Malformed XML in ACTION block".into();
+    let (names, _, malformed) = run(&fixture, request).await;
+    assert_eq!(names, ["started", "text", "observation", "finished"]);
+    assert_eq!(
+        malformed.outcome.unwrap().error.unwrap().code,
+        "malformed_block"
+    );
+}
+
+#[tokio::test]
+async fn the_same_request_gives_the_same_run_and_another_body_is_refused() {
+    let fixture = Fixture::new().await;
+    let request = StartInvocationRequest {
+        request_id: "r1".into(),
+        ..invoke(vec![write(0, "a")])
+    };
+    let first = start(&fixture, request.clone()).await;
+    let again = fixture
+        .client
+        .clone()
+        .start_invocation(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(again.replayed);
+    assert_eq!(again.run.unwrap().run_id, first.run_id);
+    // The same text may be parsed otherwise later, so the text is what counts.
+    let parsed_anew = StartInvocationRequest {
+        request_id: "r1".into(),
+        ..invoke(vec![write(0, "b")])
+    };
+    let same = fixture
+        .client
+        .clone()
+        .start_invocation(parsed_anew.clone())
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(same.replayed);
+    let other = StartInvocationRequest {
+        text: "something else".into(),
+        ..parsed_anew
+    };
+    let status = fixture
+        .client
+        .clone()
+        .start_invocation(other)
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::AlreadyExists);
+}
+
+#[tokio::test]
+async fn cancelling_a_run_ends_its_script_and_starts_nothing_more() {
+    let fixture = Fixture::new().await;
+    fixture.sandbox.set(Mode::Hold("never".into()));
+    let code = call(
+        0,
+        "CodeInterpreter:execute",
+        json!({"language": "bash", "code": "true"}),
+    );
+    let started = start(&fixture, invoke(vec![code, write(1, "never")])).await;
+    until("the dispatch", || fixture.sandbox.started() == 1).await;
+    let request = CancelRunRequest {
+        run_id: started.run_id.clone(),
+        reason: "enough".into(),
+    };
+    let answer = fixture
+        .client
+        .clone()
+        .cancel_run(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(answer.still_running.is_empty(), "{answer:?}");
+    let outcome = answer.run.unwrap().outcome.unwrap();
+    assert_eq!(outcome.state(), RunState::Cancelled);
+    let (events, _) = watch(fixture.client.clone(), started.run_id).await;
+    assert_eq!(statuses(&events), [CallStatus::Cancelled]);
+}
+
+#[tokio::test]
+async fn after_a_crash_a_run_goes_on_where_it_was_and_repeats_nothing() {
+    let mut fixture = Fixture::new().await;
+    fixture.workflows.put("hold", json!({}));
+    let append = |index| {
+        call(
+            index,
+            "FileOperator.AppendFile",
+            json!({"filePath": "log", "content": "x"}),
+        )
+    };
+    let calls = vec![append(0), call(1, "workflow:hold", json!({})), append(2)];
+    let started = start(&fixture, invoke(calls)).await;
+    until("the workflow", || fixture.workflows.run_count() == 1).await;
+    fixture.crash_and_restart().await;
+    fixture.recover().await;
+    fixture.workflows.let_go();
+    let (events, run) = watch(fixture.client.clone(), started.run_id).await;
+    assert_eq!(run.outcome.unwrap().state(), RunState::Succeeded);
+    assert_eq!(statuses(&events), [CallStatus::Succeeded; 3]);
+    let names: Vec<&str> = events.iter().map(name).collect();
+    assert_eq!(
+        names.iter().filter(|name| **name == "dispatched").count(),
+        3,
+        "{names:?}"
+    );
+    assert_eq!(
+        names.iter().filter(|name| **name == "node").count(),
+        1,
+        "{names:?}"
+    );
+    assert_eq!(fixture.workflows.run_count(), 1);
+    let log = fixture
+        .output("c1", "FileOperator.ReadFile", json!({"filePath": "log"}))
+        .await;
+    assert_eq!(log, "xx");
+}
+
+#[tokio::test]
+async fn after_a_crash_an_unsettled_effect_stops_the_run_as_unknown() {
+    let mut fixture = Fixture::new().await;
+    fixture.register(side_effecting_tool("effect")).await;
+    fixture.sandbox.set(Mode::Hold("never".into()));
+    let effect = call(0, "effect", json!({"language": "bash", "code": "true"}));
+    let started = start(&fixture, invoke(vec![effect, write(1, "never")])).await;
+    until("the dispatch", || fixture.sandbox.started() == 1).await;
+    fixture.crash_and_restart().await;
+    fixture.recover().await;
+    let (events, run) = watch(fixture.client.clone(), started.run_id.clone()).await;
+    let outcome = run.outcome.unwrap();
+    assert_eq!(outcome.state(), RunState::Unknown);
+    assert_eq!(
+        outcome.unsettled_effect_ids,
+        [format!("{}/invocation/0", started.run_id)]
+    );
+    assert_eq!(statuses(&events), [CallStatus::Unknown]);
+    assert_eq!(fixture.sandbox.started(), 1, "the effect was not repeated");
+}
+
+#[tokio::test]
+async fn wrong_requests_and_unknown_runs_are_refused() {
+    let fixture = Fixture::new().await;
+    let no_text = StartInvocationRequest {
+        conversation_id: "/".into(),
+        ..StartInvocationRequest::default()
+    };
+    let status = fixture
+        .client
+        .clone()
+        .start_invocation(no_text)
+        .await
+        .unwrap_err();
+    let fields: Vec<String> = grpc_kit::violations(&status)
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(fields, ["parsed", "conversation_id"]);
+    let status = fixture
+        .client
+        .clone()
+        .start_invocation(invoke(vec![write(7, "a")]))
+        .await
+        .unwrap_err();
+    assert_eq!(grpc_kit::violations(&status)[0].0, "parsed.calls[0].index");
+    for run_id in ["", "flow_1", "call_00000000000000000000000000000000"] {
+        let request = GetRunRequest {
+            run_id: run_id.into(),
+        };
+        assert_eq!(
+            fixture
+                .client
+                .clone()
+                .get_run(request)
+                .await
+                .unwrap_err()
+                .code(),
+            Code::NotFound
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! Each effect at most once.
+
+use std::collections::BTreeSet;
+
+use contracts::tavern::{
+    common::v1::{CallStatus, Durability},
+    registry::v1::CallToolRequest,
+};
+use grpc_kit::reason;
+use serde_json::json;
+use tonic::Code;
+
+use crate::{
+    doubles::sandbox::Mode,
+    fixture::{Fixture, code_of, finish, side_effecting_tool, until, with_effect},
+};
+
+fn code() -> serde_json::Value {
+    json!({"language": "bash", "code": "true"})
+}
+
+#[tokio::test]
+async fn p4_a_hundred_calls_of_one_effect_dispatch_once_and_all_get_its_result() {
+    let fixture = Fixture::new().await;
+    fixture.sandbox.set(Mode::Hold("once".into()));
+    fixture.register(side_effecting_tool("effect")).await;
+    let calls: Vec<_> = (0..100)
+        .map(|index| {
+            let request = CallToolRequest {
+                index,
+                ..with_effect("e1", "effect", code())
+            };
+            tokio::spawn(finish(fixture.client.clone(), request))
+        })
+        .collect();
+    until("the dispatch", || fixture.sandbox.started() == 1).await;
+    fixture.sandbox.permits.add_permits(1);
+    let mut outputs = BTreeSet::new();
+    for (index, call) in calls.into_iter().enumerate() {
+        let (_, result) = call.await.unwrap().unwrap();
+        assert_eq!(result.index as usize, index);
+        outputs.insert((result.status, result.output_json));
+    }
+    assert_eq!(outputs.len(), 1, "{outputs:?}");
+    assert_eq!(fixture.sandbox.started(), 1);
+}
+
+#[tokio::test]
+async fn a_settled_call_is_replayed_even_after_a_restart() {
+    let mut fixture = Fixture::new().await;
+    fixture.register(side_effecting_tool("effect")).await;
+    let request = with_effect(
+        "e1",
+        "effect",
+        json!({"language": "python", "code": "print(1)"}),
+    );
+    let (_, first) = fixture.finish(request.clone()).await;
+    assert!(!first.replayed);
+    assert_eq!(first.durability(), Durability::Sync);
+    let (_, second) = fixture.finish(request.clone()).await;
+    assert!(second.replayed);
+    fixture.crash_and_restart().await;
+    let (_, third) = fixture.finish(request).await;
+    assert!(third.replayed);
+    assert_eq!(
+        (third.output_json, third.start_time),
+        (first.output_json, first.start_time)
+    );
+    assert_eq!(fixture.sandbox.started(), 1);
+}
+
+#[tokio::test]
+async fn another_body_is_refused_under_way_and_settled() {
+    let fixture = Fixture::new().await;
+    fixture.sandbox.set(Mode::Hold("x".into()));
+    let call = tokio::spawn(finish(
+        fixture.client.clone(),
+        with_effect("e1", "CodeInterpreter:execute", code()),
+    ));
+    until("the dispatch", || fixture.sandbox.started() == 1).await;
+    let other = with_effect(
+        "e1",
+        "CodeInterpreter:execute",
+        json!({"language": "bash", "code": "false"}),
+    );
+    for round in ["under way", "settled"] {
+        let status = finish(fixture.client.clone(), other.clone())
+            .await
+            .unwrap_err();
+        assert_eq!(status.code(), Code::AlreadyExists, "{round}");
+        assert_eq!(
+            reason(&status).unwrap().as_str_name(),
+            "ERROR_REASON_REQUEST_ID_REUSED"
+        );
+        if round == "under way" {
+            fixture.sandbox.permits.add_permits(1);
+        }
+    }
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn p4_after_a_crash_only_a_repeatable_call_is_dispatched_again() {
+    let mut fixture = Fixture::new().await;
+    fixture.register(side_effecting_tool("effect")).await;
+    fixture.sandbox.set(Mode::Hold("done".into()));
+    let repeatable = with_effect("idempotent", "CodeInterpreter:execute", code());
+    let effect = with_effect("effect", "effect", code());
+    for request in [&repeatable, &effect] {
+        tokio::spawn(finish(fixture.client.clone(), request.clone()));
+    }
+    until("both dispatches", || fixture.sandbox.started() == 2).await;
+    fixture.crash_and_restart().await;
+    fixture.sandbox.permits.add_permits(5);
+    let (_, again) = fixture.finish(repeatable).await;
+    assert_eq!(again.status(), CallStatus::Succeeded);
+    assert_eq!(fixture.sandbox.started(), 3);
+    let (_, unknown) = fixture.finish(effect.clone()).await;
+    assert_eq!(
+        (unknown.status(), code_of(&unknown)),
+        (CallStatus::Unknown, "unsettled_after_crash")
+    );
+    assert!(unknown.start_time.is_some());
+    let (_, still) = fixture.finish(effect).await;
+    assert!(still.status() == CallStatus::Unknown && still.replayed);
+    assert_eq!(fixture.sandbox.started(), 3, "the effect was not repeated");
+}
+
+#[tokio::test]
+async fn recovery_settles_what_nobody_may_repeat() {
+    let mut fixture = Fixture::new().await;
+    fixture.register(side_effecting_tool("effect")).await;
+    fixture.sandbox.set(Mode::Hold("done".into()));
+    let effect = with_effect("effect", "effect", code());
+    tokio::spawn(finish(fixture.client.clone(), effect.clone()));
+    until("the dispatch", || fixture.sandbox.started() == 1).await;
+    fixture.crash_and_restart().await;
+    fixture.recover().await;
+    let (_, unknown) = fixture.finish(effect).await;
+    assert!(unknown.status() == CallStatus::Unknown && unknown.replayed);
+}
+
+#[tokio::test]
+async fn a_tool_declared_idempotent_only_after_the_crash_is_not_repeated() {
+    let mut fixture = Fixture::new().await;
+    fixture.register(side_effecting_tool("effect")).await;
+    fixture.sandbox.set(Mode::Hold("done".into()));
+    let effect = with_effect("effect", "effect", code());
+    tokio::spawn(finish(fixture.client.clone(), effect.clone()));
+    until("the dispatch", || fixture.sandbox.started() == 1).await;
+    fixture.crash_and_restart().await;
+    let mut changed = side_effecting_tool("effect");
+    changed["idempotent"] = json!(true);
+    fixture.register(changed).await;
+    let (_, unknown) = fixture.finish(effect).await;
+    assert_eq!(unknown.status(), CallStatus::Unknown);
+    assert_eq!(fixture.sandbox.started(), 1);
+}
+
+#[tokio::test]
+async fn a_rejected_call_is_not_journalled_so_that_the_effect_id_stays_free() {
+    let fixture = Fixture::new().await;
+    let (_, rejected) = fixture
+        .finish(with_effect("e1", "no_such_tool", json!({})))
+        .await;
+    assert_eq!(
+        (rejected.status(), code_of(&rejected)),
+        (CallStatus::Rejected, "unknown_tool")
+    );
+    let (_, rejected) = fixture
+        .finish(with_effect("e1", "FileOperator.WriteFile", json!({})))
+        .await;
+    assert_eq!(rejected.status(), CallStatus::Rejected);
+    assert_eq!(rejected.error.unwrap().violations.len(), 2);
+    let write = json!({"filePath": "a", "content": "b"});
+    let (_, result) = fixture
+        .finish(with_effect("e1", "FileOperator.WriteFile", write))
+        .await;
+    assert_eq!(result.status(), CallStatus::Succeeded);
+}
+
+#[tokio::test]
+async fn a_call_in_memory_is_replayed_until_the_process_ends() {
+    let mut fixture = Fixture::new().await;
+    let request = CallToolRequest {
+        durability: Durability::Memory.into(),
+        ..with_effect("e1", "system:get_current_time", json!({}))
+    };
+    let (_, first) = fixture.finish(request.clone()).await;
+    assert_eq!(first.durability(), Durability::Memory);
+    assert!(fixture.finish(request.clone()).await.1.replayed);
+    fixture.crash_and_restart().await;
+    assert!(!fixture.finish(request).await.1.replayed);
+}
+
+#[tokio::test]
+async fn j27_a_call_that_needs_confirmation_runs_only_if_its_tool_is_read_only() {
+    let fixture = Fixture::new().await;
+    let unsure = |tool: &str, arguments| CallToolRequest {
+        needs_confirmation: true,
+        ..with_effect("", tool, arguments)
+    };
+    let write = json!({"filePath": "a", "content": "b"});
+    let (_, refused) = fixture
+        .finish(unsure("FileOperator.WriteFile", write))
+        .await;
+    assert_eq!(
+        (refused.status(), code_of(&refused)),
+        (CallStatus::Rejected, "needs_confirmation")
+    );
+    let (_, allowed) = fixture
+        .finish(unsure("FileOperator.ListFiles", json!({})))
+        .await;
+    assert_eq!(allowed.status(), CallStatus::Succeeded);
+}
+
+#[tokio::test]
+async fn every_wrong_field_of_a_request_is_named_at_once() {
+    let fixture = Fixture::new().await;
+    let request = CallToolRequest {
+        arguments_json: "[1".into(),
+        effect_id: "a\nb".into(),
+        conversation_id: "../x".into(),
+        timeout: Some(prost_types::Duration {
+            seconds: -1,
+            nanos: 0,
+        }),
+        ..CallToolRequest::default()
+    };
+    let status = finish(fixture.client.clone(), request).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    let fields: Vec<String> = grpc_kit::violations(&status)
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "tool_id",
+            "arguments_json",
+            "effect_id",
+            "conversation_id",
+            "timeout"
+        ]
+    );
+}

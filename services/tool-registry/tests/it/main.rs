@@ -1,0 +1,19 @@
+//! The tool registry as its callers see it, over its gRPC methods in process. Its peers are
+//! doubles: `doubles::sandbox` runs programs without any isolation, `doubles::workflow` plays runs.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod backend;
+mod builtin;
+mod cancel;
+mod doubles;
+mod fixture;
+mod invocation;
+mod ledger;
+mod plugins;
+mod registration;
+mod runs;

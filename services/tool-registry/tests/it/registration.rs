@@ -1,0 +1,271 @@
+//! Registering, listing and validating tools.
+
+use contracts::tavern::registry::v1::{
+    GetToolRequest, ListToolsRequest, ListToolsResponse, RegisterToolRequest, RegisterToolResponse,
+    ValidateCallRequest,
+};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+use crate::fixture::{Fixture, side_effecting_tool};
+
+async fn register(
+    fixture: &Fixture,
+    request: RegisterToolRequest,
+) -> Result<RegisterToolResponse, Status> {
+    fixture
+        .client
+        .clone()
+        .register_tool(request)
+        .await
+        .map(tonic::Response::into_inner)
+}
+
+fn definition(definition: Value) -> RegisterToolRequest {
+    RegisterToolRequest {
+        definition_json: definition.to_string(),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn a_tool_is_registered_kept_over_a_restart_and_replaced_under_its_etag() {
+    let mut fixture = Fixture::new().await;
+    let first = register(&fixture, definition(side_effecting_tool("mine")))
+        .await
+        .unwrap()
+        .tool
+        .unwrap();
+    assert_eq!(first.origin, "registered");
+    let again = register(&fixture, definition(side_effecting_tool("mine")))
+        .await
+        .unwrap()
+        .tool
+        .unwrap();
+    assert_eq!(again.etag, first.etag, "repeating it changes nothing");
+    let mut changed = side_effecting_tool("mine");
+    changed["description"] = json!("changed");
+    let wrong = RegisterToolRequest {
+        etag: "0".into(),
+        ..definition(changed.clone())
+    };
+    assert_eq!(
+        register(&fixture, wrong).await.unwrap_err().code(),
+        Code::AlreadyExists
+    );
+    let right = RegisterToolRequest {
+        etag: first.etag.clone(),
+        ..definition(changed.clone())
+    };
+    let second = register(&fixture, right.clone())
+        .await
+        .unwrap()
+        .tool
+        .unwrap();
+    assert_ne!(second.etag, first.etag);
+    assert_eq!(
+        register(&fixture, right).await.unwrap().tool.unwrap(),
+        second,
+        "a repeat is no conflict"
+    );
+    fixture.crash_and_restart().await;
+    let get = GetToolRequest {
+        tool_id: "mine".into(),
+    };
+    let kept = fixture
+        .client
+        .clone()
+        .get_tool(get)
+        .await
+        .unwrap()
+        .into_inner()
+        .tool
+        .unwrap();
+    assert_eq!(kept, second);
+}
+
+#[tokio::test]
+async fn checking_only_changes_nothing_and_warns_of_reserved_words() {
+    let fixture = Fixture::new().await;
+    let mut tool = side_effecting_tool("Read_File");
+    tool["parameters"] = json!({"type": "object", "properties": {"command": {"type": "string"}}});
+    let request = RegisterToolRequest {
+        validate_only: true,
+        ..definition(tool)
+    };
+    let answer = register(&fixture, request).await.unwrap();
+    assert_eq!(answer.warnings.len(), 2, "{:?}", answer.warnings);
+    let get = GetToolRequest {
+        tool_id: "Read_File".into(),
+    };
+    let status = fixture.client.clone().get_tool(get).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound);
+    assert_eq!(grpc_kit::metadata(&status)["suggestions"], "read_file");
+}
+
+#[tokio::test]
+async fn every_mistake_is_named_and_tools_of_others_cannot_be_replaced() {
+    let fixture = Fixture::new().await;
+    let status = register(
+        &fixture,
+        definition(json!({"id": "a b", "implementation": {"type": "x"}})),
+    )
+    .await
+    .unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&status).unwrap().as_str_name(),
+        "ERROR_REASON_TOOL_INVALID"
+    );
+    let fields: Vec<String> = grpc_kit::violations(&status)
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(
+        fields,
+        ["definition_json/id", "definition_json/implementation/type"]
+    );
+    for id in ["read_file", "GetPlayerInfo"] {
+        let status = register(&fixture, definition(side_effecting_tool(id)))
+            .await
+            .unwrap_err();
+        assert_eq!(status.code(), Code::AlreadyExists, "{id}");
+    }
+    for implementation in [
+        json!({"type": "script", "command": "python x.py"}),
+        json!({"type": "service", "service": "builtin", "method": "nothing"}),
+        json!({"type": "service", "service": "nobody", "method": "a.B/C"}),
+    ] {
+        let tool =
+            json!({"id": "t", "parameters": {"type": "object"}, "implementation": implementation});
+        let status = register(&fixture, definition(tool)).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+    }
+}
+
+#[tokio::test]
+async fn a_request_id_is_good_for_one_body() {
+    let fixture = Fixture::new().await;
+    let request = |tool: &str| RegisterToolRequest {
+        request_id: "r1".into(),
+        ..definition(side_effecting_tool(tool))
+    };
+    register(&fixture, request("one")).await.unwrap();
+    register(&fixture, request("one")).await.unwrap();
+    let status = register(&fixture, request("two")).await.unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&status).unwrap().as_str_name(),
+        "ERROR_REASON_REQUEST_ID_REUSED"
+    );
+}
+
+async fn list(fixture: &Fixture, request: ListToolsRequest) -> ListToolsResponse {
+    fixture
+        .client
+        .clone()
+        .list_tools(request)
+        .await
+        .unwrap()
+        .into_inner()
+}
+
+#[tokio::test]
+async fn tools_are_listed_by_id_in_pages_with_workflows_among_them() {
+    let fixture = Fixture::new().await;
+    fixture.workflows.put("b", json!({"name": "b"}));
+    fixture
+        .workflows
+        .put("broken", json!({"name": "x", "interfaceInputs": []}));
+    let mut ids = Vec::new();
+    let mut request = ListToolsRequest {
+        page_size: 5,
+        ..Default::default()
+    };
+    loop {
+        let page = list(&fixture, request.clone()).await;
+        assert!(page.tools.len() <= 5);
+        ids.extend(page.tools.into_iter().map(|tool| tool.tool_id));
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    assert!(ids.is_sorted() && ids.len() == 14, "{ids:?}");
+    assert!(
+        ids.contains(&"workflow:b".to_owned()) && !ids.iter().any(|id| id.starts_with("node:"))
+    );
+    let bad = ListToolsRequest {
+        page_token: "x".into(),
+        ..Default::default()
+    };
+    assert_eq!(
+        fixture
+            .client
+            .clone()
+            .list_tools(bad)
+            .await
+            .unwrap_err()
+            .code(),
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test]
+async fn an_inventory_is_listed_in_its_order_and_says_what_is_missing() {
+    let fixture = Fixture::new().await;
+    fixture.workflows.put("b", json!({"name": "b"}));
+    let tool_ids = [
+        "workflow:b",
+        "nothing",
+        "node:core:Echo",
+        "system:get_current_time",
+        "workflow:zz",
+    ];
+    let request = ListToolsRequest {
+        tool_ids: tool_ids.map(String::from).to_vec(),
+        ..Default::default()
+    };
+    let answer = list(&fixture, request).await;
+    let ids: Vec<&str> = answer
+        .tools
+        .iter()
+        .map(|tool| tool.tool_id.as_str())
+        .collect();
+    assert_eq!(
+        ids,
+        ["workflow:b", "node:core:Echo", "system:get_current_time"]
+    );
+    assert_eq!(answer.missing_tool_ids, ["nothing", "workflow:zz"]);
+}
+
+#[tokio::test]
+async fn a_call_is_checked_without_being_carried_out() {
+    let fixture = Fixture::new().await;
+    let check = |arguments: &str| {
+        let request = ValidateCallRequest {
+            tool_id: "FileOperator.ListFiles".into(),
+            arguments_json: arguments.into(),
+        };
+        let mut client = fixture.client.clone();
+        async move {
+            client
+                .validate_call(request)
+                .await
+                .map(tonic::Response::into_inner)
+        }
+    };
+    let fine = check("{}").await.unwrap();
+    assert_eq!(
+        (fine.arguments_json.as_str(), fine.defaulted.len()),
+        (r#"{"filePath":"/"}"#, 1)
+    );
+    let wrong = check(r#"{"filepath": 5}"#).await.unwrap();
+    assert!(wrong.arguments_json.is_empty());
+    assert_eq!(wrong.violations[0].suggestions, ["filePath"]);
+    for text in ["[]", "{", r#"{"a": 1, "a": 2}"#] {
+        assert_eq!(
+            check(text).await.unwrap_err().code(),
+            Code::InvalidArgument,
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! Workflows and nodes as tools.
+
+use contracts::tavern::{
+    common::v1::{CallStatus, Durability, event::Kind},
+    registry::v1::{CallToolRequest, GetToolRequest},
+};
+use core_types::{CallPath, MAX_CALL_DEPTH};
+use grpc_kit::CallContext;
+use serde_json::json;
+use tonic::Request;
+
+use crate::fixture::{Fixture, code_of, finish, request, until, with_effect};
+
+#[tokio::test]
+async fn seed_000_2_3_1_the_schema_of_a_workflow_tool_is_the_seeds_byte_for_byte() {
+    let fixture = Fixture::new().await;
+    let definition = json!({
+        "description": "对提供的长文本进行摘要。当需要理解大量文本的核心内容时使用。",
+        "interfaceInputs": {
+            "text_to_summarize": {
+                "description": "需要进行摘要处理的原始长文本内容。", "dataFlowType": "STRING", "required": true
+            },
+            "summary_length": {
+                "description": "期望的摘要长度。", "dataFlowType": "STRING", "required": false,
+                "matchCategories": ["ComboOption"],
+                "config": {"default": "中等",
+                           "suggestions": [{"value": "简短"}, {"value": "中等"}, {"value": "详细"}]}
+            }
+        }
+    });
+    fixture.workflows.put("summarize_text", definition);
+    for id in ["workflow:summarize_text", "workflow__summarize_text"] {
+        let get = GetToolRequest { tool_id: id.into() };
+        let tool = fixture
+            .client
+            .clone()
+            .get_tool(get)
+            .await
+            .unwrap()
+            .into_inner()
+            .tool
+            .unwrap();
+        assert_eq!(tool.tool_id, "workflow:summarize_text");
+        assert_eq!(
+            tool.description,
+            "对提供的长文本进行摘要。当需要理解大量文本的核心内容时使用。"
+        );
+        assert_eq!(
+            tool.parameters_json,
+            r#"{"type":"object","properties":{"text_to_summarize":{"type":"string","description":"需要进行摘要处理的原始长文本内容。"},"summary_length":{"type":"string","description":"期望的摘要长度。","enum":["简短","中等","详细"]}},"required":["text_to_summarize"]}"#
+        );
+    }
+    let wrong = fixture
+        .call("workflow:summarize_text", json!({"summary_length": "长"}))
+        .await;
+    assert_eq!(wrong.error.unwrap().violations.len(), 2);
+}
+
+#[tokio::test]
+async fn seed_000_2_4_a_workflow_runs_its_events_pass_through_and_a_single_output_is_bare() {
+    let fixture = Fixture::new().await;
+    fixture.workflows.put(
+        "echo",
+        json!({"interfaceInputs": {"n": {"dataFlowType": "INTEGER"}}}),
+    );
+    fixture.workflows.put("two", json!({}));
+    let asked = with_effect("e1", "workflow:echo", json!({"n": 9007199254740993u64}));
+    let (events, result) = fixture.finish(asked.clone()).await;
+    assert_eq!(result.output_json, r#"{"n":9007199254740993}"#);
+    assert_eq!(result.child_run_id, format!("flow_{:032x}", 0));
+    let kinds: Vec<bool> = events
+        .iter()
+        .map(|event| matches!(event.kind, Some(Kind::RunStarted(_) | Kind::NodeStarted(_))))
+        .collect();
+    assert_eq!(kinds, [true, true]);
+    let started = fixture.workflows.started.lock().unwrap()[0].clone();
+    assert_eq!(
+        (
+            started.request_id.as_str(),
+            started.conversation_id.as_str()
+        ),
+        ("e1", "c1")
+    );
+    assert_eq!(started.options.unwrap().durability(), Durability::Sync);
+    let (_, replayed) = fixture.finish(asked).await;
+    assert!(replayed.replayed);
+    assert_eq!(fixture.workflows.run_count(), 1);
+    assert_eq!(
+        fixture.call("workflow:two", json!({})).await.output_json,
+        r#"{"a":1,"b":{}}"#
+    );
+}
+
+#[tokio::test]
+async fn a_node_runs_alone() {
+    let fixture = Fixture::new().await;
+    for id in ["node:core:Echo", "node__core__Echo"] {
+        let result = fixture.call(id, json!({"text": "hello"})).await;
+        assert_eq!(result.output_json, r#"{"text":"hello"}"#, "{result:?}");
+        assert_eq!(result.tool_id, "node:core:Echo");
+    }
+    let missing = fixture.call("node:core:Ecko", json!({})).await;
+    assert_eq!(
+        missing.error.unwrap().violations[0].suggestions,
+        ["node:core:Echo"]
+    );
+}
+
+#[tokio::test]
+async fn a_run_that_fails_or_whose_outcome_is_unknown_says_so() {
+    let fixture = Fixture::new().await;
+    for (id, status, code) in [
+        ("fail", CallStatus::Failed, "node_failed"),
+        ("unknown", CallStatus::Unknown, "unsettled_after_crash"),
+    ] {
+        fixture.workflows.put(id, json!({}));
+        let result = fixture.call(&format!("workflow:{id}"), json!({})).await;
+        assert_eq!((result.status(), code_of(&result)), (status, code));
+        assert!(result.error.unwrap().details_json.contains("flow_"));
+    }
+}
+
+#[tokio::test]
+async fn after_a_crash_the_same_run_is_found_again() {
+    let mut fixture = Fixture::new().await;
+    fixture.workflows.put("hold", json!({}));
+    let asked = with_effect("e1", "workflow:hold", json!({}));
+    tokio::spawn(finish(fixture.client.clone(), asked.clone()));
+    until("the run", || fixture.workflows.run_count() == 1).await;
+    fixture.crash_and_restart().await;
+    let again = tokio::spawn(finish(fixture.client.clone(), asked.clone()));
+    // With its own time limit, the repeat is still the same request for the workflow service.
+    let joined = CallToolRequest {
+        timeout: prost_types::Duration::try_from(std::time::Duration::from_secs(99)).ok(),
+        ..asked
+    };
+    let joined = tokio::spawn(finish(fixture.client.clone(), joined));
+    until("followers", || {
+        !again.is_finished() && !joined.is_finished()
+    })
+    .await;
+    fixture.workflows.let_go();
+    for call in [again, joined] {
+        let (events, result) = call.await.unwrap().unwrap();
+        assert_eq!(result.output_json, "\"let go\"");
+        assert_eq!(events.len(), 2, "the run's events come from its beginning");
+    }
+    assert_eq!(fixture.workflows.run_count(), 1);
+}
+
+#[tokio::test]
+async fn j24_a_workflow_that_calls_itself_is_refused_past_the_depth_limit() {
+    let fixture = Fixture::new().await;
+    fixture.workflows.put("echo", json!({}));
+    let steps = |depth: usize| {
+        (0..depth)
+            .map(|level| format!("flow_{level}"))
+            .collect::<Vec<_>>()
+    };
+    for (depth, status) in [
+        (MAX_CALL_DEPTH - 1, CallStatus::Succeeded),
+        (MAX_CALL_DEPTH, CallStatus::Rejected),
+    ] {
+        let path = CallPath::from_steps(steps(depth)).unwrap();
+        let mut asked = Request::new(request("workflow:echo", json!({})));
+        asked
+            .extensions_mut()
+            .insert(CallContext::new(path.clone()));
+        let call = finish(fixture.client.clone(), asked.into_inner());
+        let (_, result) = CallContext::new(path).scope(call).await.unwrap();
+        assert_eq!(result.status(), status, "{depth}: {result:?}");
+        if status == CallStatus::Rejected {
+            assert_eq!(code_of(&result), "depth_exceeded");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_registered_tool_takes_its_parameters_from_its_workflow() {
+    let fixture = Fixture::new().await;
+    fixture.workflows.put(
+        "echo",
+        json!({"interfaceInputs": {"n": {"dataFlowType": "INTEGER", "required": true}}}),
+    );
+    fixture
+        .register(
+            json!({"id": "count", "description": "counts", "readOnly": true,
+                         "implementation": {"type": "workflow", "workflowId": "echo"}}),
+        )
+        .await;
+    let result = fixture.call("count", json!({"n": "x"})).await;
+    assert_eq!(result.error.unwrap().violations[0].code, "type_mismatch");
+    assert_eq!(
+        fixture.call("count", json!({"n": 1})).await.output_json,
+        r#"{"n":1}"#
+    );
+}

@@ -1,0 +1,26 @@
+//! What a workflow is and how it runs, without any I/O.
+//!
+//! A definition text is loaded ([`load`]) into a [`workflow::Workflow`], whichever of its two
+//! forms it has, and compiled ([`compile`]) into a [`plan::Plan`] of integer indices; both name
+//! everything that is wrong at once, by JSON pointer. The [`engine`] drives a plan: events in,
+//! commands out; [`evaluate`] runs single nodes. Node types are declared through [`node_type`] and live in [`crate::node`].
+//!
+//! Everything here is synchronous and total: no clock, no randomness, no panic on any input.
+
+pub mod bypass;
+pub mod compile;
+pub mod cycle;
+pub mod data_flow;
+pub mod engine;
+pub mod evaluate;
+pub mod failure;
+pub mod gather;
+pub mod interface;
+pub mod limits;
+pub mod load;
+pub mod node_type;
+pub mod plan;
+pub mod size;
+pub mod slot;
+pub mod violation;
+pub mod workflow;

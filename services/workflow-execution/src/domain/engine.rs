@@ -1,0 +1,350 @@
+//! The workflow engine: a pure state machine.
+//!
+//! Events go in, commands come out. A node is executed once all nodes that it needs have
+//! succeeded; when one fails, what depends on it is skipped and everything else goes on. The
+//! engine does no I/O and reads no clock, so that a recorded history, fed through the same
+//! [`Engine::apply`], gives the same state; [`Engine::outstanding`] then says what is left to do.
+//!
+//! | status of a node | event | becomes |
+//! |---|---|---|
+//! | waiting | last needed node succeeded | ready, command *execute* |
+//! | waiting | a needed node failed or was skipped | condemned, command *skip* |
+//! | ready | started | running |
+//! | ready, running | succeeded | succeeded |
+//! | ready, running | failed | failed |
+//! | condemned | skipped | skipped |
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::data_flow::NULL;
+use super::failure::NodeFailure;
+use super::gather::{OutputTable, Outputs, fetch, gather};
+use super::interface::RunInputs;
+use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
+use super::plan::{NodeIndex, Plan, PlanNode};
+use super::size::weight;
+
+/// Where a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It waits for outputs of other nodes.
+    Waiting,
+    /// It has been commanded to execute.
+    Ready,
+    /// It has begun something that is not over at once.
+    Running,
+    /// It gave its outputs.
+    Succeeded,
+    /// It gave none.
+    Failed,
+    /// It has been commanded to be skipped.
+    Condemned,
+    /// It never ran.
+    Skipped,
+}
+
+impl Status {
+    /// Returns the name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Waiting => "waiting",
+            Status::Ready => "ready",
+            Status::Running => "running",
+            Status::Succeeded => "done",
+            Status::Failed => "failed",
+            Status::Condemned => "not to run",
+            Status::Skipped => "skipped",
+        }
+    }
+}
+
+/// Something that happened to a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// It began something that is not over at once.
+    Started(NodeIndex),
+    /// It gave its outputs.
+    Succeeded(NodeIndex, Outputs),
+    /// It gave none.
+    Failed(NodeIndex, Arc<NodeFailure>),
+    /// It was skipped.
+    Skipped(NodeIndex),
+}
+
+impl Event {
+    /// Returns the node that it happened to.
+    pub fn node(&self) -> NodeIndex {
+        match self {
+            Event::Started(node)
+            | Event::Succeeded(node, _)
+            | Event::Failed(node, _)
+            | Event::Skipped(node) => *node,
+        }
+    }
+}
+
+/// Something that is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Run the node.
+    Execute(NodeIndex),
+    /// Record that the node does not run.
+    Skip {
+        /// The node.
+        node: NodeIndex,
+        /// The failed or skipped node that it needed.
+        because: NodeIndex,
+    },
+}
+
+/// An event that cannot have happened in this state: the history belongs to another plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the history does not fit the workflow: node {node} is {} and {event}", .status.map_or("unknown", Status::name))]
+pub struct Divergence {
+    /// The node's id, or its number if there is no such node.
+    pub node: String,
+    /// Where it stood.
+    pub status: Option<Status>,
+    /// What was said to have happened to it.
+    pub event: &'static str,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Every node succeeded; the interface outputs by key.
+    Succeeded(Map<String, Value>),
+    /// At least one node failed; the first of them, and all of them.
+    Failed {
+        /// The node that failed first.
+        first: NodeIndex,
+        /// Why.
+        failure: Arc<NodeFailure>,
+        /// All that failed, in the order in which they did.
+        all: Vec<NodeIndex>,
+    },
+    /// Every node succeeded, but the interface outputs are too large to keep.
+    TooLarge {
+        /// About how many bytes they have.
+        bytes: usize,
+    },
+}
+
+/// The state of one run.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    plan: Arc<Plan>,
+    inputs: RunInputs,
+    statuses: Vec<Status>,
+    /// How many needed nodes have not succeeded yet, by node.
+    missing: Vec<u32>,
+    outputs: OutputTable,
+    /// The lost node because of which a condemned one does not run, by node.
+    condemned_by: Vec<NodeIndex>,
+    failures: Vec<(NodeIndex, Arc<NodeFailure>)>,
+    open: usize,
+    bytes: usize,
+}
+
+impl Engine {
+    /// Begins a run and commands the nodes that need nothing.
+    pub fn start(plan: Arc<Plan>, inputs: RunInputs, commands: &mut Vec<Command>) -> Self {
+        let count = plan.nodes.len();
+        let mut engine = Self {
+            inputs,
+            statuses: vec![Status::Waiting; count],
+            missing: plan.nodes.iter().map(|node| node.predecessors).collect(),
+            outputs: vec![None; count],
+            condemned_by: (0..count).map(|node| node as NodeIndex).collect(),
+            failures: Vec::new(),
+            open: count,
+            bytes: 0,
+            plan,
+        };
+        for node in 0..count {
+            if engine.missing[node] == 0 {
+                engine.statuses[node] = Status::Ready;
+                commands.push(Command::Execute(node as NodeIndex));
+            }
+        }
+        engine
+    }
+
+    /// Returns the plan that is run.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Returns a node of the plan.
+    pub fn node(&self, node: NodeIndex) -> &PlanNode {
+        &self.plan.nodes[node as usize]
+    }
+
+    /// Returns where a node stands.
+    pub fn status(&self, node: NodeIndex) -> Status {
+        self.statuses[node as usize]
+    }
+
+    /// Takes note of an event and says what is to be done because of it.
+    ///
+    /// # Errors
+    /// [`Divergence`] if it cannot have happened; the state is as it was.
+    pub fn apply(&mut self, event: Event, commands: &mut Vec<Command>) -> Result<(), Divergence> {
+        let node = event.node();
+        let Some(status) = self.statuses.get(node as usize).copied() else {
+            return Err(Divergence {
+                node: node.to_string(),
+                status: None,
+                event: "does not exist",
+            });
+        };
+        match (status, event) {
+            (Status::Ready, Event::Started(_)) => self.statuses[node as usize] = Status::Running,
+            (Status::Ready | Status::Running, Event::Succeeded(_, outputs)) => {
+                self.succeed(node, outputs, commands)
+            }
+            (Status::Ready | Status::Running, Event::Failed(_, failure)) => {
+                self.fail(node, failure, commands)
+            }
+            (Status::Condemned, Event::Skipped(_)) => self.settle(node, Status::Skipped),
+            (_, event) => return Err(self.divergence(node, &event)),
+        }
+        Ok(())
+    }
+
+    /// Returns what was commanded and has not been answered, in the order of the plan. Running
+    /// nodes are among it: whoever asks has lost track of them.
+    pub fn outstanding(&self) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for (node, status) in self.statuses.iter().enumerate() {
+            let node = node as NodeIndex;
+            match status {
+                Status::Ready | Status::Running => commands.push(Command::Execute(node)),
+                Status::Condemned => commands.push(Command::Skip {
+                    node,
+                    because: self.condemned_by[node as usize],
+                }),
+                _ => {}
+            }
+        }
+        commands
+    }
+
+    /// Returns how the run ended, once nothing is left to happen.
+    pub fn outcome(&self) -> Option<Outcome> {
+        if self.open > 0 {
+            return None;
+        }
+        let Some((first, failure)) = self.failures.first() else {
+            return Some(self.result());
+        };
+        let all = self.failures.iter().map(|(node, _)| *node).collect();
+        Some(Outcome::Failed {
+            first: *first,
+            failure: Arc::clone(failure),
+            all,
+        })
+    }
+
+    /// Returns a value for each input of a node that is ready or running.
+    ///
+    /// # Errors
+    /// A missing or mistyped value fails the node.
+    pub fn inputs_of(&self, node: NodeIndex) -> Result<Vec<Option<Arc<Value>>>, NodeFailure> {
+        gather(self.node(node), &self.inputs, &self.outputs)
+    }
+
+    /// Returns the outputs of a node that has succeeded.
+    pub fn outputs_of(&self, node: NodeIndex) -> Option<&Outputs> {
+        self.outputs.get(node as usize)?.as_ref()
+    }
+
+    /// Says whether outputs of `bytes` still fit into the memory that a run may hold.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.bytes.saturating_add(bytes) <= MAX_RUN_BYTES
+    }
+
+    /// Counts bytes that outputs hold.
+    pub fn hold(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn succeed(&mut self, node: NodeIndex, outputs: Outputs, commands: &mut Vec<Command>) {
+        self.settle(node, Status::Succeeded);
+        self.outputs[node as usize] = Some(outputs);
+        let plan = Arc::clone(&self.plan);
+        for successor in &plan.nodes[node as usize].successors {
+            let at = *successor as usize;
+            self.missing[at] -= 1;
+            if self.missing[at] == 0 && self.statuses[at] == Status::Waiting {
+                self.statuses[at] = Status::Ready;
+                commands.push(Command::Execute(*successor));
+            }
+        }
+    }
+
+    fn fail(&mut self, node: NodeIndex, failure: Arc<NodeFailure>, commands: &mut Vec<Command>) {
+        self.settle(node, Status::Failed);
+        self.failures.push((node, failure));
+        let plan = Arc::clone(&self.plan);
+        // Everything below is condemned at once, each node by the first that it lost.
+        let mut lost = vec![node];
+        while let Some(because) = lost.pop() {
+            for successor in &plan.nodes[because as usize].successors {
+                if self.statuses[*successor as usize] == Status::Waiting {
+                    self.statuses[*successor as usize] = Status::Condemned;
+                    self.condemned_by[*successor as usize] = because;
+                    commands.push(Command::Skip {
+                        node: *successor,
+                        because,
+                    });
+                    lost.push(*successor);
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, node: NodeIndex, status: Status) {
+        self.statuses[node as usize] = status;
+        self.open -= 1;
+    }
+
+    fn result(&self) -> Outcome {
+        let slots = self.plan.interface_outputs.iter().zip(&self.plan.outputs);
+        let values = slots.map(|(slot, source)| {
+            let value = fetch(source, &self.inputs, &self.outputs).filter(|value| !value.is_null());
+            (slot, value.or(slot.default.as_ref()).unwrap_or(&NULL))
+        });
+        let bytes: usize = values
+            .clone()
+            .map(|(slot, value)| slot.key.len() + weight(value))
+            .sum();
+        if bytes > MAX_VALUE_BYTES {
+            return Outcome::TooLarge { bytes };
+        }
+        Outcome::Succeeded(
+            values
+                .map(|(slot, value)| (slot.key.to_string(), value.as_ref().clone()))
+                .collect(),
+        )
+    }
+
+    fn divergence(&self, node: NodeIndex, event: &Event) -> Divergence {
+        let event = match event {
+            Event::Started(_) => "was started",
+            Event::Succeeded(..) => "succeeded",
+            Event::Failed(..) => "failed",
+            Event::Skipped(_) => "was skipped",
+        };
+        Divergence {
+            node: self.node(node).id.to_string(),
+            status: Some(self.status(node)),
+            event,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

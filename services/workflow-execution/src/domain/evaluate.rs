@@ -1,0 +1,125 @@
+//! Running single nodes on the state of an engine, and whole plans of pure nodes.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::bypass::pass_by;
+use super::engine::{Command, Engine, Event, Outcome};
+use super::failure::{Category, NodeFailure};
+use super::gather::Outputs;
+use super::interface::RunInputs;
+use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
+use super::node_type::Step;
+use super::plan::{NodeIndex, Plan, PlanNode};
+use super::size::weight;
+
+/// Runs a node, or its first half, on the inputs that the engine has for it. A node that panics
+/// has failed, and nothing else.
+///
+/// # Errors
+/// Why the node has no outputs.
+pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, NodeFailure> {
+    let inputs = engine.inputs_of(node)?;
+    let planned = engine.node(node);
+    contain(planned, || {
+        if planned.bypassed {
+            return Ok(Step::Done(pass_by(planned.call(&inputs))));
+        }
+        planned.node.run(planned.call(&inputs))
+    })
+}
+
+/// Runs a piece of a node so that its panic is a failure of the node.
+///
+/// # Errors
+/// Why the node has no outputs.
+pub fn contain<T>(
+    planned: &PlanNode,
+    work: impl FnOnce() -> Result<T, NodeFailure>,
+) -> Result<T, NodeFailure> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let full_type = planned.definition().full_type;
+        let message = format!(
+            "node `{}` ({full_type}) broke down; this is a mistake in Tavern",
+            planned.id
+        );
+        Err(NodeFailure::new(
+            Category::Internal,
+            "node_panicked",
+            message,
+        ))
+    })
+}
+
+/// Checks the outputs of a node before they become an event: one for each output, not too large.
+///
+/// # Errors
+/// Why the node has failed after all.
+pub fn check_outputs(
+    engine: &mut Engine,
+    node: NodeIndex,
+    outputs: Vec<Arc<Value>>,
+) -> Result<Outputs, NodeFailure> {
+    let planned = engine.node(node);
+    let wanted = planned.shape.outputs.len();
+    if outputs.len() != wanted {
+        let message = format!(
+            "node `{}` gave {} outputs instead of {wanted}",
+            planned.id,
+            outputs.len()
+        );
+        return Err(NodeFailure::new(
+            Category::Internal,
+            "wrong_outputs",
+            message,
+        ));
+    }
+    let bytes: usize = outputs.iter().map(|value| weight(value)).sum();
+    if bytes > MAX_VALUE_BYTES {
+        let message = format!("the outputs have {bytes} bytes; at most {MAX_VALUE_BYTES} are kept");
+        return Err(NodeFailure::limit("value_too_large", message));
+    }
+    if !engine.has_room_for(bytes) {
+        let message =
+            format!("the values of this run have more than {MAX_RUN_BYTES} bytes together");
+        return Err(NodeFailure::limit("run_too_large", message));
+    }
+    engine.hold(bytes);
+    Ok(outputs.into())
+}
+
+/// Runs a plan of pure nodes to its end, in memory, on the calling thread.
+///
+/// # Errors
+/// The node that is not pure, by its id.
+pub fn run_pure(plan: Arc<Plan>, inputs: RunInputs) -> Result<Outcome, String> {
+    let mut commands = Vec::new();
+    let mut engine = Engine::start(plan, inputs, &mut commands);
+    while let Some(command) = commands.pop() {
+        let event = match command {
+            Command::Skip { node, .. } => Event::Skipped(node),
+            Command::Execute(node) => match execute(&engine, node) {
+                Ok(Step::Done(outputs)) => finished(&mut engine, node, Ok(outputs)),
+                Ok(Step::Effect(_)) => return Err(engine.node(node).id.to_string()),
+                Err(failure) => finished(&mut engine, node, Err(failure)),
+            },
+        };
+        engine
+            .apply(event, &mut commands)
+            .expect("every event answers a command");
+    }
+    Ok(engine.outcome().expect("an acyclic plan comes to its end"))
+}
+
+/// Makes an event of what a node gave.
+pub fn finished(
+    engine: &mut Engine,
+    node: NodeIndex,
+    gave: Result<Vec<Arc<Value>>, NodeFailure>,
+) -> Event {
+    match gave.and_then(|outputs| check_outputs(engine, node, outputs)) {
+        Ok(outputs) => Event::Succeeded(node, outputs),
+        Err(failure) => Event::Failed(node, Arc::new(failure)),
+    }
+}

@@ -1,0 +1,124 @@
+//! Brings the values of a node's inputs together just before it runs.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::failure::NodeFailure;
+use super::interface::RunInputs;
+use super::limits::MAX_VALUE_BYTES;
+use super::plan::{Edges, ManyEdge, PlanInput, PlanNode, Source};
+use super::size::weight;
+use super::slot::Slot;
+
+/// The outputs of the nodes that have run, by node.
+pub type OutputTable = Vec<Option<Outputs>>;
+
+/// The outputs of one node, in the order of its slots.
+pub type Outputs = Arc<[Arc<Value>]>;
+
+/// Returns a value for each input of `node`.
+///
+/// # Errors
+/// A required input without a value, a value that does not fit, or too much at once.
+pub fn gather(
+    node: &PlanNode,
+    inputs: &RunInputs,
+    outputs: &OutputTable,
+) -> Result<Vec<Option<Arc<Value>>>, NodeFailure> {
+    let mut values = Vec::with_capacity(node.inputs.len());
+    for (slot, input) in node.shape.inputs.iter().zip(&node.inputs) {
+        let value = gather_one(slot, input, inputs, outputs)?.or_else(|| input.fallback.clone());
+        if value.is_none() && slot.required && !node.bypassed {
+            let message = format!(
+                "input `{}` is required and what leads to it brought nothing",
+                slot.key
+            );
+            return Err(NodeFailure::invalid("missing_input", message).detail("slot", &*slot.key));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+fn gather_one(
+    slot: &Slot,
+    input: &PlanInput,
+    inputs: &RunInputs,
+    outputs: &OutputTable,
+) -> Result<Option<Arc<Value>>, NodeFailure> {
+    match &input.edges {
+        Edges::None => Ok(None),
+        Edges::Whole(source) => Ok(fetch(source, inputs, outputs).cloned()),
+        Edges::One(source) => match fetch(source, inputs, outputs) {
+            Some(value) if !value.is_null() || slot.data_flow.is_any() => {
+                fit(slot, value).map(Some)
+            }
+            _ => Ok(None),
+        },
+        Edges::Many(edges) => gather_many(slot, edges, inputs, outputs).map(Some),
+    }
+}
+
+fn gather_many(
+    slot: &Slot,
+    edges: &[ManyEdge],
+    inputs: &RunInputs,
+    outputs: &OutputTable,
+) -> Result<Arc<Value>, NodeFailure> {
+    let mut items = Vec::with_capacity(edges.len());
+    let mut bytes = 0;
+    for edge in edges {
+        let Some(value) = fetch(&edge.source, inputs, outputs) else {
+            continue;
+        };
+        bytes += weight(value);
+        if bytes > MAX_VALUE_BYTES {
+            let message = format!(
+                "the values of input `{}` have more than {MAX_VALUE_BYTES} bytes together",
+                slot.key
+            );
+            return Err(NodeFailure::limit("value_too_large", message).detail("slot", &*slot.key));
+        }
+        match value.as_ref() {
+            Value::Null if edge.spread => {}
+            Value::Array(parts) if edge.spread => {
+                for part in parts {
+                    items.push(unwrap(fit(slot, &Arc::new(part.clone()))?));
+                }
+            }
+            Value::Null => items.push(Value::Null),
+            _ => items.push(unwrap(fit(slot, value)?)),
+        }
+    }
+    Ok(Arc::new(Value::Array(items)))
+}
+
+fn unwrap(value: Arc<Value>) -> Value {
+    Arc::try_unwrap(value).unwrap_or_else(|shared| shared.as_ref().clone())
+}
+
+/// Returns what a source holds.
+pub fn fetch<'a>(
+    source: &'a Source,
+    inputs: &'a RunInputs,
+    outputs: &'a OutputTable,
+) -> Option<&'a Arc<Value>> {
+    match source {
+        Source::Absent => None,
+        Source::Constant(value) => Some(value),
+        Source::RunInput(at) => inputs.get(*at as usize)?.as_ref(),
+        Source::Output { node, slot } => outputs.get(*node as usize)?.as_ref()?.get(*slot as usize),
+    }
+}
+
+fn fit(slot: &Slot, value: &Arc<Value>) -> Result<Arc<Value>, NodeFailure> {
+    // A slot for many takes any array where its values are of any type, so only the item is checked.
+    slot.data_flow.fit(value).map_err(|mismatch| {
+        let message = format!(
+            "input `{}` takes {}, but {} came",
+            slot.key, mismatch.expected, mismatch.received
+        );
+        NodeFailure::invalid("type_mismatch", message).detail("slot", &*slot.key)
+    })
+}

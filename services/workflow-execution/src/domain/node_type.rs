@@ -1,0 +1,244 @@
+//! What a node type has to say and to do.
+//!
+//! A node never does I/O. A pure node gives its outputs at once; any other describes the
+//! [`Effect`] that it needs, the runner carries it out, and the node makes outputs of what came
+//! back. That keeps every node a function, and every effect in one place.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::failure::NodeFailure;
+use super::slot::{Shape, Slot};
+use super::violation::Violation;
+
+/// Where a node stands with regard to its workflow's interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Inside.
+    #[default]
+    Inner,
+    /// It brings the inputs of the run into the graph.
+    Entry,
+    /// It takes the outputs of the run out of the graph.
+    Exit,
+}
+
+/// What is the same for every node of a type.
+#[derive(Clone, Debug)]
+pub struct NodeDefinition {
+    /// The full type, such as `core:TextMerge`.
+    pub full_type: &'static str,
+    /// The name for people.
+    pub display_name: &'static str,
+    /// What it does.
+    pub description: &'static str,
+    /// The slots, where they do not depend on the workflow.
+    pub shape: Shape,
+    /// Says that it has no effect outside its run, so that it runs inline and may be repeated.
+    pub pure: bool,
+    /// Where it stands with regard to the interface.
+    pub role: Role,
+}
+
+/// What the slots of a node may depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct ShapeContext<'a> {
+    /// The node's `configValues`.
+    pub config: &'a Map<String, Value>,
+    /// The node's `inputValues`.
+    pub presets: &'a Map<String, Value>,
+    /// The inputs that edges lead to, sub-handles already taken off.
+    pub connected: &'a [&'a str],
+    /// The inputs of the workflow.
+    pub interface_inputs: &'a [Slot],
+    /// The outputs of the workflow.
+    pub interface_outputs: &'a [Slot],
+}
+
+impl ShapeContext<'_> {
+    /// Returns the names that this workflow gives inputs of the node beyond `known`: connected
+    /// ones first, then preset ones.
+    pub fn further_inputs(&self, known: &[Slot]) -> Vec<Slot> {
+        let mut further: Vec<Slot> = Vec::new();
+        let names = self
+            .connected
+            .iter()
+            .copied()
+            .chain(self.presets.keys().map(String::as_str));
+        let mut seen: std::collections::HashSet<&str> =
+            known.iter().map(|slot| &*slot.key).collect();
+        for name in names {
+            if seen.insert(name) {
+                further.push(Slot::new(
+                    name,
+                    super::data_flow::DataFlow::Wildcard,
+                    "Named by the workflow.",
+                ));
+            }
+        }
+        further
+    }
+}
+
+/// What a node sees when it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeCall<'a> {
+    /// The node's slots.
+    pub shape: &'a Shape,
+    /// The node's `configValues`.
+    pub config: &'a Map<String, Value>,
+    /// A value for each input of the shape, of the slot's type; nothing where none was given.
+    pub inputs: &'a [Option<Arc<Value>>],
+}
+
+impl NodeCall<'_> {
+    /// Returns the value of the input at `place`.
+    pub fn value(&self, place: usize) -> Option<&Arc<Value>> {
+        self.inputs.get(place).and_then(Option::as_ref)
+    }
+
+    /// Returns the value of the input named `key`.
+    pub fn named(&self, key: &str) -> Option<&Arc<Value>> {
+        self.value(self.shape.input(key)?)
+    }
+
+    /// Returns the text of the input at `place`.
+    pub fn text(&self, place: usize) -> Option<&str> {
+        self.value(place).and_then(|value| value.as_str())
+    }
+}
+
+/// Something that only the runner can do for a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Call a tool through the registry.
+    CallTool {
+        /// The tool's id.
+        tool_id: String,
+        /// The arguments.
+        arguments: Map<String, Value>,
+    },
+    /// Run a script in the sandbox.
+    RunScript {
+        /// The runtime, as the sandbox names it.
+        language: String,
+        /// The script.
+        code: String,
+        /// What the script reads.
+        input: Value,
+        /// How long it may run, in milliseconds; nothing takes the sandbox's default.
+        wall_millis: Option<u64>,
+    },
+}
+
+/// What came back from an [`Effect`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Settled {
+    /// The tool succeeded with this output.
+    Tool {
+        /// What the tool gave.
+        output: Value,
+    },
+    /// The tool did not succeed.
+    ToolFailed {
+        /// How it ended, in lower case: `failed`, `rejected`, `cancelled` or `skipped`.
+        status: &'static str,
+        /// Why.
+        failure: NodeFailure,
+    },
+    /// The script ended by itself with code 0.
+    Script {
+        /// What it wrote to the result channel; null if nothing.
+        result: Value,
+        /// What it wrote to standard output.
+        stdout: String,
+        /// What it wrote to standard error.
+        stderr: String,
+    },
+}
+
+/// How a node goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// It gave a value for each output of its shape.
+    Done(Vec<Arc<Value>>),
+    /// It needs something done first.
+    Effect(Effect),
+}
+
+/// A node type.
+pub trait Node: Send + Sync + std::fmt::Debug {
+    /// Returns what is the same for every node of the type.
+    fn definition(&self) -> &NodeDefinition;
+
+    /// Returns the slots of one node, which may depend on its settings and its workflow.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the settings; pointers are relative to the node.
+    fn shape(&self, _context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
+        Ok(self.definition().shape.clone())
+    }
+
+    /// Runs the node, or its first half.
+    ///
+    /// # Errors
+    /// [`NodeFailure`] says why there are no outputs.
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure>;
+
+    /// Makes outputs of what came back from the effect that [`Node::run`] asked for.
+    ///
+    /// # Errors
+    /// [`NodeFailure`] says why there are no outputs.
+    fn settle(
+        &self,
+        _call: NodeCall<'_>,
+        _settled: Settled,
+    ) -> Result<Vec<Arc<Value>>, NodeFailure> {
+        let name = self.definition().full_type;
+        Err(NodeFailure::new(
+            super::failure::Category::Internal,
+            "no_effect",
+            format!("{name} asks for no effect"),
+        ))
+    }
+}
+
+/// All node types by full type.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    nodes: Vec<Arc<dyn Node>>,
+    by_type: HashMap<&'static str, usize>,
+}
+
+impl Catalogue {
+    /// Collects node types; of two with the same full type the later one counts.
+    pub fn new(nodes: impl IntoIterator<Item = Arc<dyn Node>>) -> Self {
+        let mut nodes: Vec<Arc<dyn Node>> = nodes.into_iter().collect();
+        nodes.sort_by_key(|node| node.definition().full_type);
+        let by_type = nodes
+            .iter()
+            .enumerate()
+            .map(|(at, node)| (node.definition().full_type, at))
+            .collect();
+        Self { nodes, by_type }
+    }
+
+    /// Finds a node type.
+    pub fn get(&self, full_type: &str) -> Option<&Arc<dyn Node>> {
+        self.by_type
+            .get(full_type)
+            .and_then(|at| self.nodes.get(*at))
+    }
+
+    /// Returns all node types, by full type.
+    pub fn all(&self) -> &[Arc<dyn Node>] {
+        &self.nodes
+    }
+
+    /// Returns the names of all node types.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.nodes.iter().map(|node| node.definition().full_type)
+    }
+}

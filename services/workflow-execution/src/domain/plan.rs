@@ -1,0 +1,123 @@
+//! A workflow that was checked and turned into integer indices.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::node_type::{Node, NodeCall, NodeDefinition};
+use super::slot::{Shape, Slot};
+
+/// The place of a node in [`Plan::nodes`].
+pub type NodeIndex = u32;
+
+/// A workflow ready to run.
+#[derive(Debug)]
+pub struct Plan {
+    /// The name for people.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The nodes, in the order of the text.
+    pub nodes: Vec<PlanNode>,
+    /// The inputs of the workflow.
+    pub interface_inputs: Vec<Slot>,
+    /// The outputs of the workflow.
+    pub interface_outputs: Vec<Slot>,
+    /// Where each interface output comes from, in the order of the interface.
+    pub outputs: Vec<Source>,
+    /// The place of each node by its id.
+    pub by_id: HashMap<Arc<str>, NodeIndex>,
+}
+
+/// A node ready to run.
+#[derive(Debug)]
+pub struct PlanNode {
+    /// The id.
+    pub id: Arc<str>,
+    /// What it does.
+    pub node: Arc<dyn Node>,
+    /// Its slots.
+    pub shape: Shape,
+    /// Its settings.
+    pub config: Map<String, Value>,
+    /// Where the value of each input comes from.
+    pub inputs: Box<[PlanInput]>,
+    /// The nodes that need its outputs, each once.
+    pub successors: Box<[NodeIndex]>,
+    /// How many nodes it needs the outputs of.
+    pub predecessors: u32,
+    /// Says that it does not run: values pass by it.
+    pub bypassed: bool,
+}
+
+impl PlanNode {
+    /// Returns the definition of the node's type.
+    pub fn definition(&self) -> &NodeDefinition {
+        self.node.definition()
+    }
+
+    /// Says whether it runs inline and may be repeated.
+    pub fn is_pure(&self) -> bool {
+        self.bypassed || self.definition().pure
+    }
+
+    /// Puts together what the node sees when it runs.
+    pub fn call<'a>(&'a self, inputs: &'a [Option<Arc<Value>>]) -> NodeCall<'a> {
+        NodeCall {
+            shape: &self.shape,
+            config: &self.config,
+            inputs,
+        }
+    }
+}
+
+/// Where the value of an input comes from. An edge counts before the preset, the preset before the
+/// default; an edge that brings nothing counts as none.
+#[derive(Debug)]
+pub struct PlanInput {
+    /// The edges.
+    pub edges: Edges,
+    /// The preset, else the default, already of the slot's type.
+    pub fallback: Option<Arc<Value>>,
+}
+
+/// The edges into an input.
+#[derive(Debug)]
+pub enum Edges {
+    /// No edge.
+    None,
+    /// A value that is already as the slot wants it: an input of the run.
+    Whole(Source),
+    /// One edge into a slot for one value.
+    One(Source),
+    /// The edges into a slot for many values, in the order of the values.
+    Many(Box<[ManyEdge]>),
+}
+
+/// One of the edges into a slot for many values.
+#[derive(Debug)]
+pub struct ManyEdge {
+    /// Where it comes from.
+    pub source: Source,
+    /// Says that it brings an array whose items are the values.
+    pub spread: bool,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// From nowhere.
+    Absent,
+    /// From the text of the workflow.
+    Constant(Arc<Value>),
+    /// From the run's input at this place of the interface.
+    RunInput(u32),
+    /// From an output of a node.
+    Output {
+        /// The node.
+        node: NodeIndex,
+        /// The place of the output among the node's outputs.
+        slot: u32,
+    },
+}

@@ -1,0 +1,142 @@
+//! Slots: where values enter and leave a node or a workflow.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::data_flow::DataFlow;
+
+/// The category of a slot that connects to everything.
+const BEHAVIOR_WILDCARD: &str = "BehaviorWildcard";
+
+/// One input or output of a node, or of a workflow's interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slot {
+    /// The key by which edges and values name it.
+    pub key: Arc<str>,
+    /// The type of its values.
+    pub data_flow: DataFlow,
+    /// What it is for.
+    pub description: String,
+    /// Says that there must be a value. Means nothing for outputs.
+    pub required: bool,
+    /// Says that several edges may end here; the value is then an array.
+    pub multi: bool,
+    /// The value that is used when there is no other.
+    pub default: Option<Arc<Value>>,
+    /// Free words; slots that share one may be connected whatever their types.
+    pub categories: Vec<String>,
+}
+
+impl Slot {
+    /// Makes an optional slot for a single value.
+    pub fn new(key: &str, data_flow: DataFlow, description: &str) -> Self {
+        Self {
+            key: key.into(),
+            data_flow,
+            description: description.to_owned(),
+            required: false,
+            multi: false,
+            default: None,
+            categories: Vec::new(),
+        }
+    }
+
+    /// Makes the value mandatory.
+    pub fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// Lets several edges end here.
+    pub fn multi(mut self) -> Self {
+        self.multi = true;
+        self
+    }
+
+    /// Gives the value that is used when there is no other.
+    pub fn default(mut self, value: Value) -> Self {
+        self.default = Some(Arc::new(value));
+        self
+    }
+
+    /// Says whether an edge may lead from this output to `target`.
+    pub fn connects_to(&self, target: &Slot) -> bool {
+        let behaves_as_any =
+            |slot: &Slot| slot.categories.iter().any(|word| word == BEHAVIOR_WILDCARD);
+        if self.data_flow.flows_into(target.data_flow) && self.fits_count(target) {
+            return true;
+        }
+        behaves_as_any(self)
+            || behaves_as_any(target)
+            || self
+                .categories
+                .iter()
+                .any(|word| target.categories.contains(word))
+    }
+
+    /// Many values fit one array or a slot for many; one value fits everything.
+    fn fits_count(&self, target: &Slot) -> bool {
+        !self.multi
+            || target.multi
+            || target.data_flow.is_any()
+            || target.data_flow == DataFlow::Array
+    }
+}
+
+/// The slots of one node in one workflow. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The inputs, in the order in which a node sees their values.
+    pub inputs: Arc<[Slot]>,
+    /// The outputs, in the order in which a node gives their values.
+    pub outputs: Arc<[Slot]>,
+}
+
+impl Shape {
+    /// Puts inputs and outputs together.
+    pub fn new(inputs: Vec<Slot>, outputs: Vec<Slot>) -> Self {
+        Self {
+            inputs: inputs.into(),
+            outputs: outputs.into(),
+        }
+    }
+
+    /// Returns the place of the input `key`.
+    pub fn input(&self, key: &str) -> Option<usize> {
+        self.inputs.iter().position(|slot| &*slot.key == key)
+    }
+
+    /// Returns the place of the output `key`.
+    pub fn output(&self, key: &str) -> Option<usize> {
+        self.outputs.iter().position(|slot| &*slot.key == key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(data_flow: DataFlow, categories: &[&str]) -> Slot {
+        let mut slot = Slot::new("k", data_flow, "");
+        slot.categories = categories.iter().map(|word| (*word).to_owned()).collect();
+        slot
+    }
+
+    #[test]
+    fn a_shared_category_or_the_wildcard_behaviour_connects_foreign_types() {
+        let text = slot(DataFlow::String, &["Prompt"]);
+        assert!(text.connects_to(&slot(DataFlow::Object, &["Json", "Prompt"])));
+        assert!(!text.connects_to(&slot(DataFlow::Object, &["Json"])));
+        assert!(text.connects_to(&slot(DataFlow::Object, &["BehaviorWildcard"])));
+    }
+
+    #[test]
+    fn many_values_do_not_fit_a_slot_for_one() {
+        let many = slot(DataFlow::String, &[]).multi();
+        assert!(!many.connects_to(&slot(DataFlow::String, &[])));
+        assert!(many.connects_to(&slot(DataFlow::String, &[]).multi()));
+        assert!(many.connects_to(&slot(DataFlow::Wildcard, &[])));
+        assert!(slot(DataFlow::String, &[]).connects_to(&many));
+    }
+}

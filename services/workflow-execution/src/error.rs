@@ -1,0 +1,107 @@
+//! Why the service cannot start, and what its failures are on the wire.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use contracts::tavern::common::v1::ErrorReason;
+use grpc_kit::Failure;
+use tonic::{Code, Status};
+
+use crate::domain::violation::Violation;
+use crate::store::StoreError;
+
+/// How many violations travel in the details of a failure, which are headers and so bounded.
+const MAX_LISTED: usize = 24;
+
+/// Why the service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The data directory is of no use.
+    #[error("the data directory cannot be used")]
+    DataDir(#[from] sql_store::DataDirError),
+    /// A database file cannot be opened.
+    #[error("a database file cannot be opened")]
+    Open(#[from] sql_store::OpenError),
+    /// The directory of workflows cannot be listed.
+    #[error("the workflows directory {path} cannot be listed; make it or change 'workflows_dir'")]
+    Workflows {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The runs of the process before this one cannot be taken over.
+    #[error("open runs cannot be taken over: {}", .0.message())]
+    Recover(Box<Status>),
+    /// The definitions cannot be read.
+    #[error("the definitions cannot be read")]
+    Store(#[from] StoreError),
+}
+
+/// Says that no workflow has this id.
+pub(crate) fn workflow_not_found(id: &str) -> Failure {
+    let shown: String = id.chars().take(80).collect();
+    Failure::new(
+        Code::NotFound,
+        ErrorReason::WorkflowNotFound,
+        format!("no workflow has the id '{shown}'"),
+    )
+    .metadata("workflow_id", shown)
+}
+
+/// Says what is wrong with a definition, with places below `field`.
+pub(crate) fn workflow_invalid(field: &str, violations: &[Violation]) -> Failure {
+    let failure = Failure::new(
+        Code::InvalidArgument,
+        ErrorReason::WorkflowInvalid,
+        "the workflow is not valid",
+    );
+    list(failure, field, violations)
+}
+
+/// Says what is wrong with other fields, with places below `field`.
+pub(crate) fn invalid_fields(field: &str, violations: &[Violation]) -> Failure {
+    list(Failure::invalid_fields(), field, violations)
+}
+
+fn list(mut failure: Failure, field: &str, violations: &[Violation]) -> Failure {
+    for violation in violations.iter().take(MAX_LISTED) {
+        failure.add_violation(
+            format!("{field}{}", violation.pointer),
+            violation.message.clone(),
+        );
+    }
+    match violations.len().checked_sub(MAX_LISTED) {
+        Some(more) if more > 0 => {
+            failure.violation(field, format!("{more} more violations are not listed here"))
+        }
+        _ => failure,
+    }
+}
+
+/// Says that the store does not work.
+pub(crate) fn store_failure(error: &StoreError) -> Failure {
+    tracing::error!(
+        error = grpc_kit::failure::chain(error),
+        "the store of definitions failed"
+    );
+    match error {
+        StoreError::Full(_) => Failure::new(
+            Code::ResourceExhausted,
+            ErrorReason::StorageUnavailable,
+            "the disk is full; nothing was stored. Free some space and try again",
+        ),
+        StoreError::Damaged { .. } => Failure::new(
+            Code::DataLoss,
+            ErrorReason::DataCorrupt,
+            "stored data is damaged; the server's log names the place",
+        ),
+        StoreError::Failed(_) => Failure::new(
+            Code::Unavailable,
+            ErrorReason::StorageUnavailable,
+            "the storage does not answer; nothing was acknowledged. Try again",
+        )
+        .retry_after(Duration::from_millis(200)),
+    }
+}

@@ -1,0 +1,28 @@
+//! Workflow definitions, node types and durable runs.
+//!
+//! The service loads ComfyTavern workflows, checks them, and runs them: independent nodes in
+//! parallel, every outcome journalled, so that a run goes on after a crash where it stopped.
+//!
+//! - [`domain`]: what a workflow is and how it runs, without I/O; the engine is a state machine.
+//! - [`node`]: the built-in node types, one file each.
+//! - [`runner`]: does what the engine commands and records what happened.
+//! - [`library`], [`store`]: definitions from files and saved ones.
+//! - [`service`]: the parts put together; starting runs and going on with open ones.
+//! - `rpc`, [`wire`]: the contract.
+//! - [`settings`], [`error`]: what an operator chooses and reads.
+
+pub mod domain;
+pub mod error;
+pub mod library;
+pub mod node;
+mod rpc;
+pub mod runner;
+pub mod service;
+pub mod settings;
+pub mod store;
+pub mod wire;
+
+pub use error::Error;
+pub use runner::Peers;
+pub use service::{WorkflowExecution, build, build_with};
+pub use settings::WorkflowSettings;

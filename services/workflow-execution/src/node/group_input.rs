@@ -1,0 +1,65 @@
+//! `core:GroupInput`: the inputs of the workflow.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::domain::data_flow::NULL;
+use crate::domain::failure::NodeFailure;
+use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
+use crate::domain::slot::{Shape, Slot};
+use crate::domain::violation::Violation;
+
+/// Brings the inputs of the run into the graph. Its slots are the workflow's interface.
+#[derive(Debug)]
+pub struct GroupInput {
+    definition: NodeDefinition,
+}
+
+impl Default for GroupInput {
+    fn default() -> Self {
+        let definition = NodeDefinition {
+            full_type: "core:GroupInput",
+            display_name: "Group input",
+            description: "Gives the inputs of the workflow. Its outputs are the workflow's interface inputs.",
+            shape: Shape::new(Vec::new(), Vec::new()),
+            pure: true,
+            role: Role::Entry,
+        };
+        Self { definition }
+    }
+}
+
+impl Node for GroupInput {
+    fn definition(&self) -> &NodeDefinition {
+        &self.definition
+    }
+
+    fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
+        Ok(pass_through(context.interface_inputs))
+    }
+
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+        Ok(Step::Done(present(call)))
+    }
+}
+
+/// Makes a node whose outputs are its inputs. What is required was settled at the interface.
+pub(super) fn pass_through(slots: &[Slot]) -> Shape {
+    let inputs = slots
+        .iter()
+        .map(|slot| Slot {
+            required: false,
+            ..slot.clone()
+        })
+        .collect();
+    Shape::new(inputs, slots.to_vec())
+}
+
+/// Returns the inputs as outputs, null where there is none.
+pub(super) fn present(call: NodeCall<'_>) -> Vec<Arc<Value>> {
+    call.inputs
+        .iter()
+        .map(|value| Arc::clone(value.as_ref().unwrap_or(&NULL)))
+        .collect()
+}

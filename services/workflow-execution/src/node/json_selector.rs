@@ -1,0 +1,139 @@
+//! `core:JsonSelector`: takes values out of JSON by a path of RFC 9535.
+
+mod budget;
+
+use std::sync::Arc;
+
+use json_schema::JsonLimits;
+use serde_json::{Number, Value, json};
+use serde_json_path::JsonPath;
+
+use crate::domain::data_flow::{DataFlow, NULL};
+use crate::domain::failure::NodeFailure;
+use crate::domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
+use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
+use crate::domain::size::weight;
+use crate::domain::slot::{Shape, Slot};
+use crate::domain::violation::{Violation, join};
+
+const JSON: usize = 0;
+const PATH: usize = 1;
+const REQUIRED: usize = 2;
+
+/// Selects values by a JSONPath.
+#[derive(Debug)]
+pub struct JsonSelector {
+    definition: NodeDefinition,
+}
+
+impl Default for JsonSelector {
+    fn default() -> Self {
+        let value = "The value to look into. A text that is JSON is read as JSON; any other text stands for itself.";
+        let inputs = vec![
+            Slot::new("json", DataFlow::Wildcard, value).required(),
+            Slot::new(
+                "path",
+                DataFlow::String,
+                "A JSONPath (RFC 9535), such as `$.items[0].name`.",
+            )
+            .default(json!("$")),
+            Slot::new(
+                "required",
+                DataFlow::Boolean,
+                "Fails when nothing is found.",
+            )
+            .default(json!(true)),
+        ];
+        let outputs = vec![
+            Slot::new(
+                "value",
+                DataFlow::Wildcard,
+                "The first value found; null if none was.",
+            ),
+            Slot::new("values", DataFlow::Array, "All values found, in order."),
+            Slot::new("count", DataFlow::Integer, "How many were found."),
+        ];
+        let definition = NodeDefinition {
+            full_type: "core:JsonSelector",
+            display_name: "JSON selector",
+            description: "Takes values out of JSON by a path.",
+            shape: Shape::new(inputs, outputs),
+            pure: true,
+            role: Role::Inner,
+        };
+        Self { definition }
+    }
+}
+
+impl Node for JsonSelector {
+    fn definition(&self) -> &NodeDefinition {
+        &self.definition
+    }
+
+    fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
+        let preset = context.presets.get("path").and_then(Value::as_str);
+        match preset.map(parse) {
+            Some(Err(failure)) if !context.connected.contains(&"path") => {
+                Err(vec![Violation::new(
+                    join("/inputValues", "path"),
+                    "invalid_path",
+                    failure.message,
+                )])
+            }
+            _ => Ok(self.definition.shape.clone()),
+        }
+    }
+
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+        let text = call.text(PATH).unwrap_or("$");
+        let path = parse(text)?;
+        let given = call.value(JSON).unwrap_or(&NULL);
+        let read = given.as_str().and_then(read_json).map(Arc::new);
+        let value = read.as_ref().unwrap_or(given);
+        budget::check(text, value)?;
+        let found = path.query(value).all();
+        let bytes: usize = found.iter().map(|value| weight(value)).sum();
+        // The first value is given twice.
+        if bytes.saturating_mul(2) > MAX_VALUE_BYTES {
+            let message = format!("`{text}` finds values of about {bytes} bytes; select less");
+            return Err(NodeFailure::limit("value_too_large", message));
+        }
+        let must_find = call
+            .value(REQUIRED)
+            .and_then(|value| value.as_bool())
+            .unwrap_or(true);
+        if found.is_empty() && must_find {
+            let message =
+                format!("`{text}` finds nothing; correct the path or set `required` to false");
+            return Err(NodeFailure::invalid("nothing_found", message).detail("path", text));
+        }
+        let first = found
+            .first()
+            .map_or_else(|| Arc::clone(&NULL), |value| Arc::new((*value).clone()));
+        let count = Value::Number(Number::from(found.len()));
+        let values = Value::Array(found.into_iter().cloned().collect());
+        Ok(Step::Done(vec![first, Arc::new(values), Arc::new(count)]))
+    }
+}
+
+fn parse(text: &str) -> Result<JsonPath, NodeFailure> {
+    budget::check_path(text)?;
+    JsonPath::parse(text).map_err(|error| {
+        let message = format!(
+            "`{text}` is no JSONPath at character {}: {}",
+            error.position(),
+            error.message()
+        );
+        NodeFailure::invalid("invalid_path", message)
+    })
+}
+
+/// Reads a text as JSON, if it is JSON.
+fn read_json(text: &str) -> Option<Value> {
+    let limits = JsonLimits {
+        max_bytes: MAX_VALUE_BYTES,
+        max_depth: MAX_JSON_DEPTH,
+        ..JsonLimits::default()
+    };
+    json_schema::parse_json_strict_with(text, &limits).ok()
+}

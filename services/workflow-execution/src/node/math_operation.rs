@@ -1,0 +1,147 @@
+//! `core:MathOperation`: arithmetic by mode.
+
+mod mode;
+
+use std::sync::Arc;
+
+use serde_json::{Number, Value, json};
+
+use crate::domain::data_flow::{DataFlow, NULL};
+use crate::domain::failure::NodeFailure;
+use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
+use crate::domain::slot::{Shape, Slot};
+use crate::domain::violation::Violation;
+
+use mode::Mode;
+
+/// The setting, and for a node that is run by itself the input, that selects the mode.
+const OPERATION_MODE: &str = "operationMode";
+
+/// Calculates with one, two or three numbers.
+///
+/// A node in a workflow has the operands of its mode. Where the mode is not settled beforehand, as
+/// when the node is run by itself, it has the operands of all modes and an input for the mode.
+#[derive(Debug)]
+pub struct MathOperation {
+    definition: NodeDefinition,
+}
+
+impl Default for MathOperation {
+    fn default() -> Self {
+        let modes: Vec<&str> = Mode::ALL.iter().map(|mode| mode.name).collect();
+        let modes = format!("What to calculate: one of {}.", modes.join(", "));
+        let mut inputs =
+            vec![Slot::new(OPERATION_MODE, DataFlow::String, &modes).default(json!("add"))];
+        for operand in Mode::ALL.iter().flat_map(|mode| mode.operands) {
+            if !inputs.iter().any(|slot| &*slot.key == operand.key) {
+                inputs.push(Slot::new(operand.key, DataFlow::Float, operand.description));
+            }
+        }
+        inputs.push(clamp());
+        let definition = NodeDefinition {
+            full_type: "core:MathOperation",
+            display_name: "Math operation",
+            description: "Calculates with numbers. A missing operand counts as 0.",
+            shape: Shape::new(inputs, vec![result()]),
+            pure: true,
+            role: Role::Inner,
+        };
+        Self { definition }
+    }
+}
+
+fn clamp() -> Slot {
+    Slot::new(
+        "clamp",
+        DataFlow::Boolean,
+        "Holds the result between 0 and 1.",
+    )
+    .default(json!(false))
+}
+
+fn result() -> Slot {
+    Slot::new(
+        "result",
+        DataFlow::Float,
+        "The result; null where it is not a number.",
+    )
+}
+
+impl Node for MathOperation {
+    fn definition(&self) -> &NodeDefinition {
+        &self.definition
+    }
+
+    fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
+        let Some(setting) = context.config.get(OPERATION_MODE) else {
+            return Ok(self.definition.shape.clone());
+        };
+        let name = setting.as_str().unwrap_or("");
+        let Some(mode) = Mode::by_name(name) else {
+            let pointer = format!("/configValues/{OPERATION_MODE}");
+            let violation = Violation::new(
+                pointer,
+                "unknown_mode",
+                format!("there is no mode `{name}`"),
+            );
+            return Err(vec![
+                violation.nearest(name, Mode::ALL.iter().map(|mode| mode.name)),
+            ]);
+        };
+        let operands = mode.operands.iter();
+        let mut inputs: Vec<Slot> = operands
+            .map(|operand| Slot::new(operand.key, DataFlow::Float, operand.description))
+            .collect();
+        inputs.push(clamp());
+        Ok(Shape {
+            inputs: inputs.into(),
+            outputs: Arc::clone(&self.definition.shape.outputs),
+        })
+    }
+
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+        let configured = call.config.get(OPERATION_MODE).and_then(Value::as_str);
+        let named = call.named(OPERATION_MODE).and_then(|value| value.as_str());
+        let name = configured.or(named).unwrap_or("add");
+        let Some(mode) = Mode::by_name(name) else {
+            let message =
+                format!("there is no mode `{name}`; see the description of `{OPERATION_MODE}`");
+            return Err(NodeFailure::invalid("unknown_mode", message));
+        };
+        let mut numbers = [0.0; 3];
+        for (number, operand) in numbers.iter_mut().zip(mode.operands) {
+            *number = call
+                .named(operand.key)
+                .and_then(|value| value.as_f64())
+                .unwrap_or(operand.default);
+        }
+        let mut value = (mode.calculate)(numbers)
+            .map_err(|message| NodeFailure::invalid("undefined_result", message))?;
+        if call
+            .named("clamp")
+            .is_some_and(|clamp| clamp.as_bool() == Some(true))
+            && !value.is_nan()
+        {
+            value = value.clamp(0.0, 1.0);
+        }
+        if value.is_infinite() {
+            return Err(NodeFailure::invalid(
+                "undefined_result",
+                format!("the result of `{name}` is too large"),
+            ));
+        }
+        Ok(Step::Done(vec![number(value)]))
+    }
+}
+
+/// Writes whole numbers without a fraction, as long as they are exact, and NaN as null.
+fn number(value: f64) -> Arc<Value> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= EXACT {
+        return Arc::new(Value::Number(Number::from(value as i64)));
+    }
+    Number::from_f64(value).map_or_else(
+        || Arc::clone(&NULL),
+        |number| Arc::new(Value::Number(number)),
+    )
+}

@@ -1,0 +1,131 @@
+//! `core:Script`: runs a script in the sandbox.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::domain::data_flow::DataFlow;
+use crate::domain::failure::NodeFailure;
+use crate::domain::node_type::{
+    Effect, Node, NodeCall, NodeDefinition, Role, Settled, ShapeContext, Step,
+};
+use crate::domain::slot::{Shape, Slot};
+use crate::domain::violation::{Violation, join};
+
+use super::execute_tool::{combine, open_shape};
+
+const LANGUAGE: usize = 0;
+const CODE: usize = 1;
+const INPUTS: usize = 2;
+
+/// The setting for how long the script may run.
+const TIMEOUT_SECONDS: &str = "timeoutSeconds";
+
+/// The longest time that the setting may ask for; the sandbox may allow less.
+const MAX_TIMEOUT_SECONDS: f64 = 600.0;
+
+/// Runs a script. It reads its inputs as one JSON object from the file that the environment
+/// variable `TAVERN_INPUT_PATH` names, and writes one JSON value to the descriptor that
+/// `TAVERN_RESULT_FD` names.
+#[derive(Debug)]
+pub struct Script {
+    definition: NodeDefinition,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        let code = "The script. It reads the JSON file that TAVERN_INPUT_PATH names and writes its \
+                    result as JSON to file descriptor 3.";
+        let values = "What the script reads, by name. Further inputs that the workflow connects or \
+                      presets are added under their names.";
+        let inputs = vec![
+            Slot::new("language", DataFlow::String, "`python3`, `node` or `bash`.")
+                .default(json!("python3")),
+            Slot::new("code", DataFlow::String, code).required(),
+            Slot::new("inputs", DataFlow::Object, values),
+        ];
+        let outputs = vec![
+            Slot::new(
+                "result",
+                DataFlow::Wildcard,
+                "What the script wrote to its result channel; null if nothing.",
+            ),
+            Slot::new(
+                "stdout",
+                DataFlow::String,
+                "What it wrote to standard output.",
+            ),
+            Slot::new(
+                "stderr",
+                DataFlow::String,
+                "What it wrote to standard error.",
+            ),
+        ];
+        let definition = NodeDefinition {
+            full_type: "core:Script",
+            display_name: "Script",
+            description: "Runs a script in the sandbox, without network and without any effect outside. \
+                          A script that ends with a code other than 0 fails the node. The setting \
+                          `timeoutSeconds` bounds its time.",
+            shape: Shape::new(inputs, outputs),
+            pure: false,
+            role: Role::Inner,
+        };
+        Self { definition }
+    }
+}
+
+impl Node for Script {
+    fn definition(&self) -> &NodeDefinition {
+        &self.definition
+    }
+
+    fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
+        if let Some(setting) = context
+            .config
+            .get(TIMEOUT_SECONDS)
+            .filter(|value| !value.is_null())
+        {
+            let seconds = setting.as_f64().unwrap_or(0.0);
+            if seconds <= 0.0 || seconds > MAX_TIMEOUT_SECONDS {
+                let expected =
+                    format!("a number of seconds above 0, at most {MAX_TIMEOUT_SECONDS}");
+                let pointer = join("/configValues", TIMEOUT_SECONDS);
+                let violation =
+                    Violation::new(pointer, "out_of_range", format!("expected {expected}"));
+                return Err(vec![violation.found(expected, &setting.to_string())]);
+            }
+        }
+        Ok(open_shape(&self.definition.shape, context))
+    }
+
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+        let seconds = call.config.get(TIMEOUT_SECONDS).and_then(Value::as_f64);
+        Ok(Step::Effect(Effect::RunScript {
+            language: call.text(LANGUAGE).unwrap_or("python3").to_owned(),
+            code: call.text(CODE).unwrap_or("").to_owned(),
+            input: Value::Object(combine(call, INPUTS, INPUTS + 1)),
+            wall_millis: seconds.map(|seconds| (seconds * 1_000.0).ceil() as u64),
+        }))
+    }
+
+    fn settle(
+        &self,
+        _call: NodeCall<'_>,
+        settled: Settled,
+    ) -> Result<Vec<Arc<Value>>, NodeFailure> {
+        match settled {
+            Settled::Script {
+                result,
+                stdout,
+                stderr,
+            } => Ok(vec![
+                Arc::new(result),
+                Arc::new(json!(stdout)),
+                Arc::new(json!(stderr)),
+            ]),
+            Settled::ToolFailed { failure, .. } => Err(failure),
+            Settled::Tool { .. } => Err(super::wrong_effect(&self.definition)),
+        }
+    }
+}

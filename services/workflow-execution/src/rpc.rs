@@ -1,0 +1,187 @@
+//! The service on the wire.
+
+mod definitions;
+
+use std::sync::Arc;
+
+use contracts::tavern::common::v1::WatchRecord;
+use contracts::tavern::workflow::v1::workflow_service_server::WorkflowService;
+use contracts::tavern::workflow::v1::{
+    CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, GetWorkflowRequest,
+    GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse, ListWorkflowsRequest,
+    ListWorkflowsResponse, PutWorkflowRequest, PutWorkflowResponse, StartRunRequest,
+    StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse, WatchRunRequest,
+    WatchRunResponse,
+};
+use core_types::PageToken;
+use core_types::page::page_size;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use grpc_kit::{Drain, Failure};
+use tonic::{Request, Response, Status};
+
+use crate::service::Inner;
+use crate::wire;
+
+/// Answers calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Rpc {
+    inner: Arc<Inner>,
+}
+
+impl Rpc {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner }
+    }
+}
+
+#[tonic::async_trait]
+impl WorkflowService for Rpc {
+    type WatchRunStream = BoxStream<'static, Result<WatchRunResponse, Status>>;
+
+    async fn put_workflow(
+        &self,
+        request: Request<PutWorkflowRequest>,
+    ) -> Result<Response<PutWorkflowResponse>, Status> {
+        let workflow = definitions::put(&self.inner, request.into_inner()).await?;
+        Ok(Response::new(PutWorkflowResponse {
+            workflow: Some(workflow),
+        }))
+    }
+
+    async fn get_workflow(
+        &self,
+        request: Request<GetWorkflowRequest>,
+    ) -> Result<Response<GetWorkflowResponse>, Status> {
+        let workflow = definitions::get(&self.inner, &request.into_inner().workflow_id).await?;
+        Ok(Response::new(GetWorkflowResponse {
+            workflow: Some(workflow),
+        }))
+    }
+
+    async fn list_workflows(
+        &self,
+        request: Request<ListWorkflowsRequest>,
+    ) -> Result<Response<ListWorkflowsResponse>, Status> {
+        let request = request.into_inner();
+        let after = read_token("workflows", &request.page_token)?;
+        let (workflows, next) =
+            definitions::list(&self.inner, &after, page_size(request.page_size)).await?;
+        let next_page_token = next
+            .map(|last| PageToken::after(last).encode("workflows"))
+            .unwrap_or_default();
+        Ok(Response::new(ListWorkflowsResponse {
+            workflows,
+            next_page_token,
+        }))
+    }
+
+    async fn validate_workflow(
+        &self,
+        request: Request<ValidateWorkflowRequest>,
+    ) -> Result<Response<ValidateWorkflowResponse>, Status> {
+        let text: Arc<str> = request.into_inner().definition_json.into();
+        let violations = self
+            .inner
+            .library
+            .compile(&text)
+            .await
+            .err()
+            .unwrap_or_default();
+        let violations = violations.iter().map(wire::violation_to_proto).collect();
+        Ok(Response::new(ValidateWorkflowResponse { violations }))
+    }
+
+    async fn list_node_types(
+        &self,
+        request: Request<ListNodeTypesRequest>,
+    ) -> Result<Response<ListNodeTypesResponse>, Status> {
+        let request = request.into_inner();
+        let after = read_token("node_types", &request.page_token)?;
+        let all = self
+            .inner
+            .library
+            .catalogue()
+            .all()
+            .iter()
+            .map(|node| node.definition());
+        let mut following = all.filter(|definition| definition.full_type > after.as_str());
+        let size = page_size(request.page_size);
+        let page: Vec<_> = following.by_ref().take(size).collect();
+        let next_page_token = match (following.next(), page.last()) {
+            (Some(_), Some(last)) => PageToken::after(last.full_type).encode("node_types"),
+            _ => String::new(),
+        };
+        let node_types = page.into_iter().map(wire::node_type_to_proto).collect();
+        Ok(Response::new(ListNodeTypesResponse {
+            node_types,
+            next_page_token,
+        }))
+    }
+
+    async fn start_run(
+        &self,
+        request: Request<StartRunRequest>,
+    ) -> Result<Response<StartRunResponse>, Status> {
+        self.inner
+            .start(request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn get_run(
+        &self,
+        request: Request<GetRunRequest>,
+    ) -> Result<Response<GetRunResponse>, Status> {
+        let run = self.inner.runs.get(&request.into_inner().run_id).await?;
+        Ok(Response::new(GetRunResponse { run: Some(run) }))
+    }
+
+    async fn watch_run(
+        &self,
+        request: Request<WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        let drain = Drain::of(&request);
+        let request = request.into_inner();
+        let records = self
+            .inner
+            .runs
+            .watch(&request.run_id, request.after_sequence, drain)
+            .await?;
+        let wrap = |record: Result<WatchRecord, Status>| {
+            record.map(|record| WatchRunResponse {
+                record: Some(record),
+            })
+        };
+        Ok(Response::new(records.map(wrap).boxed()))
+    }
+
+    async fn cancel_run(
+        &self,
+        request: Request<CancelRunRequest>,
+    ) -> Result<Response<CancelRunResponse>, Status> {
+        let request = request.into_inner();
+        let cancelled = self
+            .inner
+            .runs
+            .cancel(&request.run_id, &request.reason)
+            .await?;
+        let still_running = cancelled.still_running;
+        Ok(Response::new(CancelRunResponse {
+            run: Some(cancelled.run),
+            still_running,
+        }))
+    }
+}
+
+/// Reads a page token; returns the key to go on after, empty at the beginning.
+fn read_token(list: &str, token: &str) -> Result<String, Status> {
+    match PageToken::decode(list, token) {
+        Ok(token) => Ok(token
+            .map(|token| token.last_key().to_owned())
+            .unwrap_or_default()),
+        Err(error) => Err(Failure::invalid_fields()
+            .violation("page_token", error.to_string())
+            .into()),
+    }
+}

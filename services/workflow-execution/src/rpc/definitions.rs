@@ -1,0 +1,138 @@
+//! Definitions on the wire.
+
+use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::workflow::v1::{PutWorkflowRequest, Workflow};
+use core_types::{RequestId, WorkflowId};
+use grpc_kit::Failure;
+use run_events::request_hash;
+use tonic::{Code, Status};
+
+use crate::domain::limits::MAX_DEFINITION_BYTES;
+use crate::domain::load::load;
+use crate::error::workflow_invalid;
+use crate::library::Definition;
+use crate::service::Inner;
+use crate::store::{Put, PutOutcome, etag_of};
+
+/// After this many bytes of definitions a page ends, even if it has fewer entries than asked for.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// Saves a definition.
+pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Workflow, Status> {
+    check_put(inner, &request)?;
+    let hash = request_hash(&request);
+    let PutWorkflowRequest {
+        workflow_id,
+        definition_json,
+        etag,
+        validate_only,
+        request_id,
+    } = request;
+    let definition = Definition {
+        id: workflow_id,
+        text: definition_json.into(),
+    };
+    let compiled = inner.library.compile(&definition.text).await;
+    compiled.map_err(|violations| workflow_invalid("definition_json", &violations))?;
+    if validate_only {
+        return Ok(resource(&definition));
+    }
+    let put = Put {
+        id: &definition.id,
+        text: &definition.text,
+        expected: (!etag.is_empty()).then_some(etag),
+        request: (!request_id.is_empty()).then_some((request_id.as_str(), hash)),
+        now: inner.clock.now(),
+    };
+    match inner.library.put(put).await? {
+        PutOutcome::Saved => Ok(resource(&definition)),
+        PutOutcome::Replayed(before) => Ok(resource(&before.into())),
+        PutOutcome::RequestIdReused => {
+            let message = "the request id was used with another body; use a new request id";
+            let failure = Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message);
+            Err(failure.metadata("request_id", request_id).into())
+        }
+        PutOutcome::EtagMismatch { present } => {
+            let message =
+                "the workflow was changed in the meantime; get it again and repeat the change";
+            let failure = Failure::new(Code::Aborted, ErrorReason::InvalidFields, message);
+            let problem = match present.is_empty() {
+                true => "is not the present one: there is no such workflow".to_owned(),
+                false => format!("is not the present one, which is {present}"),
+            };
+            Err(failure.violation("etag", problem).into())
+        }
+    }
+}
+
+fn check_put(inner: &Inner, request: &PutWorkflowRequest) -> Result<(), Status> {
+    let mut problems = Failure::invalid_fields();
+    match WorkflowId::new(&request.workflow_id) {
+        Err(error) => problems.add_violation("workflow_id", error.to_string()),
+        Ok(id) if inner.library.is_file(id.as_str()) => {
+            let problem = "belongs to a file of the workflows directory, which is read only; choose another id";
+            problems.add_violation("workflow_id", problem);
+        }
+        Ok(_) => {}
+    }
+    if request.definition_json.len() > MAX_DEFINITION_BYTES {
+        problems.add_violation(
+            "definition_json",
+            format!("is longer than {MAX_DEFINITION_BYTES} bytes"),
+        );
+    }
+    if let Err(error) = RequestId::new(&request.request_id)
+        && !request.request_id.is_empty()
+    {
+        problems.add_violation("request_id", error.to_string());
+    }
+    problems.refuse_if_any()
+}
+
+/// Gives one definition.
+pub(super) async fn get(inner: &Inner, id: &str) -> Result<Workflow, Status> {
+    Ok(resource(&inner.library.get(id).await?))
+}
+
+/// Gives a page of definitions, and the id after which the next page begins.
+pub(super) async fn list(
+    inner: &Inner,
+    after: &str,
+    size: usize,
+) -> Result<(Vec<Workflow>, Option<String>), Status> {
+    let mut ids = inner.library.ids(after, size + 1).await?;
+    let mut more = ids.len() > size;
+    ids.truncate(size);
+    let mut workflows = Vec::with_capacity(ids.len());
+    let mut bytes = 0;
+    let mut last = None;
+    for id in ids {
+        if bytes >= PAGE_BYTES {
+            more = true;
+            break;
+        }
+        let workflow = get(inner, &id).await?;
+        bytes += workflow.definition_json.len() + workflow.description.len();
+        workflows.push(workflow);
+        last = Some(id);
+    }
+    Ok((workflows, last.filter(|_| more)))
+}
+
+fn resource(definition: &Definition) -> Workflow {
+    let loaded = load(&definition.text).workflow;
+    let (name, description) = loaded
+        .map(|workflow| (workflow.name, workflow.description))
+        .unwrap_or_default();
+    Workflow {
+        name: if name.is_empty() {
+            definition.id.clone()
+        } else {
+            name
+        },
+        workflow_id: definition.id.clone(),
+        description,
+        definition_json: definition.text.to_string(),
+        etag: etag_of(&definition.text),
+    }
+}

@@ -1,0 +1,146 @@
+//! Carries runs out: does what the engine commands, and records what happened.
+//!
+//! Pure nodes run inline and their outcomes are collected. Before a node with an effect starts,
+//! everything collected, the node's start and the dispatch of its call are made durable together;
+//! after it, the settled call and the outcome are. So a chain of n such nodes costs n + 1 commits,
+//! no node ever starts before its inputs are safe, and a crash leaves at most calls that are known
+//! to be unsettled.
+//!
+//! - [`history`]: the recorded events of a run, replayed through the engine.
+//! - `drive`: the loop of one run.
+//! - `tool_call`, `script_call`: the two kinds of effects; `settle`: what they came to.
+
+mod drive;
+pub mod history;
+mod script_call;
+mod settle;
+mod tool_call;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
+use core_types::MAX_CALL_DEPTH;
+use grpc_kit::Transport;
+use run_events::{End, Recorder, RunControl};
+use tokio::sync::Semaphore;
+use tonic::{Code, Status};
+
+use crate::domain::engine::{Command, Engine};
+use history::Calls;
+
+/// The services that nodes need.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// Calls tools.
+    pub registry: ToolRegistryServiceClient<Transport>,
+    /// Runs scripts.
+    pub sandbox: ScriptSandboxServiceClient<Transport>,
+}
+
+/// How much may happen at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Concurrency {
+    /// Effects of one run.
+    pub per_run: usize,
+    /// Effects of all runs at the same depth of nesting.
+    pub per_depth: usize,
+}
+
+/// Carries runs out.
+#[derive(Debug)]
+pub struct Runner {
+    peers: Peers,
+    per_run: usize,
+    /// One set of permits per depth of nesting: a run that waits for a run below it must not keep
+    /// that one from getting a permit.
+    permits: Vec<Arc<Semaphore>>,
+}
+
+/// A run at some point of its life.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The state of the run.
+    pub engine: Engine,
+    /// What is to be done next.
+    pub commands: Vec<Command>,
+    /// What is known of calls that were dispatched before.
+    pub calls: Calls,
+    /// The conversation whose workspace tools use.
+    pub conversation_id: String,
+}
+
+impl Runner {
+    /// Takes the services and the bounds.
+    pub fn new(peers: Peers, concurrency: Concurrency) -> Self {
+        let permits = (0..=MAX_CALL_DEPTH)
+            .map(|_| Arc::new(Semaphore::new(concurrency.per_depth)))
+            .collect();
+        Self {
+            peers,
+            per_run: concurrency.per_run,
+            permits,
+        }
+    }
+
+    /// Carries a run out to its end.
+    pub async fn run(
+        self: Arc<Self>,
+        prepared: Prepared,
+        recorder: Recorder,
+        control: RunControl,
+    ) -> End {
+        drive::run(self, prepared, recorder, control).await
+    }
+
+    /// Asks the registry to end a call that an earlier process dispatched; true if it has ended.
+    pub async fn cancel_call(&self, effect_id: &str, reason: String) -> bool {
+        tool_call::cancel_call(&self.peers, effect_id, reason).await
+    }
+
+    fn permits(&self, depth: usize) -> Arc<Semaphore> {
+        Arc::clone(&self.permits[depth.min(self.permits.len() - 1)])
+    }
+}
+
+/// Says whether a call that ended like this may be asked for again: nobody has decided anything.
+fn is_worth_repeating(status: &Status) -> bool {
+    match status.code() {
+        Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::Cancelled => true,
+        // A busy server, but not one that finds the request too large.
+        Code::ResourceExhausted => grpc_kit::reason(status) != Some(ErrorReason::LimitExceeded),
+        _ => false,
+    }
+}
+
+/// Returns the stable code of a failure that came as a status.
+fn code_of(status: &Status, otherwise: &str) -> String {
+    let name = grpc_kit::reason(status).map(grpc_kit::failure::reason_name);
+    name.map_or_else(|| otherwise.to_owned(), str::to_lowercase)
+}
+
+/// Waits longer and longer between attempts: 50 ms, then twice as long each time, up to 2 s.
+#[derive(Debug)]
+struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    fn new() -> Self {
+        Self {
+            next: Duration::from_millis(50),
+        }
+    }
+
+    /// Waits, at least as long as `hint` says.
+    async fn wait(&mut self, hint: Option<Duration>) {
+        let delay = self
+            .next
+            .max(hint.unwrap_or_default())
+            .min(Duration::from_secs(10));
+        self.next = (self.next * 2).min(Duration::from_secs(2));
+        tokio::time::sleep(delay).await;
+    }
+}

@@ -1,0 +1,535 @@
+//! The loop of one run.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::event::Kind;
+use core_types::{EffectId, MAX_CALL_DEPTH};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use run_events::{CancelReason, End, Recorder, RunControl, outcome};
+use run_log::AppendError;
+use serde_json::Value;
+use telemetry::attributes::{NODE_ID, NODE_TYPE};
+use tracing::Instrument;
+
+use crate::domain::engine::{Command, Engine, Event, Status};
+use crate::domain::evaluate;
+use crate::domain::failure::{Category, NodeFailure};
+use crate::domain::limits::MAX_VALUE_BYTES;
+use crate::domain::node_type::{Effect, Settled, Step};
+use crate::domain::plan::NodeIndex;
+use crate::wire;
+
+use super::history::{Calls, RecordedCall};
+use super::script_call::{self, ScriptCall};
+use super::settle::{check_effect, outcome_to_proto, settled_tool};
+use super::tool_call::{ToolCall, ToolEnd};
+use super::{Prepared, Runner};
+
+/// How many outcomes are collected before they are handed to the log.
+const MAX_PENDING: usize = 256;
+
+/// How many bytes of outcomes are collected before they are handed to the log.
+const MAX_PENDING_BYTES: usize = 1024 * 1024;
+
+/// How many pure nodes run before other tasks of the process get their turn.
+const NODES_PER_TURN: usize = 64;
+
+/// What an effect came to.
+enum Came {
+    Tool(ToolEnd),
+    Script(Result<Settled, NodeFailure>),
+}
+
+type Running = FuturesUnordered<BoxFuture<'static, (NodeIndex, Came)>>;
+
+/// Carries a run out to its end.
+pub(super) async fn run(
+    runner: Arc<Runner>,
+    prepared: Prepared,
+    recorder: Recorder,
+    control: RunControl,
+) -> End {
+    let mut drive = Drive::new(runner, prepared, recorder, control);
+    match drive.reach_end().await {
+        Ok(outcome) => End::Finished(outcome),
+        Err(AppendError::Invalid(violations)) => {
+            tracing::error!(?violations, "an event of a run does not fit into the log");
+            End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
+        }
+        Err(error) => {
+            tracing::error!(run = %drive.recorder.run_id(), error = %error, "a run cannot go on; it resumes at the next start");
+            End::LeaveOpen
+        }
+    }
+}
+
+struct Drive {
+    runner: Arc<Runner>,
+    recorder: Recorder,
+    control: RunControl,
+    conversation_id: String,
+    engine: Engine,
+    commands: VecDeque<Command>,
+    /// What happened and is not handed to the log yet.
+    pending: Vec<Kind>,
+    pending_bytes: usize,
+    /// Nodes with an effect that wait for a free place.
+    waiting: VecDeque<(NodeIndex, Effect)>,
+    running: Running,
+    /// When each running node was started.
+    started: Vec<(NodeIndex, Instant)>,
+    calls: Calls,
+    /// Calls of which nobody knows whether they took effect. Nothing is started after the first.
+    unknown: Vec<(String, common::CallError)>,
+    /// Calls that had not ended when the run was cancelled.
+    unended: Vec<String>,
+}
+
+impl Drive {
+    fn new(
+        runner: Arc<Runner>,
+        prepared: Prepared,
+        recorder: Recorder,
+        control: RunControl,
+    ) -> Self {
+        let mut drive = Self {
+            runner,
+            recorder,
+            control,
+            conversation_id: prepared.conversation_id,
+            engine: prepared.engine,
+            commands: prepared.commands.into(),
+            pending: Vec::new(),
+            pending_bytes: 0,
+            waiting: VecDeque::new(),
+            running: FuturesUnordered::new(),
+            started: Vec::new(),
+            calls: prepared.calls,
+            unknown: Vec::new(),
+            unended: Vec::new(),
+        };
+        for call in drive
+            .calls
+            .values()
+            .filter_map(|call| call.settled.as_ref())
+        {
+            if call.status() == common::CallStatus::Unknown {
+                drive.unknown.push((
+                    call.effect_id.clone(),
+                    call.error.clone().unwrap_or_default(),
+                ));
+            }
+        }
+        drive
+    }
+
+    async fn reach_end(&mut self) -> Result<common::RunOutcome, AppendError> {
+        loop {
+            self.advance().await?;
+            if self.control.is_cancelled() {
+                return self.stop().await;
+            }
+            self.launch().await?;
+            if self.running.is_empty() {
+                break;
+            }
+            let control = self.control.clone();
+            tokio::select! {
+                Some((node, came)) = self.running.next() => self.came(node, came)?,
+                () = control.cancelled() => return self.stop().await,
+            }
+        }
+        // The last outcomes ride on the commit of the run's end.
+        self.hand_over().await?;
+        Ok(self.outcome())
+    }
+
+    /// Runs everything that needs nothing done outside.
+    async fn advance(&mut self) -> Result<(), AppendError> {
+        let mut turn = 0;
+        while let Some(command) = self.commands.pop_front() {
+            if self.control.is_cancelled() || !self.unknown.is_empty() {
+                return Ok(());
+            }
+            match command {
+                Command::Skip { node, because } => self.skip(node, because),
+                Command::Execute(node) => self.execute(node),
+            }
+            turn += 1;
+            if self.pending.len() >= MAX_PENDING || self.pending_bytes >= MAX_PENDING_BYTES {
+                self.hand_over().await?;
+            }
+            if turn % NODES_PER_TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, node: NodeIndex, because: NodeIndex) {
+        let message = format!(
+            "it needs node `{}`, which did not give its outputs",
+            self.engine.node(because).id
+        );
+        let error = outcome::error(common::ErrorCategory::Runtime, "skipped", message);
+        self.note_finished(
+            node,
+            common::NodeState::Skipped,
+            String::new(),
+            Some(error),
+            Duration::ZERO,
+        );
+        self.apply(Event::Skipped(node));
+    }
+
+    fn execute(&mut self, node: NodeIndex) {
+        let begin = Instant::now();
+        match evaluate::execute(&self.engine, node) {
+            Ok(Step::Done(outputs)) => self.finish(node, Ok(outputs), begin.elapsed()),
+            Ok(Step::Effect(effect)) => match check_effect(&effect) {
+                Ok(()) => self.waiting.push_back((node, effect)),
+                Err(failure) => self.finish(node, Err(failure), begin.elapsed()),
+            },
+            Err(failure) => self.finish(node, Err(failure), begin.elapsed()),
+        }
+    }
+
+    fn finish(
+        &mut self,
+        node: NodeIndex,
+        gave: Result<Vec<Arc<Value>>, NodeFailure>,
+        took: Duration,
+    ) {
+        let event = evaluate::finished(&mut self.engine, node, gave);
+        match &event {
+            Event::Succeeded(_, outputs) => {
+                let outputs_json = wire::outputs_to_json(self.engine.node(node), outputs);
+                self.note_finished(node, common::NodeState::Succeeded, outputs_json, None, took);
+            }
+            Event::Failed(_, failure) => {
+                let error = wire::failure_to_proto(failure);
+                self.note_finished(
+                    node,
+                    common::NodeState::Failed,
+                    String::new(),
+                    Some(error),
+                    took,
+                );
+            }
+            Event::Started(_) | Event::Skipped(_) => {}
+        }
+        self.apply(event);
+    }
+
+    fn apply(&mut self, event: Event) {
+        let mut commands = Vec::new();
+        self.engine
+            .apply(event, &mut commands)
+            .expect("every event answers a command of the engine");
+        self.commands.extend(commands);
+    }
+
+    fn note_finished(
+        &mut self,
+        node: NodeIndex,
+        state: common::NodeState,
+        outputs_json: String,
+        error: Option<common::CallError>,
+        took: Duration,
+    ) {
+        let planned = self.engine.node(node);
+        let finished = common::NodeFinished {
+            node_id: planned.id.to_string(),
+            node_type: planned.definition().full_type.to_owned(),
+            state: state.into(),
+            outputs_json,
+            error,
+            duration: prost_types::Duration::try_from(took).ok(),
+        };
+        self.pending_bytes += finished.outputs_json.len();
+        self.pending.push(Kind::NodeFinished(finished));
+    }
+
+    /// Hands everything that happened to the log, without waiting for the disk.
+    async fn hand_over(&mut self) -> Result<(), AppendError> {
+        self.pending_bytes = 0;
+        for kind in std::mem::take(&mut self.pending) {
+            self.recorder.submit(kind).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts as many waiting nodes as there is room for, once all that happened before and their
+    /// starts are durable.
+    async fn launch(&mut self) -> Result<(), AppendError> {
+        let mut starting = Vec::new();
+        while self.unknown.is_empty() && self.running.len() + starting.len() < self.runner.per_run {
+            let Some((node, effect)) = self.waiting.pop_front() else {
+                break;
+            };
+            self.note_started(node, &effect);
+            starting.push((node, effect));
+        }
+        if starting.is_empty() {
+            return self.hand_over().await;
+        }
+        // One append takes a bounded number of events, and the starts belong into the last one.
+        if self.pending_bytes >= MAX_PENDING_BYTES {
+            self.hand_over().await?;
+            self.recorder.flush().await?;
+        } else if !self.pending.is_empty() {
+            self.pending_bytes = 0;
+            self.recorder
+                .record(std::mem::take(&mut self.pending))
+                .await?;
+        }
+        for (node, effect) in starting {
+            self.started.push((node, Instant::now()));
+            let work = self.work(node, effect);
+            self.running.push(work);
+        }
+        Ok(())
+    }
+
+    /// Notes the start of a node, and of its call. After a restart both may be in the log already.
+    fn note_started(&mut self, node: NodeIndex, effect: &Effect) {
+        let planned = self.engine.node(node);
+        let (node_id, node_type) = (
+            planned.id.to_string(),
+            planned.definition().full_type.to_owned(),
+        );
+        if self.engine.status(node) == Status::Ready {
+            self.pending.push(Kind::NodeStarted(common::NodeStarted {
+                node_id: node_id.clone(),
+                node_type,
+            }));
+            self.apply(Event::Started(node));
+        }
+        let Effect::CallTool { tool_id, arguments } = effect else {
+            return;
+        };
+        if self.calls.contains_key(&node) {
+            return;
+        }
+        let call = RecordedCall {
+            effect_id: self.effect_id(node),
+            tool_id: tool_id.clone(),
+            arguments_json: serde_json::to_string(arguments)
+                .expect("a map with text keys always serialises"),
+            settled: None,
+        };
+        self.pending_bytes += call.arguments_json.len();
+        self.pending
+            .push(Kind::CallDispatched(common::CallDispatched {
+                effect_id: call.effect_id.clone(),
+                tool_id: call.tool_id.clone(),
+                arguments_json: call.arguments_json.clone(),
+                index: 0,
+                node_id,
+            }));
+        self.calls.insert(node, call);
+    }
+
+    /// Derives the id of a node's effect. It travels in headers, so other than printable ASCII
+    /// characters of the node's id are escaped.
+    fn effect_id(&self, node: NodeIndex) -> String {
+        let id = &self.engine.node(node).id;
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
+        let step: String = id
+            .bytes()
+            .map(|byte| {
+                if plain(byte) {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            })
+            .collect();
+        EffectId::derive(&self.recorder.run_id(), &step, 0).to_string()
+    }
+
+    /// Makes the task of a node with an effect.
+    fn work(&self, node: NodeIndex, effect: Effect) -> BoxFuture<'static, (NodeIndex, Came)> {
+        let planned = self.engine.node(node);
+        let span = tracing::info_span!(
+            "workflow.node.run",
+            { NODE_ID } = &*planned.id,
+            { NODE_TYPE } = planned.definition().full_type,
+        );
+        let (peers, control) = (self.runner.peers.clone(), self.control.clone());
+        let work = match effect {
+            Effect::CallTool { .. } => {
+                let call = self
+                    .calls
+                    .get(&node)
+                    .cloned()
+                    .expect("the call was noted when the node was started");
+                if let Some(settled) = call.settled.clone() {
+                    return std::future::ready((
+                        node,
+                        Came::Tool(ToolEnd::Settled(Box::new(settled))),
+                    ))
+                    .boxed();
+                }
+                let (recorder, conversation_id) =
+                    (self.recorder.clone(), self.conversation_id.clone());
+                let call = ToolCall {
+                    peers,
+                    recorder,
+                    control: control.clone(),
+                    conversation_id,
+                    call,
+                };
+                call.carry_out().map(Came::Tool).boxed()
+            }
+            Effect::RunScript {
+                language,
+                code,
+                input,
+                wall_millis,
+            } => {
+                let effect_id = self.effect_id(node);
+                let input_json = input.to_string();
+                let call = ScriptCall {
+                    effect_id,
+                    language,
+                    code,
+                    input_json,
+                    wall_millis,
+                };
+                script_call::carry_out(peers, control.clone(), call)
+                    .map(Came::Script)
+                    .boxed()
+            }
+        };
+        let depth = self.recorder.path().len().min(MAX_CALL_DEPTH);
+        let permits = self.runner.permits(depth);
+        let guarded = async move {
+            let permit = tokio::select! {
+                permit = permits.acquire_owned() => permit.ok(),
+                // The work sees the cancel by itself and ends at once.
+                () = control.cancelled() => None,
+            };
+            let came = AssertUnwindSafe(work).catch_unwind().await;
+            drop(permit);
+            came.unwrap_or_else(|_| {
+                let message = "the node broke down; this is a mistake in Tavern";
+                Came::Script(Err(NodeFailure::new(
+                    Category::Internal,
+                    "node_panicked",
+                    message,
+                )))
+            })
+        };
+        guarded
+            .map(move |came| (node, came))
+            .instrument(span)
+            .boxed()
+    }
+
+    /// Takes note of what an effect came to.
+    fn came(&mut self, node: NodeIndex, came: Came) -> Result<(), AppendError> {
+        let took = self.take_started(node);
+        let settled = match came {
+            Came::Tool(ToolEnd::LogFailed(error)) => return Err(error),
+            Came::Tool(ToolEnd::NotEnded) => {
+                self.unended
+                    .extend(self.calls.get(&node).map(|call| call.effect_id.clone()));
+                return Ok(());
+            }
+            Came::Tool(ToolEnd::Settled(result)) => {
+                self.note_settled(node, &result);
+                if result.status() == common::CallStatus::Unknown {
+                    self.unknown
+                        .push((result.effect_id, result.error.unwrap_or_default()));
+                    return Ok(());
+                }
+                settled_tool(&result)
+            }
+            Came::Script(settled) => settled,
+        };
+        let gave = settled.and_then(|settled| {
+            let inputs = self.engine.inputs_of(node)?;
+            let planned = self.engine.node(node);
+            evaluate::contain(planned, || {
+                planned.node.settle(planned.call(&inputs), settled)
+            })
+        });
+        self.finish(node, gave, took);
+        Ok(())
+    }
+
+    fn take_started(&mut self, node: NodeIndex) -> Duration {
+        let place = self
+            .started
+            .iter()
+            .position(|(started, _)| *started == node);
+        place.map_or(Duration::ZERO, |place| {
+            self.started.swap_remove(place).1.elapsed()
+        })
+    }
+
+    fn note_settled(&mut self, node: NodeIndex, result: &common::CallResult) {
+        if self
+            .calls
+            .get(&node)
+            .is_some_and(|call| call.settled.is_some())
+        {
+            return;
+        }
+        let mut result = result.clone();
+        if result.output_json.len() > MAX_VALUE_BYTES {
+            // The node fails because of its size; the registry's ledger has the output.
+            result.output_json.clear();
+        }
+        self.pending_bytes += result.output_json.len();
+        self.pending.push(Kind::CallSettled(common::CallSettled {
+            result: Some(result),
+        }));
+    }
+
+    /// Ends the run from outside: everything running is told, and what does not end is named.
+    async fn stop(&mut self) -> Result<common::RunOutcome, AppendError> {
+        while let Some((node, came)) = self.running.next().await {
+            self.came(node, came)?;
+        }
+        self.hand_over().await?;
+        let reason = self.control.why().unwrap_or(CancelReason::Deadline);
+        let unknown = self.unknown.drain(..).map(|(effect_id, _)| effect_id);
+        let unsettled = std::mem::take(&mut self.unended)
+            .into_iter()
+            .chain(unknown)
+            .collect();
+        Ok(outcome::stopped(&reason, unsettled))
+    }
+
+    /// Says how the run ended.
+    fn outcome(&mut self) -> common::RunOutcome {
+        if !self.unknown.is_empty() {
+            let error = self
+                .unknown
+                .first()
+                .map(|(_, error)| error.clone())
+                .unwrap_or_default();
+            let ids = self
+                .unknown
+                .drain(..)
+                .map(|(effect_id, _)| effect_id)
+                .collect();
+            return outcome::unknown(ids, error);
+        }
+        match self.engine.outcome() {
+            Some(outcome) => outcome_to_proto(&self.engine, outcome),
+            None => {
+                tracing::error!(run = %self.recorder.run_id(), "a run has nothing left to do and is not over");
+                outcome::internal(&telemetry::context::current_trace_id())
+            }
+        }
+    }
+}

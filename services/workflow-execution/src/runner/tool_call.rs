@@ -1,0 +1,177 @@
+//! Calling a tool through the registry, at most once per effect id.
+//!
+//! The registry's ledger decides what a repeated call means, so a call whose answer was lost is
+//! simply asked for again under the same effect id.
+
+use std::time::Duration;
+
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::registry::v1::call_tool_response::Record;
+use contracts::tavern::registry::v1::{CallToolRequest, CancelCallRequest};
+use grpc_kit::{CallContext, Failure};
+use run_events::{CancelReason, Recorder, RunControl, durability_to_proto, outcome};
+use run_log::AppendError;
+use tonic::{Code, Status};
+
+use super::history::RecordedCall;
+use super::{Backoff, Peers, code_of, is_worth_repeating};
+
+/// How long a call may take to end once the run was cancelled.
+const CANCEL_GRACE: Duration = Duration::from_millis(1_200);
+
+/// How often a registry that fails inside is asked again before the call counts as unknown.
+const TRIES_AFTER_FAILURES: u32 = 5;
+
+/// How a call ended, as far as this run can tell.
+#[derive(Debug)]
+pub(super) enum ToolEnd {
+    /// It ended.
+    Settled(Box<common::CallResult>),
+    /// The run was cancelled, and the call has not been heard of since.
+    NotEnded,
+    /// The run's log does not take events, so the run cannot go on now.
+    LogFailed(AppendError),
+}
+
+/// What went wrong with one attempt.
+enum Attempt {
+    Status(Status),
+    Log(AppendError),
+}
+
+/// Everything that a call needs.
+#[derive(Debug)]
+pub(super) struct ToolCall {
+    pub(super) peers: Peers,
+    pub(super) recorder: Recorder,
+    pub(super) control: RunControl,
+    pub(super) conversation_id: String,
+    pub(super) call: RecordedCall,
+}
+
+impl ToolCall {
+    /// Carries the call out. A cancel of the run ends it in the registry too.
+    pub(super) async fn carry_out(self) -> ToolEnd {
+        let _tracked = self.control.track(self.call.effect_id.clone());
+        if self.control.is_cancelled() {
+            // Nothing leaves after a cancel; but what left before a restart may still go on.
+            self.cancel().await;
+            return ToolEnd::NotEnded;
+        }
+        let asking = self.ask_until_answered();
+        tokio::pin!(asking);
+        tokio::select! {
+            end = &mut asking => return end,
+            () = self.control.cancelled() => {}
+        }
+        let both = async { tokio::join!(self.cancel(), &mut asking).1 };
+        tokio::time::timeout(CANCEL_GRACE, both)
+            .await
+            .unwrap_or(ToolEnd::NotEnded)
+    }
+
+    async fn ask_until_answered(&self) -> ToolEnd {
+        let mut backoff = Backoff::new();
+        let mut failures = 0;
+        loop {
+            let status = match self.ask().await {
+                Ok(result) => return ToolEnd::Settled(Box::new(result)),
+                Err(Attempt::Log(error)) => return ToolEnd::LogFailed(error),
+                Err(Attempt::Status(status)) => status,
+            };
+            match status.code() {
+                _ if is_worth_repeating(&status) => {
+                    tracing::debug!(status = %status, "a tool call is asked for again");
+                }
+                Code::Internal | Code::Unknown | Code::DataLoss => {
+                    failures += 1;
+                    if failures == TRIES_AFTER_FAILURES {
+                        return ToolEnd::Settled(Box::new(
+                            self.without_tool(&status, common::CallStatus::Unknown),
+                        ));
+                    }
+                }
+                _ => {
+                    return ToolEnd::Settled(Box::new(
+                        self.without_tool(&status, common::CallStatus::Rejected),
+                    ));
+                }
+            }
+            backoff.wait(grpc_kit::retry_after(&status)).await;
+        }
+    }
+
+    async fn ask(&self) -> Result<common::CallResult, Attempt> {
+        let request = CallToolRequest {
+            tool_id: self.call.tool_id.clone(),
+            arguments_json: self.call.arguments_json.clone(),
+            effect_id: self.call.effect_id.clone(),
+            conversation_id: self.conversation_id.clone(),
+            durability: durability_to_proto(self.recorder.durability()).into(),
+            ..CallToolRequest::default()
+        };
+        let answer = self.peers.registry.clone().call_tool(request).await;
+        let mut records = answer.map_err(Attempt::Status)?.into_inner();
+        while let Some(response) = records.message().await.map_err(Attempt::Status)? {
+            match response.record {
+                Some(Record::Event(event)) => {
+                    let recorded = self.recorder.submit_child(event).await;
+                    recorded.map_err(Attempt::Log)?;
+                }
+                Some(Record::Result(result)) => return Ok(result),
+                None => {}
+            }
+        }
+        Err(Attempt::Status(
+            Failure::dependency_unavailable("tool-registry").into_status(),
+        ))
+    }
+
+    async fn cancel(&self) {
+        let reason = match self.control.why() {
+            Some(CancelReason::Requested(reason)) => reason,
+            _ => "the deadline of the run passed".to_owned(),
+        };
+        cancel_call(&self.peers, &self.call.effect_id, reason).await;
+    }
+
+    /// Makes the result of a call that no tool has answered.
+    fn without_tool(&self, status: &Status, ended: common::CallStatus) -> common::CallResult {
+        let code = code_of(status, "registry_failed");
+        let category = match ended {
+            common::CallStatus::Unknown => common::ErrorCategory::Dependency,
+            _ => common::ErrorCategory::Validation,
+        };
+        common::CallResult {
+            effect_id: self.call.effect_id.clone(),
+            tool_id: self.call.tool_id.clone(),
+            status: ended.into(),
+            error: Some(outcome::error(category, &code, status.message())),
+            durability: durability_to_proto(self.recorder.durability()).into(),
+            ..common::CallResult::default()
+        }
+    }
+}
+
+/// Asks the registry to end a call; true if it says that the call has ended.
+pub(super) async fn cancel_call(peers: &Peers, effect_id: &str, reason: String) -> bool {
+    let request = CancelCallRequest {
+        effect_id: effect_id.to_owned(),
+        reason,
+    };
+    // The run's own deadline may be over, which must not keep the cancel from leaving.
+    let context = CallContext::current()
+        .without_deadline()
+        .with_timeout(CANCEL_GRACE);
+    let mut registry = peers.registry.clone();
+    match context
+        .scope(async move { registry.cancel_call(request).await })
+        .await
+    {
+        Ok(answer) => answer.into_inner().ended,
+        Err(status) => {
+            tracing::warn!(effect_id, status = %status, "a call could not be cancelled");
+            false
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The service: everything it holds, and its life from start to end.
+
+mod recover;
+mod start;
+mod target;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
+use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use run_events::Runs;
+use run_log::{Hash, MemoryLimits, MemoryRunLog, RunLogs, SqliteRunLog};
+use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::error::Error;
+use crate::library::Library;
+use crate::node;
+use crate::rpc::Rpc;
+use crate::runner::{Concurrency, Peers, Runner};
+use crate::settings::WorkflowSettings;
+use crate::store::{MIGRATIONS, SqliteStore, Store, StoreError};
+
+/// The workflow-execution service.
+#[derive(Clone, Debug)]
+pub struct WorkflowExecution {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) library: Library,
+    pub(crate) runs: Runs,
+    runner: Arc<Runner>,
+    pub(crate) clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+    active: Arc<Semaphore>,
+    keeper: Keeper,
+}
+
+/// Builds the service on its data directory, with the machine's clock.
+///
+/// # Errors
+/// [`Error`] names what stands in the way.
+pub async fn build(settings: WorkflowSettings, peers: Peers) -> Result<WorkflowExecution, Error> {
+    build_with(settings, peers, Arc::new(SystemClock), Arc::new(SystemIds)).await
+}
+
+/// Builds the service with a clock and a source of ids.
+///
+/// # Errors
+/// [`Error`] names what stands in the way.
+pub async fn build_with(
+    settings: WorkflowSettings,
+    peers: Peers,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+) -> Result<WorkflowExecution, Error> {
+    let data_dir = DataDir::open(&settings.data_dir)?;
+    let options = SqliteOptions::new(data_dir.file("workflow-execution.db")?);
+    let database = SqliteDatabase::open(options, &[MIGRATIONS]).await?;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
+    let durable = SqliteRunLog::open(SqliteOptions::new(
+        data_dir.file("workflow-execution.runs.db")?,
+    ))
+    .await?;
+    let logs = RunLogs::new(
+        Arc::new(durable),
+        Arc::new(MemoryRunLog::new(MemoryLimits::default())),
+    );
+    let library = Library::open(
+        &settings.workflows_dir,
+        Arc::clone(&store),
+        Arc::new(node::builtin()),
+    )?;
+    let concurrency = Concurrency {
+        per_run: settings.max_effects_per_run,
+        per_depth: settings.max_effects,
+    };
+    let inner = Inner {
+        library,
+        runs: Runs::new(
+            logs,
+            RunOwner::Workflow,
+            Arc::clone(&clock),
+            Arc::clone(&ids),
+        ),
+        runner: Arc::new(Runner::new(peers, concurrency)),
+        clock,
+        ids,
+        active: Arc::new(Semaphore::new(settings.max_active_runs)),
+        keeper: Keeper {
+            store,
+            kept: Mutex::default(),
+        },
+    };
+    Ok(WorkflowExecution {
+        inner: Arc::new(inner),
+    })
+}
+
+impl WorkflowExecution {
+    /// Returns what a server serves.
+    pub fn services(&self) -> grpc_kit::Services {
+        grpc_kit::Services::new().add(WorkflowServiceServer::new(Rpc::new(Arc::clone(
+            &self.inner,
+        ))))
+    }
+
+    /// Goes on with every run that the process before this one left. To be called once the server
+    /// listens; services that nodes need may come later.
+    ///
+    /// # Errors
+    /// [`Error::Recover`] when the log does not work.
+    pub async fn recover(&self) -> Result<(), Error> {
+        recover::recover(&self.inner).await
+    }
+
+    /// Ends all tasks. Runs that are not over go on at the next start.
+    pub async fn shutdown(&self) {
+        self.inner.runs.shutdown().await;
+        self.inner.library.store().close().await;
+    }
+}
+
+/// Keeps the definitions that open runs execute.
+#[derive(Debug)]
+struct Keeper {
+    store: Arc<dyn Store>,
+    /// Texts that this process has kept. Held while the store works, so that nothing is forgotten
+    /// between being kept and being used.
+    kept: Mutex<HashSet<Hash>>,
+}
+
+/// How many digests are remembered; beyond it a text is simply kept once more.
+const MAX_REMEMBERED: usize = 10_000;
+
+impl Keeper {
+    async fn keep(&self, text: &str) -> Result<Hash, StoreError> {
+        let hash = Hash::of(text.as_bytes());
+        let mut kept = self.kept.lock().await;
+        if kept.contains(&hash) {
+            return Ok(hash);
+        }
+        self.store.keep(text).await?;
+        if kept.len() < MAX_REMEMBERED {
+            kept.insert(hash);
+        }
+        Ok(hash)
+    }
+
+    async fn forget_except(
+        &self,
+        used: Vec<Hash>,
+        before: core_types::Timestamp,
+    ) -> Result<u64, StoreError> {
+        let kept = self.kept.lock().await;
+        let used: Vec<Hash> = used.into_iter().chain(kept.iter().copied()).collect();
+        self.store.forget(before, &used).await
+    }
+}

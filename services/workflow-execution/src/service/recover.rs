@@ -1,0 +1,175 @@
+//! Going on with runs that the process before this one left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::event::Kind;
+use grpc_kit::Failure;
+use run_events::{End, OpenRun, Recorder, outcome};
+use run_log::Hash;
+
+use crate::domain::interface::read_inputs;
+use crate::error::{Error, store_failure};
+use crate::runner::Prepared;
+use crate::runner::history::{Calls, replay};
+
+use super::Inner;
+use super::target::{Stored, Target, Wrong, read_hash};
+
+/// How long the first answer to a saving request is kept.
+const REQUESTS_ARE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A run that cannot go on.
+enum Stuck {
+    /// Its history or its definition is of no use.
+    Broken(common::CallError),
+    /// It had been cancelled.
+    Cancelled { reason: String, calls: Calls },
+    /// The storage does not work, so it is left for the next start.
+    Storage(Failure),
+}
+
+pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
+    let open = inner
+        .runs
+        .open_runs()
+        .await
+        .map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
+    let used: Vec<Hash> = open.iter().filter_map(definition_of).collect();
+    let before = core_types::Timestamp::from_unix_nanos(
+        inner
+            .clock
+            .now()
+            .unix_nanos()
+            .saturating_sub(i64::try_from(REQUESTS_ARE_KEPT.as_nanos()).unwrap_or(i64::MAX)),
+    );
+    let forgotten = inner.keeper.forget_except(used, before).await?;
+    if !open.is_empty() || forgotten > 0 {
+        tracing::info!(
+            runs = open.len(),
+            forgotten,
+            "runs of the process before this one go on"
+        );
+    }
+    for run in open {
+        go_on(inner, run).await;
+    }
+    Ok(())
+}
+
+fn definition_of(run: &OpenRun) -> Option<Hash> {
+    match serde_json::from_value(run.meta.data.clone()).ok()? {
+        Stored::Definition(hash) => read_hash(&hash),
+        Stored::Node(_) => None,
+    }
+}
+
+async fn go_on(inner: &Arc<Inner>, run: OpenRun) {
+    let recorder = run.recorder.clone();
+    let span = telemetry::spans::invoke_workflow(&run.meta.subject);
+    if let Some(parent) = telemetry::context::parse_traceparent(&run.meta.traceparent) {
+        telemetry::context::set_parent(&span, &parent);
+    }
+    match prepare(inner, run).await {
+        Ok(prepared) => {
+            // Runs that were accepted go on even where there are more of them than may be started.
+            let permit = Arc::clone(&inner.active).try_acquire_owned().ok();
+            inner.execute(&span, recorder, prepared, permit);
+        }
+        Err(Stuck::Broken(error)) => {
+            tracing::error!(run = %recorder.run_id(), code = error.code, message = error.message, "a run cannot go on");
+            span.in_scope(|| {
+                inner.runs.execute(recorder, |_| async {
+                    End::Finished(outcome::failed(error))
+                });
+            });
+        }
+        Err(Stuck::Cancelled { reason, calls }) => {
+            span.in_scope(|| end_cancelled(inner, recorder, reason, calls))
+        }
+        Err(Stuck::Storage(failure)) => {
+            tracing::error!(run = %recorder.run_id(), ?failure, "a run is left for the next start");
+        }
+    }
+}
+
+async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
+    let target = find_target(inner, &run).await?;
+    let input_json = run.events.iter().find_map(|event| match &event.kind {
+        Some(Kind::RunStarted(started)) => Some(started.input_json.as_str()),
+        _ => None,
+    });
+    let given = read_inputs(input_json.unwrap_or_default()).map_err(Wrong::Inputs);
+    let planned = match given {
+        Ok(given) => target.plan(&inner.library, given).await,
+        Err(wrong) => Err(wrong),
+    };
+    let (plan, inputs) = planned.map_err(|wrong| Stuck::Broken(wrong.into_error()))?;
+    let run_id = run.recorder.run_id().to_string();
+    let replayed = replay(plan, inputs, &run_id, &run.events).map_err(|error| {
+        let message = grpc_kit::failure::chain(&error);
+        Stuck::Broken(outcome::error(
+            common::ErrorCategory::Internal,
+            "history_diverged",
+            message,
+        ))
+    })?;
+    if let Some(reason) = replayed.cancelled {
+        return Err(Stuck::Cancelled {
+            reason,
+            calls: replayed.calls,
+        });
+    }
+    let commands = replayed.engine.outstanding();
+    let conversation_id = run.meta.conversation_id;
+    Ok(Prepared {
+        engine: replayed.engine,
+        commands,
+        calls: replayed.calls,
+        conversation_id,
+    })
+}
+
+async fn find_target(inner: &Inner, run: &OpenRun) -> Result<Target, Stuck> {
+    let lost = |message: &str| {
+        Stuck::Broken(outcome::error(
+            common::ErrorCategory::Internal,
+            "definition_lost",
+            message,
+        ))
+    };
+    match serde_json::from_value(run.meta.data.clone()) {
+        Ok(Stored::Node(node)) => Ok(Target::Node(node)),
+        Ok(Stored::Definition(hash)) => {
+            let hash =
+                read_hash(&hash).ok_or_else(|| lost("the digest of the definition is damaged"))?;
+            let text = inner.library.store().kept(&hash).await;
+            let text = text.map_err(|error| Stuck::Storage(store_failure(&error)))?;
+            text.map(|text| Target::Definition(text.into()))
+                .ok_or_else(|| lost("the definition of the run is gone"))
+        }
+        Err(_) => Err(lost("what was stored beside the run cannot be read")),
+    }
+}
+
+/// Ends a run that had been cancelled before the process ended.
+fn end_cancelled(inner: &Arc<Inner>, recorder: Recorder, reason: String, calls: Calls) {
+    let for_run = Arc::clone(inner);
+    inner.runs.execute(recorder, move |_| async move {
+        let unsettled = calls
+            .into_values()
+            .filter(|call| call.settled.is_none())
+            .map(|call| call.effect_id);
+        let mut left = Vec::new();
+        for effect_id in unsettled {
+            if !for_run.runner.cancel_call(&effect_id, reason.clone()).await {
+                left.push(effect_id);
+            }
+        }
+        End::Finished(outcome::stopped(
+            &run_events::CancelReason::Requested(reason),
+            left,
+        ))
+    });
+}

@@ -1,0 +1,313 @@
+//! Starting runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contracts::tavern::common::v1::ErrorCategory;
+use contracts::tavern::workflow::v1::{StartRunRequest, StartRunResponse, start_run_request};
+use core_types::{ConversationId, Durability, RequestId, RunId, WorkflowId};
+use grpc_kit::{CallContext, Failure};
+use run_events::{End, Recorder, StartRun, Started, durability_from_proto, outcome, request_hash};
+use serde_json::{Map, Value};
+use telemetry::attributes::{CONVERSATION_ID, RUN_ID};
+use tokio::sync::OwnedSemaphorePermit;
+use tonic::Status;
+
+use crate::domain::engine::Engine;
+use crate::domain::interface::read_inputs;
+use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
+use crate::domain::violation::Violation;
+use crate::error::{invalid_fields, store_failure, workflow_invalid};
+use crate::runner::Prepared;
+use crate::runner::history::Calls;
+
+use super::Inner;
+use super::target::{Node, Stored, Target, Wrong};
+
+/// The scope in which request ids of runs count.
+const SCOPE: &str = "StartRun";
+
+/// The longest settings of a single node, in bytes: they are kept beside the run.
+const MAX_CONFIG_BYTES: usize = 64 * 1024;
+
+/// A request whose every field is in order.
+struct Checked {
+    target: Target,
+    subject: String,
+    inputs: Map<String, Value>,
+}
+
+impl Inner {
+    /// Starts a run, or finds the run that the same request started before.
+    pub(crate) async fn start(&self, request: StartRunRequest) -> Result<StartRunResponse, Status> {
+        // The run stands between its caller and what it calls, so there must be room for it.
+        CallContext::current().enter("run")?;
+        let (start, request_id) = (start_of(&request), request.request_id.clone());
+        let refusal = match self.start_new(request, start.clone()).await {
+            Ok(response) => return Ok(response),
+            Err(refusal) => refusal,
+        };
+        // What the request names may be gone by now; a run that it started before is not.
+        if !self.was_started(&request_id).await? {
+            return Err(refusal);
+        }
+        match self.runs.start(start).await? {
+            Started::Replayed(run) => Ok(StartRunResponse {
+                run: Some(run),
+                replayed: true,
+            }),
+            Started::New(recorder, _) => {
+                // The earlier run was dropped from memory just now, so this one is the first.
+                let error = outcome::error(ErrorCategory::Validation, "refused", refusal.message());
+                self.runs.execute(recorder, |_| async {
+                    End::Finished(outcome::failed(error))
+                });
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn start_new(
+        &self,
+        request: StartRunRequest,
+        mut start: StartRun,
+    ) -> Result<StartRunResponse, Status> {
+        let checked = self.check(request).await?;
+        start.subject = checked.subject;
+        start.input_json = Value::Object(checked.inputs.clone()).to_string();
+        let planned = checked.target.plan(&self.library, checked.inputs).await;
+        let (plan, inputs) = planned.map_err(|wrong| refused(wrong, &checked.target))?;
+        let permit = Arc::clone(&self.active).try_acquire_owned();
+        let permit = permit.map_err(|_| Failure::overloaded(Duration::from_secs(1)))?;
+        let durability = durability_from_proto(
+            start
+                .options
+                .as_ref()
+                .map_or(0, |options| options.durability),
+        );
+        start.owner_data = self.keep(&checked.target, durability).await?;
+        if start.conversation_id.is_empty() {
+            start.conversation_id = format!("flow-{}", self.ids.next_uuid().simple());
+        }
+        let (recorder, meta) = match self.runs.start(start).await? {
+            Started::New(recorder, meta) => (recorder, meta),
+            Started::Replayed(run) => {
+                return Ok(StartRunResponse {
+                    run: Some(run),
+                    replayed: true,
+                });
+            }
+        };
+        let run_id = recorder.run_id();
+        let mut commands = Vec::new();
+        let engine = Engine::start(plan, inputs, &mut commands);
+        let prepared = Prepared {
+            engine,
+            commands,
+            calls: Calls::new(),
+            conversation_id: meta.conversation_id,
+        };
+        let span = telemetry::spans::invoke_workflow(&meta.subject);
+        self.execute(&span, recorder, prepared, Some(permit));
+        let run = self.runs.get(&run_id.to_string()).await?;
+        Ok(StartRunResponse {
+            run: Some(run),
+            replayed: false,
+        })
+    }
+
+    /// Carries a run out as a task of its own, in the span of the workflow.
+    pub(super) fn execute(
+        &self,
+        span: &tracing::Span,
+        recorder: Recorder,
+        prepared: Prepared,
+        permit: Option<OwnedSemaphorePermit>,
+    ) {
+        note(span, recorder.run_id(), &prepared.conversation_id);
+        let runner = Arc::clone(&self.runner);
+        let for_run = recorder.clone();
+        span.in_scope(|| {
+            self.runs.execute(recorder, move |control| async move {
+                let end = runner.run(prepared, for_run, control).await;
+                if let End::Finished(outcome) = &end
+                    && let Some(error) = &outcome.error
+                {
+                    telemetry::spans::fail(&tracing::Span::current(), &error.code, &error.message);
+                }
+                drop(permit);
+                end
+            });
+        });
+    }
+
+    async fn was_started(&self, request_id: &str) -> Result<bool, Failure> {
+        // An id that is none is refused with everything else that is wrong.
+        match RequestId::new(request_id) {
+            Ok(request_id) => Ok(self.runs.by_request(SCOPE, &request_id).await?.is_some()),
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn check(&self, request: StartRunRequest) -> Result<Checked, Status> {
+        let mut problems = Failure::invalid_fields();
+        if let Err(error) = RequestId::new(&request.request_id)
+            && !request.request_id.is_empty()
+        {
+            problems.add_violation("request_id", error.to_string());
+        }
+        if let Err(error) = ConversationId::new(&request.conversation_id)
+            && !request.conversation_id.is_empty()
+        {
+            problems.add_violation("conversation_id", error.to_string());
+        }
+        let inputs = read_inputs(&request.inputs_json).unwrap_or_else(|violations| {
+            add_all(&mut problems, "inputs_json", violations);
+            Map::new()
+        });
+        let named = check_target(request.target, &mut problems);
+        let Some(named) = named.filter(|_| problems.is_empty()) else {
+            return Err(problems.into_status());
+        };
+        let (target, subject) = match named {
+            Named::Target(target, subject) => (target, subject),
+            Named::Workflow(id) => (Target::Definition(self.library.get(&id).await?.text), id),
+        };
+        Ok(Checked {
+            target,
+            subject,
+            inputs,
+        })
+    }
+
+    /// Makes sure that the run can be found again, and returns what is stored beside it.
+    async fn keep(&self, target: &Target, durability: Durability) -> Result<Value, Failure> {
+        let stored = match target {
+            Target::Node(node) => Stored::Node(node.clone()),
+            // A run in memory ends with the process, so nothing has to outlive it.
+            Target::Definition(_) if durability == Durability::Memory => return Ok(Value::Null),
+            Target::Definition(text) => {
+                let hash = self
+                    .keeper
+                    .keep(text)
+                    .await
+                    .map_err(|error| store_failure(&error))?;
+                Stored::Definition(hash.to_string())
+            }
+        };
+        Ok(serde_json::to_value(stored).expect("a struct with text keys always serialises"))
+    }
+}
+
+/// Makes of a request what the log needs to know of it before it is looked into.
+fn start_of(request: &StartRunRequest) -> StartRun {
+    StartRun {
+        kind: "workflow",
+        subject: String::new(),
+        key: String::new(),
+        conversation_id: request.conversation_id.clone(),
+        request_id: request.request_id.clone(),
+        scope: SCOPE,
+        body_hash: request_hash(request),
+        input_json: String::new(),
+        input_is_model_text: false,
+        options: request.options,
+        deadline_cap: None,
+        owner_data: Value::Null,
+        first_events: Vec::new(),
+        path: None,
+    }
+}
+
+fn note(span: &tracing::Span, run: RunId, conversation_id: &str) {
+    telemetry::spans::set(span, RUN_ID, run.to_string());
+    telemetry::spans::set(span, CONVERSATION_ID, conversation_id.to_owned());
+}
+
+/// A target as the request names it.
+enum Named {
+    /// What to execute, and the subject of the run.
+    Target(Target, String),
+    /// A stored workflow.
+    Workflow(String),
+}
+
+fn check_target(
+    target: Option<start_run_request::Target>,
+    problems: &mut Failure,
+) -> Option<Named> {
+    match target {
+        None => {
+            problems.add_violation(
+                "target",
+                "is missing; name a workflow, a definition or a node",
+            );
+            None
+        }
+        Some(start_run_request::Target::Node(node)) => {
+            if node.full_type.len() > MAX_NAME_BYTES {
+                problems.add_violation(
+                    "node.full_type",
+                    format!("is longer than {MAX_NAME_BYTES} bytes"),
+                );
+                return None;
+            }
+            let config = read_config(&node.config_values_json);
+            let config = config
+                .map_err(|violations| add_all(problems, "node.config_values_json", violations))
+                .ok()?;
+            let subject = format!("node:{}", node.full_type);
+            Some(Named::Target(
+                Target::Node(Node {
+                    full_type: node.full_type,
+                    config,
+                }),
+                subject,
+            ))
+        }
+        Some(start_run_request::Target::DefinitionJson(text)) => {
+            if text.len() > MAX_DEFINITION_BYTES {
+                problems.add_violation(
+                    "definition_json",
+                    format!("is longer than {MAX_DEFINITION_BYTES} bytes"),
+                );
+                return None;
+            }
+            Some(Named::Target(
+                Target::Definition(text.into()),
+                String::new(),
+            ))
+        }
+        Some(start_run_request::Target::WorkflowId(id)) => {
+            let checked = WorkflowId::new(&id);
+            checked
+                .map_err(|error| problems.add_violation("workflow_id", error.to_string()))
+                .ok()?;
+            Some(Named::Workflow(id))
+        }
+    }
+}
+
+fn add_all(problems: &mut Failure, field: &str, violations: Vec<Violation>) {
+    for violation in violations {
+        problems.add_violation(format!("{field}{}", violation.pointer), violation.message);
+    }
+}
+
+fn read_config(text: &str) -> Result<Map<String, Value>, Vec<Violation>> {
+    if text.len() > MAX_CONFIG_BYTES {
+        let message = format!("is longer than {MAX_CONFIG_BYTES} bytes");
+        return Err(vec![Violation::new("", "limit_exceeded", message)]);
+    }
+    read_inputs(text)
+}
+
+fn refused(wrong: Wrong, target: &Target) -> Failure {
+    match (wrong, target) {
+        (Wrong::Inputs(violations), _) => invalid_fields("inputs_json", &violations),
+        (Wrong::Workflow(violations), Target::Definition(_)) => {
+            workflow_invalid("definition_json", &violations)
+        }
+        (Wrong::Workflow(violations), Target::Node(_)) => workflow_invalid("node", &violations),
+    }
+}

@@ -1,0 +1,174 @@
+//! What a run executes, and how it is found again after a restart.
+
+use std::sync::Arc;
+
+use contracts::tavern::common::v1 as common;
+use run_log::Hash;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::compile::compile;
+use crate::domain::interface::{RunInputs, bind};
+use crate::domain::node_type::{Catalogue, ShapeContext};
+use crate::domain::plan::Plan;
+use crate::domain::slot::Shape;
+use crate::domain::violation::Violation;
+use crate::domain::workflow::Workflow;
+use crate::library::Library;
+
+/// What a run executes.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// A definition.
+    Definition(Arc<str>),
+    /// A single node.
+    Node(Node),
+}
+
+/// A single node that is run by itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Node {
+    /// The full type.
+    pub(super) full_type: String,
+    /// The settings.
+    pub(super) config: Map<String, Value>,
+}
+
+/// What is stored beside a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Stored {
+    /// The digest of a definition that was kept.
+    Definition(String),
+    /// A single node.
+    Node(Node),
+}
+
+/// What is wrong with a target or with the inputs for it.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// The definition, or the node's type and settings.
+    Workflow(Vec<Violation>),
+    /// The inputs.
+    Inputs(Vec<Violation>),
+}
+
+impl Target {
+    /// Compiles the target and matches inputs with its interface.
+    pub(super) async fn plan(
+        &self,
+        library: &Library,
+        given: Map<String, Value>,
+    ) -> Result<(Arc<Plan>, RunInputs), Wrong> {
+        match self {
+            Target::Definition(text) => {
+                let plan = library.compile(text).await.map_err(Wrong::Workflow)?;
+                let inputs = bind(&plan.interface_inputs, &given).map_err(Wrong::Inputs)?;
+                Ok((plan, inputs))
+            }
+            Target::Node(node) => node.plan(library.catalogue(), given),
+        }
+    }
+}
+
+impl Node {
+    fn plan(
+        &self,
+        catalogue: &Catalogue,
+        given: Map<String, Value>,
+    ) -> Result<(Arc<Plan>, RunInputs), Wrong> {
+        let shape = self.shape(catalogue, &given)?;
+        let inputs = bind(&shape.inputs, &given).map_err(Wrong::Inputs)?;
+        let workflow =
+            Workflow::of_single_node(&self.full_type, self.config.clone(), given, &shape);
+        let plan = compile(&workflow, catalogue).map_err(Wrong::Workflow)?;
+        Ok((Arc::new(plan), inputs))
+    }
+
+    fn shape(&self, catalogue: &Catalogue, given: &Map<String, Value>) -> Result<Shape, Wrong> {
+        let Some(node) = catalogue.get(&self.full_type) else {
+            let message = format!("there is no node type `{}`", self.full_type);
+            let violation = Violation::new("/full_type", "unknown_node_type", message);
+            return Err(Wrong::Workflow(vec![
+                violation.nearest(&self.full_type, catalogue.names()),
+            ]));
+        };
+        let context = ShapeContext {
+            config: &self.config,
+            presets: given,
+            connected: &[],
+            interface_inputs: &[],
+            interface_outputs: &[],
+        };
+        node.shape(&context).map_err(|mut violations| {
+            // A node speaks of its presets, which here are the inputs of the run.
+            let of_inputs = violations
+                .iter()
+                .all(|violation| violation.pointer.starts_with("/inputValues"));
+            for violation in &mut violations {
+                let rest = violation
+                    .pointer
+                    .strip_prefix("/inputValues")
+                    .map(str::to_owned);
+                violation.pointer = rest.unwrap_or_else(|| {
+                    violation
+                        .pointer
+                        .replace("/configValues", "/config_values_json")
+                });
+            }
+            if of_inputs {
+                Wrong::Inputs(violations)
+            } else {
+                Wrong::Workflow(violations)
+            }
+        })
+    }
+}
+
+impl Wrong {
+    /// Says the same as the outcome of a run that cannot go on.
+    pub(super) fn into_error(self) -> common::CallError {
+        let (code, violations) = match self {
+            Wrong::Workflow(violations) => ("workflow_invalid", violations),
+            Wrong::Inputs(violations) => ("invalid_inputs", violations),
+        };
+        let message = violations
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let error = run_events::outcome::error(common::ErrorCategory::Validation, code, message);
+        common::CallError {
+            violations: violations
+                .iter()
+                .map(crate::wire::violation_to_proto)
+                .collect(),
+            ..error
+        }
+    }
+}
+
+/// Reads a digest as it is stored.
+pub(super) fn read_hash(text: &str) -> Option<Hash> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(Hash(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_reads_back_as_it_was_written() {
+        let hash = Hash::of(b"text");
+        assert_eq!(read_hash(&hash.to_string()), Some(hash));
+        for wrong in ["", "00", &"g".repeat(64), &"é".repeat(32)] {
+            assert_eq!(read_hash(wrong), None);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The settings of workflow-execution.
+
+use std::path::PathBuf;
+
+use grpc_kit::{ClientSettings, ServerSettings};
+use serde::{Deserialize, Serialize};
+use settings::Problems;
+use telemetry::TelemetrySettings;
+
+/// Settings of workflow-execution; variables begin with `TAVERN_WORKFLOW__`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkflowSettings {
+    /// The server. Default address 127.0.0.1:7403.
+    pub server: ServerSettings,
+    /// Traces, metrics and logs.
+    pub telemetry: TelemetrySettings,
+    /// The tool registry. Default http://127.0.0.1:7402.
+    pub registry: ClientSettings,
+    /// The script sandbox. Default http://127.0.0.1:7404.
+    pub sandbox: ClientSettings,
+    /// Where saved definitions and runs are kept. Default `data`.
+    pub data_dir: PathBuf,
+    /// A directory of workflow files, `*.json`, which are read at the start and never written; the
+    /// stem of a file's name is the id. Empty: none. Default `deploy/workflows`.
+    pub workflows_dir: PathBuf,
+    /// How many runs go on at once. Beyond it a start is refused with a retry hint. Default 1,024.
+    pub max_active_runs: usize,
+    /// How many tools and scripts one run may wait for at once; more nodes wait. Default 16.
+    pub max_effects_per_run: usize,
+    /// How many tools and scripts all runs of the same depth of nesting may wait for at once; more
+    /// nodes wait. Default 256.
+    pub max_effects: usize,
+}
+
+impl Default for WorkflowSettings {
+    fn default() -> Self {
+        Self {
+            server: ServerSettings {
+                listen: std::net::SocketAddr::from(([127, 0, 0, 1], 7403)),
+                ..ServerSettings::default()
+            },
+            telemetry: TelemetrySettings::default(),
+            registry: ClientSettings::to("http://127.0.0.1:7402"),
+            sandbox: ClientSettings::to("http://127.0.0.1:7404"),
+            data_dir: PathBuf::from("data"),
+            workflows_dir: PathBuf::from("deploy/workflows"),
+            max_active_runs: 1_024,
+            max_effects_per_run: 16,
+            max_effects: 256,
+        }
+    }
+}
+
+impl settings::Settings for WorkflowSettings {
+    const PREFIX: &'static str = "TAVERN_WORKFLOW";
+
+    fn check(&self, problems: &mut Problems) {
+        self.server.check("server", problems);
+        self.telemetry.check("telemetry", problems);
+        self.registry.check("registry", problems);
+        self.sandbox.check("sandbox", problems);
+        for (key, value, most) in [
+            ("max_active_runs", self.max_active_runs, 100_000),
+            // One append to the log takes the starts of all of them.
+            ("max_effects_per_run", self.max_effects_per_run, 256),
+            ("max_effects", self.max_effects, 100_000),
+        ] {
+            if !(1..=most).contains(&value) {
+                problems.add(
+                    key,
+                    format!("is {value}"),
+                    format!("give a number from 1 to {most}"),
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_accepted_and_bounds_are_checked() {
+        let none = std::iter::empty::<(std::ffi::OsString, std::ffi::OsString)>();
+        let loaded = settings::load_from::<WorkflowSettings>(None, none).unwrap();
+        assert_eq!(loaded.settings.server.listen.port(), 7403);
+        let zero = [("TAVERN_WORKFLOW__MAX_EFFECTS".into(), "0".into())];
+        let error = settings::load_from::<WorkflowSettings>(None, zero).unwrap_err();
+        assert!(error.to_string().contains("max_effects"), "{error}");
+    }
+}

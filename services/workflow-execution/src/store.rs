@@ -1,0 +1,103 @@
+//! Keeps definitions: those that were saved by id, and those that open runs execute.
+//!
+//! A text is kept once, by its digest. That way a run goes on after a restart with the definition
+//! it was started with, whatever happened to the workflow since.
+
+mod sqlite;
+
+use async_trait::async_trait;
+use core_types::Timestamp;
+use run_log::Hash;
+
+pub use sqlite::{MIGRATIONS, SqliteStore};
+
+/// A definition that was saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredWorkflow {
+    /// The id.
+    pub id: String,
+    /// The text as it was given.
+    pub text: String,
+}
+
+/// What is to be saved.
+#[derive(Clone, Debug)]
+pub struct Put<'a> {
+    /// The id.
+    pub id: &'a str,
+    /// The text.
+    pub text: &'a str,
+    /// The etag that the present definition must have; nothing replaces whatever is there.
+    pub expected: Option<String>,
+    /// The caller's request id and the digest of the request; nothing if it is never repeated.
+    pub request: Option<(&'a str, Hash)>,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// What saving came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// It is saved.
+    Saved,
+    /// The same request was made before; this is what it saved.
+    Replayed(StoredWorkflow),
+    /// The request id was used with another body.
+    RequestIdReused,
+    /// The present definition has another etag; empty if there is none.
+    EtagMismatch {
+        /// The present etag.
+        present: String,
+    },
+}
+
+/// Why the store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk is full.
+    #[error("the disk is full")]
+    Full(#[source] sqlx::Error),
+    /// A stored row is not what this program wrote.
+    #[error("a row of table {table} is damaged, column {column}")]
+    Damaged {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+    },
+    /// Anything else.
+    #[error("the database failed")]
+    Failed(#[source] sqlx::Error),
+}
+
+/// Keeps definitions.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug {
+    /// Saves a definition under its id, once per request id.
+    async fn put(&self, put: Put<'_>) -> Result<PutOutcome, StoreError>;
+    /// Returns the definition that was saved under `id`.
+    async fn get(&self, id: &str) -> Result<Option<StoredWorkflow>, StoreError>;
+    /// Returns the ids after `after` in order, at most `limit`.
+    async fn ids(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
+    /// Keeps a text for a run.
+    async fn keep(&self, text: &str) -> Result<Hash, StoreError>;
+    /// Returns a text that was kept.
+    async fn kept(&self, hash: &Hash) -> Result<Option<String>, StoreError>;
+    /// Forgets requests made before `before`, and every text that neither a workflow nor a request
+    /// nor `used` names. Returns how many texts.
+    async fn forget(&self, before: Timestamp, used: &[Hash]) -> Result<u64, StoreError>;
+    /// Gives up the database.
+    async fn close(&self);
+}
+
+/// Returns the etag of a definition.
+pub fn etag_of(text: &str) -> String {
+    etag_of_hash(&Hash::of(text.as_bytes()))
+}
+
+fn etag_of_hash(hash: &Hash) -> String {
+    hash.to_string().chars().take(32).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Cancelling runs, and their deadlines.
+
+use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::{RunOptions, RunState};
+use contracts::tavern::workflow::v1::CancelRunRequest;
+use serde_json::json;
+
+use crate::support::*;
+
+fn dispatched(kind: &Kind) -> bool {
+    matches!(kind, Kind::CallDispatched(_))
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_the_tool_and_nothing_starts_after_it() {
+    let world = World::new().await;
+    let definition = json!({
+        "nodes": [tool("t", "wait"), tool("next", "echo")],
+        "edges": [edge("t", "result", "next", "x")],
+    });
+    let run = world.start(&definition, json!({})).await;
+    world.events_until(&run.run_id, dispatched).await;
+    let request = CancelRunRequest {
+        run_id: run.run_id.clone(),
+        reason: "enough".into(),
+    };
+    let cancelled = world
+        .client
+        .clone()
+        .cancel_run(request.clone())
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(cancelled.run.unwrap().state(), RunState::Cancelled);
+    assert!(
+        cancelled.still_running.is_empty(),
+        "{:?}",
+        cancelled.still_running
+    );
+    assert_eq!(world.registry.cancelled(), [format!("{}/t/0", run.run_id)]);
+    let words = words(&world.events(&run.run_id).await);
+    let after = words
+        .iter()
+        .position(|word| word == "cancel requested")
+        .unwrap();
+    assert!(
+        !words[after..].iter().any(|word| word.ends_with(" started")),
+        "{words:?}"
+    );
+    // Once more changes nothing.
+    let again = world
+        .client
+        .clone()
+        .cancel_run(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(again.run.unwrap().state(), RunState::Cancelled);
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(
+        (
+            outcome.stop_reason.as_str(),
+            outcome.unsettled_effect_ids.len()
+        ),
+        ("cancelled", 0)
+    );
+}
+
+#[tokio::test]
+async fn a_cancel_ends_every_script() {
+    let world = World::new().await;
+    let endless = "import time\nwhile True: time.sleep(0.05)\n";
+    let definition = json!({"nodes": [python("a", endless), python("b", endless)]});
+    let run = world.start(&definition, json!({})).await;
+    world.sandbox.until_running(2).await;
+    let request = CancelRunRequest {
+        run_id: run.run_id.clone(),
+        reason: String::new(),
+    };
+    let cancelled = world
+        .client
+        .clone()
+        .cancel_run(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(cancelled.run.unwrap().state(), RunState::Cancelled);
+    world.sandbox.until_running(0).await;
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_run_as_failed() {
+    let world = World::new().await;
+    let mut request = of_definition(&json!({"nodes": [tool("t", "wait")]}), json!({}));
+    let timeout = prost_types::Duration {
+        seconds: 0,
+        nanos: 200_000_000,
+    };
+    request.options = Some(RunOptions {
+        durability: 0,
+        timeout: Some(timeout),
+    });
+    let run = world
+        .client
+        .clone()
+        .start_run(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .run
+        .unwrap();
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(outcome.state(), RunState::Failed);
+    assert_eq!(outcome.error.unwrap().code, "deadline_exceeded");
+    assert_eq!(world.registry.cancelled().len(), 1);
+}
+
+#[tokio::test]
+async fn a_cancel_that_was_acknowledged_holds_over_a_restart() {
+    let world = World::new().await;
+    let run = world
+        .start(&json!({"nodes": [tool("t", "wait")]}), json!({}))
+        .await;
+    world.events_until(&run.run_id, dispatched).await;
+    // The process ends between the request and the end of the run.
+    let cancel = {
+        let (mut client, run_id) = (world.client.clone(), run.run_id.clone());
+        tokio::spawn(async move {
+            client
+                .cancel_run(CancelRunRequest {
+                    run_id,
+                    reason: "enough".into(),
+                })
+                .await
+        })
+    };
+    world
+        .events_until(&run.run_id, |kind| matches!(kind, Kind::CancelRequested(_)))
+        .await;
+    let world = world.restart().await;
+    drop(cancel.await);
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(outcome.state(), RunState::Cancelled);
+}

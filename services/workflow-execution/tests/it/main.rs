@@ -1,0 +1,15 @@
+//! The service as its callers see it, in process, with doubles of the services that it needs.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step fails the test"
+)]
+
+mod cancel;
+mod definitions;
+mod examples;
+mod histories;
+mod resume;
+mod runs;
+mod support;

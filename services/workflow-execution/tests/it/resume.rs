@@ -1,0 +1,191 @@
+//! Runs that outlive their process.
+
+use contracts::tavern::common::v1::RunState;
+use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::workflow::v1::PutWorkflowRequest;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// A script, then a tool that waits, then a tool; the first counts how often it ran.
+fn chain() -> Value {
+    json!({
+        "nodes": [
+            {"id": "in", "type": "core:GroupInput"},
+            python("first", "give(inputs['n'] + 1)\n"),
+            tool("wait", "wait"),
+            tool("last", "echo"),
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [
+            edge("in", "n", "first", "n"),
+            edge("first", "result", "wait", "n"),
+            edge("first", "result", "last", "n"),
+            edge("wait", "result", "last", "waited"),
+            edge("last", "result", "out", "r"),
+        ],
+        "interfaceInputs": {"n": {"dataFlowType": "INTEGER", "required": true}},
+        "interfaceOutputs": {"r": {"dataFlowType": "OBJECT"}},
+    })
+}
+
+fn dispatched(kind: &Kind) -> bool {
+    matches!(kind, Kind::CallDispatched(_))
+}
+
+#[tokio::test]
+async fn a_run_goes_on_where_it_stopped_and_no_effect_happens_twice() {
+    let world = World::new().await;
+    let run = world.start(&chain(), json!({"n": 1})).await;
+    world.events_until(&run.run_id, dispatched).await;
+    let world = world.restart().await;
+    world.registry.release();
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(result(&outcome), json!({"r": {"n": 2, "waited": "waited"}}));
+    assert_eq!(
+        world.sandbox.runs(),
+        1,
+        "the finished script did not run again"
+    );
+    let events = words(&world.events(&run.run_id).await);
+    for once in [
+        "in succeeded",
+        "first succeeded",
+        "wait started",
+        "wait dispatched",
+        "wait succeeded",
+        "last succeeded",
+    ] {
+        assert_eq!(
+            events.iter().filter(|word| *word == once).count(),
+            1,
+            "{once}: {events:?}"
+        );
+    }
+    let effects: Vec<String> = world
+        .registry
+        .asked()
+        .into_iter()
+        .map(|asked| asked.effect_id)
+        .collect();
+    let wait = format!("{}/wait/0", run.run_id);
+    assert_eq!(
+        effects.iter().filter(|effect| **effect == wait).count(),
+        2,
+        "asked for again under the same id"
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_settled_while_the_service_was_away_is_not_dispatched_again() {
+    let world = World::new().await;
+    let run = world.start(&chain(), json!({"n": 1})).await;
+    world.events_until(&run.run_id, dispatched).await;
+    world.service.shutdown().await;
+    world.registry.release();
+    let world = world.restart().await;
+    assert_eq!(
+        world.outcome(&run.run_id).await.state(),
+        RunState::Succeeded
+    );
+    assert!(
+        world.registry.most_dispatched() <= 2,
+        "the double has no joining"
+    );
+}
+
+#[tokio::test]
+async fn an_unsettled_script_runs_again() {
+    let world = World::new().await;
+    let place = world.directory.path().join("go");
+    let code = "import pathlib, time\nwhile not pathlib.Path(inputs['place']).exists(): time.sleep(0.005)\ngive('done')\n";
+    let definition = json!({
+        "nodes": [{"id": "in", "type": "core:GroupInput"}, python("s", code), {"id": "out", "type": "core:GroupOutput"}],
+        "edges": [edge("in", "place", "s", "place"), edge("s", "result", "out", "r")],
+        "interfaceInputs": {"place": {"dataFlowType": "STRING"}},
+        "interfaceOutputs": {"r": {"dataFlowType": "STRING"}},
+    });
+    let run = world.start(&definition, json!({"place": place})).await;
+    world.sandbox.until_running(1).await;
+    let world = world.restart().await;
+    std::fs::write(&place, "").unwrap();
+    assert_eq!(
+        result(&world.outcome(&run.run_id).await),
+        json!({"r": "done"})
+    );
+    assert_eq!(world.sandbox.runs(), 2);
+    let events = words(&world.events(&run.run_id).await);
+    assert_eq!(
+        events.iter().filter(|word| *word == "s started").count(),
+        1,
+        "{events:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_run_keeps_the_definition_that_it_was_started_with() {
+    let world = World::new().await;
+    let put = |definition: &Value| PutWorkflowRequest {
+        workflow_id: "flow".into(),
+        definition_json: definition.to_string(),
+        ..PutWorkflowRequest::default()
+    };
+    world
+        .client
+        .clone()
+        .put_workflow(put(&chain()))
+        .await
+        .unwrap();
+    let run = world
+        .client
+        .clone()
+        .start_run(of_workflow("flow", json!({"n": 4})))
+        .await
+        .unwrap()
+        .into_inner()
+        .run
+        .unwrap();
+    assert_eq!(run.subject, "flow");
+    world.events_until(&run.run_id, dispatched).await;
+    world
+        .client
+        .clone()
+        .put_workflow(put(&json!({"nodes": []})))
+        .await
+        .unwrap();
+    let world = world.restart().await;
+    world.registry.release();
+    assert_eq!(
+        result(&world.outcome(&run.run_id).await),
+        json!({"r": {"n": 5, "waited": "waited"}})
+    );
+}
+
+#[tokio::test]
+async fn a_finished_run_and_its_request_id_survive_a_restart() {
+    let world = World::new().await;
+    let mut request = of_definition(&json!({"nodes": [tool("t", "echo")]}), json!({}));
+    request.request_id = "once".into();
+    let run = world
+        .client
+        .clone()
+        .start_run(request.clone())
+        .await
+        .unwrap()
+        .into_inner()
+        .run
+        .unwrap();
+    let before = world.events(&run.run_id).await;
+    let world = world.restart().await;
+    assert_eq!(world.events(&run.run_id).await, before);
+    let again = world
+        .client
+        .clone()
+        .start_run(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(again.replayed);
+    assert_eq!(again.run.unwrap().run_id, run.run_id);
+    assert_eq!(world.registry.asked().len(), 1);
+}

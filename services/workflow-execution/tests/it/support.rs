@@ -1,0 +1,248 @@
+//! A service on a directory of its own, and what tests ask of it.
+
+pub(crate) mod registry;
+pub(crate) mod sandbox;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::watch_record::Record;
+use contracts::tavern::common::v1::{Event, Run, RunOutcome};
+use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
+use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
+use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
+use contracts::tavern::workflow::v1::start_run_request::Target;
+use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
+use contracts::tavern::workflow::v1::{StartRunRequest, WatchRunRequest};
+use grpc_kit::{Services, Transport};
+use serde_json::{Value, json};
+use workflow_execution::{Peers, WorkflowExecution, WorkflowSettings};
+
+use registry::RegistryDouble;
+use sandbox::SandboxDouble;
+
+pub(crate) type Client = WorkflowServiceClient<Transport>;
+
+/// A service with its doubles. Its data outlive it as long as the directory does.
+pub(crate) struct World {
+    pub(crate) directory: Arc<tempfile::TempDir>,
+    pub(crate) registry: RegistryDouble,
+    pub(crate) sandbox: SandboxDouble,
+    pub(crate) service: WorkflowExecution,
+    pub(crate) client: Client,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        Self::on(
+            directory,
+            RegistryDouble::default(),
+            SandboxDouble::default(),
+            |_| {},
+        )
+        .await
+    }
+
+    pub(crate) async fn with(adjust: impl FnOnce(&mut WorkflowSettings)) -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        Self::on(
+            directory,
+            RegistryDouble::default(),
+            SandboxDouble::default(),
+            adjust,
+        )
+        .await
+    }
+
+    async fn on(
+        directory: Arc<tempfile::TempDir>,
+        registry: RegistryDouble,
+        sandbox: SandboxDouble,
+        adjust: impl FnOnce(&mut WorkflowSettings),
+    ) -> Self {
+        telemetry::init_for_tests();
+        let mut settings = WorkflowSettings {
+            data_dir: directory.path().join("data"),
+            workflows_dir: deploy().join("workflows"),
+            ..WorkflowSettings::default()
+        };
+        adjust(&mut settings);
+        let services = Services::new()
+            .add(ToolRegistryServiceServer::new(registry.clone()))
+            .add(ScriptSandboxServiceServer::new(sandbox.clone()));
+        let transport = grpc_kit::local(&services);
+        let peers = Peers {
+            registry: ToolRegistryServiceClient::new(transport.clone()),
+            sandbox: ScriptSandboxServiceClient::new(transport),
+        };
+        let service = workflow_execution::build(settings, peers).await.unwrap();
+        let client = Client::new(grpc_kit::local(&service.services()));
+        Self {
+            directory,
+            registry,
+            sandbox,
+            service,
+            client,
+        }
+    }
+
+    /// Ends the process, as far as runs can tell, and starts it again on the same data.
+    pub(crate) async fn restart(self) -> Self {
+        self.service.shutdown().await;
+        let Self {
+            directory,
+            registry,
+            sandbox,
+            service,
+            client,
+        } = self;
+        drop((service, client));
+        let again = Self::on(directory, registry, sandbox, |_| {}).await;
+        again.service.recover().await.unwrap();
+        again
+    }
+
+    /// Starts a run of a definition and returns it.
+    pub(crate) async fn start(&self, definition: &Value, inputs: Value) -> Run {
+        let request = of_definition(definition, inputs);
+        self.client
+            .clone()
+            .start_run(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .run
+            .unwrap()
+    }
+
+    /// Runs a definition to its end.
+    pub(crate) async fn run(&self, definition: &Value, inputs: Value) -> RunOutcome {
+        let run = self.start(definition, inputs).await;
+        self.outcome(&run.run_id).await
+    }
+
+    /// Waits for the end of a run.
+    pub(crate) async fn outcome(&self, run_id: &str) -> RunOutcome {
+        let events = self.events(run_id).await;
+        match events.last().and_then(|event| event.kind.clone()) {
+            Some(Kind::RunFinished(finished)) => finished.outcome.unwrap(),
+            other => panic!("the last event is {other:?}"),
+        }
+    }
+
+    /// Follows a run to its end and returns everything that happened.
+    pub(crate) async fn events(&self, run_id: &str) -> Vec<Event> {
+        self.events_until(run_id, |_| false).await
+    }
+
+    /// Follows a run until an event is the wanted one.
+    pub(crate) async fn events_until(
+        &self,
+        run_id: &str,
+        wanted: impl Fn(&Kind) -> bool,
+    ) -> Vec<Event> {
+        let request = WatchRunRequest {
+            run_id: run_id.to_owned(),
+            after_sequence: 0,
+        };
+        let mut records = self
+            .client
+            .clone()
+            .watch_run(request)
+            .await
+            .unwrap()
+            .into_inner();
+        let mut events: Vec<Event> = Vec::new();
+        while let Some(record) = records.message().await.unwrap() {
+            match record.record.and_then(|record| record.record) {
+                Some(Record::Event(event)) => {
+                    assert_eq!(event.sequence, events.len() as u64 + 1);
+                    let found = event.kind.as_ref().is_some_and(&wanted);
+                    events.push(event);
+                    if found {
+                        break;
+                    }
+                }
+                Some(Record::Terminal(_)) => break,
+                _ => {}
+            }
+        }
+        events
+    }
+}
+
+/// Asks for a run of a definition that is not stored.
+pub(crate) fn of_definition(definition: &Value, inputs: Value) -> StartRunRequest {
+    StartRunRequest {
+        target: Some(Target::DefinitionJson(definition.to_string())),
+        inputs_json: inputs.to_string(),
+        ..StartRunRequest::default()
+    }
+}
+
+/// Asks for a run of a stored workflow.
+pub(crate) fn of_workflow(id: &str, inputs: Value) -> StartRunRequest {
+    StartRunRequest {
+        target: Some(Target::WorkflowId(id.to_owned())),
+        inputs_json: inputs.to_string(),
+        ..StartRunRequest::default()
+    }
+}
+
+/// The directory with the example files.
+pub(crate) fn deploy() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}
+
+/// The result of a run that succeeded.
+#[track_caller]
+pub(crate) fn result(outcome: &RunOutcome) -> Value {
+    assert_eq!(outcome.error, None);
+    serde_json::from_str(&outcome.result_json).unwrap()
+}
+
+/// The events as one word each, with the node where there is one.
+pub(crate) fn words(events: &[Event]) -> Vec<String> {
+    events
+        .iter()
+        .filter_map(|event| event.kind.as_ref())
+        .map(|kind| match kind {
+            Kind::RunStarted(_) => "run started".to_owned(),
+            Kind::NodeStarted(started) => format!("{} started", started.node_id),
+            Kind::NodeFinished(finished) => {
+                let state = finished
+                    .state()
+                    .as_str_name()
+                    .trim_start_matches("NODE_STATE_")
+                    .to_lowercase();
+                format!("{} {state}", finished.node_id)
+            }
+            Kind::CallDispatched(dispatched) => format!("{} dispatched", dispatched.node_id),
+            Kind::CallSettled(_) => "call settled".to_owned(),
+            Kind::RunFinished(_) => "run finished".to_owned(),
+            Kind::CancelRequested(_) => "cancel requested".to_owned(),
+            Kind::OutputChunk(chunk) => format!("chunk {}", chunk.text),
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
+/// A node that calls a tool of the registry's double.
+pub(crate) fn tool(id: &str, tool_id: &str) -> Value {
+    json!({"id": id, "type": "core:ExecuteTool", "inputValues": {"tool_id": tool_id}})
+}
+
+/// A node that runs a Python script.
+pub(crate) fn python(id: &str, code: &str) -> Value {
+    let prelude = "import json, os\ninputs = json.load(open(os.environ['TAVERN_INPUT_PATH']))\n\
+                   def give(value): os.write(3, json.dumps(value).encode())\n";
+    json!({"id": id, "type": "core:Script", "inputValues": {"code": format!("{prelude}{code}")}})
+}
+
+/// An edge.
+pub(crate) fn edge(source: &str, source_handle: &str, target: &str, target_handle: &str) -> Value {
+    json!({"source": source, "sourceHandle": source_handle, "target": target, "targetHandle": target_handle})
+}

@@ -1,0 +1,269 @@
+//! A double of the tool registry: a few tools that do what a test wants, and a ledger in memory.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::{
+    CallError, CallResult, CallStatus, ErrorCategory, Event, OutputChunk,
+};
+use contracts::tavern::registry::v1::call_tool_response::Record;
+use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryService;
+use contracts::tavern::registry::v1::*;
+use futures::Stream;
+use futures::stream::{self, StreamExt};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+/// The registry's double. Clones are handles of the same.
+///
+/// Tools: `echo` gives its arguments; `fail` fails; `reject` is refused; `unknown` nobody knows;
+/// `chatty` writes a chunk first; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
+/// there for the first two requests.
+#[derive(Clone, Default)]
+pub(crate) struct RegistryDouble {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    released: watch::Sender<bool>,
+    cancelled: watch::Sender<Vec<String>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Every request, in order.
+    asked: Vec<CallToolRequest>,
+    /// How often each effect was really dispatched to its tool.
+    dispatched: HashMap<String, usize>,
+    settled: HashMap<String, CallResult>,
+}
+
+impl RegistryDouble {
+    /// Lets calls of `wait` end.
+    pub(crate) fn release(&self) {
+        self.inner.released.send_replace(true);
+    }
+
+    /// Every request so far.
+    pub(crate) fn asked(&self) -> Vec<CallToolRequest> {
+        self.inner.state.lock().unwrap().asked.clone()
+    }
+
+    /// How often any effect was dispatched at most.
+    pub(crate) fn most_dispatched(&self) -> usize {
+        self.inner
+            .state
+            .lock()
+            .unwrap()
+            .dispatched
+            .values()
+            .copied()
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The effects that were to be cancelled.
+    pub(crate) fn cancelled(&self) -> Vec<String> {
+        self.inner.cancelled.borrow().clone()
+    }
+
+    fn dispatch(&self, request: &CallToolRequest) {
+        let mut state = self.inner.state.lock().unwrap();
+        *state
+            .dispatched
+            .entry(request.effect_id.clone())
+            .or_default() += 1;
+    }
+
+    async fn carry_out(&self, request: &CallToolRequest) -> CallResult {
+        let base = CallResult {
+            effect_id: request.effect_id.clone(),
+            tool_id: request.tool_id.clone(),
+            ..CallResult::default()
+        };
+        let ended = |status: CallStatus, code: &str| CallResult {
+            status: status.into(),
+            error: Some(CallError {
+                category: ErrorCategory::Domain.into(),
+                code: code.to_owned(),
+                message: format!("the double says {code}"),
+                ..CallError::default()
+            }),
+            ..base.clone()
+        };
+        match request.tool_id.as_str() {
+            "fail" => ended(CallStatus::Failed, "failed_as_asked"),
+            "reject" => ended(CallStatus::Rejected, "rejected_as_asked"),
+            "unknown" => ended(CallStatus::Unknown, "nobody_knows"),
+            "wait" => {
+                let mut released = self.inner.released.subscribe();
+                let mut cancelled = self.inner.cancelled.subscribe();
+                tokio::select! {
+                    _ = released.wait_for(|released| *released) => {}
+                    _ = cancelled.wait_for(|cancelled| cancelled.contains(&request.effect_id)) => {
+                        return ended(CallStatus::Cancelled, "cancelled");
+                    }
+                }
+                CallResult {
+                    status: CallStatus::Succeeded.into(),
+                    output_json: "\"waited\"".to_owned(),
+                    ..base
+                }
+            }
+            _ => CallResult {
+                status: CallStatus::Succeeded.into(),
+                output_json: request.arguments_json.clone(),
+                ..base
+            },
+        }
+    }
+}
+
+fn chunk(effect_id: &str) -> CallToolResponse {
+    let chunk = OutputChunk {
+        effect_id: effect_id.to_owned(),
+        text: "hello".to_owned(),
+        ..OutputChunk::default()
+    };
+    let event = Event {
+        run_id: "call_below".to_owned(),
+        kind: Some(Kind::OutputChunk(chunk)),
+        ..Event::default()
+    };
+    CallToolResponse {
+        record: Some(Record::Event(event)),
+    }
+}
+
+#[tonic::async_trait]
+impl ToolRegistryService for RegistryDouble {
+    type CallToolStream = Pin<Box<dyn Stream<Item = Result<CallToolResponse, Status>> + Send>>;
+    type WatchRunStream = Pin<Box<dyn Stream<Item = Result<WatchRunResponse, Status>> + Send>>;
+
+    async fn call_tool(
+        &self,
+        request: Request<CallToolRequest>,
+    ) -> Result<Response<Self::CallToolStream>, Status> {
+        let request = request.into_inner();
+        let before = {
+            let mut state = self.inner.state.lock().unwrap();
+            state.asked.push(request.clone());
+            let times = state
+                .asked
+                .iter()
+                .filter(|asked| asked.effect_id == request.effect_id)
+                .count();
+            if request.tool_id == "flaky" && times <= 2 {
+                return Err(Status::unavailable("not there yet"));
+            }
+            state.settled.get(&request.effect_id).cloned()
+        };
+        if let Some(mut settled) = before {
+            settled.replayed = true;
+            let record = CallToolResponse {
+                record: Some(Record::Result(settled)),
+            };
+            return Ok(Response::new(stream::iter([Ok(record)]).boxed()));
+        }
+        self.dispatch(&request);
+        let events = match request.tool_id.as_str() {
+            "chatty" => vec![Ok(chunk(&request.effect_id))],
+            _ => Vec::new(),
+        };
+        let double = self.clone();
+        // The call is a task of its own, as in the registry: it outlives its caller.
+        let work = tokio::spawn(async move {
+            let result = double.carry_out(&request).await;
+            double
+                .inner
+                .state
+                .lock()
+                .unwrap()
+                .settled
+                .insert(request.effect_id, result.clone());
+            Ok(CallToolResponse {
+                record: Some(Record::Result(result)),
+            })
+        });
+        let last = stream::once(async move { work.await.unwrap() });
+        Ok(Response::new(stream::iter(events).chain(last).boxed()))
+    }
+
+    async fn cancel_call(
+        &self,
+        request: Request<CancelCallRequest>,
+    ) -> Result<Response<CancelCallResponse>, Status> {
+        let effect_id = request.into_inner().effect_id;
+        self.inner
+            .cancelled
+            .send_modify(|cancelled| cancelled.push(effect_id));
+        Ok(Response::new(CancelCallResponse {
+            ended: true,
+            still_running: Vec::new(),
+        }))
+    }
+
+    async fn register_tool(
+        &self,
+        _: Request<RegisterToolRequest>,
+    ) -> Result<Response<RegisterToolResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn register_backend(
+        &self,
+        _: Request<RegisterBackendRequest>,
+    ) -> Result<Response<RegisterBackendResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn get_tool(
+        &self,
+        _: Request<GetToolRequest>,
+    ) -> Result<Response<GetToolResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Request<ListToolsRequest>,
+    ) -> Result<Response<ListToolsResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn validate_call(
+        &self,
+        _: Request<ValidateCallRequest>,
+    ) -> Result<Response<ValidateCallResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn start_invocation(
+        &self,
+        _: Request<StartInvocationRequest>,
+    ) -> Result<Response<StartInvocationResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn get_run(&self, _: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn watch_run(
+        &self,
+        _: Request<WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn cancel_run(
+        &self,
+        _: Request<CancelRunRequest>,
+    ) -> Result<Response<CancelRunResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+}

@@ -1,0 +1,304 @@
+//! The tools that a message may call: what is visible, what is known but hidden, and by which
+//! names each may be written.
+
+mod alias;
+mod lookup;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use alias::alias_of;
+pub use lookup::{NameReading, ToolMatch};
+
+/// Whether the prompt lists an entry among the tools or among the skills (seed 002 §4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    /// A direct function call.
+    #[default]
+    Tool,
+    /// A workflow execution.
+    Skill,
+}
+
+/// One tool as the parser and the prompt need it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    /// Stable id, for instance `workflow:summarize_text`.
+    pub id: String,
+    /// What the tool does, one or two sentences for the model.
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema of the arguments; `null` or `{}` if there is none.
+    #[serde(default)]
+    pub parameters: Value,
+    /// Listed as a tool or as a skill.
+    #[serde(default)]
+    pub kind: ToolKind,
+    /// Declared free of side effects: may run even if its call needed a repair.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Declared safe to run at the same time as other calls of the block.
+    #[serde(default)]
+    pub parallel_safe: bool,
+    /// Declared safe to run twice.
+    #[serde(default)]
+    pub idempotent: bool,
+    /// Refuses every tolerance beyond *verbatim* for calls of this tool.
+    #[serde(default)]
+    pub strict: bool,
+}
+
+impl Tool {
+    /// Makes a tool without flags.
+    pub fn new(id: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+        Self {
+            id: id.into(),
+            description: description.into(),
+            parameters,
+            kind: ToolKind::Tool,
+            read_only: false,
+            parallel_safe: false,
+            idempotent: false,
+            strict: false,
+        }
+    }
+
+    /// The same tool, declared read-only.
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
+    }
+
+    /// The same tool, listed as a skill.
+    pub fn skill(mut self) -> Self {
+        self.kind = ToolKind::Skill;
+        self
+    }
+
+    /// The same tool, declared safe beside other calls.
+    pub fn parallel_safe(mut self) -> Self {
+        self.parallel_safe = true;
+        self
+    }
+}
+
+/// Why a catalogue cannot be built; every violation is listed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .violations.join("; "))]
+pub struct CatalogueError {
+    /// One sentence per violation, each naming the id.
+    pub violations: Vec<String>,
+}
+
+/// A set of visible tools and known hidden ids, ready for look-up. Cloning is cheap.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: Vec<Entry>,
+    hidden: Vec<String>,
+    /// Exact id or alias → entry.
+    exact: HashMap<String, usize>,
+    /// Lower-case id or alias → entry, `None` if several share it.
+    folded: HashMap<String, Option<usize>>,
+    /// Lower-case hidden ids and their aliases.
+    hidden_folded: HashMap<String, usize>,
+    /// Squashed parameter names of all visible tools.
+    parameters: HashSet<String>,
+}
+
+/// A tool and what was derived from it once.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) tool: Tool,
+    /// The name published for dialects that need an XML name (N7).
+    pub(crate) alias: String,
+    /// The name before another tool's made it longer.
+    pub(crate) plain_alias: String,
+    /// Top-level parameters in schema order.
+    pub(crate) parameters: Vec<String>,
+    /// `arg_command` → `command` for TAM (T19).
+    pub(crate) command_alias: bool,
+}
+
+impl Catalogue {
+    /// Builds a catalogue of visible tools and of ids that are known but not available here.
+    pub fn new(tools: Vec<Tool>, hidden: Vec<String>) -> Result<Self, CatalogueError> {
+        let mut violations = Vec::new();
+        let mut inner = Inner::default();
+        for tool in tools {
+            check_id(&tool.id, &mut violations);
+            if !matches!(
+                tool.parameters,
+                Value::Null | Value::Object(_) | Value::Bool(true)
+            ) {
+                violations.push(format!(
+                    "tool '{}': parameters is not a schema object",
+                    tool.id
+                ));
+            }
+            if inner.exact.contains_key(&tool.id)
+                && inner.entries.iter().any(|entry| entry.tool.id == tool.id)
+            {
+                violations.push(format!("tool '{}' is listed twice", tool.id));
+                continue;
+            }
+            inner.add(tool);
+        }
+        for id in hidden {
+            check_id(&id, &mut violations);
+            let position = inner.hidden.len();
+            inner.hidden_folded.insert(id.to_lowercase(), position);
+            inner
+                .hidden_folded
+                .insert(alias_of(&id).to_lowercase(), position);
+            inner.hidden.push(id);
+        }
+        if violations.is_empty() {
+            Ok(Self {
+                inner: Arc::new(inner),
+            })
+        } else {
+            Err(CatalogueError { violations })
+        }
+    }
+
+    /// The visible tools in the order given.
+    pub fn tools(&self) -> impl ExactSizeIterator<Item = &Tool> {
+        self.inner.entries.iter().map(|entry| &entry.tool)
+    }
+
+    /// The visible tool of exactly this id.
+    pub fn tool(&self, id: &str) -> Option<&Tool> {
+        self.entry_of(id).map(|entry| &entry.tool)
+    }
+
+    /// The name under which the prompt shows a visible tool in dialects that need an XML name.
+    pub fn published_name(&self, id: &str) -> Option<&str> {
+        self.entry_of(id).map(|entry| entry.alias.as_str())
+    }
+
+    /// Whether no tool is visible.
+    pub fn is_empty(&self) -> bool {
+        self.inner.entries.is_empty()
+    }
+
+    pub(crate) fn entry_of(&self, id: &str) -> Option<&Entry> {
+        let index = *self.inner.exact.get(id)?;
+        self.inner
+            .entries
+            .get(index)
+            .filter(|entry| entry.tool.id == id)
+    }
+
+    pub(crate) fn entry(&self, index: usize) -> &Entry {
+        &self.inner.entries[index]
+    }
+
+    /// Whether a key of a TAM or VCP field is a control key or a parameter of a visible tool, with
+    /// or without a step number.
+    pub(crate) fn is_known_field(&self, key: &str) -> bool {
+        let squashed = crate::names::squash(key);
+        let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
+        const CONTROLS: &[&str] = &[
+            "command",
+            "toolname",
+            "requestid",
+            "comment",
+            "onerror",
+            "retry",
+            "archery",
+            "argcommand",
+        ];
+        const PREFIXES: &[&str] = &["typehint", "uri", "common"];
+        CONTROLS.contains(&stem)
+            || self.inner.parameters.contains(&squashed)
+            || self.inner.parameters.contains(stem)
+            || PREFIXES.iter().any(|prefix| {
+                [squashed.as_str(), stem].iter().any(|whole| {
+                    whole
+                        .strip_prefix(prefix)
+                        .is_some_and(|rest| self.inner.parameters.contains(rest))
+                })
+            })
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.inner.entries
+    }
+}
+
+impl Inner {
+    fn add(&mut self, tool: Tool) {
+        let index = self.entries.len();
+        let mut alias = alias_of(&tool.id);
+        if alias != tool.id && self.exact.contains_key(&alias) {
+            alias = alias::with_suffix(&alias, &tool.id);
+        }
+        // An id always means itself, even if an earlier tool's alias looked the same.
+        let taken = self.exact.insert(tool.id.clone(), index);
+        if let Some(earlier) = taken {
+            let entry = &mut self.entries[earlier];
+            entry.alias = alias::with_suffix(&entry.alias, &entry.tool.id);
+            let renamed = entry.alias.clone();
+            self.exact.insert(renamed, earlier);
+        }
+        self.exact.insert(alias.clone(), index);
+        for name in [tool.id.to_lowercase(), alias.to_lowercase()] {
+            self.folded
+                .entry(name)
+                .and_modify(|slot| {
+                    if *slot != Some(index) {
+                        *slot = None;
+                    }
+                })
+                .or_insert(Some(index));
+        }
+        let parameters = crate::typing::schema::Schema::root(&tool.parameters).property_names();
+        let command_alias = parameters.iter().any(|name| name == "command")
+            && !parameters.iter().any(|name| name == "arg_command");
+        self.parameters
+            .extend(parameters.iter().map(|name| crate::names::squash(name)));
+        let plain_alias = alias_of(&tool.id);
+        self.entries.push(Entry {
+            tool,
+            alias,
+            plain_alias,
+            parameters,
+            command_alias,
+        });
+    }
+}
+
+fn check_id(id: &str, violations: &mut Vec<String>) {
+    if id.is_empty() || id.len() > 128 {
+        violations.push(format!(
+            "tool id '{}' must have 1 to 128 bytes",
+            crate::diagnostic::cut(id)
+        ));
+    }
+    if id.ends_with('/') {
+        violations.push(format!(
+            "tool id '{id}' ends with a slash, which would read as a self-closing tag"
+        ));
+    }
+    if let Some(bad) = id
+        .chars()
+        .find(|c| c.is_whitespace() || c.is_control() || "<>`\"'&=".contains(*c))
+    {
+        violations.push(format!(
+            "tool id '{id}' contains {bad:?}, which no dialect can carry"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests;

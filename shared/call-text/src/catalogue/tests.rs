@@ -1,0 +1,75 @@
+use serde_json::json;
+
+use super::*;
+
+fn catalogue(ids: &[&str]) -> Catalogue {
+    let tools = ids.iter().map(|id| Tool::new(*id, "", json!({}))).collect();
+    Catalogue::new(tools, vec!["Secret:Tool".to_owned()]).unwrap()
+}
+
+#[test]
+fn aliases_are_plain_names() {
+    for (id, alias) in [
+        ("read_file", "read_file"),
+        ("workflow:summarize_text", "workflow__summarize_text"),
+        ("FileOperator.WriteFile", "FileOperator.WriteFile"),
+        (
+            "workflows/skills/npc_greet_player.json",
+            "skill_npc_greet_player",
+        ),
+        ("9lives", "t_9lives"),
+        ("文件:读取", "__"),
+    ] {
+        assert_eq!(alias_of(id), alias, "{id}");
+    }
+}
+
+#[test]
+fn the_original_id_its_alias_and_another_letter_case_find_the_tool() {
+    let catalogue = catalogue(&["kb:Query", "Other"]);
+    for written in [
+        "kb:Query",
+        "kb__Query",
+        "`kb:Query`",
+        "KB:QUERY",
+        "kb__query",
+    ] {
+        assert!(
+            matches!(catalogue.find(written), ToolMatch::Visible(0, _)),
+            "{written}"
+        );
+    }
+    assert_eq!(catalogue.find("Secret__Tool"), ToolMatch::NotAvailable);
+    assert_eq!(catalogue.find("nothing"), ToolMatch::Unknown);
+}
+
+#[test]
+fn a_letter_case_shared_by_two_tools_finds_neither() {
+    let catalogue = catalogue(&["Read", "READ"]);
+    assert_eq!(catalogue.find("read"), ToolMatch::Unknown);
+    assert!(matches!(
+        catalogue.find("READ"),
+        ToolMatch::Visible(1, NameReading::Exact)
+    ));
+}
+
+#[test]
+fn colliding_aliases_get_a_hash_and_an_id_wins_over_an_alias() {
+    let catalogue = catalogue(&["a:b", "a|b", "a__b"]);
+    let names: Vec<_> = catalogue
+        .entries()
+        .iter()
+        .map(|entry| entry.alias.clone())
+        .collect();
+    assert!(names[0].starts_with("a__b_"), "{names:?}");
+    assert!(names[1].starts_with("a__b_") && names[1] != names[0]);
+    assert_eq!(names[2], "a__b");
+    assert!(matches!(catalogue.find("a__b"), ToolMatch::Visible(2, _)));
+}
+
+#[test]
+fn every_bad_id_is_named() {
+    let tools = ["x/", "a b", ""].map(|id| Tool::new(id, "", json!({})));
+    let error = Catalogue::new(tools.into(), vec![]).unwrap_err();
+    assert_eq!(error.violations.len(), 3);
+}

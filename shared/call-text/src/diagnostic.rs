@@ -1,0 +1,104 @@
+//! What the parser noticed: tolerances, warnings, hints and errors, each with a rule and a place.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Class, Rule, Span};
+
+/// How serious a diagnostic is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth knowing; nothing was read differently.
+    Hint,
+    /// Read with a tolerance, or something was left out.
+    Warning,
+    /// A block or call cannot run.
+    Error,
+}
+
+/// One remark on the message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    /// The rule that decided the case.
+    pub rule: Rule,
+    /// How far the tolerance went; `None` where nothing was tolerated.
+    pub class: Option<Class>,
+    /// How serious it is.
+    pub severity: Severity,
+    /// Stable machine-readable code in snake case, for instance `later_blocks_ignored`.
+    pub code: String,
+    /// The place in the message.
+    pub span: Span,
+    /// What was found, one sentence fragment.
+    pub message: String,
+    /// What to write instead; empty if there is nothing to advise.
+    pub hint: String,
+}
+
+/// A deviation that was read all the same (G2): what stood there and what it was taken for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tolerance {
+    /// The rule that allows it.
+    pub rule: Rule,
+    /// How far it goes; [`Class::Repair`] asks for confirmation.
+    pub class: Class,
+    /// Stable machine-readable code in snake case.
+    pub code: String,
+    /// The place in the message.
+    pub span: Span,
+    /// What was written (cut to 200 bytes).
+    pub before: String,
+    /// What it was taken for (cut to 200 bytes).
+    pub after: String,
+}
+
+impl Tolerance {
+    pub(crate) fn new(
+        rule: Rule,
+        class: Class,
+        code: &str,
+        span: Span,
+        before: &str,
+        after: &str,
+    ) -> Self {
+        Self {
+            rule,
+            class,
+            code: code.to_owned(),
+            span,
+            before: cut(before),
+            after: cut(after),
+        }
+    }
+
+    /// The same remark as a diagnostic.
+    pub fn to_diagnostic(&self) -> Diagnostic {
+        let severity = if self.class == Class::Verbatim {
+            Severity::Hint
+        } else {
+            Severity::Warning
+        };
+        Diagnostic {
+            rule: self.rule,
+            class: Some(self.class),
+            severity,
+            code: self.code.clone(),
+            span: self.span,
+            message: format!("'{}' was read as '{}'", self.before, self.after),
+            hint: String::new(),
+        }
+    }
+}
+
+/// Cuts a text for a message: at most 200 bytes, at a character boundary, with a mark.
+pub(crate) fn cut(text: &str) -> String {
+    const MOST: usize = 200;
+    if text.len() <= MOST {
+        return text.to_owned();
+    }
+    let mut end = MOST;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}...", &text[..end])
+}

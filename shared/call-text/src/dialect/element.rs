@@ -1,0 +1,556 @@
+//! Blocks made of elements: ACTION, `<tool_call>`, `<invoke>`, `<function=x>`, and JSON in them.
+//!
+//! Well-formedness is not required (G4): names decide what is a tag. The scanner cuts a block
+//! into calls and top-level parameters; what is inside a parameter is stage two's business.
+
+mod between;
+mod call;
+mod open;
+mod value;
+
+pub(crate) use open::{Opening, opening};
+
+use self::value::{ValueScan, ValueStep};
+use super::raw::{Early, Progress, RawBlock};
+use crate::catalogue::ToolMatch;
+use crate::diagnostic::Tolerance;
+use crate::scan::gap::{CommentMemo, GapMemo};
+use crate::scan::json::JsonEnd;
+use crate::scan::tag::{self, Tag, TagKind};
+use crate::scan::{Feed, Look};
+use crate::{
+    BlockEnd, Catalogue, Class, Dialect, FinishReason, Policy, Problem, ProblemCode, Repair, Rule,
+    Span,
+};
+
+/// What a scanner may ask about.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'c> {
+    pub(crate) catalogue: &'c Catalogue,
+    pub(crate) policy: &'c Policy,
+    /// Why the model stopped; known only at the end.
+    pub(crate) finish: FinishReason,
+    /// Nobody listens to events: the outcome is all that is asked for.
+    pub(crate) quiet: bool,
+}
+
+/// How the values of a block are delimited from now on; set by what was met so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mode {
+    /// A value was ended by guess: unknown elements end values from now on.
+    lenient: bool,
+    /// Opening tags inside values are not counted any more.
+    unbalanced: bool,
+    /// How often the scanner went back.
+    rewinds: u32,
+}
+
+const MOST_REWINDS: u32 = 8;
+
+#[derive(Debug)]
+enum State {
+    /// Between calls.
+    Body,
+    /// A JSON value between calls.
+    Json { start: usize, end: JsonEnd },
+    /// Between the parameters of the last call.
+    Call,
+    /// Inside a parameter of the last call.
+    Value(Box<ValueScan>),
+}
+
+/// Cuts one block, resumable at every byte.
+#[derive(Debug)]
+pub(crate) struct ElementScanner {
+    start: usize,
+    /// After the opening tag: text goes on here if this is no block.
+    opened: usize,
+    pos: usize,
+    state: State,
+    mode: Mode,
+    /// Lower-case name of the tag that closes the block; `None` if the call's own close does.
+    wrapper: Option<&'static str>,
+    /// Nested wrappers that are open (A6).
+    nested: usize,
+    /// Began with a tool element instead of the wrapper (A11).
+    missing_open: bool,
+    /// The tag of the call that is open.
+    call_tag: String,
+    /// Position of its tool, if it is visible.
+    tool: Option<usize>,
+    raw: RawBlock,
+    gap: GapMemo,
+    comments: CommentMemo,
+    saw_json: bool,
+    /// The walk stands in text that belongs to nothing.
+    in_stray: bool,
+}
+
+impl ElementScanner {
+    /// Starts a block whose opening tag was read.
+    pub(crate) fn new(
+        opening: Opening,
+        tag: &Tag,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        early: &mut Vec<Early>,
+    ) -> Self {
+        let mut scanner = Self {
+            start: tag.span.start,
+            opened: tag.span.end,
+            pos: tag.span.end,
+            state: State::Body,
+            mode: Mode::default(),
+            wrapper: None,
+            nested: 0,
+            missing_open: false,
+            call_tag: String::new(),
+            tool: None,
+            raw: RawBlock::default(),
+            gap: GapMemo::default(),
+            comments: CommentMemo::default(),
+            saw_json: false,
+            in_stray: false,
+        };
+        match opening {
+            Opening::Wrapper(name) => {
+                scanner.wrapper = Some(name);
+                scanner.note_wrapper(tag, feed, name);
+            }
+            Opening::Call => scanner.open_call(tag, feed, context, early),
+            Opening::BareTool => {
+                scanner.wrapper = Some("action");
+                scanner.missing_open = true;
+                scanner.open_call(tag, feed, context, early);
+            }
+        }
+        scanner
+    }
+
+    /// The dialect, as far as it is known.
+    pub(crate) fn dialect(&self) -> Dialect {
+        if self.wrapper == Some("action") {
+            Dialect::Action
+        } else if self.saw_json {
+            Dialect::ToolJson
+        } else {
+            Dialect::ToolTag
+        }
+    }
+
+    /// Whether a call was opened: then the block is reported even if it is broken.
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.raw.calls.is_empty() || self.saw_json
+    }
+
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    pub(crate) fn take(self) -> RawBlock {
+        self.raw
+    }
+
+    /// Goes as far as the text allows.
+    pub(crate) fn step(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        early: &mut Vec<Early>,
+    ) -> Progress {
+        loop {
+            let most = context.policy.limits.block_bytes;
+            if self.pos.saturating_sub(self.start) > most {
+                self.pos = self.start + most;
+                return self.limited("block bytes", most, feed);
+            }
+            let progress = match &mut self.state {
+                State::Body => self.body(feed, context, early),
+                State::Json { .. } => self.json(feed, most),
+                State::Call => self.between_parameters(feed, context),
+                State::Value(_) => self.value(feed, context, early),
+            };
+            match progress {
+                // Asked again above, as if the rest had come later.
+                Some(Progress::Closed { at, end })
+                    if at - self.start > most && end != BlockEnd::Limited =>
+                {
+                    self.pos = at
+                }
+                Some(progress) => return progress,
+                None => {}
+            }
+        }
+    }
+
+    fn note(
+        &mut self,
+        rule: Rule,
+        class: Class,
+        code: &str,
+        span: Span,
+        feed: &Feed<'_>,
+        after: &str,
+    ) {
+        self.raw.notes.push(Tolerance::new(
+            rule,
+            class,
+            code,
+            span,
+            span.of(feed.text),
+            after,
+        ));
+    }
+
+    fn note_wrapper(&mut self, tag: &Tag, feed: &Feed<'_>, name: &str) {
+        let written = tag.name.of(feed.text);
+        if name == "action" && (written != "ACTION" || tag.spaced || !tag.attributes.is_empty()) {
+            self.note(
+                Rule::A4,
+                Class::Spelling,
+                "wrapper_spelling",
+                tag.span,
+                feed,
+                "<ACTION>",
+            );
+        }
+        if tag.wide {
+            self.note(
+                Rule::V12,
+                Class::Spelling,
+                "wide_tag",
+                tag.span,
+                feed,
+                written,
+            );
+        }
+    }
+
+    /// Between calls: white space, comments, calls, the end.
+    fn body(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        early: &mut Vec<Early>,
+    ) -> Option<Progress> {
+        let at = match self.next_part(feed) {
+            Look::Yes(at) => at,
+            Look::More => return Some(Progress::More),
+            Look::No => return Some(self.truncated(feed, context)),
+        };
+        if at == feed.len() {
+            return Some(self.truncated(feed, context));
+        }
+        if self.missing_open && !self.at_wrapper_or_call(feed, at, context) {
+            return Some(Progress::NotABlock {
+                resume: self.opened,
+            });
+        }
+        match feed.bytes()[at] {
+            b'{' | b'[' if !self.in_stray && (self.raw.calls.is_empty() || self.saw_json) => {
+                self.state = State::Json {
+                    start: at,
+                    end: JsonEnd::at(at),
+                };
+                return None;
+            }
+            b'<' => {}
+            _ if feed.text[at..].starts_with('＜') => {}
+            _ => return self.stray_in_body(feed, at),
+        }
+        let tag = match tag::read(feed, at, &context.policy.limits) {
+            Look::Yes(tag) => tag,
+            Look::More => return Some(Progress::More),
+            Look::No => return self.not_a_tag(feed, at),
+        };
+        let name = tag.name.of(feed.text);
+        let is_wrapper = self
+            .wrapper
+            .is_some_and(|wrapper| name.eq_ignore_ascii_case(wrapper));
+        match tag.kind {
+            TagKind::Close if is_wrapper => self.close_wrapper(&tag, feed),
+            TagKind::Close => {
+                self.push_stray(tag.span);
+                None
+            }
+            TagKind::Open if is_wrapper && self.wrapper == Some("action") => {
+                self.open_nested(&tag, feed)
+            }
+            _ if self.raw.calls.len() >= context.policy.limits.calls => {
+                Some(self.limited("calls", context.policy.limits.calls, feed))
+            }
+            _ => {
+                self.open_call(&tag, feed, context, early);
+                None
+            }
+        }
+    }
+
+    /// After a tool element without opening wrapper: whether the block still looks like one.
+    fn at_wrapper_or_call(&self, feed: &Feed<'_>, at: usize, context: &Context<'_>) -> bool {
+        match tag::read(feed, at, &context.policy.limits) {
+            Look::Yes(tag) if tag.kind == TagKind::Close => {
+                tag.name.of(feed.text).eq_ignore_ascii_case("action")
+            }
+            Look::Yes(tag) => matches!(
+                context.catalogue.find(tag.name.of(feed.text)),
+                ToolMatch::Visible(..)
+            ),
+            // The caller reads the same tag again and asks for more text then.
+            Look::More => true,
+            Look::No => false,
+        }
+    }
+
+    fn close_wrapper(&mut self, tag: &Tag, feed: &Feed<'_>) -> Option<Progress> {
+        self.pos = tag.span.end;
+        if self.nested > 0 {
+            self.nested -= 1;
+            return None;
+        }
+        if self.missing_open {
+            let first = Span::new(self.start, self.start);
+            self.note(
+                Rule::A11,
+                Class::Repair,
+                "missing_opening_wrapper",
+                first,
+                feed,
+                "<ACTION>",
+            );
+        }
+        if self.raw.calls.is_empty() && self.raw.problems.is_empty() {
+            let span = Span::new(self.start, self.pos);
+            let message = "The block holds no tool call";
+            self.raw.problems.push(Problem::new(
+                ProblemCode::EmptyAction,
+                Rule::A13,
+                span,
+                message,
+            ));
+        }
+        Some(Progress::Closed {
+            at: self.pos,
+            end: BlockEnd::Closed,
+        })
+    }
+
+    /// A second opening wrapper: one level is flattened (A6), but after prose the first one was
+    /// only mentioned.
+    fn open_nested(&mut self, tag: &Tag, feed: &Feed<'_>) -> Option<Progress> {
+        let blank = self
+            .raw
+            .stray
+            .iter()
+            .all(|span| span.of(feed.text).trim().is_empty());
+        if self.raw.calls.is_empty() && !blank {
+            return Some(Progress::NotABlock {
+                resume: tag.span.start,
+            });
+        }
+        if self.nested == 1 {
+            let problem = Problem::new(
+                ProblemCode::MalformedBlock,
+                Rule::A6,
+                tag.span,
+                "<ACTION> is nested more than once",
+            );
+            self.raw.problems.push(problem);
+        }
+        self.note(
+            Rule::A6,
+            Class::Repair,
+            "nested_wrapper",
+            tag.span,
+            feed,
+            "",
+        );
+        self.nested += 1;
+        self.pos = tag.span.end;
+        None
+    }
+
+    /// The message ended inside the block (A10).
+    fn truncated(&mut self, feed: &Feed<'_>, context: &Context<'_>) -> Progress {
+        if self.missing_open || (self.raw.calls.is_empty() && self.has_stray(feed)) {
+            return Progress::NotABlock {
+                resume: self.opened,
+            };
+        }
+        let policy = context.policy;
+        let may_repair = policy.repair == Repair::WrapperOnly
+            && !policy.strict
+            && context.finish == FinishReason::Stop;
+        if may_repair
+            && !self.raw.calls.is_empty()
+            && !self.has_stray(feed)
+            && self.raw.problems.is_empty()
+        {
+            let at = feed.len();
+            self.note(
+                Rule::A10,
+                Class::Repair,
+                "closing_wrapper_supplied",
+                Span::new(at, at),
+                feed,
+                "</ACTION>",
+            );
+            return Progress::Closed {
+                at,
+                end: BlockEnd::Repaired,
+            };
+        }
+        let last = self
+            .raw
+            .calls
+            .last()
+            .map(|call| format!("</{}>", call.name))
+            .unwrap_or_default();
+        let message = if last.is_empty() {
+            "the block was opened and not closed".to_owned()
+        } else {
+            format!("the block is not closed; the last complete element ends with {last}")
+        };
+        self.cut_off(Span::new(self.start, feed.len()), &message)
+    }
+
+    fn has_stray(&self, feed: &Feed<'_>) -> bool {
+        self.raw
+            .stray
+            .iter()
+            .any(|span| !span.of(feed.text).trim().is_empty())
+    }
+
+    fn cut_off(&mut self, span: Span, message: &str) -> Progress {
+        self.raw.problems.push(Problem::new(
+            ProblemCode::TruncatedBlock,
+            Rule::A10,
+            span,
+            message,
+        ));
+        Progress::Closed {
+            at: span.end,
+            end: BlockEnd::Truncated,
+        }
+    }
+
+    fn limited(&mut self, what: &str, limit: usize, feed: &Feed<'_>) -> Progress {
+        let span = Span::new(self.start, feed.floor(self.pos));
+        self.raw.stray.retain(|stray| stray.start < span.end);
+        if let Some(last) = self.raw.stray.last_mut() {
+            last.end = last.end.min(span.end);
+        }
+        let message = format!("the limit of {limit} for {what} was reached");
+        self.raw.problems.push(Problem::new(
+            ProblemCode::LimitExceeded,
+            Rule::V13,
+            span,
+            message,
+        ));
+        Progress::Closed {
+            at: span.end,
+            end: BlockEnd::Limited,
+        }
+    }
+
+    /// Inside a parameter.
+    fn value(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        early: &mut Vec<Early>,
+    ) -> Option<Progress> {
+        let State::Value(mut scan) = std::mem::replace(&mut self.state, State::Call) else {
+            return None;
+        };
+        let surroundings = call::Surroundings {
+            context,
+            wrapper: self.wrapper,
+            call_tag: &self.call_tag,
+            entry: self.tool.map(|tool| context.catalogue.entry(tool)),
+            assigned: scan.is_generic(),
+        };
+        let step = scan.step(feed, &surroundings, &mut self.mode, &mut self.comments);
+        // A block that has grown too long ends at its limit, however much had arrived.
+        let most = feed.floor(self.start + context.policy.limits.block_bytes);
+        let over = scan.pos() > self.start + context.policy.limits.block_bytes;
+        let grown = match &step {
+            ValueStep::Ended { inner, .. } if !over => scan.rest(*inner),
+            _ => scan.grown(most),
+        };
+        if let Some(span) = grown.filter(|_| !context.quiet) {
+            let call = self.raw.calls.len().saturating_sub(1);
+            let argument = self.raw.calls.last().map_or(0, |call| call.arguments.len());
+            early.push(Early::Delta {
+                call,
+                argument,
+                name: scan.name().to_owned(),
+                span,
+            });
+        }
+        if over {
+            self.pos = self.start + context.policy.limits.block_bytes;
+            return Some(self.limited("block bytes", context.policy.limits.block_bytes, feed));
+        }
+        match step {
+            ValueStep::More => {
+                self.pos = scan.pos();
+                self.state = State::Value(scan);
+                Some(Progress::More)
+            }
+            ValueStep::Ended { inner, after } => {
+                self.pos = after;
+                let notes = scan.take_notes();
+                let value = scan.into_value(inner);
+                if let Some(open) = self.raw.calls.last_mut() {
+                    open.notes.extend(notes);
+                    open.arguments.push(value);
+                }
+                None
+            }
+            ValueStep::TooLong { at } => {
+                self.pos = at;
+                Some(self.limited("value bytes", context.policy.limits.value_bytes, feed))
+            }
+            ValueStep::Unclosed { malformed_at } => {
+                Some(self.unclosed(feed, scan.name(), malformed_at))
+            }
+        }
+    }
+
+    /// The parameter never ends.
+    fn unclosed(&mut self, feed: &Feed<'_>, name: &str, malformed_at: Option<usize>) -> Progress {
+        if self.missing_open {
+            return Progress::NotABlock {
+                resume: self.opened,
+            };
+        }
+        let Some(at) = malformed_at else {
+            let complete = self.raw.calls.last().and_then(|call| call.arguments.last());
+            let message = match complete {
+                Some(value) => format!(
+                    "the block ends inside '{name}'; the last complete element is '{}'",
+                    value.name
+                ),
+                None => format!("the block ends inside '{name}'; no element before it is complete"),
+            };
+            return self.cut_off(Span::new(self.start, feed.len()), &message);
+        };
+        self.malformed(at, format!("'{name}' is not closed"))
+    }
+
+    fn malformed(&mut self, at: usize, message: String) -> Progress {
+        let span = Span::new(self.start, at);
+        self.pos = at;
+        self.raw.problems.push(Problem::new(
+            ProblemCode::MalformedBlock,
+            Rule::G3,
+            span,
+            message,
+        ));
+        Progress::Closed {
+            at,
+            end: BlockEnd::Closed,
+        }
+    }
+}

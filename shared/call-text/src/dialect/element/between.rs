@@ -1,0 +1,129 @@
+//! What stands between the parts of a block: text that belongs to nothing, CDATA, JSON.
+
+use super::{ElementScanner, State};
+use crate::Span;
+use crate::dialect::raw::Progress;
+use crate::scan::{Feed, Look, gap};
+
+impl ElementScanner {
+    /// Text between calls belongs to nothing.
+    pub(super) fn stray_in_body(&mut self, feed: &Feed<'_>, at: usize) -> Option<Progress> {
+        if self.wrapper != Some("action") && !self.has_calls() {
+            // `<tool_call>` in prose.
+            return Some(Progress::NotABlock {
+                resume: self.opened,
+            });
+        }
+        self.stray_run(feed, at)
+    }
+
+    /// The next part of the block: behind white space and comments, or where text went on.
+    pub(super) fn next_part(&mut self, feed: &Feed<'_>) -> Look<usize> {
+        let bracket = feed.text[self.pos..].starts_with(['<', '＜']);
+        if self.in_stray && !bracket {
+            return if self.pos == feed.len() && !feed.eof {
+                Look::More
+            } else {
+                Look::Yes(self.pos)
+            };
+        }
+        self.in_stray = false;
+        gap::skip(feed, self.pos, &mut self.gap, &mut self.comments)
+    }
+
+    /// Text up to the next bracket belongs to nothing.
+    pub(super) fn stray_run(&mut self, feed: &Feed<'_>, at: usize) -> Option<Progress> {
+        let mut end = at + feed.char_at(at).map_or(1, char::len_utf8);
+        loop {
+            match feed.find2(b'<', 0xEF, end) {
+                Some(found)
+                    if feed.bytes()[found] == b'<' || feed.text[found..].starts_with('＜') =>
+                {
+                    self.push_stray(Span::new(at, found));
+                    self.in_stray = false;
+                    return None;
+                }
+                Some(found) => end = found + feed.char_at(found).map_or(1, char::len_utf8),
+                None => {
+                    // What is certain is put aside, so that it is not searched again.
+                    self.push_stray(Span::new(at, feed.len()));
+                    self.in_stray = !feed.eof;
+                    return (!feed.eof).then_some(Progress::More);
+                }
+            }
+        }
+    }
+
+    /// A `<` that starts no tag: CDATA and declarations are passed over whole (A5, V14).
+    pub(super) fn not_a_tag(&mut self, feed: &Feed<'_>, at: usize) -> Option<Progress> {
+        for (open, close) in [("<![CDATA[", "]]>"), ("<?", "?>"), ("<!", ">")] {
+            match feed.literal_any_case(at, open) {
+                Look::Yes(body) => {
+                    let Some(end) = feed.find(close, body) else {
+                        if feed.eof {
+                            self.pos = feed.len();
+                            return None;
+                        }
+                        return Some(Progress::More);
+                    };
+                    self.push_stray(Span::new(at, end + close.len()));
+                    return None;
+                }
+                Look::More => return Some(Progress::More),
+                Look::No => {}
+            }
+        }
+        let width = feed.char_at(at).map_or(1, char::len_utf8);
+        self.push_stray(Span::new(at, at + width));
+        None
+    }
+
+    pub(super) fn push_stray(&mut self, span: Span) {
+        self.pos = span.end;
+        let stray = match (&self.state, self.raw.calls.last_mut()) {
+            (State::Call, Some(call)) => &mut call.stray,
+            _ => &mut self.raw.stray,
+        };
+        match stray.last_mut() {
+            Some(last) if last.end == span.start => last.end = span.end,
+            _ => stray.push(span),
+        }
+    }
+
+    /// A JSON value between calls (A13, Hermes).
+    pub(super) fn json(&mut self, feed: &Feed<'_>, most: usize) -> Option<Progress> {
+        let State::Json { start, end } = &mut self.state else {
+            return None;
+        };
+        let start = *start;
+        let found = end.find(feed);
+        if end.pos - self.start > most {
+            self.pos = self.start + most;
+            return Some(self.limited("block bytes", most, feed));
+        }
+        match found {
+            Look::Yes(end) => {
+                self.saw_json = true;
+                crate::dialect::json::read_calls(
+                    feed.text,
+                    Span::new(start, end),
+                    self.wrapper == Some("action"),
+                    &mut self.raw,
+                );
+                self.pos = end;
+                self.state = State::Body;
+                None
+            }
+            Look::More => {
+                self.pos = feed.len();
+                Some(Progress::More)
+            }
+            Look::No => {
+                self.saw_json = true;
+                self.pos = feed.len();
+                let span = Span::new(self.start, feed.len());
+                Some(self.cut_off(span, "the JSON of the call is not closed"))
+            }
+        }
+    }
+}

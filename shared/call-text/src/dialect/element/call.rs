@@ -1,0 +1,331 @@
+//! The inside of a call: parameters, stray text, its end.
+
+use super::open::{is_generic_call, is_generic_parameter};
+use super::value::ValueScan;
+use super::{Context, ElementScanner, State};
+use crate::catalogue::{Entry, NameReading, ToolMatch};
+use crate::diagnostic::Tolerance;
+use crate::dialect::raw::{Content, Early, Progress, RawCall, RawValue};
+use crate::names;
+use crate::scan::tag::{self, Tag, TagKind};
+use crate::scan::{Feed, Look};
+use crate::typing::schema::{Schema, Types};
+use crate::{BlockEnd, Class, NameMatch, Rule, Span};
+
+/// What may stand after a value.
+pub(super) struct Surroundings<'s> {
+    pub(super) context: &'s Context<'s>,
+    pub(super) wrapper: Option<&'static str>,
+    pub(super) call_tag: &'s str,
+    pub(super) entry: Option<&'s Entry>,
+    /// Parameters are written `<parameter name="x">`.
+    pub(super) assigned: bool,
+}
+
+impl Surroundings<'_> {
+    /// Whether the tag opens a parameter of this call.
+    pub(super) fn is_sibling(&self, tag: &Tag, text: &str) -> bool {
+        let name = tag.name.of(text);
+        if is_generic_parameter(name) && tag.named(text).is_some() {
+            return true;
+        }
+        if self.assigned {
+            return false;
+        }
+        let Some(entry) = self.entry else { return true };
+        if entry.parameters.is_empty() {
+            return true;
+        }
+        let cleaned = names::clean(name);
+        entry
+            .parameters
+            .iter()
+            .any(|parameter| *parameter == cleaned)
+            || (self.context.policy.action_names == NameMatch::Normalized
+                && !names::squashed_matches(&cleaned, entry.parameters.iter().map(String::as_str))
+                    .is_empty())
+    }
+
+    /// Whether a closing tag of this name ends the call.
+    pub(super) fn closes_call(&self, name: &str) -> bool {
+        let cleaned = names::clean(name);
+        cleaned.eq_ignore_ascii_case(&names::clean(self.call_tag))
+            || self.entry.is_some_and(|entry| entry.is_closed_by(&cleaned))
+    }
+
+    /// Whether a closing tag of this name ends the block.
+    pub(super) fn closes_block(&self, name: &str) -> bool {
+        self.wrapper
+            .is_some_and(|wrapper| name.eq_ignore_ascii_case(wrapper))
+    }
+
+    /// Whether the tag opens another call.
+    pub(super) fn opens_call(&self, tag: &Tag, text: &str) -> bool {
+        let name = tag.name.of(text);
+        (is_generic_call(name) && tag.named(text).is_some())
+            || matches!(self.context.catalogue.find(name), ToolMatch::Visible(..))
+            || (self.wrapper == Some("action") && name.eq_ignore_ascii_case("action"))
+    }
+
+    /// Whether a value that may be structured begins with an element or a comment.
+    pub(super) fn holds_elements(&self, feed: &Feed<'_>, name: &str, from: usize) -> bool {
+        let rest = &feed.bytes()[feed.skip_space(from)..];
+        let element = rest.first() == Some(&b'<')
+            && (rest.get(1) != Some(&b'!') || rest.starts_with(b"<!--"));
+        element
+            && self.entry.is_none_or(|entry| {
+                let types = Schema::root(&entry.tool.parameters).member(name).types();
+                types.has(Types::OBJECT) || types.has(Types::ARRAY)
+            })
+    }
+
+    /// Whether a tag that starts with this byte after `<` or `</` can matter here.
+    pub(super) fn may_matter(&self, first: u8, own: &str) -> bool {
+        if !first.is_ascii_alphanumeric() {
+            return true;
+        }
+        let starts = |name: &str| {
+            name.as_bytes()
+                .first()
+                .is_some_and(|byte| byte.eq_ignore_ascii_case(&first))
+        };
+        starts(own)
+            || starts(self.call_tag)
+            || self.wrapper.is_some_and(starts)
+            || self
+                .entry
+                .is_some_and(|entry| starts(&entry.alias) || starts(&entry.tool.id))
+    }
+}
+
+impl ElementScanner {
+    /// Enters a call whose opening tag was read.
+    pub(super) fn open_call(
+        &mut self,
+        tag: &Tag,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        early: &mut Vec<Early>,
+    ) {
+        let text = feed.text;
+        let written = tag.name.of(text);
+        let mut call = RawCall {
+            span: tag.span,
+            ..RawCall::default()
+        };
+        let direct = matches!(context.catalogue.find(written), ToolMatch::Visible(..));
+        let (name, name_span) = match tag
+            .named(text)
+            .filter(|_| !direct && is_generic_call(written))
+        {
+            Some((name, span)) => {
+                if self.wrapper == Some("action") {
+                    let note = Tolerance::new(
+                        Rule::N10,
+                        Class::Repair,
+                        "name_by_attribute",
+                        tag.span,
+                        tag.span.of(text),
+                        name,
+                    );
+                    call.notes.push(note);
+                }
+                (name, span)
+            }
+            None => (written, tag.name),
+        };
+        self.tool = None;
+        if let ToolMatch::Visible(index, reading) = context.catalogue.find(name) {
+            self.tool = Some(index);
+            note_reading(&mut call, reading, name, name_span, context, index);
+        }
+        if tag.wide {
+            call.notes.push(Tolerance::new(
+                Rule::V12,
+                Class::Spelling,
+                "wide_tag",
+                tag.span,
+                tag.span.of(text),
+                name,
+            ));
+        }
+        call.name = name.to_owned();
+        call.name_span = name_span;
+        for attribute in tag
+            .attributes
+            .iter()
+            .filter(|attribute| attribute.value != name_span)
+        {
+            call.arguments.push(RawValue {
+                name: attribute.name.of(text).to_owned(),
+                name_span: attribute.name,
+                content: Content::Attribute(attribute.value),
+            });
+        }
+        if !context.quiet {
+            early.push(Early::Call {
+                call: self.raw.calls.len(),
+                name: call.name.clone(),
+                span: name_span,
+            });
+        }
+        self.raw.calls.push(call);
+        self.call_tag = written.to_owned();
+        self.pos = tag.span.end;
+        self.state = if tag.kind == TagKind::Empty {
+            State::Body
+        } else {
+            State::Call
+        };
+    }
+
+    /// Between the parameters of a call.
+    pub(super) fn between_parameters(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+    ) -> Option<Progress> {
+        let at = match self.next_part(feed) {
+            Look::Yes(at) => at,
+            Look::More => return Some(Progress::More),
+            Look::No => feed.len(),
+        };
+        if at == feed.len() {
+            let name = self
+                .raw
+                .calls
+                .last()
+                .map(|call| call.name.clone())
+                .unwrap_or_default();
+            return Some(self.unclosed(feed, &name, None));
+        }
+        if feed.bytes()[at] != b'<' && !feed.text[at..].starts_with('＜') {
+            return self.stray_run(feed, at);
+        }
+        let tag = match tag::read(feed, at, &context.policy.limits) {
+            Look::Yes(tag) => tag,
+            Look::More => return Some(Progress::More),
+            Look::No => return self.not_a_tag(feed, at),
+        };
+        if tag.kind != TagKind::Close {
+            return self.open_parameter(&tag, feed, context);
+        }
+        let around = Surroundings {
+            context,
+            wrapper: self.wrapper,
+            call_tag: &self.call_tag,
+            entry: self.tool.map(|tool| context.catalogue.entry(tool)),
+            assigned: false,
+        };
+        let name = tag.name.of(feed.text);
+        if around.closes_call(name) {
+            return self.close_call(&tag);
+        }
+        if around.closes_block(name) {
+            let message = format!(
+                "<{}> is not closed before {}",
+                self.call_tag,
+                tag.span.of(feed.text)
+            );
+            return Some(self.malformed(tag.span.end, message));
+        }
+        self.push_stray(tag.span);
+        None
+    }
+
+    fn close_call(&mut self, tag: &Tag) -> Option<Progress> {
+        self.pos = tag.span.end;
+        self.state = State::Body;
+        if let Some(call) = self.raw.calls.last_mut() {
+            call.span = Span::new(call.span.start, tag.span.end);
+        }
+        self.wrapper.is_none().then_some(Progress::Closed {
+            at: self.pos,
+            end: BlockEnd::Closed,
+        })
+    }
+
+    fn open_parameter(
+        &mut self,
+        tag: &Tag,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+    ) -> Option<Progress> {
+        let text = feed.text;
+        let limit = context.policy.limits.parameters;
+        let in_action = self.wrapper == Some("action");
+        let written = tag.name.of(text);
+        let declared = self.tool.is_some_and(|tool| {
+            context
+                .catalogue
+                .entry(tool)
+                .parameters
+                .iter()
+                .any(|parameter| parameter == written)
+        });
+        let generic = is_generic_parameter(written) && !declared && tag.named(text).is_some();
+        let call = self.raw.calls.last_mut()?;
+        if call.arguments.len() >= limit {
+            return Some(self.limited("parameters", limit, feed));
+        }
+        let (name, name_span) = match tag.named(text).filter(|_| generic) {
+            Some((name, span)) => {
+                if in_action {
+                    let note = Tolerance::new(
+                        Rule::N10,
+                        Class::Repair,
+                        "name_by_attribute",
+                        tag.span,
+                        tag.span.of(text),
+                        name,
+                    );
+                    call.notes.push(note);
+                }
+                (name.to_owned(), span)
+            }
+            None => (names::clean(written).into_owned(), tag.name),
+        };
+        if tag.wide {
+            call.notes.push(Tolerance::new(
+                Rule::V12,
+                Class::Spelling,
+                "wide_tag",
+                tag.span,
+                tag.span.of(text),
+                &name,
+            ));
+        }
+        self.pos = tag.span.end;
+        if tag.kind == TagKind::Empty {
+            let content = Content::Markup(Span::new(tag.span.end, tag.span.end));
+            call.arguments.push(RawValue {
+                name,
+                name_span,
+                content,
+            });
+            return None;
+        }
+        self.state = State::Value(Box::new(ValueScan::new(
+            name, name_span, tag, written, generic,
+        )));
+        None
+    }
+}
+
+fn note_reading(
+    call: &mut RawCall,
+    reading: NameReading,
+    name: &str,
+    span: Span,
+    context: &Context<'_>,
+    index: usize,
+) {
+    let id = &context.catalogue.entry(index).tool.id;
+    let (rule, code) = match reading {
+        NameReading::Exact => return,
+        NameReading::CaseFolded => (Rule::N6, "tool_letter_case"),
+        NameReading::Cleaned => (Rule::N7, "tool_name_cleaned"),
+    };
+    call.notes
+        .push(Tolerance::new(rule, Class::Spelling, code, span, name, id));
+}

@@ -1,0 +1,85 @@
+//! Which tags open a block or a call.
+
+use crate::catalogue::ToolMatch;
+use crate::scan::tag::{Tag, TagKind};
+use crate::{Catalogue, Dialect, Policy};
+
+/// What an opening tag in the text begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// A wrapper, by its lower-case name.
+    Wrapper(&'static str),
+    /// A call that needs no wrapper.
+    Call,
+    /// A visible tool's element: a call if `</ACTION>` follows it (A11), else text (A12).
+    BareTool,
+}
+
+/// Elements that carry a call's name in an attribute or after `=`.
+pub(super) fn is_generic_call(name: &str) -> bool {
+    [
+        "tool_call",
+        "invoke",
+        "function",
+        "tool",
+        "function_call",
+        "call",
+        "use_tool",
+    ]
+    .iter()
+    .any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// Elements that carry a parameter's name in an attribute or after `=`.
+pub(super) fn is_generic_parameter(name: &str) -> bool {
+    ["param", "parameter", "arg", "argument"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// What a tag in the text opens; `None` for everything that is text.
+pub(crate) fn opening(
+    tag: &Tag,
+    text: &str,
+    catalogue: &Catalogue,
+    policy: &Policy,
+    line_start: bool,
+) -> Option<Opening> {
+    if tag.kind == TagKind::Close {
+        return None;
+    }
+    let name = tag.name.of(text);
+    let allows = |dialect: Dialect| policy.dialect.is_none_or(|fixed| fixed == dialect);
+    let tags = allows(Dialect::ToolTag) || allows(Dialect::ToolJson);
+    let open = tag.kind == TagKind::Open;
+    if open && allows(Dialect::Action) && name.eq_ignore_ascii_case("action") {
+        return Some(Opening::Wrapper("action"));
+    }
+    let named = tag.named(text);
+    if tags {
+        for wrapper in ["tool_call", "function_calls", "tool_calls"] {
+            if open
+                && named.is_none()
+                && tag.attributes.is_empty()
+                && name.eq_ignore_ascii_case(wrapper)
+            {
+                return Some(Opening::Wrapper(wrapper));
+            }
+        }
+        if let Some((called, _)) = named.filter(|_| allows(Dialect::ToolTag)) {
+            let sure = ["tool_call", "invoke", "function"]
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known));
+            let known = matches!(catalogue.find(called), ToolMatch::Visible(..));
+            if called.contains(char::is_alphanumeric) && (sure || (known && is_generic_call(name)))
+            {
+                return Some(Opening::Call);
+            }
+        }
+    }
+    let bare = allows(Dialect::Action) && line_start && !policy.strict;
+    if bare && matches!(catalogue.find(name), ToolMatch::Visible(..)) {
+        return Some(Opening::BareTool);
+    }
+    None
+}

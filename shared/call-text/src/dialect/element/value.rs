@@ -1,0 +1,599 @@
+//! Where a value ends (V1): at the first closing tag of its own after which the call goes on as a
+//! call: another parameter, or the end of the call and of the block.
+//!
+//! Opening tags of the same name inside the value are counted, so that a quoted call stays
+//! inside it. If the count never comes out, the first place that fits without counting is taken;
+//! if text stands behind the closing tag, the last place before the end of the block is. Going
+//! back is rare and limited, so the work stays linear.
+
+use super::call::Surroundings;
+use super::{MOST_REWINDS, Mode};
+use crate::diagnostic::Tolerance;
+use crate::dialect::raw::{Content, RawValue};
+use crate::scan::gap::{self, CommentMemo, GapMemo};
+use crate::scan::tag::{self, Tag, TagKind};
+use crate::scan::{Feed, Look};
+use crate::{Class, Rule, Span};
+
+/// A place where the value may end.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    inner_end: usize,
+    after: usize,
+    /// An element follows that is no known parameter.
+    element_follows: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum ValueStep {
+    More,
+    Ended {
+        inner: Span,
+        after: usize,
+    },
+    TooLong {
+        at: usize,
+    },
+    /// The text ends inside the value; or the block's end was seen inside it.
+    Unclosed {
+        malformed_at: Option<usize>,
+    },
+}
+
+/// What follows a closing tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Follow {
+    Call,
+    Element,
+    Text,
+}
+
+#[derive(Debug)]
+pub(super) struct ValueScan {
+    name: String,
+    name_span: Span,
+    /// The tag's name as written: its closing tag must repeat it.
+    tag_name: String,
+    generic: bool,
+    wide: bool,
+    inner_start: usize,
+    pos: usize,
+    /// Opening tags of the same name that are not closed.
+    depth: usize,
+    /// Wrappers opened inside the value.
+    wrappers: usize,
+    in_cdata: bool,
+    /// A `]]>` was passed that nothing fitting followed.
+    soft_cdata_end: bool,
+    /// The value is made of elements, as far as it was asked.
+    elements: Option<bool>,
+    weak: Option<Cut>,
+    counted: Option<Cut>,
+    in_cdata_cut: Option<Cut>,
+    block_end_seen: Option<usize>,
+    /// Source text up to here was reported as grown.
+    reported: usize,
+    gaps: [GapMemo; 2],
+    notes: Vec<Tolerance>,
+}
+
+impl ValueScan {
+    pub(super) fn new(
+        name: String,
+        name_span: Span,
+        tag: &Tag,
+        written: &str,
+        generic: bool,
+    ) -> Self {
+        Self {
+            name,
+            name_span,
+            tag_name: written.to_owned(),
+            generic,
+            wide: tag.wide,
+            inner_start: tag.span.end,
+            pos: tag.span.end,
+            depth: 0,
+            wrappers: 0,
+            in_cdata: false,
+            soft_cdata_end: false,
+            elements: None,
+            weak: None,
+            counted: None,
+            in_cdata_cut: None,
+            block_end_seen: None,
+            reported: tag.span.end,
+            gaps: [GapMemo::default(); 2],
+            notes: Vec::new(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_generic(&self) -> bool {
+        self.generic
+    }
+
+    pub(super) fn pos(&self) -> usize {
+        self.pos
+    }
+
+    pub(super) fn take_notes(&mut self) -> Vec<Tolerance> {
+        std::mem::take(&mut self.notes)
+    }
+
+    pub(super) fn into_value(self, inner: Span) -> RawValue {
+        RawValue {
+            name: self.name,
+            name_span: self.name_span,
+            content: Content::Markup(inner),
+        }
+    }
+
+    /// The part of the value before `most` that became certain since the last question.
+    pub(super) fn grown(&mut self, most: usize) -> Option<Span> {
+        let cuts = [self.weak, self.counted, self.in_cdata_cut];
+        let certain = cuts
+            .iter()
+            .flatten()
+            .map(|cut| cut.inner_end)
+            .fold(self.pos.min(most), usize::min);
+        (certain > self.reported).then(|| {
+            let span = Span::new(self.reported, certain);
+            self.reported = certain;
+            span
+        })
+    }
+
+    /// The part not yet reported of a value that has ended.
+    pub(super) fn rest(&self, inner: Span) -> Option<Span> {
+        (inner.end > self.reported).then(|| Span::new(self.reported, inner.end))
+    }
+
+    pub(super) fn step(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        mode: &mut Mode,
+        comments: &mut CommentMemo,
+    ) -> ValueStep {
+        loop {
+            let second = match (self.in_cdata, self.wide) {
+                (true, _) => b']',
+                (false, true) => 0xEF,
+                (false, false) => b'<',
+            };
+            let found = feed.find2(b'<', second, self.pos);
+            // Asked of the next mark, not of what was read: so chunks make no difference.
+            if found.unwrap_or(feed.len()) - self.inner_start
+                > around.context.policy.limits.value_bytes
+            {
+                self.pos = feed.floor(self.inner_start + around.context.policy.limits.value_bytes);
+                return ValueStep::TooLong { at: self.pos };
+            }
+            let Some(at) = found else {
+                self.pos = feed.len();
+                return if feed.eof {
+                    self.at_end(mode)
+                } else {
+                    ValueStep::More
+                };
+            };
+            self.pos = at;
+            let step = if self.in_cdata {
+                self.in_cdata(feed, around, comments, at)
+            } else {
+                self.at_bracket(feed, around, mode, comments, at)
+            };
+            match step {
+                Look::Yes(Some(ended)) => return ended,
+                Look::Yes(None) => {}
+                Look::More => return ValueStep::More,
+                Look::No => self.pos = at + 1,
+            }
+        }
+    }
+
+    fn end_at(&self, cut: Cut) -> ValueStep {
+        ValueStep::Ended {
+            inner: Span::new(self.inner_start, cut.inner_end),
+            after: cut.after,
+        }
+    }
+
+    /// A `<` outside CDATA.
+    fn at_bracket(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        mode: &mut Mode,
+        comments: &mut CommentMemo,
+        at: usize,
+    ) -> Look<Option<ValueStep>> {
+        let width = feed.char_at(at).map_or(1, char::len_utf8);
+        if width == 3 && feed.char_at(at) != Some('＜') {
+            self.pos = at + width;
+            return Look::Yes(None);
+        }
+        let Some(&next) = feed.bytes().get(at + width) else {
+            return feed.ended();
+        };
+        if matches!(next, b'!' | b' ') && width == 1 {
+            match self.open_cdata(feed, at) {
+                Look::No => {}
+                other => return other,
+            }
+        }
+        let closing = next == b'/';
+        let first = if closing {
+            feed.bytes().get(at + width + 1).copied()
+        } else {
+            Some(next)
+        };
+        let Some(first) = first else {
+            return feed.ended();
+        };
+        let pending = self.weak.is_some() && !closing;
+        self.pos = at + width;
+        if !pending && !around.may_matter(first, &self.tag_name) {
+            return Look::Yes(None);
+        }
+        let tag = match tag::read(feed, at, &around.context.policy.limits) {
+            Look::Yes(tag) if tag.wide && !self.wide => return Look::Yes(None),
+            Look::Yes(tag) => tag,
+            Look::No => return Look::Yes(None),
+            Look::More => {
+                self.pos = at;
+                return Look::More;
+            }
+        };
+        if tag.kind == TagKind::Close {
+            let answer = self.at_close(feed, around, mode, comments, &tag);
+            self.pos = if matches!(answer, Look::More) {
+                at
+            } else {
+                tag.span.end
+            };
+            return answer;
+        }
+        if let Some(cut) = self.stray_before_sibling(feed, around, &tag) {
+            return Look::Yes(Some(self.end_at(cut)));
+        }
+        self.count_open(feed, around, &tag, mode);
+        self.pos = tag.span.end;
+        Look::Yes(None)
+    }
+
+    fn count_open(&mut self, feed: &Feed<'_>, around: &Surroundings<'_>, tag: &Tag, mode: &Mode) {
+        if tag.kind != TagKind::Open || mode.unbalanced {
+            return;
+        }
+        let name = tag.name.of(feed.text);
+        if name == self.tag_name {
+            self.depth += 1;
+        } else if around.closes_block(name)
+            || (around.wrapper.is_none() && around.closes_call(name))
+        {
+            self.wrappers += 1;
+        }
+    }
+
+    /// Text, then a known parameter: the value ended before the text (A16).
+    fn stray_before_sibling(
+        &self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        tag: &Tag,
+    ) -> Option<Cut> {
+        let weak = self
+            .weak
+            .filter(|_| self.depth == 0 && around.entry.is_some())?;
+        let between = feed.text.get(weak.after..tag.span.start)?;
+        // Text that was looked at once and holds a bracket is not looked at again.
+        let plain = memchr::memchr(b'<', between.as_bytes()).is_none();
+        (plain && around.is_sibling(tag, feed.text)).then_some(weak)
+    }
+
+    fn at_close(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        mode: &mut Mode,
+        comments: &mut CommentMemo,
+        tag: &Tag,
+    ) -> Look<Option<ValueStep>> {
+        let name = tag.name.of(feed.text);
+        if name.eq_ignore_ascii_case(&self.tag_name) || crate::names::clean(name) == self.name {
+            return self.at_own_close(feed, around, mode, comments, tag);
+        }
+        if around.wrapper.is_none() && self.wrappers > 0 && around.closes_call(name) {
+            self.wrappers -= 1;
+        } else if around.closes_block(name) {
+            if self.wrappers > 0 {
+                self.wrappers -= 1;
+            } else {
+                self.block_end_seen.get_or_insert(tag.span.end);
+            }
+        } else if self.wrappers == 0 && around.closes_call(name) {
+            match self.ends_block(feed, around, comments, tag.span.end) {
+                Look::Yes(true) => {
+                    if let Some(cut) = self.weak.or(self.counted) {
+                        return Look::Yes(Some(self.go_back(cut, mode)));
+                    }
+                }
+                Look::More => return Look::More,
+                _ => {}
+            }
+        }
+        Look::Yes(None)
+    }
+
+    fn at_own_close(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        mode: &Mode,
+        comments: &mut CommentMemo,
+        tag: &Tag,
+    ) -> Look<Option<ValueStep>> {
+        let follow = match self.follow(feed, around, comments, tag.span.end) {
+            Look::Yes(follow) => follow,
+            _ => return Look::More,
+        };
+        let element_follows = follow == Follow::Element;
+        let fits = follow == Follow::Call
+            || (element_follows && (mode.lenient || around.entry.is_none()))
+            || mode.rewinds >= MOST_REWINDS;
+        let cut = Cut {
+            inner_end: tag.span.start,
+            after: tag.span.end,
+            element_follows,
+        };
+        if self.depth > 0 && !mode.unbalanced {
+            self.depth -= 1;
+            if fits {
+                self.counted.get_or_insert(cut);
+            }
+        } else if fits {
+            return Look::Yes(Some(self.end_at(cut)));
+        } else if self.block_end_seen.is_none()
+            && !self.weak.is_some_and(|weak| weak.element_follows)
+        {
+            self.weak = Some(cut);
+        }
+        Look::Yes(None)
+    }
+
+    /// Takes an earlier place for the end.
+    fn go_back(&mut self, cut: Cut, mode: &mut Mode) -> ValueStep {
+        mode.rewinds += 1;
+        mode.lenient |= cut.element_follows;
+        mode.unbalanced = true;
+        self.end_at(cut)
+    }
+
+    /// What stands behind a closing tag.
+    fn follow(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        comments: &mut CommentMemo,
+        after: usize,
+    ) -> Look<Follow> {
+        let at = match gap::skip(feed, after, &mut self.gaps[0], comments) {
+            Look::Yes(at) => at,
+            Look::No => return Look::Yes(Follow::Text),
+            Look::More => return Look::More,
+        };
+        if at == feed.len() {
+            return Look::Yes(Follow::Call);
+        }
+        let tag = match tag::read(feed, at, &around.context.policy.limits) {
+            Look::Yes(tag) => tag,
+            Look::No => return Look::Yes(Follow::Text),
+            Look::More => return Look::More,
+        };
+        let name = tag.name.of(feed.text);
+        if tag.kind != TagKind::Close {
+            let same = name == self.tag_name && !self.generic;
+            let known = same || around.is_sibling(&tag, feed.text);
+            return Look::Yes(if known { Follow::Call } else { Follow::Element });
+        }
+        if !around.closes_call(name) {
+            return Look::Yes(Follow::Text);
+        }
+        match self.ends_block(feed, around, comments, tag.span.end) {
+            Look::Yes(true) => Look::Yes(Follow::Call),
+            Look::More => Look::More,
+            _ => Look::Yes(Follow::Text),
+        }
+    }
+
+    /// Whether the block goes on as a block after the call's closing tag.
+    fn ends_block(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        comments: &mut CommentMemo,
+        after: usize,
+    ) -> Look<bool> {
+        if around.wrapper.is_none() {
+            return Look::Yes(true);
+        }
+        let at = match gap::skip(feed, after, &mut self.gaps[1], comments) {
+            Look::Yes(at) => at,
+            Look::No => return Look::Yes(false),
+            Look::More => return Look::More,
+        };
+        if at == feed.len() {
+            return Look::Yes(true);
+        }
+        match tag::read(feed, at, &around.context.policy.limits) {
+            Look::Yes(tag) if tag.kind == TagKind::Close => {
+                Look::Yes(around.closes_block(tag.name.of(feed.text)))
+            }
+            Look::Yes(tag) => Look::Yes(around.opens_call(&tag, feed.text)),
+            Look::No => Look::Yes(false),
+            Look::More => Look::More,
+        }
+    }
+
+    /// `<![CDATA[`, also with drifted case or a space (V9).
+    fn open_cdata(&mut self, feed: &Feed<'_>, at: usize) -> Look<Option<ValueStep>> {
+        let mut here = at + 1;
+        for part in ["!", "[", "CDATA", "["] {
+            match feed.literal_any_case(feed.skip_blank(here), part) {
+                Look::Yes(end) => here = end,
+                Look::No => return Look::No,
+                Look::More => return Look::More,
+            }
+        }
+        let span = Span::new(at, here);
+        if span.of(feed.text) != "<![CDATA[" {
+            self.notes.push(Tolerance::new(
+                Rule::V9,
+                Class::Spelling,
+                "cdata_spelling",
+                span,
+                span.of(feed.text),
+                "<![CDATA[",
+            ));
+        }
+        self.in_cdata = true;
+        self.soft_cdata_end = false;
+        self.in_cdata_cut = None;
+        self.pos = here;
+        Look::Yes(None)
+    }
+
+    /// A `]` or `<` inside CDATA.
+    fn in_cdata(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        comments: &mut CommentMemo,
+        at: usize,
+    ) -> Look<Option<ValueStep>> {
+        if feed.bytes()[at] == b']' {
+            return self.at_cdata_end(feed, around, at);
+        }
+        match feed.literal(at, "</") {
+            Look::Yes(_) => {}
+            other => return other_than_yes(other),
+        }
+        let tag = match tag::read(feed, at, &around.context.policy.limits) {
+            Look::Yes(tag) => tag,
+            other => return other_than_yes(other),
+        };
+        if tag.name.of(feed.text) != self.tag_name {
+            self.pos = tag.span.end;
+            return Look::Yes(None);
+        }
+        match self.follow(feed, around, comments, tag.span.end) {
+            Look::Yes(Follow::Call) => {
+                let cut = Cut {
+                    inner_end: tag.span.start,
+                    after: tag.span.end,
+                    element_follows: false,
+                };
+                if self.soft_cdata_end {
+                    return Look::Yes(Some(self.end_at(cut)));
+                }
+                self.in_cdata_cut.get_or_insert(cut);
+            }
+            Look::More => return Look::More,
+            _ => {}
+        }
+        self.pos = tag.span.end;
+        Look::Yes(None)
+    }
+
+    fn at_cdata_end(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        at: usize,
+    ) -> Look<Option<ValueStep>> {
+        let end = match feed.literal(at, "]]>") {
+            Look::Yes(end) => end,
+            other => return other_than_yes(other),
+        };
+        match self.fits_after_cdata(feed, around, end) {
+            Look::Yes(true) => {
+                self.in_cdata = false;
+                self.in_cdata_cut = None;
+            }
+            Look::More => return Look::More,
+            _ => self.soft_cdata_end = true,
+        }
+        self.pos = end;
+        Look::Yes(None)
+    }
+
+    /// `]]>` ends CDATA if the parameter's closing tag or another section follows (V7), and
+    /// always inside an element of the value.
+    fn fits_after_cdata(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        end: usize,
+    ) -> Look<bool> {
+        let elements = || around.holds_elements(feed, &self.name, self.inner_start);
+        if *self.elements.get_or_insert_with(elements) {
+            return Look::Yes(true);
+        }
+        let at = feed.skip_space(end);
+        if at == feed.len() {
+            return feed.ended();
+        }
+        match feed.literal_any_case(at, "<![CDATA[") {
+            Look::Yes(_) => return Look::Yes(true),
+            Look::More => return Look::More,
+            Look::No => {}
+        }
+        match tag::read(feed, at, &around.context.policy.limits) {
+            Look::Yes(tag) => {
+                let own = tag.name.of(feed.text).eq_ignore_ascii_case(&self.tag_name);
+                Look::Yes(tag.kind == TagKind::Close && own)
+            }
+            Look::No => Look::Yes(false),
+            Look::More => Look::More,
+        }
+    }
+
+    /// No more text: the best place seen, if there is one.
+    fn at_end(&mut self, mode: &mut Mode) -> ValueStep {
+        if mode.rewinds >= MOST_REWINDS {
+            return ValueStep::Unclosed {
+                malformed_at: self.block_end_seen,
+            };
+        }
+        if let Some(cut) = self.in_cdata_cut.filter(|_| self.in_cdata) {
+            let span = Span::new(cut.inner_end, cut.inner_end);
+            self.notes.push(Tolerance::new(
+                Rule::V8,
+                Class::Repair,
+                "cdata_not_closed",
+                span,
+                "",
+                "]]>",
+            ));
+            return self.go_back(cut, mode);
+        }
+        match self.counted.or(self.weak) {
+            Some(cut) => self.go_back(cut, mode),
+            None => ValueStep::Unclosed {
+                malformed_at: self.block_end_seen,
+            },
+        }
+    }
+}
+
+fn other_than_yes<T>(look: Look<T>) -> Look<Option<ValueStep>> {
+    match look {
+        Look::More => Look::More,
+        _ => Look::No,
+    }
+}

@@ -1,0 +1,514 @@
+//! Blocks made of `key:「始」value「末」` fields: TAM v1, TAM v2 and VCP.
+//!
+//! The scanner cuts a block into fields; which of them is a command, a control key or a parameter
+//! of which step is stage two's business, since a block may start with any key.
+
+mod key;
+pub(crate) mod marks;
+mod value;
+
+use self::marks::{BlockFamily, Marker};
+use self::value::{FieldValue, ValueStep};
+use super::element::Context;
+use super::raw::{Early, Plain, Progress, RawBlock, RawField};
+use crate::diagnostic::Tolerance;
+use crate::scan::{Feed, Look};
+use crate::{BlockEnd, Class, Dialect, Problem, ProblemCode, Rule, Span};
+
+#[derive(Debug)]
+enum State {
+    Between,
+    /// In a comment that lasts to the end of the line.
+    Line,
+    Value(Box<FieldValue>),
+}
+
+/// Cuts one block, resumable at every byte.
+#[derive(Debug)]
+pub(crate) struct FieldScanner {
+    family: BlockFamily,
+    start: usize,
+    opened: usize,
+    pos: usize,
+    state: State,
+    raw: RawBlock,
+    v1_marks: bool,
+    v2_marks: bool,
+    /// A value holds closing delimiters that could be read otherwise.
+    pub(crate) doubtful: bool,
+    literal_closers: bool,
+}
+
+impl FieldScanner {
+    pub(crate) fn new(marker: Marker, start: usize, feed: &Feed<'_>) -> Self {
+        let mut raw = RawBlock::default();
+        if !marker.exact {
+            let span = Span::new(start, marker.end);
+            let usual = if marker.family == BlockFamily::Tam {
+                "<|[REQUEST_TOOL]|>"
+            } else {
+                "<<<[TOOL_REQUEST]>>>"
+            };
+            raw.notes.push(Tolerance::new(
+                Rule::T1,
+                Class::Spelling,
+                "marker_spelling",
+                span,
+                span.of(feed.text),
+                usual,
+            ));
+        }
+        Self {
+            family: marker.family,
+            start,
+            opened: marker.end,
+            pos: marker.end,
+            state: State::Between,
+            raw,
+            v1_marks: false,
+            v2_marks: false,
+            doubtful: false,
+            literal_closers: false,
+        }
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self.family {
+            BlockFamily::Vcp => Dialect::Vcp,
+            BlockFamily::Tam if self.v2_marks && !self.v1_marks => Dialect::TamV2,
+            BlockFamily::Tam => Dialect::TamV1,
+        }
+    }
+
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    pub(crate) fn take(self) -> RawBlock {
+        self.raw
+    }
+
+    pub(crate) fn step(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        early: &mut Vec<Early>,
+    ) -> Progress {
+        loop {
+            let most = context.policy.limits.block_bytes;
+            if self.pos.saturating_sub(self.start) > most {
+                self.pos = self.start + most;
+                return self.limited("block bytes", most, feed);
+            }
+            let progress = match &self.state {
+                State::Between => self.between(feed, context),
+                State::Line => self.rest_of_line(feed),
+                State::Value(_) => self.value(feed, context, early),
+            };
+            match progress {
+                // Asked again above, as if the rest had come later.
+                Some(Progress::Closed { at, end })
+                    if at - self.start > most && end != BlockEnd::Limited =>
+                {
+                    self.pos = at
+                }
+                Some(progress) => return progress,
+                None => {}
+            }
+        }
+    }
+
+    fn between(&mut self, feed: &Feed<'_>, context: &Context<'_>) -> Option<Progress> {
+        let mut at = self.pos;
+        while let Some(c) = feed.char_at(at).filter(|c| is_separator(*c)) {
+            at += c.len_utf8();
+        }
+        feed.count(at - self.pos);
+        self.pos = at;
+        if at == feed.len() {
+            return Some(if feed.eof {
+                self.truncated(feed)
+            } else {
+                Progress::More
+            });
+        }
+        for comment in ["#", "//"] {
+            match feed.literal(at, comment) {
+                Look::Yes(_) => {
+                    self.state = State::Line;
+                    return None;
+                }
+                Look::More => return Some(Progress::More),
+                Look::No => {}
+            }
+        }
+        if feed.bytes()[at] == b'<' {
+            match marks::marker(feed, at) {
+                Look::Yes(marker) => return self.at_marker(feed, at, marker),
+                Look::More => return Some(Progress::More),
+                Look::No => {}
+            }
+        }
+        if self.raw.fields.len() >= context.policy.limits.parameters {
+            return Some(self.limited("parameters", context.policy.limits.parameters, feed));
+        }
+        match key::field_start(feed, at) {
+            Look::Yes(start) => {
+                let before = self.dialect();
+                self.v2_marks |= start.delimiters.is_v2();
+                self.v1_marks |= !start.delimiters.is_v2();
+                if start.delimiters == marks::Delimiters::Brace
+                    || (before == Dialect::Vcp && start.delimiters.is_v2())
+                {
+                    let span =
+                        Span::new(start.value - start.delimiters.opener().len(), start.value);
+                    let note = Tolerance::new(
+                        Rule::T8,
+                        Class::Spelling,
+                        "delimiter_family",
+                        span,
+                        span.of(feed.text),
+                        "「始」",
+                    );
+                    self.raw.notes.push(note);
+                }
+                self.state = State::Value(Box::new(FieldValue::new(start)));
+                None
+            }
+            Look::More => Some(Progress::More),
+            Look::No => self.bare_field_or_stray(feed, context, at),
+        }
+    }
+
+    fn at_marker(&mut self, feed: &Feed<'_>, at: usize, marker: Marker) -> Option<Progress> {
+        let span = Span::new(at, marker.end);
+        if marker.opens {
+            if self.raw.fields.is_empty() {
+                return Some(Progress::NotABlock { resume: at });
+            }
+            let message = "the block is not closed before the next one starts";
+            let whole = Span::new(self.start, at);
+            self.raw.problems.push(Problem::new(
+                ProblemCode::TruncatedBlock,
+                Rule::T34,
+                whole,
+                message,
+            ));
+            return Some(Progress::Closed {
+                at,
+                end: BlockEnd::Truncated,
+            });
+        }
+        if marker.family != self.family || !marker.exact {
+            let usual = if self.family == BlockFamily::Tam {
+                "<|[END_TOOL]|>"
+            } else {
+                "<<<[END_TOOL_REQUEST]>>>"
+            };
+            self.raw.notes.push(Tolerance::new(
+                Rule::T1,
+                Class::Spelling,
+                "marker_spelling",
+                span,
+                span.of(feed.text),
+                usual,
+            ));
+        }
+        self.pos = marker.end;
+        self.doubtful |= self.literal_closers
+            && self
+                .raw
+                .fields
+                .iter()
+                .filter(|field| is_command(&field.key))
+                .count()
+                > 1;
+        Some(Progress::Closed {
+            at: marker.end,
+            end: BlockEnd::Closed,
+        })
+    }
+
+    /// `key: value` without delimiters (T10), or text that belongs to nothing (T33).
+    fn bare_field_or_stray(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        at: usize,
+    ) -> Option<Progress> {
+        match key::key(feed, at) {
+            Look::More => return Some(Progress::More),
+            Look::Yes((key, after, _))
+                if !context.policy.strict
+                    && context.catalogue.is_known_field(key.of(feed.text)) =>
+            {
+                return self.bare_field(feed, key, after);
+            }
+            _ => {}
+        }
+        // Skips one run of key characters and what ended it, so that a key further on in the line
+        // is found.
+        let mut here = at;
+        while let Some(c) = feed.char_at(here) {
+            here += c.len_utf8();
+            if !key::is_key_char(c) || here - at > key::MOST_KEY_BYTES {
+                break;
+            }
+        }
+        feed.count(here - at);
+        self.raw.stray.push(Span::new(at, here));
+        self.pos = here;
+        None
+    }
+
+    fn bare_field(&mut self, feed: &Feed<'_>, key: Span, after: usize) -> Option<Progress> {
+        let end = match feed.find_byte(b'\n', after) {
+            Some(end) => end,
+            None if feed.eof => feed.len(),
+            None => return Some(Progress::More),
+        };
+        let line = &feed.text[after..end];
+        let marker = line
+            .find("<|[")
+            .or_else(|| line.find("<<<["))
+            .map_or(end, |at| after + at);
+        let value = feed.text[after..marker].trim();
+        let start = if value.is_empty() {
+            after
+        } else {
+            value.as_ptr() as usize - feed.text.as_ptr() as usize
+        };
+        let span = Span::new(start, start + value.len());
+        let note = Tolerance::new(
+            Rule::T10,
+            Class::Repair,
+            "no_delimiters",
+            Span::new(key.start, marker),
+            value,
+            value,
+        );
+        self.raw.fields.push(RawField {
+            key: key.of(feed.text).to_owned(),
+            key_span: key,
+            value: Plain {
+                span,
+                escaped: false,
+                bare: true,
+            },
+            notes: vec![note],
+        });
+        self.pos = marker;
+        None
+    }
+
+    fn rest_of_line(&mut self, feed: &Feed<'_>) -> Option<Progress> {
+        let end = feed.find_byte(b'\n', self.pos);
+        let stop = end.unwrap_or(feed.len());
+        self.pos = stop;
+        match end {
+            Some(_) => {
+                self.state = State::Between;
+                None
+            }
+            None if feed.eof => {
+                self.state = State::Between;
+                None
+            }
+            None => Some(Progress::More),
+        }
+    }
+
+    fn value(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        early: &mut Vec<Early>,
+    ) -> Option<Progress> {
+        let State::Value(mut scan) = std::mem::replace(&mut self.state, State::Between) else {
+            return None;
+        };
+        let step = scan.step(feed, context);
+        let name = scan.key_span().of(feed.text).to_owned();
+        // A block that has grown too long ends at its limit, however much had arrived.
+        let most = feed.floor(self.start + context.policy.limits.block_bytes);
+        let over = scan.pos() > self.start + context.policy.limits.block_bytes;
+        let grown = match &step {
+            ValueStep::Ended { inner, .. } if !over => scan.rest(*inner),
+            _ => scan.grown(feed, most),
+        };
+        if let Some(span) = grown.filter(|_| !context.quiet) {
+            early.push(Early::Delta {
+                call: 0,
+                argument: self.raw.fields.len(),
+                name: name.clone(),
+                span,
+            });
+        }
+        if over {
+            self.pos = self.start + context.policy.limits.block_bytes;
+            return Some(self.limited("block bytes", context.policy.limits.block_bytes, feed));
+        }
+        match step {
+            ValueStep::More => {
+                self.pos = scan.pos();
+                self.state = State::Value(scan);
+                Some(Progress::More)
+            }
+            ValueStep::Ended { inner, after } => {
+                if !context.quiet && is_command(&name) {
+                    let trimmed = inner.of(feed.text).trim();
+                    early.push(Early::Call {
+                        call: 0,
+                        name: trimmed.to_owned(),
+                        span: inner,
+                    });
+                }
+                self.literal_closers |= scan.literal_closer;
+                self.doubtful |= scan.doubled_closer;
+                self.pos = after;
+                self.raw.fields.push(scan.into_field(feed, inner));
+                None
+            }
+            ValueStep::TooLong { at } => {
+                self.pos = at;
+                Some(self.limited("value bytes", context.policy.limits.value_bytes, feed))
+            }
+            ValueStep::Unclosed { marker_at } => Some(self.unclosed(feed, &name, marker_at)),
+        }
+    }
+
+    fn unclosed(&mut self, feed: &Feed<'_>, key: &str, marker_at: Option<usize>) -> Progress {
+        let Some(at) = marker_at else {
+            let message = format!("the block ends inside '{key}'");
+            return self.cut_off(Span::new(self.start, feed.len()), message);
+        };
+        let end = match marks::marker(feed, at) {
+            Look::Yes(marker) => marker.end,
+            _ => at,
+        };
+        let span = Span::new(self.start, end);
+        let message = format!("the value of '{key}' is not closed before the end of the block");
+        self.raw.problems.push(
+            Problem::new(ProblemCode::UnterminatedValue, Rule::T9, span, message)
+                .at(format!("/{key}")),
+        );
+        self.pos = end;
+        Progress::Closed {
+            at: end,
+            end: BlockEnd::Closed,
+        }
+    }
+
+    fn truncated(&mut self, feed: &Feed<'_>) -> Progress {
+        let stray = self
+            .raw
+            .stray
+            .iter()
+            .any(|span| !span.of(feed.text).trim().is_empty());
+        if self.raw.fields.is_empty() && stray {
+            return Progress::NotABlock {
+                resume: self.opened,
+            };
+        }
+        let message = match self.raw.fields.last() {
+            Some(field) => format!(
+                "the block is not closed; the last complete field is '{}'",
+                field.key
+            ),
+            None => "the block was opened and not closed".to_owned(),
+        };
+        self.cut_off(Span::new(self.start, feed.len()), message)
+    }
+
+    fn cut_off(&mut self, span: Span, message: String) -> Progress {
+        self.raw.problems.push(Problem::new(
+            ProblemCode::TruncatedBlock,
+            Rule::T34,
+            span,
+            message,
+        ));
+        Progress::Closed {
+            at: span.end,
+            end: BlockEnd::Truncated,
+        }
+    }
+
+    fn limited(&mut self, what: &str, limit: usize, feed: &Feed<'_>) -> Progress {
+        let span = Span::new(self.start, feed.floor(self.pos));
+        self.raw.stray.retain(|stray| stray.start < span.end);
+        if let Some(last) = self.raw.stray.last_mut() {
+            last.end = last.end.min(span.end);
+        }
+        let message = format!("the limit of {limit} for {what} was reached");
+        self.raw.problems.push(Problem::new(
+            ProblemCode::LimitExceeded,
+            Rule::V13,
+            span,
+            message,
+        ));
+        Progress::Closed {
+            at: span.end,
+            end: BlockEnd::Limited,
+        }
+    }
+}
+
+fn is_separator(c: char) -> bool {
+    c.is_whitespace() || matches!(c, ',' | ';' | '，' | '；' | '、' | '\u{feff}' | '\u{200b}')
+}
+
+/// How far the separators behind a closing delimiter were skipped already.
+#[derive(Debug, Clone, Copy, Default)]
+struct SeparatorMemo {
+    from: usize,
+    at: usize,
+    /// A line break or a comma stood among them.
+    separated: bool,
+    in_comment: bool,
+}
+
+/// First position after separators and comment lines, and whether a line break or a comma stood
+/// among them.
+fn skip_separators(feed: &Feed<'_>, from: usize, memo: &mut SeparatorMemo) -> Look<(usize, bool)> {
+    if memo.from != from || memo.at < from {
+        *memo = SeparatorMemo {
+            from,
+            at: from,
+            ..SeparatorMemo::default()
+        };
+    }
+    let before = memo.at;
+    loop {
+        if memo.in_comment {
+            match feed.find_byte(b'\n', memo.at) {
+                Some(end) => memo.at = end,
+                None => {
+                    memo.at = feed.len();
+                    return if feed.eof {
+                        Look::Yes((memo.at, memo.separated))
+                    } else {
+                        Look::More
+                    };
+                }
+            }
+            memo.in_comment = false;
+        }
+        while let Some(c) = feed.char_at(memo.at).filter(|c| is_separator(*c)) {
+            memo.separated |= !matches!(c, ' ' | '\t');
+            memo.at += c.len_utf8();
+        }
+        feed.count(memo.at.saturating_sub(before));
+        match (feed.literal(memo.at, "#"), feed.literal(memo.at, "//")) {
+            (Look::Yes(_), _) | (_, Look::Yes(_)) => memo.in_comment = true,
+            (Look::More, _) | (_, Look::More) => return Look::More,
+            _ => return Look::Yes((memo.at, memo.separated)),
+        }
+    }
+}
+
+/// Whether a key names a tool, with or without a step number.
+pub(crate) fn is_command(key: &str) -> bool {
+    let squashed = crate::names::squash(key);
+    let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
+    matches!(stem, "command" | "toolname")
+}

@@ -1,0 +1,105 @@
+//! The keys of fields: their alphabet (T13), the colon (T11) and what follows it.
+
+use super::marks::{self, Delimiters};
+use crate::scan::{Feed, Look, look};
+use crate::{Span, names};
+
+/// A longer run of key characters holds no key.
+pub(super) const MOST_KEY_BYTES: usize = 128;
+
+/// `key:` and an opening delimiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FieldStart {
+    pub(super) key: Span,
+    pub(super) delimiters: Delimiters,
+    /// First byte of the value.
+    pub(super) value: usize,
+    /// Something else than a plain colon stood between.
+    pub(super) drifted_colon: bool,
+}
+
+/// Whether a character may be part of a key.
+pub(super) fn is_key_char(c: char) -> bool {
+    c.is_ascii_alphanumeric()
+        || c.is_alphanumeric()
+        || matches!(c, '_' | '-' | ' ' | '.' | '\t' | '`' | '*')
+        || names::is_invisible(c)
+}
+
+/// A key and the place after its colon.
+pub(super) fn key(feed: &Feed<'_>, at: usize) -> Look<(Span, usize, bool)> {
+    let rest = feed.text.get(at..).unwrap_or_default();
+    for (offset, c) in rest.char_indices() {
+        let here = at + offset;
+        if matches!(c, ':' | '：' | '=') {
+            feed.count(offset);
+            let key = trimmed(feed, at, here);
+            if key.is_empty() {
+                return Look::No;
+            }
+            let drifted = c != ':' || key.end != here;
+            return Look::Yes((key, here + c.len_utf8(), drifted));
+        }
+        if !is_key_char(c) || offset > MOST_KEY_BYTES {
+            feed.count(offset);
+            return Look::No;
+        }
+    }
+    feed.count(rest.len());
+    match rest.is_empty() {
+        true => Look::No,
+        false => feed.ended(),
+    }
+}
+
+/// A field that starts here.
+pub(super) fn field_start(feed: &Feed<'_>, at: usize) -> Look<FieldStart> {
+    let Some((key, after, drifted_colon)) = look!(key(feed, at), Look::More) else {
+        return Look::No;
+    };
+    let value = feed.skip_space(after);
+    if value == feed.len() {
+        return feed.ended();
+    }
+    match marks::opener(feed, value) {
+        Look::Yes((delimiters, start)) => Look::Yes(FieldStart {
+            key,
+            delimiters,
+            value: start,
+            drifted_colon,
+        }),
+        Look::No => Look::No,
+        Look::More => Look::More,
+    }
+}
+
+/// The key directly before an opening delimiter, if it starts its line: looked for backwards.
+pub(super) fn key_before(feed: &Feed<'_>, opener: usize, floor: usize) -> Option<(Span, usize)> {
+    let from = feed.floor(opener.saturating_sub(MOST_KEY_BYTES + 8).max(floor));
+    let before = feed.text.get(from..opener)?;
+    feed.count(before.len());
+    let line = before
+        .rfind('\n')
+        .map(|at| at + 1)
+        .or((from == floor).then_some(0))?;
+    let head = before[line..].trim_end();
+    let colon = head
+        .chars()
+        .next_back()
+        .filter(|c| matches!(c, ':' | '：' | '='))?;
+    let key = &head[..head.len() - colon.len_utf8()];
+    if key.trim().is_empty() || !key.chars().all(is_key_char) {
+        return None;
+    }
+    let start = from + line;
+    Some((trimmed(feed, start, start + key.len()), start))
+}
+
+/// The key without white space, bullets and markup round it.
+fn trimmed(feed: &Feed<'_>, start: usize, end: usize) -> Span {
+    let text = &feed.text[start..end];
+    let ignorable = |c: char| c.is_whitespace() || matches!(c, '`' | '*') || names::is_invisible(c);
+    let left = text.trim_start_matches(|c: char| ignorable(c) || c == '-');
+    let start = end - left.len();
+    Span::new(start, start + left.trim_end_matches(ignorable).len())
+}

@@ -1,0 +1,216 @@
+//! The marks of TAM and VCP: block markers and delimiter families (T1, T7, T8).
+
+use crate::scan::{Feed, Look, look};
+
+/// Which blocks a marker belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlockFamily {
+    /// `<|[REQUEST_TOOL]|>`.
+    Tam,
+    /// `<<<[TOOL_REQUEST]>>>`.
+    Vcp,
+}
+
+/// A block marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub(crate) family: BlockFamily,
+    pub(crate) opens: bool,
+    pub(crate) end: usize,
+    /// Written exactly as the dialect writes it.
+    pub(crate) exact: bool,
+}
+
+/// The marker at `at`, where a `<` stands.
+pub(crate) fn marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
+    let answer = read_marker(feed, at);
+    if let Look::Yes(marker) = &answer {
+        let written = &feed.text[at..marker.end];
+        let exact = match (marker.family, marker.opens) {
+            (BlockFamily::Tam, true) => "<|[REQUEST_TOOL]|>",
+            (BlockFamily::Tam, false) => "<|[END_TOOL]|>",
+            (BlockFamily::Vcp, true) => "<<<[TOOL_REQUEST]>>>",
+            (BlockFamily::Vcp, false) => "<<<[END_TOOL_REQUEST]>>>",
+        };
+        return Look::Yes(Marker {
+            exact: written == exact,
+            ..*marker
+        });
+    }
+    answer
+}
+
+const MOST_SPACES: usize = 4;
+
+fn read_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
+    let mut brackets = 1;
+    let mut here = at + 1;
+    while brackets < 4 {
+        match feed.literal(here, "<") {
+            Look::Yes(end) => {
+                brackets += 1;
+                here = end;
+            }
+            Look::More => return Look::More,
+            Look::No => break,
+        }
+    }
+    let family = if brackets == 1 {
+        BlockFamily::Tam
+    } else {
+        BlockFamily::Vcp
+    };
+    let words: [(&str, bool); 2] = match family {
+        BlockFamily::Tam => [("REQUEST_TOOL", true), ("END_TOOL", false)],
+        BlockFamily::Vcp => [("TOOL_REQUEST", true), ("END_TOOL_REQUEST", false)],
+    };
+    if family == BlockFamily::Tam {
+        let Some(end) = look!(part(feed, here, "|"), Look::More) else {
+            return Look::No;
+        };
+        here = end;
+    }
+    let Some(end) = look!(part(feed, here, "["), Look::More) else {
+        return Look::No;
+    };
+    here = end;
+    let mut found = None;
+    for (word, opens) in words {
+        if let Some(end) = look!(part(feed, here, word), Look::More) {
+            found = Some((end, opens));
+            break;
+        }
+    }
+    let Some((end, opens)) = found else {
+        return Look::No;
+    };
+    let Some(mut here) = look!(part(feed, end, "]"), Look::More) else {
+        return Look::No;
+    };
+    if family == BlockFamily::Tam {
+        let Some(end) = look!(part(feed, here, "|"), Look::More) else {
+            return Look::No;
+        };
+        let Some(end) = look!(part(feed, end, ">"), Look::More) else {
+            return Look::No;
+        };
+        return Look::Yes(Marker {
+            family,
+            opens,
+            end,
+            exact: false,
+        });
+    }
+    let Some(end) = look!(part(feed, here, ">>"), Look::More) else {
+        return Look::No;
+    };
+    here = end;
+    for _ in 0..2 {
+        match feed.literal(here, ">") {
+            Look::Yes(end) => here = end,
+            Look::More => return Look::More,
+            Look::No => break,
+        }
+    }
+    Look::Yes(Marker {
+        family,
+        opens,
+        end: here,
+        exact: false,
+    })
+}
+
+/// A literal in any letter case, with up to four blanks before it.
+fn part(feed: &Feed<'_>, at: usize, literal: &str) -> Look<usize> {
+    let skipped = feed.skip_blank(at);
+    if skipped - at > MOST_SPACES {
+        return Look::No;
+    }
+    feed.literal_any_case(skipped, literal)
+}
+
+/// A pair of delimiters round a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delimiters {
+    /// `「始」` and `「末」`.
+    Corner,
+    /// `「始ESCAPE」` and `「末ESCAPE」`.
+    CornerEscape,
+    /// `{始}` and `{末}`.
+    Brace,
+    /// `{始ESCAPE}` and `{末ESCAPE}`.
+    BraceEscape,
+    /// `»»»` and `«««`.
+    Guillemet,
+    /// `>>>` and `<<<`.
+    Arrow,
+}
+
+impl Delimiters {
+    pub(crate) const ALL: &[Delimiters] = &[
+        Self::Corner,
+        Self::CornerEscape,
+        Self::Brace,
+        Self::BraceEscape,
+        Self::Guillemet,
+        Self::Arrow,
+    ];
+
+    pub(crate) fn opener(self) -> &'static str {
+        match self {
+            Self::Corner => "「始」",
+            Self::CornerEscape => "「始ESCAPE」",
+            Self::Brace => "{始}",
+            Self::BraceEscape => "{始ESCAPE}",
+            Self::Guillemet => "»»»",
+            Self::Arrow => ">>>",
+        }
+    }
+
+    pub(crate) fn closer(self) -> &'static str {
+        match self {
+            Self::Corner => "「末」",
+            Self::CornerEscape => "「末ESCAPE」",
+            Self::Brace => "{末}",
+            Self::BraceEscape => "{末ESCAPE}",
+            Self::Guillemet => "«««",
+            Self::Arrow => "<<<",
+        }
+    }
+
+    /// Protocol words inside the value are spelled with ESCAPE.
+    pub(crate) fn is_escape(self) -> bool {
+        matches!(self, Self::CornerEscape | Self::BraceEscape)
+    }
+
+    /// The delimiters of TAM v2.
+    pub(crate) fn is_v2(self) -> bool {
+        matches!(self, Self::Guillemet | Self::Arrow)
+    }
+
+    /// First byte of the opener and of the closer.
+    pub(crate) fn first_bytes(self) -> (u8, u8) {
+        (self.opener().as_bytes()[0], self.closer().as_bytes()[0])
+    }
+}
+
+/// The opening delimiter at a position.
+pub(crate) fn opener(feed: &Feed<'_>, at: usize) -> Look<(Delimiters, usize)> {
+    one_of(feed, at, Delimiters::opener)
+}
+
+fn one_of(
+    feed: &Feed<'_>,
+    at: usize,
+    spelling: fn(Delimiters) -> &'static str,
+) -> Look<(Delimiters, usize)> {
+    let mut more = false;
+    for &delimiters in Delimiters::ALL {
+        match feed.literal_any_case(at, spelling(delimiters)) {
+            Look::Yes(end) => return Look::Yes((delimiters, end)),
+            Look::More => more = true,
+            Look::No => {}
+        }
+    }
+    if more { Look::More } else { Look::No }
+}

@@ -1,0 +1,152 @@
+//! Calls written as JSON objects: Hermes, and JSON inside ACTION (A13).
+
+use serde_json::{Map, Value};
+
+use super::raw::{Content, RawBlock, RawCall, RawValue};
+use crate::diagnostic::Tolerance;
+use crate::scan::json;
+use crate::{Class, Dialect, Problem, ProblemCode, Rule, Span};
+
+/// Reads the JSON value at `span` as one call or a list of calls.
+pub(crate) fn read_calls(text: &str, span: Span, in_action: bool, block: &mut RawBlock) {
+    let value = match json::parse(span.of(text)) {
+        Ok(value) => value,
+        Err(error) => {
+            block.problems.push(
+                Problem::new(
+                    ProblemCode::InvalidJson,
+                    Rule::A13,
+                    span,
+                    format!("the JSON of the call is not valid: {error}"),
+                )
+                .received(span.of(text)),
+            );
+            return;
+        }
+    };
+    let items = match value {
+        Value::Array(items) => items,
+        other => vec![other],
+    };
+    for item in items {
+        match call_of(item, span) {
+            Some(mut call) => {
+                if in_action {
+                    call.notes.push(Tolerance::new(
+                        Rule::A13,
+                        Class::Spelling,
+                        "json_in_action",
+                        span,
+                        span.of(text),
+                        &call.name,
+                    ));
+                } else {
+                    call.dialect = Some(Dialect::ToolJson);
+                }
+                block.calls.push(call);
+            }
+            None => block.problems.push(
+                Problem::new(
+                    ProblemCode::EmptyAction,
+                    Rule::A13,
+                    span,
+                    "the JSON names no tool",
+                )
+                .expected("{\"name\": ..., \"arguments\": {...}}")
+                .received(span.of(text)),
+            ),
+        }
+    }
+}
+
+/// The call in `{"name": …, "arguments": {…}}` and its common variants.
+fn call_of(value: Value, span: Span) -> Option<RawCall> {
+    let Value::Object(mut map) = value else {
+        return None;
+    };
+    if let Some(Value::Object(inner)) = map.get("function").filter(|inner| inner.is_object()) {
+        map = inner.clone();
+    }
+    let name = ["name", "tool", "tool_name", "function", "command"]
+        .iter()
+        .find_map(|key| match map.get(*key) {
+            Some(Value::String(name)) => Some(name.clone()),
+            _ => None,
+        })?;
+    let mut problems = Vec::new();
+    let arguments = ["arguments", "parameters", "args", "params", "input"]
+        .iter()
+        .find_map(|key| map.get(*key))
+        .cloned();
+    let arguments = arguments_of(arguments, span, &mut problems);
+    Some(RawCall {
+        name,
+        span,
+        name_span: span,
+        arguments,
+        problems,
+        ..RawCall::default()
+    })
+}
+
+/// The members of an arguments object, which may itself be JSON text.
+pub(crate) fn arguments_of(
+    arguments: Option<Value>,
+    span: Span,
+    problems: &mut Vec<Problem>,
+) -> Vec<RawValue> {
+    let map = match arguments {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(map)) => map,
+        Some(Value::String(text)) if text.trim().is_empty() => Map::new(),
+        Some(Value::String(text)) => match json::parse(&text) {
+            Ok(Value::Object(map)) => map,
+            Ok(_) => {
+                problems.push(
+                    Problem::new(
+                        ProblemCode::InvalidJson,
+                        Rule::C7,
+                        span,
+                        "the arguments are not an object",
+                    )
+                    .expected("object")
+                    .received(&text),
+                );
+                Map::new()
+            }
+            Err(error) => {
+                problems.push(
+                    Problem::new(
+                        ProblemCode::InvalidJson,
+                        Rule::C7,
+                        span,
+                        format!("the arguments are not valid JSON: {error}"),
+                    )
+                    .expected("object")
+                    .received(&text),
+                );
+                Map::new()
+            }
+        },
+        Some(other) => {
+            problems.push(
+                Problem::new(
+                    ProblemCode::InvalidJson,
+                    Rule::C7,
+                    span,
+                    "the arguments are not an object",
+                )
+                .expected("object")
+                .received(&other.to_string()),
+            );
+            Map::new()
+        }
+    };
+    map.into_iter()
+        .map(|(name, value)| RawValue {
+            name,
+            name_span: span,
+            content: Content::Json(value),
+        })
+        .collect()
+}

@@ -1,0 +1,112 @@
+//! What stage one hands to stage two: names and values with places, without types (G1).
+
+use serde_json::{Map, Value};
+
+use crate::{BlockEnd, Dialect, Problem, Span, Tolerance};
+
+/// A block as cut by a scanner.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RawBlock {
+    pub(crate) calls: Vec<RawCall>,
+    /// Fields of TAM and VCP blocks, made into calls by stage two.
+    pub(crate) fields: Vec<RawField>,
+    pub(crate) notes: Vec<Tolerance>,
+    pub(crate) problems: Vec<Problem>,
+    /// Text that belongs to nothing.
+    pub(crate) stray: Vec<Span>,
+}
+
+/// A closed or given-up block with its place.
+#[derive(Debug, Clone)]
+pub(crate) struct ScannedBlock {
+    pub(crate) dialect: Dialect,
+    pub(crate) span: Span,
+    pub(crate) end: BlockEnd,
+    pub(crate) raw: RawBlock,
+}
+
+/// A call with its values.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RawCall {
+    pub(crate) name: String,
+    pub(crate) span: Span,
+    pub(crate) name_span: Span,
+    pub(crate) arguments: Vec<RawValue>,
+    pub(crate) stray: Vec<Span>,
+    pub(crate) notes: Vec<Tolerance>,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) ambiguous: bool,
+    /// The dialect if it differs from the block's.
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) provider_id: String,
+}
+
+/// A named value.
+#[derive(Debug, Clone)]
+pub(crate) struct RawValue {
+    pub(crate) name: String,
+    pub(crate) name_span: Span,
+    pub(crate) content: Content,
+}
+
+/// How a value is written.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    /// Between tags: text, markup, CDATA.
+    Markup(Span),
+    /// Between delimiters: text only.
+    Plain(Plain),
+    /// In an attribute.
+    Attribute(Span),
+    /// Already typed.
+    Json(Value),
+}
+
+/// A delimited value.
+#[derive(Debug, Clone)]
+pub(crate) struct Plain {
+    pub(crate) span: Span,
+    /// Protocol words are spelled with ESCAPE (T7).
+    pub(crate) escaped: bool,
+    /// From a `key: value` line without delimiters (T10).
+    pub(crate) bare: bool,
+}
+
+/// `key:「始」value「末」`.
+#[derive(Debug, Clone)]
+pub(crate) struct RawField {
+    pub(crate) key: String,
+    pub(crate) key_span: Span,
+    pub(crate) value: Plain,
+    pub(crate) notes: Vec<Tolerance>,
+}
+
+/// Block-wide control values, kept as they were written.
+pub(crate) type Controls = Map<String, Value>;
+
+/// What a scanner says after looking at the text it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More text is needed.
+    More,
+    /// The block ends here.
+    Closed { at: usize, end: BlockEnd },
+    /// It was not a block after all; text goes on at this position.
+    NotABlock { resume: usize },
+}
+
+/// What becomes known before a block is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Early {
+    Call {
+        call: usize,
+        name: String,
+        span: Span,
+    },
+    Delta {
+        call: usize,
+        argument: usize,
+        name: String,
+        span: Span,
+    },
+}

@@ -1,0 +1,86 @@
+//! What an incremental parse reports while the model is still writing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Block, Call, Diagnostic, Dialect, Span};
+
+/// What is known about the tool of a call when its name has been read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolState {
+    /// Visible, with its id.
+    Visible(String),
+    /// Known and not available: a reason to stop the model.
+    NotAvailable,
+    /// Unknown, with up to three near names: a reason to stop the model.
+    Unknown(Vec<String>),
+}
+
+/// One step of an incremental parse. Equal for every way of cutting the text, once neighbouring
+/// deltas are joined (G5).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// Text that can no longer become a call.
+    Text {
+        /// The place in the message.
+        span: Span,
+        /// The text.
+        text: String,
+        /// Whether it comes after the first block and is logged only (A3).
+        trailing: bool,
+    },
+    /// Text of a thought region (A9).
+    Thought {
+        /// The place in the message.
+        span: Span,
+        /// The text, tags included.
+        text: String,
+    },
+    /// A block was opened. Nothing is certain before its [`Event::BlockClosed`].
+    BlockOpened {
+        /// Position among the message's blocks.
+        block: usize,
+        /// The dialect as far as known.
+        dialect: Dialect,
+        /// Where the opening marker starts.
+        at: usize,
+    },
+    /// The name of a call was read.
+    CallOpened {
+        /// Position of the block.
+        block: usize,
+        /// Position of the call in the block.
+        call: usize,
+        /// The name as written.
+        name: String,
+        /// What it means.
+        tool: ToolState,
+        /// Where the name stands.
+        span: Span,
+    },
+    /// A value has grown. The pieces joined are a prefix of the value's source text.
+    ArgumentDelta {
+        /// Position of the block.
+        block: usize,
+        /// Position of the call in the block; in TAM blocks, whose step may not be known yet, 0.
+        call: usize,
+        /// Position of the value in the call; in TAM blocks, of the field in the block.
+        argument: usize,
+        /// The parameter as written.
+        name: String,
+        /// The new piece, as written by the model.
+        text: String,
+    },
+    /// A block is complete or was given up.
+    BlockClosed {
+        /// Position of the block.
+        block: usize,
+        /// The block with its problems.
+        state: Box<Block>,
+        /// Its calls, typed; those that may run have [`Call::is_ready`].
+        calls: Vec<Call>,
+    },
+    /// A remark.
+    Diagnostic(Diagnostic),
+}

@@ -1,0 +1,105 @@
+//! Taking the meaning out of protocol marks in untrusted text (L2).
+
+use std::borrow::Cow;
+
+/// What stands for the bracket of a mark: visible, and no part of any dialect.
+const BROKEN: char = '‹';
+
+const NAMES: &[&str] = &[
+    "action",
+    "think",
+    "thinking",
+    "reasoning",
+    "thought",
+    "tool_call",
+    "tool_calls",
+    "function_calls",
+    "function_call",
+    "invoke",
+    "function",
+    "tool_response",
+    "tool_result",
+    "function_results",
+    "function_result",
+    "observation",
+];
+
+const WORDS: &[(&str, &str)] = &[
+    ("「始", "「始ESCAPE"),
+    ("「末", "「末ESCAPE"),
+    ("{始", "{始ESCAPE"),
+    ("{末", "{末ESCAPE"),
+    ("»»»", "»_»_»"),
+    ("«««", "«_«_«"),
+];
+
+/// Breaks every mark that a dialect could take for a call, with visible characters. Text without
+/// marks is given back as it is.
+pub fn neutralise(text: &str) -> Cow<'_, str> {
+    let interesting = |c: char| matches!(c, '<' | '＜' | '「' | '{' | '»' | '«');
+    let Some(first) = text.find(interesting) else {
+        return Cow::Borrowed(text);
+    };
+    let mut out = String::new();
+    let mut changed = false;
+    out.push_str(&text[..first]);
+    let mut rest = &text[first..];
+    while let Some(c) = rest.chars().next() {
+        let width = c.len_utf8();
+        if matches!(c, '<' | '＜') && starts_mark(&rest[width..]) {
+            out.push(BROKEN);
+            changed = true;
+            rest = &rest[width..];
+        } else if let Some((word, safe)) = WORDS
+            .iter()
+            .find(|(word, safe)| rest.starts_with(word) && !rest.starts_with(safe))
+        {
+            out.push_str(safe);
+            changed = true;
+            rest = &rest[word.len()..];
+        } else {
+            out.push_str(&rest[..width]);
+            rest = &rest[width..];
+        }
+        let plain = rest.find(interesting).unwrap_or(rest.len());
+        out.push_str(&rest[..plain]);
+        rest = &rest[plain..];
+    }
+    if changed {
+        Cow::Owned(out)
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Whether what follows a bracket makes it a mark.
+fn starts_mark(after: &str) -> bool {
+    const LONGEST: usize = 24;
+    let skip = |text: &str| -> usize {
+        let blank = |c: &char| {
+            c.is_whitespace() || matches!(c, '/' | '<' | '＜') || crate::names::is_invisible(*c)
+        };
+        text.chars()
+            .take(8)
+            .take_while(blank)
+            .map(char::len_utf8)
+            .sum()
+    };
+    let rest = &after[skip(after)..];
+    if rest.starts_with(['|', '[', '｜', '［']) {
+        return true;
+    }
+    let name: String = rest
+        .chars()
+        .filter(|c| !crate::names::is_invisible(*c))
+        .take(LONGEST)
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect();
+    NAMES.contains(&folded(&name).as_str())
+}
+
+/// Lower case after compatibility folding, so that full-width letters are seen.
+fn folded(name: &str) -> String {
+    use unicode_normalization::UnicodeNormalization;
+    name.nfkc().collect::<String>().to_lowercase()
+}

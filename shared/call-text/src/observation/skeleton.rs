@@ -1,0 +1,100 @@
+//! Calls to copy: a tool's call with values from its schema, and a wrong call set right.
+
+use serde_json::{Map, Value};
+
+use crate::typing::schema::{Schema, Types};
+use crate::{Call, Catalogue, Dialect, ProblemCode, Tool, render};
+
+/// A call of a tool with an example for each required parameter.
+pub fn skeleton(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {
+    let schema = Schema::root(&tool.parameters);
+    let mut arguments = Map::new();
+    for name in schema.required() {
+        arguments.insert(name.to_owned(), example(name, schema.member(name)));
+    }
+    render::render_call(&tool.id, &arguments, dialect, catalogue).ok()
+}
+
+/// The call with what was right kept, near misses renamed and missing parameters filled with
+/// examples; `None` if it cannot be written.
+pub fn corrected(call: &Call, catalogue: &Catalogue) -> Option<String> {
+    let tool = catalogue.tool(&call.tool_id)?;
+    let schema = Schema::root(&tool.parameters);
+    let is_wrong = |name: &str| {
+        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        call.problems.iter().any(|problem| {
+            problem.path == pointer || problem.path.starts_with(&format!("{pointer}/"))
+        })
+    };
+    let mut arguments = Map::new();
+    for (name, value) in &call.arguments {
+        if is_wrong(name) && schema.property(name).is_some() {
+            arguments.insert(name.clone(), example(name, schema.member(name)));
+        } else if !is_wrong(name) {
+            arguments.insert(name.clone(), value.clone());
+        }
+    }
+    for problem in call
+        .problems
+        .iter()
+        .filter(|problem| problem.code == ProblemCode::UnknownParameter)
+    {
+        let Some(name) = problem
+            .suggestions
+            .first()
+            .filter(|name| !arguments.contains_key(*name))
+        else {
+            continue;
+        };
+        arguments.insert(name.clone(), example(name, schema.member(name)));
+    }
+    for name in schema.required() {
+        if !arguments.contains_key(name) {
+            arguments.insert(name.to_owned(), example(name, schema.member(name)));
+        }
+    }
+    render::render_call(&tool.id, &arguments, call.dialect, catalogue).ok()
+}
+
+/// An example value: the schema's own, or one that shows the type.
+pub(crate) fn example(name: &str, schema: Schema<'_>) -> Value {
+    let types = schema.types();
+    let fits = |value: &&Value| types.has(Types::of_value(value));
+    if let Some(value) = schema
+        .examples()
+        .iter()
+        .find(fits)
+        .or_else(|| schema.default().filter(fits))
+    {
+        return value.clone();
+    }
+    if let Some(first) = schema.allowed().and_then(|values| values.first().copied()) {
+        return first.clone();
+    }
+    if types.is_any() || types.has(Types::STRING) {
+        return Value::String(format!("your {name}"));
+    }
+    if types.has(Types::INTEGER) {
+        return 1.into();
+    }
+    if types.has(Types::NUMBER) {
+        return Value::Number(serde_json::Number::from_f64(0.5).unwrap_or_else(|| 1.into()));
+    }
+    if types.has(Types::BOOLEAN) {
+        return Value::Bool(true);
+    }
+    if types.has(Types::ARRAY) {
+        return Value::Array(vec![example(name, schema.items())]);
+    }
+    if types.has(Types::OBJECT) {
+        let required = schema.required();
+        return Value::Object(
+            required
+                .iter()
+                .take(8)
+                .map(|name| ((*name).to_owned(), example(name, schema.member(name))))
+                .collect(),
+        );
+    }
+    Value::Null
+}

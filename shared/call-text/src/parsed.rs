@@ -1,0 +1,208 @@
+//! The outcome of a parse.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{Class, Diagnostic, Dialect, Problem, Rule, Span, Tolerance};
+
+/// Everything that was understood of a message, and everything that was wrong with it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Parsed {
+    /// The dialect of the first block, if there is one.
+    pub dialect: Option<Dialect>,
+    /// What the model said before the first block, thoughts left out, trimmed at the end (A3).
+    pub response_text: String,
+    /// What it said between and after the blocks: logged, not published (A3).
+    pub trailing_text: String,
+    /// What it wrote in thought regions (A9).
+    pub thoughts: String,
+    /// The whole message, cut without gap or overlap.
+    pub segments: Vec<Segment>,
+    /// The blocks in order, those that do not run included.
+    pub blocks: Vec<Block>,
+    /// The calls of all blocks in order; see [`Call::is_ready`].
+    pub calls: Vec<Call>,
+    /// Remarks in order of discovery.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Parsed {
+    /// The calls that may run by themselves as far as the text decides.
+    pub fn ready_calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.is_ready())
+    }
+
+    /// The problems of blocks that should have run and of their calls.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        let blocks = self
+            .blocks
+            .iter()
+            .filter(|block| block.runs)
+            .flat_map(|block| &block.problems);
+        let calls = self
+            .calls
+            .iter()
+            .filter(|call| call.runs)
+            .flat_map(|call| &call.problems);
+        blocks.chain(calls)
+    }
+
+    /// Whether the rule was met anywhere: diagnostics, tolerances, problems.
+    pub fn mentions(&self, rule: Rule) -> bool {
+        self.diagnostics
+            .iter()
+            .any(|diagnostic| diagnostic.rule == rule)
+            || self
+                .blocks
+                .iter()
+                .any(|block| block.problems.iter().any(|problem| problem.rule == rule))
+            || self.calls.iter().any(|call| {
+                call.problems.iter().any(|problem| problem.rule == rule)
+                    || call
+                        .tolerances
+                        .iter()
+                        .any(|tolerance| tolerance.rule == rule)
+            })
+    }
+}
+
+/// What a piece of the message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SegmentKind {
+    /// Published text.
+    Response,
+    /// Text after the first block.
+    Trailing,
+    /// A thought region.
+    Thought,
+    /// The block at this position in [`Parsed::blocks`].
+    Block(usize),
+    /// Beyond the message limit, not scanned.
+    Overflow,
+}
+
+/// A piece of the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// What it is.
+    pub kind: SegmentKind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// How a block ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockEnd {
+    /// By its own marker.
+    Closed,
+    /// The marker was missing and supplied (A10).
+    Repaired,
+    /// The message ended inside it.
+    Truncated,
+    /// A limit was reached.
+    Limited,
+}
+
+/// A block of calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// Its dialect.
+    pub dialect: Dialect,
+    /// Where it stands, markers included.
+    pub span: Span,
+    /// How it ended.
+    pub end: BlockEnd,
+    /// Whether the message's policy lets this block run (A1). Problems may still forbid it.
+    pub runs: bool,
+    /// Why it does not run; empty if it does.
+    pub not_run_because: String,
+    /// What is wrong with the block as a whole. No call of a block with problems runs.
+    pub problems: Vec<Problem>,
+    /// Block-wide control values in the order written, for instance `request_id`, `comment`.
+    pub controls: Map<String, Value>,
+}
+
+/// What a step asked for besides its arguments (T26 to T30).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StepControl {
+    /// The step number as written; `None` without numbers.
+    pub step: Option<u32>,
+    /// Go on with the next step if this one fails.
+    pub continue_on_error: bool,
+    /// Attempts after the first, as asked for; the executor caps it.
+    pub retries: u32,
+    /// Values to be fetched: parameter and URI.
+    pub uris: Map<String, Value>,
+    /// Fire and record without waiting, as asked for in VCP (T27).
+    pub no_reply: bool,
+    /// Other control keys as written (T28).
+    pub metadata: Map<String, Value>,
+}
+
+/// The source text of an argument (G6).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawArgument {
+    /// The parameter it was taken for.
+    pub name: String,
+    /// The name as written.
+    pub written_name: String,
+    /// The untrimmed source text between the delimiters; JSON text for JSON dialects.
+    pub text: String,
+    /// Where it stands; empty for values without a place of their own.
+    pub span: Span,
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Position of its block in [`Parsed::blocks`].
+    pub block: usize,
+    /// Its dialect.
+    pub dialect: Dialect,
+    /// The tool's id; the name as written if no such tool is visible.
+    pub tool_id: String,
+    /// The tool name as written.
+    pub written_name: String,
+    /// The typed arguments, in the order written.
+    pub arguments: Map<String, Value>,
+    /// The source text of each argument.
+    pub raw_arguments: Vec<RawArgument>,
+    /// Where it stands in the message.
+    pub span: Span,
+    /// Every deviation that was read all the same.
+    pub tolerances: Vec<Tolerance>,
+    /// Everything that is wrong with it, all at once.
+    pub problems: Vec<Problem>,
+    /// More than one reading was possible.
+    pub ambiguous: bool,
+    /// The repair rule: a repair or a second reading, and the tool is not declared read-only.
+    pub needs_confirmation: bool,
+    /// Whether its block runs.
+    pub runs: bool,
+    /// What the step asked for besides its arguments.
+    pub control: StepControl,
+    /// The provider's id of a native call; empty otherwise.
+    pub provider_id: String,
+}
+
+impl Call {
+    /// Whether it may run by itself as far as the text decides: its block runs, nothing is wrong
+    /// with it, and no confirmation is needed.
+    pub fn is_ready(&self) -> bool {
+        self.runs && self.problems.is_empty() && !self.needs_confirmation
+    }
+
+    /// Whether a structure or a value was supplied.
+    pub fn was_repaired(&self) -> bool {
+        self.tolerances
+            .iter()
+            .any(|tolerance| tolerance.class == Class::Repair)
+    }
+
+    /// The same bytes for the same call in every dialect: compact JSON with sorted keys.
+    pub fn canonical(&self) -> String {
+        crate::canonical::call(&self.tool_id, &self.arguments)
+    }
+}

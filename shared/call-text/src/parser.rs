@@ -1,0 +1,214 @@
+//! Reading a message, whole or in pieces.
+//!
+//! One scanner does both: a whole message is a stream of one piece. The parser walks the text,
+//! releases what cannot become a call, and hands the insides of blocks to the scanner of their
+//! dialect; regions in which nothing is a call (code, quotes, comments, thoughts) are walked here.
+
+mod block;
+mod code;
+mod regions;
+mod sink;
+mod walk;
+
+use std::cell::Cell;
+
+use self::sink::Sink;
+use self::walk::Walk;
+use crate::dialect::element::Context;
+use crate::scan::Feed;
+use crate::{
+    Catalogue, Diagnostic, Event, FinishReason, Parsed, Policy, Rule, SegmentKind, Severity, Span,
+};
+
+/// Parses a whole message of which nothing more is known than its text.
+pub fn parse(text: &str, catalogue: &Catalogue, policy: &Policy) -> Parsed {
+    parse_finished(text, catalogue, policy, FinishReason::Unknown)
+}
+
+/// Parses a whole message that ended for a known reason: after [`FinishReason::Stop`] a missing
+/// last wrapper tag may be supplied (A10).
+pub fn parse_finished(
+    text: &str,
+    catalogue: &Catalogue,
+    policy: &Policy,
+    reason: FinishReason,
+) -> Parsed {
+    let mut parser = Parser::new(catalogue.clone(), policy.clone());
+    parser.sink.be_quiet();
+    parser.take(text);
+    parser.finish(reason).1
+}
+
+/// An incremental parse of one message.
+#[derive(Debug)]
+pub struct Parser {
+    catalogue: Catalogue,
+    policy: Policy,
+    text: String,
+    /// The start of a character whose end has not arrived.
+    partial: Vec<u8>,
+    /// Bytes beyond the message limit.
+    overflow: usize,
+    replaced: bool,
+    steps: Cell<u64>,
+    walk: Walk,
+    sink: Sink,
+}
+
+impl Parser {
+    /// Starts a message.
+    pub fn new(catalogue: Catalogue, policy: Policy) -> Self {
+        Self {
+            sink: Sink::new(policy.limits.diagnostics),
+            catalogue,
+            policy,
+            text: String::new(),
+            partial: Vec::new(),
+            overflow: 0,
+            replaced: false,
+            steps: Cell::new(0),
+            walk: Walk::default(),
+        }
+    }
+
+    /// Takes the next piece of the message and reports what it made certain.
+    pub fn push(&mut self, chunk: &str) -> Vec<Event> {
+        if !self.partial.is_empty() {
+            return self.push_bytes(chunk.as_bytes());
+        }
+        self.take(chunk);
+        self.advance(false, FinishReason::Unknown)
+    }
+
+    /// Takes the next piece as bytes, cut anywhere. Bytes that are not UTF-8 are replaced by
+    /// U+FFFD; places are those of the replaced text.
+    pub fn push_bytes(&mut self, chunk: &[u8]) -> Vec<Event> {
+        let mut bytes = std::mem::take(&mut self.partial);
+        bytes.extend_from_slice(chunk);
+        let mut rest = bytes.as_slice();
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(text) => {
+                    self.take(text);
+                    break;
+                }
+                Err(error) => {
+                    let (valid, after) = rest.split_at(error.valid_up_to());
+                    self.take(std::str::from_utf8(valid).unwrap_or_default());
+                    let Some(width) = error.error_len() else {
+                        self.partial = after.to_vec();
+                        break;
+                    };
+                    self.replace();
+                    rest = &after[width..];
+                }
+            }
+        }
+        self.advance(false, FinishReason::Unknown)
+    }
+
+    /// Ends the message: decides what was open and gives the whole outcome.
+    pub fn finish(mut self, reason: FinishReason) -> (Vec<Event>, Parsed) {
+        if !self.partial.is_empty() {
+            self.partial.clear();
+            self.replace();
+        }
+        let mut events = self.advance(true, reason);
+        let quiet = self.sink.is_quiet();
+        let context = Context {
+            catalogue: &self.catalogue,
+            policy: &self.policy,
+            finish: reason,
+            quiet,
+        };
+        self.walk.finish(&self.text, &context, &mut self.sink);
+        if self.overflow > 0 {
+            let span = Span::new(self.text.len(), self.text.len() + self.overflow);
+            let message = format!(
+                "the message is longer than {} bytes; the rest was not read",
+                self.policy.limits.message_bytes
+            );
+            self.sink.segment(SegmentKind::Overflow, span);
+            self.sink.diagnose(
+                Rule::V13,
+                Severity::Error,
+                "limit_exceeded",
+                span,
+                message,
+                "",
+            );
+        }
+        events.extend(self.sink.drain());
+        (events, self.sink.into_parsed(&self.text))
+    }
+
+    /// Ends the message and gives the bytes looked at in all, for tests of linearity.
+    pub fn finish_counting(mut self, reason: FinishReason) -> u64 {
+        self.advance(true, reason);
+        self.steps.get()
+    }
+
+    /// Bytes looked at so far, for tests of linearity.
+    pub fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
+    /// The remarks made so far.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        self.sink.diagnostics()
+    }
+
+    fn replace(&mut self) {
+        if !self.replaced {
+            self.replaced = true;
+            let span = Span::new(self.text.len(), self.text.len() + 3);
+            let message = "bytes that are not UTF-8 were replaced".to_owned();
+            self.sink.diagnose(
+                Rule::V11,
+                Severity::Warning,
+                "invalid_utf8",
+                span,
+                message,
+                "",
+            );
+        }
+        self.take("\u{fffd}");
+    }
+
+    fn take(&mut self, chunk: &str) {
+        let room = self
+            .policy
+            .limits
+            .message_bytes
+            .saturating_sub(self.text.len());
+        if self.overflow > 0 || chunk.len() > room {
+            let mut cut = if self.overflow > 0 { 0 } else { room };
+            while !chunk.is_char_boundary(cut) {
+                cut -= 1;
+            }
+            self.text.push_str(&chunk[..cut]);
+            self.overflow += chunk.len() - cut;
+        } else {
+            self.text.push_str(chunk);
+        }
+    }
+
+    fn advance(&mut self, eof: bool, finish: FinishReason) -> Vec<Event> {
+        let context = Context {
+            catalogue: &self.catalogue,
+            policy: &self.policy,
+            finish,
+            quiet: self.sink.is_quiet(),
+        };
+        let feed = Feed {
+            text: &self.text,
+            eof,
+            steps: &self.steps,
+        };
+        self.walk.advance(&feed, &context, &mut self.sink);
+        self.sink.drain()
+    }
+}
+
+#[cfg(test)]
+mod tests;

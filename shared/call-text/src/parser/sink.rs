@@ -1,0 +1,419 @@
+//! Where pieces of the message end up: segments, blocks, calls, events.
+
+use crate::catalogue::ToolMatch;
+use crate::dialect::element::Context;
+use crate::dialect::raw::{Early, ScannedBlock};
+use crate::typing;
+use crate::{
+    BlockEnd, Class, Diagnostic, Event, MultiBlock, Parsed, Problem, ProblemCode, Rule, Segment,
+    SegmentKind, Severity, Span, ToolState,
+};
+
+/// A piece whose fate is open until the end of the message (A7).
+#[derive(Debug)]
+pub(super) enum Held {
+    Text(Span),
+    Thought(Span),
+    Block(Box<(ScannedBlock, bool)>),
+}
+
+#[derive(Debug)]
+pub(super) struct Sink {
+    parsed: Parsed,
+    events: Vec<Event>,
+    held: Vec<Held>,
+    /// End of the last block, for the question whether the next one is adjacent.
+    last_block_end: usize,
+    /// Why no further block runs.
+    halted: Option<String>,
+    most_diagnostics: usize,
+    dropped_diagnostics: usize,
+    quiet: bool,
+}
+
+impl Sink {
+    pub(super) fn new(most_diagnostics: usize) -> Self {
+        Self {
+            parsed: Parsed::default(),
+            events: Vec::new(),
+            held: Vec::new(),
+            last_block_end: 0,
+            halted: None,
+            most_diagnostics,
+            dropped_diagnostics: 0,
+            quiet: false,
+        }
+    }
+
+    /// Makes no events: the outcome is all that is asked for.
+    pub(super) fn be_quiet(&mut self) {
+        self.quiet = true;
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    fn event(&mut self, event: impl FnOnce() -> Event) {
+        if !self.quiet {
+            self.events.push(event());
+        }
+    }
+
+    pub(super) fn drain(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    pub(super) fn diagnostics(&self) -> &[Diagnostic] {
+        &self.parsed.diagnostics
+    }
+
+    pub(super) fn has_blocks(&self) -> bool {
+        !self.parsed.blocks.is_empty()
+    }
+
+    pub(super) fn next_block(&self) -> usize {
+        self.parsed.blocks.len()
+    }
+
+    pub(super) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    pub(super) fn hold(&mut self, item: Held) {
+        self.held.push(item);
+    }
+
+    pub(super) fn segment(&mut self, kind: SegmentKind, span: Span) {
+        if span.is_empty() {
+            return;
+        }
+        match self.parsed.segments.last_mut() {
+            Some(last)
+                if last.kind == kind
+                    && !matches!(kind, SegmentKind::Block(_))
+                    && last.span.end == span.start =>
+            {
+                last.span.end = span.end;
+            }
+            _ => self.parsed.segments.push(Segment { kind, span }),
+        }
+    }
+
+    /// Releases text.
+    pub(super) fn text(&mut self, text: &str, span: Span) {
+        if span.is_empty() {
+            return;
+        }
+        if self.is_holding() {
+            self.held.push(Held::Text(span));
+            return;
+        }
+        self.release(text, span);
+    }
+
+    fn release(&mut self, text: &str, span: Span) {
+        let trailing = self.has_blocks();
+        self.segment(
+            if trailing {
+                SegmentKind::Trailing
+            } else {
+                SegmentKind::Response
+            },
+            span,
+        );
+        self.event(|| Event::Text {
+            span,
+            text: span.of(text).to_owned(),
+            trailing,
+        });
+    }
+
+    /// Releases a piece of a thought.
+    pub(super) fn thought(&mut self, text: &str, span: Span) {
+        if span.is_empty() {
+            return;
+        }
+        if self.is_holding() {
+            self.held.push(Held::Thought(span));
+            return;
+        }
+        self.segment(SegmentKind::Thought, span);
+        self.event(|| Event::Thought {
+            span,
+            text: span.of(text).to_owned(),
+        });
+    }
+
+    /// Decides what was held: blocks run, or everything is text (A7).
+    pub(super) fn settle(&mut self, run: bool, text: &str, context: &Context<'_>) {
+        for item in std::mem::take(&mut self.held) {
+            match item {
+                Held::Text(span) => self.release(text, span),
+                Held::Thought(span) => self.thought(text, span),
+                Held::Block(block) if run => self.block(block.0, block.1, text, context),
+                Held::Block(block) => {
+                    let span = block.0.span;
+                    let message = "a block inside a code fence was not run".to_owned();
+                    self.diagnose(
+                        Rule::A7,
+                        Severity::Hint,
+                        "fenced_block_not_run",
+                        span,
+                        message,
+                        "write the block outside of a fence",
+                    );
+                    self.release(text, span);
+                }
+            }
+        }
+    }
+
+    /// Reports what became known before a block is closed.
+    pub(super) fn early(&mut self, early: Early, text: &str, context: &Context<'_>) {
+        let block = self.next_block();
+        self.events.push(match early {
+            Early::Call { call, name, span } => {
+                let tool = match context.catalogue.find(&name) {
+                    ToolMatch::Visible(index, _) => {
+                        ToolState::Visible(context.catalogue.entry(index).tool.id.clone())
+                    }
+                    ToolMatch::NotAvailable => ToolState::NotAvailable,
+                    ToolMatch::Unknown => {
+                        ToolState::Unknown(context.catalogue.nearest_tools(&name))
+                    }
+                };
+                Event::CallOpened {
+                    block,
+                    call,
+                    name,
+                    tool,
+                    span,
+                }
+            }
+            Early::Delta {
+                call,
+                argument,
+                name,
+                span,
+            } => Event::ArgumentDelta {
+                block,
+                call,
+                argument,
+                name,
+                text: span.of(text).to_owned(),
+            },
+        });
+    }
+
+    pub(super) fn block_opened(&mut self, dialect: crate::Dialect, at: usize) {
+        let block = self.next_block();
+        self.event(|| Event::BlockOpened { block, dialect, at });
+    }
+
+    /// Takes a finished block: types it and decides whether it runs (A1, T2).
+    pub(super) fn block(
+        &mut self,
+        scanned: ScannedBlock,
+        doubtful: bool,
+        text: &str,
+        context: &Context<'_>,
+    ) {
+        if self.is_holding() {
+            self.settle(false, text, context);
+        }
+        let index = self.parsed.blocks.len();
+        let span = scanned.span;
+        let limited = scanned.end == BlockEnd::Limited;
+        let mut typed = typing::type_block(scanned, index, doubtful, text, context);
+        let most = context.policy.limits.calls;
+        if self.parsed.calls.len() + typed.calls.len() > most {
+            let message = format!("the limit of {most} calls in one message was reached");
+            typed.block.problems.push(Problem::new(
+                ProblemCode::LimitExceeded,
+                Rule::V13,
+                span,
+                message,
+            ));
+        }
+        typed.block.not_run_because = self.reason_not_to_run(&typed.block, text, context);
+        typed.block.runs = typed.block.not_run_because.is_empty();
+        self.remark_on_block(&typed.block);
+        for call in &mut typed.calls {
+            call.runs = typed.block.runs && typed.block.problems.is_empty();
+        }
+        for diagnostic in typed.diagnostics {
+            self.push_diagnostic(diagnostic);
+        }
+        if limited {
+            self.halted
+                .get_or_insert_with(|| "a limit was reached before it".to_owned());
+        }
+        if !typed.block.problems.is_empty() && typed.block.runs {
+            self.halted
+                .get_or_insert_with(|| "an earlier block is broken".to_owned());
+        }
+        self.segment(SegmentKind::Block(index), span);
+        self.last_block_end = span.end;
+        let (block, calls) = (&typed.block, &typed.calls);
+        self.event(|| Event::BlockClosed {
+            block: index,
+            state: Box::new(block.clone()),
+            calls: calls.clone(),
+        });
+        self.parsed.blocks.push(typed.block);
+        self.parsed.calls.extend(typed.calls);
+    }
+
+    /// Remarks on a block that does not run, or that mixes dialects (A1, T2, T3).
+    fn remark_on_block(&mut self, block: &crate::Block) {
+        let fields = block.dialect.is_field_based();
+        if !block.runs {
+            let rule = if fields { Rule::T2 } else { Rule::A1 };
+            let message = format!("a later block was not run: {}", block.not_run_because);
+            let hint = "write one block and wait for its result";
+            self.diagnose(
+                rule,
+                Severity::Warning,
+                "later_block_ignored",
+                block.span,
+                message,
+                hint,
+            );
+        }
+        let first = *self.parsed.dialect.get_or_insert(block.dialect);
+        if first.is_field_based() != fields {
+            let message = format!(
+                "a {} block stands in a message that began with {first}",
+                block.dialect
+            );
+            let hint = "use one way of writing calls";
+            self.diagnose(
+                Rule::T3,
+                Severity::Warning,
+                "mixed_dialects",
+                block.span,
+                message,
+                hint,
+            );
+        }
+    }
+
+    /// Why a block does not run; empty if it does.
+    fn reason_not_to_run(
+        &mut self,
+        block: &crate::Block,
+        text: &str,
+        context: &Context<'_>,
+    ) -> String {
+        if self.parsed.blocks.is_empty() {
+            return String::new();
+        }
+        if let Some(halted) = &self.halted {
+            return halted.clone();
+        }
+        let between = text
+            .get(self.last_block_end..block.span.start)
+            .unwrap_or_default();
+        if invents_a_result(between) {
+            let reason = "it follows an invented result".to_owned();
+            self.halted = Some(reason.clone());
+            return reason;
+        }
+        match context.policy.multi_block {
+            MultiBlock::All => String::new(),
+            MultiBlock::First => "only the first block of a message runs".to_owned(),
+            MultiBlock::Adjacent if between.trim().is_empty() => String::new(),
+            MultiBlock::Adjacent => {
+                let reason = "text stands between it and the block before".to_owned();
+                self.halted = Some(reason.clone());
+                reason
+            }
+        }
+    }
+
+    pub(super) fn diagnose(
+        &mut self,
+        rule: Rule,
+        severity: Severity,
+        code: &str,
+        span: Span,
+        message: String,
+        hint: &str,
+    ) {
+        self.push_diagnostic(Diagnostic {
+            rule,
+            class: (severity == Severity::Hint).then_some(Class::Verbatim),
+            severity,
+            code: code.to_owned(),
+            span,
+            message,
+            hint: hint.to_owned(),
+        });
+    }
+
+    fn push_diagnostic(&mut self, diagnostic: Diagnostic) {
+        if self.parsed.diagnostics.len() >= self.most_diagnostics {
+            self.dropped_diagnostics += 1;
+            return;
+        }
+        self.event(|| Event::Diagnostic(diagnostic.clone()));
+        self.parsed.diagnostics.push(diagnostic);
+    }
+
+    pub(super) fn into_parsed(self, text: &str) -> Parsed {
+        let mut parsed = self.parsed;
+        if self.dropped_diagnostics > 0 {
+            parsed.diagnostics.push(Diagnostic {
+                rule: Rule::V13,
+                class: None,
+                severity: Severity::Warning,
+                code: "diagnostics_dropped".to_owned(),
+                span: Span::default(),
+                message: format!("{} further remarks were dropped", self.dropped_diagnostics),
+                hint: String::new(),
+            });
+        }
+        let collect = |kind: SegmentKind| -> String {
+            parsed
+                .segments
+                .iter()
+                .filter(|segment| segment.kind == kind)
+                .map(|segment| segment.span.of(text))
+                .collect()
+        };
+        let thoughts = collect(SegmentKind::Thought);
+        let response = collect(SegmentKind::Response);
+        // Line breaks behind a thought belong to it.
+        let response = if thoughts.is_empty() {
+            response.trim_end()
+        } else {
+            response.trim()
+        };
+        parsed.response_text = response.to_owned();
+        parsed.trailing_text = collect(SegmentKind::Trailing).trim().to_owned();
+        parsed.thoughts = thoughts;
+        parsed
+    }
+}
+
+/// Whether text between blocks pretends that a result came in (T2).
+fn invents_a_result(text: &str) -> bool {
+    const MARKS: &[&str] = &[
+        "<tool_response",
+        "<tool_result",
+        "<function_results",
+        "<function_result",
+        "<observation",
+    ];
+    let lowered = text.to_ascii_lowercase();
+    let spoken = lowered.lines().any(|line| {
+        let line = line.trim_start_matches(|c: char| c.is_whitespace() || "*#>_".contains(c));
+        line.starts_with("observation")
+            && line["observation".len()..]
+                .trim_start_matches('*')
+                .trim_start()
+                .starts_with([':', '：'])
+    });
+    spoken || MARKS.iter().any(|mark| lowered.contains(mark))
+}

@@ -1,0 +1,532 @@
+//! Walking the text between blocks.
+
+use super::block::{Attempt, BlockScan};
+use super::code::{self, Fence, InlineSearch};
+use super::regions::{escaped_block, holds_block, is_thought, starts_block, thought_end};
+use super::sink::Sink;
+use crate::dialect::element::{Context, Opening, opening};
+use crate::dialect::fields::marks;
+use crate::scan::tag::{self, Tag, TagKind};
+use crate::scan::{Feed, Look};
+use crate::{Dialect, FencePolicy, Rule, Severity, Span};
+
+/// Where the walk is.
+#[derive(Debug, Default)]
+pub(super) enum Place {
+    #[default]
+    Text,
+    /// In a fence whose content is text.
+    Fence(Fence),
+    /// At the start of a fence that may hold a block (A7).
+    FenceStart(Fence),
+    Comment,
+    Thought(String),
+    Block(Box<BlockScan>),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    pub(super) place: Place,
+    /// Everything before is decided, except what is released later.
+    pub(super) pos: usize,
+    /// Everything before is released.
+    pub(super) released: usize,
+    /// Start of the line in which `pos` stands.
+    line: usize,
+    /// Next full-width bracket, as far as known.
+    wide: Option<(usize, Option<usize>)>,
+    inline: InlineSearch,
+    /// Up to where inline code of a width is known not to close.
+    unclosed_code: [usize; 9],
+    /// How many tool elements without wrapper were tried.
+    bare_tools: usize,
+    /// How many fences were tried as blocks.
+    pub(super) fences: usize,
+    /// Start of the region that the walk is in, for remarks.
+    region: usize,
+    region_had_block: bool,
+}
+
+const MOST_BARE_TOOLS: usize = 16;
+const MOST_FENCES: usize = 16;
+
+/// Whether the walk goes on.
+pub(super) enum Go {
+    On,
+    Wait,
+}
+
+impl Walk {
+    pub(super) fn advance(&mut self, feed: &Feed<'_>, context: &Context<'_>, sink: &mut Sink) {
+        loop {
+            let go = match &self.place {
+                Place::Text => self.text(feed, context, sink),
+                Place::Fence(fence) => {
+                    let fence = *fence;
+                    self.fence(feed, fence, sink)
+                }
+                Place::FenceStart(fence) => {
+                    let fence = *fence;
+                    self.fence_start(feed, fence, context, sink)
+                }
+                Place::Comment => self.comment(feed, sink),
+                Place::Thought(name) => {
+                    let name = name.clone();
+                    self.thought(feed, &name, sink)
+                }
+                Place::Block(_) => self.block(feed, context, sink),
+            };
+            if matches!(go, Go::Wait) {
+                return;
+            }
+        }
+    }
+
+    /// The end of the message: what was held is decided, what was left open is named.
+    pub(super) fn finish(&mut self, text: &str, context: &Context<'_>, sink: &mut Sink) {
+        if let Place::Thought(_) = self.place
+            && self.region_had_block
+        {
+            let span = Span::new(self.region, text.len());
+            let message =
+                "the thought is not closed and holds a block, which was not run".to_owned();
+            sink.diagnose(
+                Rule::A9,
+                Severity::Warning,
+                "block_in_open_thought",
+                span,
+                message,
+                "close the thought before the block",
+            );
+        }
+        sink.settle(!sink.has_blocks(), text, context);
+        if !sink.has_blocks() {
+            escaped_block(text, sink);
+        }
+    }
+
+    /// Releases text up to a position.
+    pub(super) fn release(&mut self, feed: &Feed<'_>, to: usize, sink: &mut Sink) {
+        if to > self.released {
+            let span = Span::new(self.released, to);
+            match self.place {
+                Place::Thought(_) => sink.thought(feed.text, span),
+                _ => sink.text(feed.text, span),
+            }
+            self.released = to;
+        }
+    }
+
+    fn text(&mut self, feed: &Feed<'_>, context: &Context<'_>, sink: &mut Sink) -> Go {
+        let Some(at) = self.next_special(feed) else {
+            self.note_line(feed, feed.len());
+            self.pos = feed.len();
+            self.release(feed, feed.len(), sink);
+            return Go::Wait;
+        };
+        self.note_line(feed, at);
+        self.pos = at;
+        match feed.bytes()[at] {
+            b'`' | b'~' => self.code_mark(feed, context, at, sink),
+            _ => self.bracket(feed, context, at, sink),
+        }
+    }
+
+    /// The next byte that may mean something.
+    fn next_special(&mut self, feed: &Feed<'_>) -> Option<usize> {
+        let from = self.pos;
+        let plain = memchr::memchr3(b'<', b'`', b'~', &feed.bytes()[from..]).map(|at| from + at);
+        feed.count(plain.unwrap_or(feed.len()) - from);
+        let limit = plain.unwrap_or(feed.len());
+        let wide = match self.wide {
+            Some((searched, Some(found))) if found >= from && searched <= from => Some(found),
+            Some((searched, _)) if searched >= limit => None,
+            known => {
+                let start = known.map_or(from, |(searched, _)| searched.max(from));
+                let found = memchr::memmem::find(&feed.bytes()[start..limit], "＜".as_bytes())
+                    .map(|at| start + at);
+                feed.count(found.unwrap_or(limit) - start);
+                self.wide = Some((found.unwrap_or(limit), found));
+                found
+            }
+        };
+        match (plain, wide) {
+            (Some(plain), Some(wide)) => Some(plain.min(wide)),
+            (plain, wide) => plain.or(wide),
+        }
+    }
+
+    /// Keeps the start of the current line.
+    fn note_line(&mut self, feed: &Feed<'_>, to: usize) {
+        let from = self.pos.max(self.line);
+        if let Some(at) = memchr::memrchr(b'\n', &feed.bytes()[from..to]) {
+            self.line = from + at + 1;
+        }
+    }
+
+    /// Whether only white space, or nothing, stands before a position in its line.
+    fn starts_line(&self, feed: &Feed<'_>, at: usize) -> bool {
+        const WIDEST_INDENT: usize = 64;
+        at - self.line <= WIDEST_INDENT && feed.text[self.line..at].trim().is_empty()
+    }
+
+    /// Whether the current line is a block quote (A8).
+    fn in_quote(&self, feed: &Feed<'_>, at: usize) -> bool {
+        let line = &feed.bytes()[self.line..at];
+        let indent = line
+            .iter()
+            .take(8)
+            .take_while(|byte| matches!(byte, b' ' | b'\t'))
+            .count();
+        line.get(indent) == Some(&b'>')
+    }
+
+    fn code_mark(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        at: usize,
+        sink: &mut Sink,
+    ) -> Go {
+        let width = code::run(feed, at);
+        if at + width == feed.len() && !feed.eof {
+            self.release(feed, at, sink);
+            return Go::Wait;
+        }
+        let _ = context;
+        if self.starts_line(feed, at) {
+            match code::opening(feed, at, width) {
+                Look::Yes(fence) => {
+                    self.release(feed, at, sink);
+                    self.place = Place::FenceStart(fence);
+                    self.region = at;
+                    self.region_had_block = false;
+                    return Go::On;
+                }
+                Look::More => {
+                    self.release(feed, at, sink);
+                    return Go::Wait;
+                }
+                Look::No => {}
+            }
+        }
+        self.pos = at + width;
+        if feed.bytes()[at] == b'~'
+            || width >= self.unclosed_code.len()
+            || self.unclosed_code[width] > at
+        {
+            return Go::On;
+        }
+        match self.inline.end(feed, at, width) {
+            Look::Yes(end) => {
+                self.note_line(feed, end);
+                self.pos = end;
+            }
+            Look::No => {
+                let line_end = feed.find_byte(b'\n', at).unwrap_or(feed.len());
+                self.unclosed_code[width] = line_end;
+            }
+            Look::More => {
+                self.pos = at;
+                // What stands before a bracket cannot become a call, inline code or not.
+                let open = feed.text[at..]
+                    .find(['<', '＜'])
+                    .map_or(feed.len(), |offset| at + offset);
+                self.release(feed, open, sink);
+                return Go::Wait;
+            }
+        }
+        Go::On
+    }
+
+    /// A `<` or `＜` in prose.
+    fn bracket(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        at: usize,
+        sink: &mut Sink,
+    ) -> Go {
+        let step = feed.char_at(at).map_or(1, char::len_utf8);
+        if at > 0 && feed.bytes()[at - 1] == b'\\' {
+            // Escaped as Markdown does it (A8).
+            self.pos = at + step;
+            return Go::On;
+        }
+        let allows = |dialect: Dialect| context.policy.dialect.is_none_or(|fixed| fixed == dialect);
+        match feed.literal(at, "<!--") {
+            Look::Yes(body) => {
+                self.release(feed, at, sink);
+                self.place = Place::Comment;
+                self.region = at;
+                self.region_had_block = false;
+                self.pos = body;
+                return Go::On;
+            }
+            Look::More => return self.wait_at(feed, at, sink),
+            Look::No => {}
+        }
+        if step == 1 {
+            match marks::marker(feed, at) {
+                Look::Yes(marker) if marker.opens => {
+                    let tam = marker.family == marks::BlockFamily::Tam;
+                    let allowed = if tam {
+                        allows(Dialect::TamV1) || allows(Dialect::TamV2)
+                    } else {
+                        allows(Dialect::Vcp)
+                    };
+                    if allowed && !self.in_quote(feed, at) {
+                        self.release(feed, at, sink);
+                        self.place = Place::Block(Box::new(BlockScan::fields(marker, at, feed)));
+                        return Go::On;
+                    }
+                    self.inert(feed, at, marker.end, sink);
+                    self.pos = marker.end;
+                    return Go::On;
+                }
+                Look::Yes(marker) => {
+                    self.pos = marker.end;
+                    return Go::On;
+                }
+                Look::More => return self.wait_at(feed, at, sink),
+                Look::No => {}
+            }
+        }
+        let tag = match tag::read(feed, at, &context.policy.limits) {
+            Look::Yes(tag) => tag,
+            Look::More => return self.wait_at(feed, at, sink),
+            Look::No => {
+                self.pos = at + step;
+                return Go::On;
+            }
+        };
+        self.pos = at + step;
+        if tag.kind == TagKind::Open
+            && is_thought(tag.name.of(feed.text))
+            && !self.in_quote(feed, at)
+        {
+            self.release(feed, at, sink);
+            self.place = Place::Thought(tag.name.of(feed.text).to_ascii_lowercase());
+            self.region = at;
+            self.region_had_block = false;
+            self.pos = tag.span.end;
+            return Go::On;
+        }
+        self.open(feed, context, &tag, sink)
+    }
+
+    fn open(&mut self, feed: &Feed<'_>, context: &Context<'_>, tag: &Tag, sink: &mut Sink) -> Go {
+        let at = tag.span.start;
+        let line_start = self.starts_line(feed, at);
+        let Some(mut what) = opening(
+            tag,
+            feed.text,
+            context.catalogue,
+            context.policy,
+            line_start,
+        ) else {
+            return Go::On;
+        };
+        if self.in_quote(feed, at) {
+            if what != Opening::BareTool {
+                self.inert(feed, at, tag.span.end, sink);
+            }
+            self.pos = tag.span.end;
+            return Go::On;
+        }
+        if what == Opening::BareTool {
+            if context.policy.bare_tools {
+                what = Opening::Call;
+            } else if self.bare_tools >= MOST_BARE_TOOLS {
+                return Go::On;
+            }
+            self.bare_tools += 1;
+        }
+        self.release(feed, at, sink);
+        self.place = Place::Block(Box::new(BlockScan::elements(what, tag, feed, context)));
+        Go::On
+    }
+
+    fn inert(&mut self, feed: &Feed<'_>, at: usize, end: usize, sink: &mut Sink) {
+        self.release(feed, at, sink);
+        let message = "a block in a quotation was not run".to_owned();
+        sink.diagnose(
+            Rule::A8,
+            Severity::Hint,
+            "quoted_block_not_run",
+            Span::new(at, end),
+            message,
+            "",
+        );
+    }
+
+    fn wait_at(&mut self, feed: &Feed<'_>, at: usize, sink: &mut Sink) -> Go {
+        self.release(feed, at, sink);
+        Go::Wait
+    }
+
+    /// Decides whether a fence may hold a block (A7).
+    fn fence_start(
+        &mut self,
+        feed: &Feed<'_>,
+        fence: Fence,
+        context: &Context<'_>,
+        sink: &mut Sink,
+    ) -> Go {
+        let never = context.policy.fence == FencePolicy::Never || context.policy.strict;
+        let too_late = context.policy.fence == FencePolicy::Lone && sink.has_blocks();
+        let at = feed.skip_space(fence.body);
+        if !never && !too_late && self.fences < MOST_FENCES {
+            if at == feed.len() && !feed.eof {
+                return Go::Wait;
+            }
+            match BlockScan::at(feed, context, at) {
+                Attempt::Block(mut scan) => {
+                    self.fences += 1;
+                    scan.in_fence(fence);
+                    self.place = Place::Block(scan);
+                    return Go::On;
+                }
+                Attempt::More => return Go::Wait,
+                Attempt::Nothing => {}
+            }
+        }
+        self.as_plain_fence(fence);
+        Go::On
+    }
+
+    /// The content of a fence is text.
+    pub(super) fn as_plain_fence(&mut self, fence: Fence) {
+        self.place = Place::Fence(fence);
+        self.pos = fence.body;
+        self.line = fence.body;
+    }
+
+    fn fence(&mut self, feed: &Feed<'_>, fence: Fence, sink: &mut Sink) -> Go {
+        loop {
+            // `line` is the start of the line that is looked at.
+            match code::closes(feed, &fence, self.line) {
+                Look::Yes(end) => {
+                    self.release(feed, end, sink);
+                    self.pos = end;
+                    self.place = Place::Text;
+                    let body = &feed.text[fence.body.min(end)..end];
+                    if holds_block(body) {
+                        let message = "a block inside a code fence was not run".to_owned();
+                        let span = Span::new(fence.start, end);
+                        sink.diagnose(
+                            Rule::A7,
+                            Severity::Hint,
+                            "fenced_block_not_run",
+                            span,
+                            message,
+                            "write the block outside of a fence",
+                        );
+                    }
+                    return Go::On;
+                }
+                Look::More => {
+                    self.release(feed, self.line.max(self.released), sink);
+                    return Go::Wait;
+                }
+                Look::No => {}
+            }
+            match feed.find_byte(b'\n', self.pos.max(self.line)) {
+                Some(end) => {
+                    self.line = end + 1;
+                    self.pos = end + 1;
+                }
+                None => {
+                    self.pos = feed.len();
+                    self.release(feed, feed.len(), sink);
+                    return Go::Wait;
+                }
+            }
+        }
+    }
+
+    /// A comment in prose: text in which nothing is a call (A15).
+    fn comment(&mut self, feed: &Feed<'_>, sink: &mut Sink) -> Go {
+        let from = self.pos.saturating_sub(2).max(self.region + 4);
+        let found = feed.find("-->", from);
+        let end = found.map_or(feed.len(), |at| at + 3);
+        self.note_line(feed, end);
+        self.pos = end;
+        self.release(feed, end, sink);
+        if found.is_none() && !feed.eof {
+            return Go::Wait;
+        }
+        if holds_block(&feed.text[self.region..end]) {
+            let message = "a block inside a comment was not run".to_owned();
+            sink.diagnose(
+                Rule::A15,
+                Severity::Hint,
+                "commented_block_not_run",
+                Span::new(self.region, end),
+                message,
+                "",
+            );
+        }
+        self.place = Place::Text;
+        if found.is_none() { Go::Wait } else { Go::On }
+    }
+
+    fn thought(&mut self, feed: &Feed<'_>, name: &str, sink: &mut Sink) -> Go {
+        loop {
+            let Some(at) = feed.find_byte(b'<', self.pos) else {
+                self.note_line(feed, feed.len());
+                self.pos = feed.len();
+                self.release(feed, feed.len(), sink);
+                return Go::Wait;
+            };
+            self.note_line(feed, at);
+            self.pos = at;
+            match thought_end(feed, at, name) {
+                Look::Yes(end) => {
+                    self.release(feed, end, sink);
+                    self.pos = end;
+                    self.place = Place::Text;
+                    if self.region_had_block {
+                        let message = "a block inside a thought was not run".to_owned();
+                        let span = Span::new(self.region, end);
+                        sink.diagnose(
+                            Rule::A9,
+                            Severity::Hint,
+                            "block_in_thought",
+                            span,
+                            message,
+                            "write the block after the thought",
+                        );
+                    }
+                    return Go::On;
+                }
+                Look::More => return self.wait_at(feed, at, sink),
+                Look::No => {}
+            }
+            match starts_block(feed, at) {
+                Look::Yes(()) => self.region_had_block = true,
+                Look::More => return self.wait_at(feed, at, sink),
+                Look::No => {}
+            }
+            self.pos = at + 1;
+        }
+    }
+
+    fn block(&mut self, feed: &Feed<'_>, context: &Context<'_>, sink: &mut Sink) -> Go {
+        let Place::Block(scan) = std::mem::take(&mut self.place) else {
+            return Go::On;
+        };
+        let start = scan.start();
+        let go = self.scan_block(scan, feed, context, sink);
+        if !matches!(self.place, Place::Block(_)) {
+            // The walk goes on behind the block; find the line it is in.
+            self.wide = None;
+            if self.pos > start
+                && let Some(at) = memchr::memrchr(b'\n', &feed.bytes()[start..self.pos])
+            {
+                self.line = start + at + 1;
+            }
+        }
+        go
+    }
+}

@@ -1,0 +1,162 @@
+//! What a caller may decide about parsing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Dialect;
+
+/// Which blocks of a message run (A1, T2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum MultiBlock {
+    /// Only the first block.
+    First,
+    /// The first block and those that follow it with only white space between.
+    #[default]
+    Adjacent,
+    /// Every block that no invented result precedes.
+    All,
+}
+
+/// When a block inside a code fence is a call (A7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum FencePolicy {
+    /// Never.
+    Never,
+    /// If the fence holds nothing but the block, is closed, and no unfenced block exists.
+    #[default]
+    Lone,
+    /// As soon as the fence holds nothing but blocks and is closed.
+    Always,
+}
+
+/// How a parameter name is compared with the schema's (N1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameMatch {
+    /// Letter by letter; a near miss is an error with a suggestion.
+    Exact,
+    /// Case and punctuation are ignored if exactly one parameter fits.
+    Normalized,
+}
+
+/// What is supplied when a block is not complete (A10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Repair {
+    /// Nothing.
+    Never,
+    /// A missing last wrapper tag, if every call is closed and the model stopped by itself.
+    #[default]
+    WrapperOnly,
+}
+
+/// Why the model stopped writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// It came to its own end or to a stop word.
+    Stop,
+    /// The token limit cut it off.
+    Length,
+    /// It asked for native tool calls.
+    ToolCalls,
+    /// A filter, an error or a cancellation cut it off.
+    Interrupted,
+}
+
+/// Upper bounds of what is read (V13). Zero means zero, never unlimited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of one message; what follows is kept as text and not scanned. Default 1 MiB.
+    pub message_bytes: usize,
+    /// Bytes of one block. Default 256 KiB + 64 KiB of markup.
+    pub block_bytes: usize,
+    /// Bytes of one value. Default 256 KiB.
+    pub value_bytes: usize,
+    /// Nesting of one value. Default 32.
+    pub depth: usize,
+    /// Calls in one message. Default 64.
+    pub calls: usize,
+    /// Parameters of one call. Default 256.
+    pub parameters: usize,
+    /// Bytes of one tag, attributes included. Default 1024.
+    pub tag_bytes: usize,
+    /// Bytes of one name. Default 128.
+    pub name_bytes: usize,
+    /// Diagnostics kept; later ones are counted in one last remark. Default 256.
+    pub diagnostics: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 1 << 20,
+            block_bytes: 320 << 10,
+            value_bytes: 256 << 10,
+            depth: 32,
+            calls: 64,
+            parameters: 256,
+            tag_bytes: 1024,
+            name_bytes: 128,
+            diagnostics: 256,
+        }
+    }
+}
+
+/// The switches of a parse.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// The only dialect to read; `None` reads all and reports which one was met.
+    pub dialect: Option<Dialect>,
+    /// Which blocks run.
+    pub multi_block: MultiBlock,
+    /// When a fenced block is a call.
+    pub fence: FencePolicy,
+    /// Name comparison in ACTION and the tag dialects.
+    pub action_names: NameMatch,
+    /// Name comparison in TAM and VCP.
+    pub tam_names: NameMatch,
+    /// Turns every tolerance beyond *verbatim* into an error.
+    pub strict: bool,
+    /// What may be supplied for an incomplete block.
+    pub repair: Repair,
+    /// Reads a visible tool's element without wrapper as a call (A12).
+    pub bare_tools: bool,
+    /// In VCP the last of two equal keys wins instead of being an error (T17).
+    pub vcp_last_wins: bool,
+    /// The bounds.
+    pub limits: Limits,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            dialect: None,
+            multi_block: MultiBlock::default(),
+            fence: FencePolicy::default(),
+            action_names: NameMatch::Exact,
+            tam_names: NameMatch::Normalized,
+            strict: false,
+            repair: Repair::default(),
+            bare_tools: false,
+            vcp_last_wins: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Policy {
+    /// The default policy held to one dialect.
+    pub fn fixed(dialect: Dialect) -> Self {
+        Self {
+            dialect: Some(dialect),
+            ..Self::default()
+        }
+    }
+}

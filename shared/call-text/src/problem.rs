@@ -1,0 +1,147 @@
+//! Why a call or block cannot run, as typed feedback for the model and for the caller.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Rule, Span};
+
+/// What is wrong with a call or block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProblemCode {
+    /// No tool of that name exists (N4).
+    UnknownTool,
+    /// The tool exists and is not available here (N5).
+    ToolNotAvailable,
+    /// The tool has no such parameter (N3).
+    UnknownParameter,
+    /// A parameter name fits two parameters or readings (N2, T22).
+    AmbiguousParameter,
+    /// A required parameter is absent.
+    MissingParameter,
+    /// A parameter was given twice with different values (A20, T17).
+    DuplicateParameter,
+    /// The value is not of the declared type (C11).
+    TypeMismatch,
+    /// The value is none of the allowed ones (C10).
+    NotAllowedValue,
+    /// A number does not fit the declared range or cannot be represented (C3).
+    OutOfRange,
+    /// A hint contradicts the schema (C14).
+    HintConflict,
+    /// The block was not closed (A10, T34).
+    TruncatedBlock,
+    /// The block is not well-formed.
+    MalformedBlock,
+    /// The block holds no call (A13).
+    EmptyAction,
+    /// The block names no command (T32).
+    MissingCommand,
+    /// Both un-numbered and numbered commands (T24).
+    MixedNumbering,
+    /// Two definitions of one step (T20).
+    DuplicateStep,
+    /// Parameters of a step without command (T25).
+    OrphanStepParameters,
+    /// A value without its closing delimiter (T9).
+    UnterminatedValue,
+    /// Both `uri_x` and `x` (T30).
+    UriConflict,
+    /// JSON that does not parse, or has a duplicate key (X5).
+    InvalidJson,
+    /// A limit of the policy was reached (V13).
+    LimitExceeded,
+    /// A tolerance was needed and the policy is strict.
+    StrictViolation,
+}
+
+impl ProblemCode {
+    /// The code in snake case, for instance `unknown_tool`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownTool => "unknown_tool",
+            Self::ToolNotAvailable => "tool_not_available",
+            Self::UnknownParameter => "unknown_parameter",
+            Self::AmbiguousParameter => "ambiguous_parameter",
+            Self::MissingParameter => "missing_parameter",
+            Self::DuplicateParameter => "duplicate_parameter",
+            Self::TypeMismatch => "type_mismatch",
+            Self::NotAllowedValue => "not_allowed_value",
+            Self::OutOfRange => "out_of_range",
+            Self::HintConflict => "hint_conflict",
+            Self::TruncatedBlock => "truncated_block",
+            Self::MalformedBlock => "malformed_block",
+            Self::EmptyAction => "empty_action",
+            Self::MissingCommand => "missing_command",
+            Self::MixedNumbering => "mixed_numbering",
+            Self::DuplicateStep => "duplicate_step",
+            Self::OrphanStepParameters => "orphan_step_parameters",
+            Self::UnterminatedValue => "unterminated_value",
+            Self::UriConflict => "uri_conflict",
+            Self::InvalidJson => "invalid_json",
+            Self::LimitExceeded => "limit_exceeded",
+            Self::StrictViolation => "strict_violation",
+        }
+    }
+}
+
+/// One thing that is wrong, complete enough to mend it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What kind of problem.
+    pub code: ProblemCode,
+    /// The rule that decided.
+    pub rule: Rule,
+    /// JSON pointer into the arguments; empty for the call or block as a whole.
+    pub path: String,
+    /// What was expected; empty if there is nothing to say.
+    pub expected: String,
+    /// What was received (cut to 200 bytes); empty if nothing was.
+    pub received: String,
+    /// Up to three nearest names.
+    pub suggestions: Vec<String>,
+    /// One sentence for the model, for instance
+    /// `Unknown parameter 'playerId', did you mean 'player_id'?`.
+    pub message: String,
+    /// The place in the message.
+    pub span: Span,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        code: ProblemCode,
+        rule: Rule,
+        span: Span,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            rule,
+            path: String::new(),
+            expected: String::new(),
+            received: String::new(),
+            suggestions: Vec::new(),
+            message: message.into(),
+            span,
+        }
+    }
+
+    pub(crate) fn at(mut self, path: impl Into<String>) -> Self {
+        self.path = path.into();
+        self
+    }
+
+    pub(crate) fn expected(mut self, expected: impl Into<String>) -> Self {
+        self.expected = expected.into();
+        self
+    }
+
+    pub(crate) fn received(mut self, received: &str) -> Self {
+        self.received = crate::diagnostic::cut(received);
+        self
+    }
+
+    pub(crate) fn suggesting(mut self, suggestions: Vec<String>) -> Self {
+        self.suggestions = suggestions;
+        self
+    }
+}

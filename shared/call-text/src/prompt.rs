@@ -1,0 +1,249 @@
+//! The section of a prompt that teaches a model to call the visible tools.
+//!
+//! The same tools give the same bytes: nothing in it depends on time, order of hashing or place.
+
+mod words;
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use self::words::Words;
+use crate::catalogue::Entry;
+use crate::observation::{neutralise, skeleton};
+use crate::typing::schema::{Schema, Types};
+use crate::{Catalogue, Dialect, ToolKind};
+
+/// The language of the section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    /// English.
+    #[default]
+    En,
+    /// Chinese.
+    Zh,
+}
+
+/// How much is said about each tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    /// Descriptions, parameters with descriptions, and a worked example.
+    #[default]
+    Full,
+    /// Descriptions and the names and types of parameters.
+    Brief,
+    /// Names only.
+    Names,
+}
+
+/// A rendered section.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rendered {
+    /// The section.
+    pub text: String,
+    /// SHA-256 of its bytes in hexadecimal, to see whether it changed.
+    pub digest: String,
+}
+
+/// Writes the section for the visible tools. Empty text if there are none.
+pub fn render_tools(
+    catalogue: &Catalogue,
+    dialect: Dialect,
+    language: Language,
+    detail: Detail,
+) -> Rendered {
+    let words = Words::of(language);
+    let mut text = String::new();
+    if !catalogue.is_empty() {
+        text.push_str(words.intro);
+        text.push_str("\n\n");
+        for (kind, title) in [
+            (ToolKind::Tool, words.tools),
+            (ToolKind::Skill, words.skills),
+        ] {
+            let mut entries = catalogue
+                .entries()
+                .iter()
+                .filter(|entry| entry.tool.kind == kind)
+                .peekable();
+            if entries.peek().is_none() {
+                continue;
+            }
+            let _ = writeln!(text, "**{title}**\n");
+            for entry in entries {
+                tool(&mut text, entry, dialect, words, detail);
+            }
+            text.push('\n');
+        }
+        text.push_str(words.closing(dialect));
+        text.push('\n');
+        if detail == Detail::Full {
+            how_to(&mut text, catalogue, dialect, words);
+        }
+    }
+    let digest = Sha256::digest(text.as_bytes())
+        .iter()
+        .fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+    Rendered { text, digest }
+}
+
+/// Names in angle brackets where they are tags, bare where they are values.
+fn named(name: &str, dialect: Dialect) -> String {
+    if dialect == Dialect::Action {
+        format!("`<{name}>`")
+    } else {
+        format!("`{name}`")
+    }
+}
+
+fn tool(text: &mut String, entry: &Entry, dialect: Dialect, words: &Words, detail: Detail) {
+    let uses_alias = matches!(dialect, Dialect::Action | Dialect::ToolTag);
+    let name = named(
+        if uses_alias {
+            &entry.alias
+        } else {
+            &entry.tool.id
+        },
+        dialect,
+    );
+    if detail == Detail::Names || entry.tool.description.is_empty() {
+        let _ = writeln!(text, "*   {name}");
+    } else {
+        let _ = writeln!(text, "*   {name}: {}", one_line(&entry.tool.description));
+    }
+    if detail == Detail::Names || entry.parameters.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "    *   {}:", words.parameters);
+    let schema = Schema::root(&entry.tool.parameters);
+    let required = schema.required();
+    for parameter in &entry.parameters {
+        let member = schema.member(parameter);
+        let need = if required.contains(&parameter.as_str()) {
+            words.required
+        } else {
+            words.optional
+        };
+        let command = parameter == "command"
+            && entry.command_alias
+            && matches!(dialect, Dialect::TamV1 | Dialect::TamV2);
+        let shown = if command { "arg_command" } else { parameter };
+        let _ = write!(
+            text,
+            "        *   {} ({}, {need})",
+            named(shown, dialect),
+            type_name(member)
+        );
+        let description = one_line(member.description());
+        if detail == Detail::Full && !description.is_empty() {
+            let _ = write!(text, ": {description}");
+        }
+        text.push('\n');
+        if detail == Detail::Full
+            && let Some(example) = member.examples().first()
+        {
+            let _ = writeln!(
+                text,
+                "            *   {}: `{}`",
+                words.example,
+                example_of(shown, example, member, dialect)
+            );
+        }
+    }
+}
+
+/// The type as a prompt names it; allowed values are listed.
+fn type_name(schema: Schema<'_>) -> String {
+    if let Some(values) = schema.allowed() {
+        let listed: Vec<String> = values
+            .iter()
+            .take(20)
+            .map(|value| value.to_string())
+            .collect();
+        return neutralise(&listed.join(" | ")).into_owned();
+    }
+    schema.types().describe()
+}
+
+/// One parameter with its example, as it is written in a call.
+fn example_of(name: &str, example: &Value, schema: Schema<'_>, dialect: Dialect) -> String {
+    let text = example
+        .as_str()
+        .map_or_else(|| example.to_string(), str::to_owned);
+    let structured = !schema.types().has(Types::STRING)
+        && (schema.types().has(Types::OBJECT) || schema.types().has(Types::ARRAY));
+    match dialect {
+        Dialect::Action if structured || text.contains(['<', '&', '\n']) => {
+            format!("<{name}><![CDATA[{text}]]></{name}>")
+        }
+        Dialect::Action => format!("<{name}>{text}</{name}>"),
+        Dialect::ToolTag => format!("<param name=\"{name}\">{text}</param>"),
+        Dialect::TamV1 | Dialect::Vcp => format!("{name}:「始」{text}「末」"),
+        Dialect::TamV2 => format!("{name}:»»»{text}«««"),
+        Dialect::ToolJson | Dialect::Native => format!("\"{name}\": {example}"),
+    }
+}
+
+/// How a call is written, with a worked example of the first tools.
+fn how_to(text: &mut String, catalogue: &Catalogue, dialect: Dialect, words: &Words) {
+    let _ = write!(text, "\n{}\n", words.rules(dialect));
+    let entries = catalogue.entries();
+    let example = entries
+        .iter()
+        .find_map(|entry| skeleton(&entry.tool, dialect, catalogue));
+    if let Some(example) = example {
+        let _ = write!(text, "\n{}\n\n{example}\n", words.worked_example);
+    }
+    if dialect.is_field_based() && dialect != Dialect::Vcp && entries.len() > 1 {
+        let chain = chain(entries, dialect);
+        let _ = write!(text, "\n{}\n\n{chain}\n", words.chain);
+    }
+}
+
+/// Two calls in one block, numbered.
+fn chain(entries: &[Entry], dialect: Dialect) -> String {
+    let mut out = String::from("<|[REQUEST_TOOL]|>\n");
+    let (open, close, joint) = if dialect == Dialect::TamV2 {
+        ("»»»", "«««", "_")
+    } else {
+        ("「始」", "「末」", "")
+    };
+    for (step, entry) in (1..).zip(entries.iter().take(2)) {
+        let _ = writeln!(out, "command{joint}{step}:{open}{}{close}", entry.tool.id);
+        let schema = Schema::root(&entry.tool.parameters);
+        let examples: Map<String, Value> = schema
+            .required()
+            .into_iter()
+            .map(|name| {
+                (
+                    name.to_owned(),
+                    crate::observation::example_value(name, schema.member(name)),
+                )
+            })
+            .collect();
+        for (name, value) in examples {
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            let _ = writeln!(out, "{name}{joint}{step}:{open}{value}{close}");
+        }
+    }
+    out.push_str("<|[END_TOOL]|>");
+    out
+}
+
+/// A description in one line; marks in it are neutralised, since descriptions come from outside.
+fn one_line(description: &str) -> String {
+    let joined = description.split_whitespace().collect::<Vec<_>>().join(" ");
+    neutralise(&joined).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

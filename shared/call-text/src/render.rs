@@ -1,0 +1,113 @@
+//! Writing calls. What is written here is read back as the same call, byte for byte; what a
+//! dialect cannot carry is refused.
+
+mod elements;
+mod fields;
+
+use serde_json::{Map, Value, json};
+
+use crate::typing::schema::{Schema, Types};
+use crate::{Catalogue, Class, Dialect, FinishReason, Policy, canonical, parse_finished};
+
+/// Why a call cannot be written in a dialect.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{dialect} cannot carry {}: {reason}", if path.is_empty() { "the call" } else { path })]
+pub struct CannotCarry {
+    /// The dialect.
+    pub dialect: Dialect,
+    /// JSON pointer of the argument; empty for the call as a whole.
+    pub path: String,
+    /// What stands in the way.
+    pub reason: String,
+}
+
+/// Writes a call of a visible tool as a block of a dialect.
+pub fn render_call(
+    tool_id: &str,
+    arguments: &Map<String, Value>,
+    dialect: Dialect,
+    catalogue: &Catalogue,
+) -> Result<String, CannotCarry> {
+    let refuse = |path: &str, reason: &str| CannotCarry {
+        dialect,
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let Some(entry) = catalogue.entry_of(tool_id) else {
+        return Err(refuse("", "the tool is not visible"));
+    };
+    let schema = Schema::root(&entry.tool.parameters);
+    let block = match dialect {
+        Dialect::Action => elements::action(&entry.alias, arguments, schema),
+        Dialect::ToolTag => elements::tool_tag(&entry.alias, arguments, schema),
+        Dialect::ToolJson => {
+            let object = json!({"name": tool_id, "arguments": arguments});
+            Ok(format!("<tool_call>\n{object}\n</tool_call>"))
+        }
+        Dialect::Native => return Ok(json!({"name": tool_id, "arguments": arguments}).to_string()),
+        Dialect::TamV1 | Dialect::TamV2 | Dialect::Vcp => {
+            Ok(fields::block(entry, arguments, schema, dialect))
+        }
+    };
+    let block = block.map_err(|(path, reason)| refuse(&path, &reason))?;
+    check(&block, tool_id, arguments, dialect, catalogue)
+        .map_err(|(path, reason)| refuse(&path, &reason))?;
+    Ok(block)
+}
+
+/// Reads the block back; the first argument that came out differently is named.
+fn check(
+    block: &str,
+    tool_id: &str,
+    arguments: &Map<String, Value>,
+    dialect: Dialect,
+    catalogue: &Catalogue,
+) -> Result<(), (String, String)> {
+    let parsed = parse_finished(
+        block,
+        catalogue,
+        &Policy::fixed(dialect),
+        FinishReason::Stop,
+    );
+    let whole = |reason: &str| Err((String::new(), reason.to_owned()));
+    let [call] = parsed.calls.as_slice() else {
+        return whole("it is not read back as one call");
+    };
+    if let Some(problem) = parsed.problems().next() {
+        return Err((problem.path.clone(), problem.message.clone()));
+    }
+    for (name, value) in arguments {
+        if call.arguments.get(name).map(canonical::value) != Some(canonical::value(value)) {
+            return Err((
+                format!("/{name}"),
+                "the value is not read back as it was".to_owned(),
+            ));
+        }
+    }
+    let exact = call
+        .tolerances
+        .iter()
+        .all(|tolerance| tolerance.class == Class::Verbatim)
+        && !call.ambiguous;
+    if call.tool_id != tool_id || call.arguments.len() != arguments.len() || !exact {
+        return whole("it is not read back exactly");
+    }
+    Ok(())
+}
+
+/// The text of a value: strings as they are, everything else as compact JSON.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a schema reads text back as anything but this value's type.
+fn is_plain_string(value: &Value, schema: Schema<'_>) -> bool {
+    let types = schema.types();
+    value.is_string() && (types.is_any() || types.has(Types::STRING) || schema.allowed().is_some())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! TAM and VCP blocks.
+
+use serde_json::{Map, Value};
+
+use super::text_of;
+use crate::Dialect;
+use crate::catalogue::Entry;
+use crate::typing::schema::Schema;
+
+const PROTOCOL_WORDS: &[&str] = &[
+    "「始",
+    "「末",
+    "{始",
+    "{末",
+    "»»»",
+    "«««",
+    "TOOL_REQUEST",
+    "REQUEST_TOOL",
+    "END_TOOL",
+];
+
+/// A block with one call.
+pub(super) fn block(
+    entry: &Entry,
+    arguments: &Map<String, Value>,
+    schema: Schema<'_>,
+    dialect: Dialect,
+) -> String {
+    let (open, close, separator) = match dialect {
+        Dialect::Vcp => ("<<<[TOOL_REQUEST]>>>", "<<<[END_TOOL_REQUEST]>>>", ","),
+        _ => ("<|[REQUEST_TOOL]|>", "<|[END_TOOL]|>", ""),
+    };
+    let command = if dialect == Dialect::Vcp {
+        "tool_name"
+    } else {
+        "command"
+    };
+    let mut out = format!("{open}\n");
+    out.push_str(&field(command, &entry.tool.id, dialect));
+    for (key, value) in arguments {
+        // TAM has no spelling for a parameter called `command` (T19).
+        let alias = entry.command_alias && key == "command" && dialect != Dialect::Vcp;
+        let key = if alias { "arg_command" } else { key };
+        let _ = schema;
+        out.push_str(separator);
+        out.push('\n');
+        out.push_str(&field(key, &text_of(value), dialect));
+    }
+    out.push('\n');
+    out.push_str(close);
+    out
+}
+
+fn field(key: &str, text: &str, dialect: Dialect) -> String {
+    // A line break inside each delimiter belongs to the writing (T16).
+    let framed = if text.contains('\n') {
+        format!("\n{text}\n")
+    } else {
+        text.to_owned()
+    };
+    if PROTOCOL_WORDS.iter().any(|word| text.contains(word)) {
+        return format!("{key}:「始ESCAPE」{framed}「末ESCAPE」");
+    }
+    match dialect {
+        Dialect::TamV2 => format!("{key}:»»»{framed}«««"),
+        _ => format!("{key}:「始」{framed}「末」"),
+    }
+}

@@ -1,0 +1,344 @@
+//! Tags as models write them: any id as a name (N7), attributes, drifted spellings (A4, V12).
+
+use super::{Feed, Look};
+use crate::{Limits, Span};
+
+/// What a tag does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TagKind {
+    Open,
+    Close,
+    /// Opens and closes at once; only a slash directly before `>` does that (N9).
+    Empty,
+}
+
+/// `key="value"` in a tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attribute {
+    pub(crate) name: Span,
+    pub(crate) value: Span,
+}
+
+/// A tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) kind: TagKind,
+    pub(crate) name: Span,
+    /// The `x` of `<function=x>`.
+    pub(crate) assigned: Option<Span>,
+    pub(crate) attributes: Vec<Attribute>,
+    pub(crate) span: Span,
+    /// Written with full-width brackets or smart quotes (V12).
+    pub(crate) wide: bool,
+    /// Space stood between the bracket and the name.
+    pub(crate) spaced: bool,
+}
+
+impl Tag {
+    /// The value of the `name` attribute, or the assigned name.
+    pub(crate) fn named<'t>(&self, text: &'t str) -> Option<(&'t str, Span)> {
+        if let Some(span) = self.assigned {
+            return Some((span.of(text), span));
+        }
+        let attribute = self
+            .attributes
+            .iter()
+            .find(|attribute| attribute.name.of(text).eq_ignore_ascii_case("name"))?;
+        Some((attribute.value.of(text), attribute.value))
+    }
+}
+
+const MOST_ATTRIBUTES: usize = 16;
+const WIDE_OPEN: char = '＜';
+const WIDE_CLOSE: char = '＞';
+
+/// Reads the tag that starts at `at`, where a `<` or `＜` stands.
+pub(crate) fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
+    if let Some(tag) = read_plain(feed, at, limits) {
+        feed.count(tag.span.len());
+        return Look::Yes(tag);
+    }
+    let answer = Reader {
+        feed,
+        at,
+        start: at,
+        limit: at + limits.tag_bytes,
+    }
+    .tag(limits);
+    if let Look::Yes(tag) = &answer {
+        feed.count(tag.span.len());
+    } else {
+        feed.count(8);
+    }
+    answer
+}
+
+/// The tag if it is written as most are: brackets, perhaps a slash, a plain name.
+fn read_plain(feed: &Feed<'_>, at: usize, limits: &Limits) -> Option<Tag> {
+    let rest = feed.bytes().get(at..)?.strip_prefix(b"<")?;
+    let (kind, rest) = match rest.strip_prefix(b"/") {
+        Some(rest) => (TagKind::Close, rest),
+        None => (TagKind::Open, rest),
+    };
+    let width = rest.iter().position(|byte| {
+        !(byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':'))
+    })?;
+    if width == 0 || width > limits.name_bytes || rest[width] != b'>' {
+        return None;
+    }
+    let start = at + 1 + usize::from(kind == TagKind::Close);
+    let name = Span::new(start, start + width);
+    let span = Span::new(at, name.end + 1);
+    if span.len() > limits.tag_bytes {
+        return None;
+    }
+    Some(Tag {
+        kind,
+        name,
+        assigned: None,
+        attributes: Vec::new(),
+        span,
+        wide: false,
+        spaced: false,
+    })
+}
+
+struct Reader<'f, 't> {
+    feed: &'f Feed<'t>,
+    at: usize,
+    start: usize,
+    limit: usize,
+}
+
+impl Reader<'_, '_> {
+    /// The character here, or why there is none.
+    fn peek(&self) -> Look<char> {
+        if self.at >= self.limit {
+            return Look::No;
+        }
+        match self.feed.char_at(self.at) {
+            Some(c) => Look::Yes(c),
+            None => self.feed.ended(),
+        }
+    }
+
+    fn skip_space(&mut self) -> bool {
+        let before = self.at;
+        while let Look::Yes(c) = self.peek() {
+            if !c.is_whitespace() {
+                break;
+            }
+            self.at += c.len_utf8();
+        }
+        self.at > before
+    }
+
+    fn tag(mut self, limits: &Limits) -> Look<Tag> {
+        let first = super::look!(self.peek(), Look::More);
+        let Some(first) = first.filter(|c| matches!(*c, '<' | WIDE_OPEN)) else {
+            return Look::No;
+        };
+        let mut wide = first == WIDE_OPEN;
+        self.at += first.len_utf8();
+        let mut spaced = self.skip_space();
+        let mut kind = TagKind::Open;
+        if self.peek() == Look::Yes('/') {
+            kind = TagKind::Close;
+            self.at += 1;
+            spaced |= self.skip_space();
+        }
+        let name = match self.name(limits) {
+            Look::Yes(name) => name,
+            Look::No => return Look::No,
+            Look::More => return Look::More,
+        };
+        let mut assigned = None;
+        if self.peek() == Look::Yes('=') {
+            self.at += 1;
+            assigned = Some(
+                super::look!(self.value(), Look::More)
+                    .map_or(Span::new(self.at, self.at), |(span, _)| span),
+            );
+        }
+        let mut attributes = Vec::new();
+        loop {
+            self.skip_space();
+            let Some(c) = super::look!(self.peek(), Look::More) else {
+                return Look::No;
+            };
+            match c {
+                '>' | WIDE_CLOSE => {
+                    wide |= c == WIDE_CLOSE;
+                    self.at += c.len_utf8();
+                    let span = Span::new(self.start, self.at);
+                    return Look::Yes(Tag {
+                        kind,
+                        name,
+                        assigned,
+                        attributes,
+                        span,
+                        wide,
+                        spaced,
+                    });
+                }
+                '/' => {
+                    self.at += 1;
+                    let Some(after) = super::look!(self.peek(), Look::More) else {
+                        return Look::No;
+                    };
+                    if matches!(after, '>' | WIDE_CLOSE) && kind == TagKind::Open {
+                        kind = TagKind::Empty;
+                    }
+                }
+                '<' | WIDE_OPEN => return Look::No,
+                _ if attributes.len() == MOST_ATTRIBUTES => return Look::No,
+                _ => match self.attribute() {
+                    Look::Yes((attribute, smart)) => {
+                        wide |= smart;
+                        attributes.push(attribute);
+                    }
+                    Look::No => return Look::No,
+                    Look::More => return Look::More,
+                },
+            }
+        }
+    }
+
+    fn name(&mut self, limits: &Limits) -> Look<Span> {
+        let start = self.at;
+        loop {
+            let Some(c) = super::look!(self.peek(), Look::More) else {
+                return Look::No;
+            };
+            if c.is_whitespace() || matches!(c, '>' | WIDE_CLOSE | '=') {
+                break;
+            }
+            if matches!(
+                c,
+                '<' | WIDE_OPEN
+                    | '"'
+                    | '\''
+                    | '{'
+                    | '}'
+                    | ';'
+                    | ','
+                    | '('
+                    | ')'
+                    | '!'
+                    | '?'
+                    | '|'
+                    | '['
+                    | '&'
+            ) {
+                return Look::No;
+            }
+            if c == '/' {
+                // Ends the name only directly before the bracket (N9).
+                match self.feed.char_at(self.at + 1) {
+                    Some('>' | WIDE_CLOSE) => break,
+                    Some(_) => {}
+                    None => return self.feed.ended(),
+                }
+            }
+            self.at += c.len_utf8();
+            if self.at - start > limits.name_bytes {
+                return Look::No;
+            }
+        }
+        if self.at == start {
+            Look::No
+        } else {
+            Look::Yes(Span::new(start, self.at))
+        }
+    }
+
+    fn attribute(&mut self) -> Look<(Attribute, bool)> {
+        let start = self.at;
+        loop {
+            let Some(c) = super::look!(self.peek(), Look::More) else {
+                return Look::No;
+            };
+            if c.is_whitespace() || matches!(c, '=' | '>' | WIDE_CLOSE | '/') {
+                break;
+            }
+            if matches!(c, '<' | WIDE_OPEN) {
+                return Look::No;
+            }
+            self.at += c.len_utf8();
+        }
+        let name = Span::new(start, self.at);
+        self.skip_space();
+        if name.is_empty() && self.peek() != Look::Yes('=') {
+            return Look::No;
+        }
+        if self.peek() != Look::Yes('=') {
+            if matches!(self.peek(), Look::More) {
+                return Look::More;
+            }
+            return Look::Yes((
+                Attribute {
+                    name,
+                    value: Span::new(self.at, self.at),
+                },
+                false,
+            ));
+        }
+        self.at += 1;
+        self.skip_space();
+        match self.value() {
+            Look::Yes((value, smart)) => Look::Yes((Attribute { name, value }, smart)),
+            Look::No => Look::No,
+            Look::More => Look::More,
+        }
+    }
+
+    /// A quoted or bare value and whether smart quotes stood round it.
+    fn value(&mut self) -> Look<(Span, bool)> {
+        let Some(first) = super::look!(self.peek(), Look::More) else {
+            return Look::No;
+        };
+        let closer: &[char] = match first {
+            '"' => &['"'],
+            '\'' => &['\''],
+            '“' | '”' | '＂' => &['”', '“', '"', '＂'],
+            '‘' | '’' => &['’', '‘', '\''],
+            _ => &[],
+        };
+        if closer.is_empty() {
+            let start = self.at;
+            loop {
+                let Some(c) = super::look!(self.peek(), Look::More) else {
+                    return Look::No;
+                };
+                if c == '/' && matches!(self.feed.char_at(self.at + 1), Some('>' | WIDE_CLOSE)) {
+                    break;
+                }
+                if c.is_whitespace() || matches!(c, '>' | WIDE_CLOSE) {
+                    break;
+                }
+                if matches!(c, '<' | WIDE_OPEN) {
+                    return Look::No;
+                }
+                self.at += c.len_utf8();
+            }
+            return Look::Yes((Span::new(start, self.at), false));
+        }
+        self.at += first.len_utf8();
+        let start = self.at;
+        loop {
+            let Some(c) = super::look!(self.peek(), Look::More) else {
+                return Look::No;
+            };
+            if closer.contains(&c) {
+                let span = Span::new(start, self.at);
+                self.at += c.len_utf8();
+                return Look::Yes((span, closer.len() > 1));
+            }
+            // A value never holds an opening bracket, so that a row of unfinished tags stays linear.
+            if c == '<' {
+                return Look::No;
+            }
+            self.at += c.len_utf8();
+        }
+    }
+}

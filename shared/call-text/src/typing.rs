@@ -1,0 +1,244 @@
+//! Stage two: from names and text to typed arguments, led by the tool's schema.
+//!
+//! Nothing is guessed: a value is what its schema says or stays a string. Every deviation that is
+//! read all the same is logged as a [`Tolerance`]; everything that is wrong is reported at once.
+
+mod arguments;
+mod call;
+mod json;
+pub(crate) mod scalar;
+pub(crate) mod schema;
+mod steps;
+mod structure;
+pub(crate) mod text;
+mod value;
+
+use serde_json::Map;
+
+use crate::catalogue::ToolMatch;
+use crate::dialect::element::Context;
+use crate::dialect::raw::{Controls, RawBlock, RawCall, ScannedBlock};
+use crate::{
+    Block, BlockEnd, Call, Class, Diagnostic, Problem, ProblemCode, Rule, Severity, Span, Tolerance,
+};
+
+pub(crate) use call::type_call;
+
+/// A typed block, its calls, and remarks on it.
+pub(crate) struct TypedBlock {
+    pub(crate) block: Block,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Types a block that a scanner has cut.
+pub(crate) fn type_block(
+    scanned: ScannedBlock,
+    index: usize,
+    doubtful: bool,
+    text: &str,
+    context: &Context<'_>,
+) -> TypedBlock {
+    let mut raw = scanned.raw;
+    let (controls, mut step_controls) =
+        if scanned.dialect.is_field_based() && scanned.end != BlockEnd::Limited {
+            calls_of_fields(&mut raw, scanned.dialect, scanned.span, text, context)
+        } else {
+            (Controls::new(), Vec::new())
+        };
+    let mut diagnostics: Vec<Diagnostic> = raw.notes.iter().map(Tolerance::to_diagnostic).collect();
+    let stray = raw
+        .stray
+        .iter()
+        .copied()
+        .filter(|span| !span.of(text).trim().is_empty());
+    diagnostics.extend(
+        stray
+            .reduce(|a, b| Span::new(a.start, b.end))
+            .map(|span| stray_text(span, scanned.dialect, text)),
+    );
+    if context.policy.strict {
+        refuse(&raw.notes, &mut raw.problems);
+    }
+    let mut calls = Vec::with_capacity(raw.calls.len());
+    for (position, mut call) in raw.calls.into_iter().enumerate() {
+        // A repair of the block is a repair of each of its calls.
+        call.notes.extend(
+            raw.notes
+                .iter()
+                .filter(|note| note.class == Class::Repair)
+                .cloned(),
+        );
+        call.ambiguous |= doubtful;
+        if call.dialect.is_none() {
+            call.dialect = Some(scanned.dialect);
+        }
+        let (control, hints) = step_controls
+            .get_mut(position)
+            .map(std::mem::take)
+            .unwrap_or_default();
+        let mut typed = type_call(
+            call,
+            hints,
+            control.uris.keys().cloned().collect(),
+            text,
+            context,
+        );
+        typed.block = index;
+        typed.control = control;
+        diagnostics.extend(typed.tolerances.iter().map(Tolerance::to_diagnostic));
+        calls.push(typed);
+    }
+    diagnostics.extend(raw.problems.iter().map(problem_diagnostic));
+    diagnostics.extend(
+        calls
+            .iter()
+            .flat_map(|call| &call.problems)
+            .map(problem_diagnostic),
+    );
+    let dialect = calls.first().map_or(scanned.dialect, |call| call.dialect);
+    let block = Block {
+        dialect,
+        span: scanned.span,
+        end: scanned.end,
+        runs: false,
+        not_run_because: String::new(),
+        problems: raw.problems,
+        controls,
+    };
+    TypedBlock {
+        block,
+        calls,
+        diagnostics,
+    }
+}
+
+/// What each step asked for: its controls and its encoding hints.
+type StepControls = Vec<(crate::StepControl, Map<String, serde_json::Value>)>;
+
+/// Makes calls of the fields of a block; gives the block's controls and those of each step.
+fn calls_of_fields(
+    raw: &mut RawBlock,
+    dialect: crate::Dialect,
+    span: Span,
+    text: &str,
+    context: &Context<'_>,
+) -> (Controls, StepControls) {
+    let steps = steps::split(std::mem::take(&mut raw.fields), dialect, text, context);
+    raw.problems.extend(steps.problems);
+    raw.notes.extend(steps.notes);
+    let mut step_controls = Vec::with_capacity(steps.calls.len());
+    for step in steps.calls {
+        raw.calls.push(step.call);
+        step_controls.push((step.control, step.hints));
+    }
+    if raw.calls.is_empty() && raw.problems.is_empty() {
+        let mut message = "the block names no command".to_owned();
+        if !steps.keys_seen.is_empty() {
+            message.push_str(&format!(
+                "; it has the fields {}",
+                steps.keys_seen.join(", ")
+            ));
+        }
+        raw.problems.push(Problem::new(
+            ProblemCode::MissingCommand,
+            Rule::T32,
+            span,
+            message,
+        ));
+    }
+    (steps.controls, step_controls)
+}
+
+/// In a strict parse every tolerance beyond *verbatim* is an error (G2).
+fn refuse(notes: &[Tolerance], problems: &mut Vec<Problem>) {
+    for note in notes.iter().filter(|note| note.class != Class::Verbatim) {
+        problems.push(
+            Problem::new(
+                ProblemCode::StrictViolation,
+                note.rule,
+                note.span,
+                format!("'{}' is not accepted here ({})", note.before, note.code),
+            )
+            .expected(note.after.clone())
+            .received(&note.before),
+        );
+    }
+}
+
+fn problem_diagnostic(problem: &Problem) -> Diagnostic {
+    Diagnostic {
+        rule: problem.rule,
+        class: None,
+        severity: Severity::Error,
+        code: problem.code.as_str().to_owned(),
+        span: problem.span,
+        message: problem.message.clone(),
+        hint: problem
+            .suggestions
+            .first()
+            .map(|name| format!("did you mean '{name}'?"))
+            .unwrap_or_default(),
+    }
+}
+
+fn stray_text(span: Span, dialect: crate::Dialect, text: &str) -> Diagnostic {
+    let rule = if dialect.is_field_based() {
+        Rule::T33
+    } else {
+        Rule::A16
+    };
+    Diagnostic {
+        rule,
+        class: Some(Class::Verbatim),
+        severity: Severity::Warning,
+        code: "stray_text".to_owned(),
+        span,
+        message: format!(
+            "text between the parts of the block was left out: '{}'",
+            crate::diagnostic::cut(span.of(text).trim())
+        ),
+        hint: "write remarks before the block".to_owned(),
+    }
+}
+
+/// Types a call that came as structured data.
+pub(crate) fn type_native(raw: RawCall, context: &Context<'_>) -> Call {
+    type_call(raw, Map::new(), Vec::new(), "", context)
+}
+
+/// The problem of a tool name that calls nothing, if it does not.
+fn tool_problem(raw: &RawCall, context: &Context<'_>) -> Option<Problem> {
+    match context.catalogue.find(&raw.name) {
+        ToolMatch::Visible(..) => None,
+        ToolMatch::NotAvailable => Some(
+            Problem::new(
+                ProblemCode::ToolNotAvailable,
+                Rule::N5,
+                raw.name_span,
+                format!("Tool '{}' is not available here", raw.name),
+            )
+            .received(&raw.name),
+        ),
+        ToolMatch::Unknown => {
+            const MOST_LISTED: usize = 20;
+            let nearest = context.catalogue.nearest_tools(&raw.name);
+            let ids: Vec<&str> = context
+                .catalogue
+                .tools()
+                .take(MOST_LISTED)
+                .map(|tool| tool.id.as_str())
+                .collect();
+            let mut message = format!("Unknown tool ID '{}'", raw.name);
+            if let Some(first) = nearest.first() {
+                message.push_str(&format!(", did you mean '{first}'?"));
+            }
+            Some(
+                Problem::new(ProblemCode::UnknownTool, Rule::N4, raw.name_span, message)
+                    .expected(ids.join(", "))
+                    .received(&raw.name)
+                    .suggesting(nearest),
+            )
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! From a cut call to a typed one.
+
+use serde_json::{Map, Value};
+
+use super::arguments::{self, Argument};
+use super::schema::{Schema, Types};
+use super::value::{Place, Typer, escape_pointer};
+use super::{refuse, text, tool_problem};
+use crate::catalogue::ToolMatch;
+use crate::dialect::element::Context;
+use crate::dialect::raw::{Content, Plain, RawCall};
+use crate::{Call, Class, Dialect, Problem, ProblemCode, RawArgument, Rule, Span, StepControl};
+
+/// Types a call. `hints` are the encoding hints by written name, `fetched` the parameters whose
+/// value is to be fetched from a URI.
+pub(crate) fn type_call(
+    mut raw: RawCall,
+    hints: Map<String, Value>,
+    fetched: Vec<String>,
+    text: &str,
+    context: &Context<'_>,
+) -> Call {
+    let mut typer = Typer {
+        text,
+        limits: &context.policy.limits,
+        notes: std::mem::take(&mut raw.notes),
+        problems: std::mem::take(&mut raw.problems),
+    };
+    let entry = match context.catalogue.find(&raw.name) {
+        ToolMatch::Visible(index, _) => Some(context.catalogue.entry(index)),
+        _ => None,
+    };
+    typer.problems.extend(tool_problem(&raw, context));
+    let arguments = arguments::resolve(&mut raw, entry, context, &mut typer);
+    let schema = entry.map_or(Schema::unknown(), |entry| {
+        Schema::root(&entry.tool.parameters)
+    });
+    let mut typed = Map::with_capacity(arguments.len());
+    for (at, argument) in arguments.iter().enumerate() {
+        let name = &argument.name;
+        let same = |other: &&Argument| other.name == *name;
+        // In the order of their first mention.
+        if arguments[..at].iter().any(|other| same(&other)) {
+            continue;
+        }
+        let schema = schema.member(name);
+        let value = if arguments[at + 1..].iter().any(|other| same(&other)) {
+            let group: Vec<&Argument> = arguments[at..].iter().filter(same).collect();
+            repeated_parameter(&mut typer, name, &group, schema, &hints, context)
+        } else {
+            only_one(&mut typer, argument, schema, &hints)
+        };
+        if let Some(value) = value {
+            typed.insert(name.clone(), value);
+        }
+    }
+    let raw_arguments = arguments.into_iter();
+    let raw_arguments = raw_arguments.map(|argument| raw_argument(argument, text));
+    let raw_arguments = raw_arguments.collect();
+    if let Some(entry) = entry {
+        missing(&mut typer, schema, &typed, &fetched, raw.span);
+        if entry.tool.strict || context.policy.strict {
+            refuse(&typer.notes, &mut typer.problems);
+        }
+    }
+    let read_only = entry.is_some_and(|entry| entry.tool.read_only);
+    let repaired = typer.notes.iter().any(|note| note.class == Class::Repair);
+    Call {
+        block: 0,
+        dialect: raw.dialect.unwrap_or(Dialect::Native),
+        tool_id: entry.map_or_else(|| raw.name.clone(), |entry| entry.tool.id.clone()),
+        written_name: raw.name,
+        arguments: typed,
+        raw_arguments,
+        span: raw.span,
+        tolerances: typer.notes,
+        problems: typer.problems,
+        ambiguous: raw.ambiguous,
+        needs_confirmation: (repaired || raw.ambiguous) && !read_only,
+        runs: true,
+        control: StepControl::default(),
+        provider_id: raw.provider_id,
+    }
+}
+
+fn raw_argument(argument: Argument, text: &str) -> RawArgument {
+    let (source, span) = match &argument.raw.content {
+        Content::Markup(span) | Content::Attribute(span) => (span.of(text).to_owned(), *span),
+        Content::Plain(plain) => (plain.span.of(text).to_owned(), plain.span),
+        Content::Json(value) => (value.to_string(), Span::default()),
+    };
+    RawArgument {
+        name: argument.name,
+        written_name: argument.raw.name,
+        text: source,
+        span,
+    }
+}
+
+/// The value of a parameter that is given once, as most are.
+fn only_one(
+    typer: &mut Typer<'_>,
+    argument: &Argument,
+    schema: Schema<'_>,
+    hints: &Map<String, Value>,
+) -> Option<Value> {
+    let name = argument.name.as_str();
+    if let Content::Markup(span) = argument.raw.content {
+        return typer.repeated(&[span], schema, &Place::argument(span, name));
+    }
+    let place = Place::argument(argument.raw.name_span, name);
+    let hint = hints.get(name).and_then(Value::as_str);
+    one_value(typer, &argument.raw.content, hint, schema, &place)
+}
+
+/// The value of a parameter that is given several times.
+fn repeated_parameter(
+    typer: &mut Typer<'_>,
+    name: &str,
+    group: &[&Argument],
+    schema: Schema<'_>,
+    hints: &Map<String, Value>,
+    context: &Context<'_>,
+) -> Option<Value> {
+    let place = Place::argument(group[0].raw.name_span, name);
+    let spans: Vec<Span> = group
+        .iter()
+        .filter_map(|argument| match argument.raw.content {
+            Content::Markup(span) => Some(span),
+            _ => None,
+        })
+        .collect();
+    if spans.len() == group.len() {
+        return typer.repeated(
+            &spans,
+            schema,
+            &Place {
+                span: spans[0],
+                ..place
+            },
+        );
+    }
+    let hint = hints.get(name).and_then(Value::as_str);
+    let mut values: Vec<Option<Value>> = group
+        .iter()
+        .map(|argument| one_value(typer, &argument.raw.content, hint, schema, &place))
+        .collect();
+    if values.len() > 1 && values.iter().any(|value| *value != values[0]) {
+        if context.policy.vcp_last_wins
+            && group
+                .iter()
+                .all(|argument| matches!(argument.raw.content, Content::Plain(_)))
+        {
+            typer.note(Rule::T17, Class::Repair, "last_value_wins", &place, "", "");
+            return values.pop().flatten();
+        }
+        let message = format!(
+            "Parameter '{name}' is given {} times with different values",
+            values.len()
+        );
+        typer.problems.push(
+            Problem::new(
+                ProblemCode::DuplicateParameter,
+                Rule::T17,
+                place.span,
+                message,
+            )
+            .at(place.path())
+            .expected("one value"),
+        );
+    } else if values.len() > 1 {
+        typer.note(
+            Rule::T17,
+            Class::Spelling,
+            "repeated_parameter",
+            &place,
+            name,
+            name,
+        );
+    }
+    values.into_iter().next().flatten()
+}
+
+fn one_value(
+    typer: &mut Typer<'_>,
+    content: &Content,
+    hint: Option<&str>,
+    schema: Schema<'_>,
+    place: &Place<'_>,
+) -> Option<Value> {
+    match content {
+        Content::Markup(span) => typer.markup(*span, schema, place),
+        Content::Attribute(span) => {
+            let decoded = text::decode_entities(span.of(typer.text));
+            typer.scalar(&decoded, schema, place)
+        }
+        Content::Json(value) => typer.json(value.clone(), schema, place),
+        Content::Plain(plain) => {
+            let place = Place {
+                span: plain.span,
+                ..*place
+            };
+            plain_value(typer, plain, hint, schema, &place)
+        }
+    }
+}
+
+fn plain_value(
+    typer: &mut Typer<'_>,
+    plain: &Plain,
+    hint: Option<&str>,
+    schema: Schema<'_>,
+    place: &Place<'_>,
+) -> Option<Value> {
+    let source = text::of_plain(plain.span.of(typer.text), schema, plain.bare);
+    let unescaped;
+    let value = if plain.escaped {
+        unescaped = text::unescape_words(source);
+        unescaped.as_str()
+    } else {
+        source
+    };
+    if let Some(hint) = hint {
+        return typer.hinted(value, hint, schema, place);
+    }
+    let types = schema.types();
+    if value.is_empty() && !types.has(Types::STRING) && schema.allowed().is_none() {
+        return typer.empty(types, place);
+    }
+    typer.scalar(value, schema, place)
+}
+
+/// Reports required parameters that are absent, unless a near miss was reported already.
+fn missing(
+    typer: &mut Typer<'_>,
+    schema: Schema<'_>,
+    typed: &Map<String, Value>,
+    fetched: &[String],
+    span: Span,
+) {
+    for name in schema.required() {
+        let reported = typer.problems.iter().any(|problem| {
+            let near = problem
+                .suggestions
+                .iter()
+                .any(|suggestion| suggestion == name);
+            let same = problem.path.trim_start_matches('/') == escape_pointer(name);
+            (near
+                && matches!(
+                    problem.code,
+                    ProblemCode::UnknownParameter | ProblemCode::AmbiguousParameter
+                ))
+                || same
+        });
+        if typed.contains_key(name) || reported || fetched.iter().any(|fetched| fetched == name) {
+            continue;
+        }
+        let expected = schema.member(name).types().describe();
+        typer.problems.push(
+            Problem::new(
+                ProblemCode::MissingParameter,
+                Rule::C12,
+                span,
+                format!("Missing required parameter '{name}'"),
+            )
+            .at(format!("/{}", escape_pointer(name)))
+            .expected(expected),
+        );
+    }
+}

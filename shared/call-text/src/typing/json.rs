@@ -1,0 +1,150 @@
+//! Values that are JSON already: checked against the schema, with the same tolerances as text.
+
+use serde_json::{Map, Value};
+
+use super::scalar;
+use super::schema::{Schema, Types};
+use super::value::{Place, Typer};
+use crate::{Class, Problem, ProblemCode, Rule};
+
+impl Typer<'_> {
+    /// Types a JSON value. `None` means that it counts as absent.
+    pub(crate) fn json(
+        &mut self,
+        value: Value,
+        schema: Schema<'_>,
+        place: &Place<'_>,
+    ) -> Option<Value> {
+        if place.depth() > self.limits.depth {
+            let message = format!("a value is nested deeper than {}", self.limits.depth);
+            self.problems.push(
+                Problem::new(ProblemCode::LimitExceeded, Rule::V13, place.span, message)
+                    .at(place.path()),
+            );
+            return Some(Value::Null);
+        }
+        let types = schema.types();
+        if let Some(allowed) = schema.allowed() {
+            if allowed
+                .iter()
+                .any(|wanted| crate::canonical::value(wanted) == crate::canonical::value(&value))
+            {
+                return Some(value);
+            }
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            return self.choice(&text, &allowed, schema, place);
+        }
+        match value {
+            Value::Object(map) if types.has(Types::OBJECT) => {
+                Some(Value::Object(self.json_object(map, schema, place)))
+            }
+            Value::Object(map) if types.has(Types::ARRAY) => {
+                Some(self.wrapped(Value::Object(map), schema, place))
+            }
+            Value::Array(items) if types.has(Types::ARRAY) => {
+                let item_schema = schema.items();
+                let items = items.into_iter().enumerate();
+                Some(Value::Array(
+                    items
+                        .map(|(index, item)| {
+                            self.json(item, item_schema, &place.under(&index.to_string()))
+                                .unwrap_or(Value::Null)
+                        })
+                        .collect(),
+                ))
+            }
+            Value::String(text) if types.has(Types::STRING) => Some(Value::String(text)),
+            Value::String(text) => self.scalar(&text, schema, place),
+            Value::Null if types.has(Types::NULL) => Some(Value::Null),
+            Value::Null => {
+                self.note(
+                    Rule::C6,
+                    Class::Repair,
+                    "null_as_absent",
+                    place,
+                    "null",
+                    "absent",
+                );
+                None
+            }
+            Value::Bool(value) if types.has(Types::BOOLEAN) => Some(Value::Bool(value)),
+            Value::Number(number) => self.json_number(number, schema, types, place),
+            other if types.has(Types::STRING) && other.is_boolean() => {
+                self.note(
+                    Rule::C2,
+                    Class::Spelling,
+                    "scalar_as_string",
+                    place,
+                    &other.to_string(),
+                    &other.to_string(),
+                );
+                Some(Value::String(other.to_string()))
+            }
+            other => {
+                self.refuse(schema, place, &other.to_string());
+                Some(other)
+            }
+        }
+    }
+
+    fn json_number(
+        &mut self,
+        number: serde_json::Number,
+        schema: Schema<'_>,
+        types: Types,
+        place: &Place<'_>,
+    ) -> Option<Value> {
+        let text = number.to_string();
+        if types.is_any() {
+            return Some(Value::Number(number));
+        }
+        if types.has(Types::NUMBER) && scalar::number(&text).is_some() {
+            return Some(Value::Number(number));
+        }
+        if types.has(Types::INTEGER)
+            && let Some((value, tolerated)) = scalar::integer(&text)
+        {
+            if tolerated {
+                self.note(
+                    Rule::C3,
+                    Class::Spelling,
+                    "integer_spelling",
+                    place,
+                    &text,
+                    &value.to_string(),
+                );
+            }
+            return Some(value);
+        }
+        if types.has(Types::STRING) {
+            self.note(
+                Rule::C2,
+                Class::Spelling,
+                "scalar_as_string",
+                place,
+                &text,
+                &text,
+            );
+            return Some(Value::String(text));
+        }
+        let scalar = self.scalar(&text, schema, place);
+        Some(scalar.unwrap_or(Value::Number(number)))
+    }
+
+    fn json_object(
+        &mut self,
+        map: Map<String, Value>,
+        schema: Schema<'_>,
+        place: &Place<'_>,
+    ) -> Map<String, Value> {
+        let mut typed = Map::new();
+        for (key, value) in map {
+            if let Some(value) = self.json(value, schema.member(&key), &place.under(&key)) {
+                typed.insert(key, value);
+            }
+        }
+        typed
+    }
+}

@@ -1,0 +1,373 @@
+//! The little of JSON Schema that typing needs: which types, properties and items a schema admits.
+//! Local references are resolved (C15); full validation is not this crate's work.
+
+use serde_json::Value;
+
+/// A set of JSON types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Types(u8);
+
+impl Types {
+    pub(crate) const NULL: Types = Types(1);
+    pub(crate) const BOOLEAN: Types = Types(2);
+    pub(crate) const INTEGER: Types = Types(4);
+    pub(crate) const NUMBER: Types = Types(8);
+    pub(crate) const STRING: Types = Types(16);
+    pub(crate) const ARRAY: Types = Types(32);
+    pub(crate) const OBJECT: Types = Types(64);
+    const ALL: Types = Types(127);
+    const NONE: Types = Types(0);
+
+    pub(crate) fn has(self, other: Types) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn with(self, other: Types) -> Types {
+        Types(self.0 | other.0)
+    }
+
+    /// No type is excluded: nothing is known.
+    pub(crate) fn is_any(self) -> bool {
+        self == Self::ALL
+    }
+
+    /// The names of the types, joined by `or`.
+    pub(crate) fn describe(self) -> String {
+        let names = [
+            (Self::STRING, "string"),
+            (Self::INTEGER, "integer"),
+            (Self::NUMBER, "number"),
+            (Self::BOOLEAN, "boolean"),
+            (Self::OBJECT, "object"),
+            (Self::ARRAY, "array"),
+            (Self::NULL, "null"),
+        ];
+        if self.is_any() {
+            return "any".to_owned();
+        }
+        let listed: Vec<&str> = names
+            .iter()
+            .filter(|(kind, _)| self.has(*kind))
+            .map(|(_, name)| *name)
+            .collect();
+        listed.join(" or ")
+    }
+
+    fn of_name(name: &str) -> Types {
+        match name {
+            "null" => Self::NULL,
+            "boolean" => Self::BOOLEAN,
+            "integer" => Self::INTEGER,
+            "number" => Self::NUMBER.with(Self::INTEGER),
+            "string" => Self::STRING,
+            "array" => Self::ARRAY,
+            "object" => Self::OBJECT,
+            _ => Self::NONE,
+        }
+    }
+
+    pub(crate) fn of_value(value: &Value) -> Types {
+        match value {
+            Value::Null => Self::NULL,
+            Value::Bool(_) => Self::BOOLEAN,
+            Value::Number(number) if super::scalar::is_integral(&number.to_string()) => {
+                Self::INTEGER.with(Self::NUMBER)
+            }
+            Value::Number(_) => Self::NUMBER,
+            Value::String(_) => Self::STRING,
+            Value::Array(_) => Self::ARRAY,
+            Value::Object(_) => Self::OBJECT,
+        }
+    }
+}
+
+/// A schema and the document in which its references are resolved.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Schema<'s> {
+    root: &'s Value,
+    node: &'s Value,
+}
+
+const MOST_REFERENCES: usize = 16;
+const MOST_DEPTH: usize = 8;
+
+static NOTHING: Value = Value::Null;
+
+/// A member of an object.
+fn look_up<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+    const SMALL: usize = 16;
+    match value {
+        Value::Object(map) if map.len() <= SMALL => map
+            .iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, value)| value),
+        Value::Object(map) => map.get(key),
+        _ => None,
+    }
+}
+
+impl<'s> Schema<'s> {
+    pub(crate) fn root(value: &'s Value) -> Self {
+        Self {
+            root: value,
+            node: value,
+        }
+        .resolved()
+    }
+
+    /// The schema of a value about which nothing is known.
+    pub(crate) fn unknown() -> Schema<'static> {
+        Schema {
+            root: &NOTHING,
+            node: &NOTHING,
+        }
+    }
+
+    /// What the schema says under a keyword. Schemas are small: looking through one is cheaper
+    /// than hashing the keyword.
+    fn get(self, key: &str) -> Option<&'s Value> {
+        look_up(self.node, key)
+    }
+
+    fn at(self, node: &'s Value) -> Self {
+        Self {
+            root: self.root,
+            node,
+        }
+        .resolved()
+    }
+
+    fn resolved(self) -> Self {
+        let mut node = self.node;
+        for _ in 0..MOST_REFERENCES {
+            let Some(target) = look_up(node, "$ref")
+                .and_then(Value::as_str)
+                .and_then(|target| target.strip_prefix('#'))
+            else {
+                break;
+            };
+            match self.root.pointer(target) {
+                Some(found) => node = found,
+                None => break,
+            }
+        }
+        Self {
+            root: self.root,
+            node,
+        }
+    }
+
+    /// The types admitted; every type where the schema does not say.
+    pub(crate) fn types(self) -> Types {
+        self.types_within(MOST_DEPTH)
+    }
+
+    fn types_within(self, depth: usize) -> Types {
+        if depth == 0 {
+            return Types::ALL;
+        }
+        let own = match self.get("type") {
+            Some(Value::String(name)) => Types::of_name(name),
+            Some(Value::Array(names)) => names
+                .iter()
+                .filter_map(Value::as_str)
+                .fold(Types::NONE, |all, name| all.with(Types::of_name(name))),
+            _ => match self.allowed() {
+                Some(values) => values
+                    .iter()
+                    .fold(Types::NONE, |all, value| all.with(Types::of_value(value))),
+                None if self.get("properties").is_some() => Types::OBJECT,
+                None if self.get("items").is_some() => Types::ARRAY,
+                None => Types::ALL,
+            },
+        };
+        if !self.is_composed() {
+            return own;
+        }
+        let mut types = own;
+        let branches = self.branches();
+        if !branches.is_empty() {
+            let union = branches.iter().fold(Types::NONE, |all, branch| {
+                all.with(branch.types_within(depth - 1))
+            });
+            types = Types(types.0 & union.0);
+        }
+        for part in self.list("allOf") {
+            types = Types(types.0 & self.at(part).types_within(depth - 1).0);
+        }
+        if types == Types::NONE { own } else { types }
+    }
+
+    /// Whether the schema is put together of others.
+    fn is_composed(self) -> bool {
+        let Value::Object(map) = self.node else {
+            return false;
+        };
+        map.keys()
+            .any(|key| matches!(key.as_str(), "anyOf" | "oneOf" | "allOf"))
+    }
+
+    fn list(self, key: &str) -> &'s [Value] {
+        self.get(key)
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// The alternatives of `anyOf` and `oneOf`.
+    pub(crate) fn branches(self) -> Vec<Schema<'s>> {
+        self.list("anyOf")
+            .iter()
+            .chain(self.list("oneOf"))
+            .map(|node| self.at(node))
+            .collect()
+    }
+
+    /// The values of `enum` or `const`.
+    pub(crate) fn allowed(self) -> Option<Vec<&'s Value>> {
+        if let Some(values) = self.get("enum").and_then(Value::as_array) {
+            return Some(values.iter().collect());
+        }
+        self.get("const").map(|value| vec![value])
+    }
+
+    /// The schema of a property.
+    pub(crate) fn property(self, name: &str) -> Option<Schema<'s>> {
+        self.property_within(name, MOST_DEPTH)
+    }
+
+    fn property_within(self, name: &str, depth: usize) -> Option<Schema<'s>> {
+        if let Some(node) = self
+            .get("properties")
+            .and_then(|properties| look_up(properties, name))
+        {
+            return Some(self.at(node));
+        }
+        if depth == 0 {
+            return None;
+        }
+        let parts = self
+            .list("allOf")
+            .iter()
+            .map(|node| self.at(node))
+            .chain(self.branches());
+        parts
+            .into_iter()
+            .find_map(|part| part.property_within(name, depth - 1))
+    }
+
+    /// The schema of what an object holds under a name: its property, or the additional ones'.
+    pub(crate) fn member(self, name: &str) -> Schema<'s> {
+        self.property(name)
+            .or_else(|| {
+                self.get("additionalProperties")
+                    .filter(|node| node.is_object())
+                    .map(|node| self.at(node))
+            })
+            .unwrap_or(Schema {
+                root: self.root,
+                node: &NOTHING,
+            })
+    }
+
+    /// The names of all properties, in schema order.
+    pub(crate) fn property_names(self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.collect_names(&mut names, MOST_DEPTH);
+        names
+    }
+
+    fn collect_names(self, names: &mut Vec<String>, depth: usize) {
+        if let Some(Value::Object(properties)) = self.get("properties") {
+            for name in properties.keys() {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+        }
+        if depth > 0 {
+            for part in self
+                .list("allOf")
+                .iter()
+                .map(|node| self.at(node))
+                .chain(self.branches())
+            {
+                part.collect_names(names, depth - 1);
+            }
+        }
+    }
+
+    /// Whether parameters beyond the declared ones are welcome (N3): declared so, or nothing is
+    /// declared at all.
+    pub(crate) fn is_open(self) -> bool {
+        match self.get("additionalProperties") {
+            Some(Value::Bool(open)) => *open,
+            Some(Value::Object(_)) => true,
+            _ => self.get("properties").is_none() && self.property_names().is_empty(),
+        }
+    }
+
+    /// The schema of an array's items.
+    pub(crate) fn items(self) -> Schema<'s> {
+        if let Some(node) = self.get("items").filter(|node| !node.is_array()) {
+            return self.at(node);
+        }
+        let array = self
+            .branches()
+            .into_iter()
+            .find(|branch| branch.node.get("items").is_some());
+        array.map_or(
+            Schema {
+                root: self.root,
+                node: &NOTHING,
+            },
+            Schema::items,
+        )
+    }
+
+    /// The names of the required properties.
+    pub(crate) fn required(self) -> Vec<&'s str> {
+        let own = self.list("required").iter();
+        let parts = self
+            .list("allOf")
+            .iter()
+            .flat_map(|node| self.at(node).list("required"));
+        own.chain(parts).filter_map(Value::as_str).collect()
+    }
+
+    pub(crate) fn default(self) -> Option<&'s Value> {
+        self.get("default")
+    }
+
+    pub(crate) fn description(self) -> &'s str {
+        self.get("description")
+            .and_then(Value::as_str)
+            .unwrap_or("")
+    }
+
+    pub(crate) fn examples(self) -> &'s [Value] {
+        self.list("examples")
+    }
+
+    fn flag(self, key: &str) -> bool {
+        self.get(key).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// Code or other raw text: entities are never decoded, outer white space is kept (V3, T16).
+    pub(crate) fn is_raw(self) -> bool {
+        let code = self
+            .list("matchCategories")
+            .iter()
+            .any(|category| category.as_str() == Some("Code"));
+        code || self.flag("x-raw") || self.get("contentMediaType").is_some()
+    }
+
+    /// Every byte of outer white space is kept (V10).
+    pub(crate) fn preserves_white_space(self) -> bool {
+        self.flag("x-preserve-whitespace")
+    }
+
+    /// `\n` written as two characters is meant as a line break (T15).
+    pub(crate) fn unescapes(self) -> bool {
+        self.flag("x-unescape")
+    }
+}

@@ -1,0 +1,306 @@
+//! The text of a value: entities (V3), CDATA (V4 to V9), outer white space (V5, V10, T16), the
+//! ESCAPE spelling (T7).
+
+use std::borrow::Cow;
+
+use super::schema::Schema;
+
+/// A piece of a value between tags.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece<'t> {
+    Text(&'t str),
+    CData(&'t str),
+}
+
+/// What was noticed while a value was read.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Noticed {
+    /// Entities were left as they stand because the author did not escape (V3).
+    pub(crate) entities_kept: bool,
+    pub(crate) entities_decoded: bool,
+    pub(crate) cdata: bool,
+    /// Text and CDATA, or several sections (V6).
+    pub(crate) joined: bool,
+}
+
+/// The text between tags as it is meant under a schema.
+pub(crate) fn of_markup<'t>(source: &'t str, schema: Schema<'_>) -> (Cow<'t, str>, Noticed) {
+    let mut noticed = Noticed::default();
+    if memchr::memchr(b'<', source.as_bytes()).is_none() {
+        let trimmed = trim_markup(source, schema);
+        return (decode(trimmed, schema, &mut noticed), noticed);
+    }
+    let pieces = pieces(source);
+    let sections = pieces
+        .iter()
+        .filter(|piece| matches!(piece, Piece::CData(_)))
+        .count();
+    let unescaped = pieces
+        .iter()
+        .any(|piece| matches!(piece, Piece::Text(text) if text.contains('<')));
+    if sections == 0 || unescaped {
+        // Markup outside CDATA means that nothing was escaped: then CDATA marks are text as well.
+        let trimmed = trim_markup(source, schema);
+        return (decode(trimmed, schema, &mut noticed), noticed);
+    }
+    noticed.cdata = true;
+    let mut out = String::with_capacity(source.len());
+    let mut seen = 0;
+    for piece in &pieces {
+        match piece {
+            Piece::Text(text) if text.trim().is_empty() => {}
+            Piece::Text(text) => {
+                noticed.joined = true;
+                out.push_str(&decode(text, schema, &mut noticed));
+            }
+            Piece::CData(text) => {
+                seen += 1;
+                let mut text = *text;
+                if seen == 1 {
+                    text = without_first_break(text);
+                }
+                if seen == sections {
+                    text = without_last_break(text);
+                }
+                out.push_str(text);
+            }
+        }
+    }
+    noticed.joined |= sections > 1;
+    (Cow::Owned(out), noticed)
+}
+
+/// Length of `<![CDATA[` in any accepted spelling at the start of a text.
+fn cdata_opener(text: &str) -> Option<usize> {
+    let mut rest = text.strip_prefix('<')?;
+    for part in ["!", "[", "CDATA", "["] {
+        rest = rest.trim_start_matches([' ', '\t', '\r']);
+        let head = rest.get(..part.len())?;
+        if !head.eq_ignore_ascii_case(part) {
+            return None;
+        }
+        rest = &rest[part.len()..];
+    }
+    Some(text.len() - rest.len())
+}
+
+fn pieces(source: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut text_from = 0;
+    let mut at = 0;
+    while let Some(offset) = memchr::memchr(b'<', &source.as_bytes()[at..]) {
+        let open = at + offset;
+        let Some(width) = cdata_opener(&source[open..]) else {
+            at = open + 1;
+            continue;
+        };
+        if open > text_from {
+            pieces.push(Piece::Text(&source[text_from..open]));
+        }
+        let body = open + width;
+        let (end, after) = cdata_end(source, body);
+        pieces.push(Piece::CData(&source[body..end]));
+        text_from = after;
+        at = after;
+    }
+    if text_from < source.len() {
+        pieces.push(Piece::Text(&source[text_from..]));
+    }
+    pieces
+}
+
+/// The end of a CDATA body and the place after its mark: the first `]]>` that the end of the value
+/// or another section follows, otherwise the first one (V6, V7).
+fn cdata_end(source: &str, body: usize) -> (usize, usize) {
+    let mut first = None;
+    for at in memchr::memmem::find_iter(&source.as_bytes()[body..], b"]]>") {
+        let end = body + at;
+        first.get_or_insert(end);
+        let rest = source[end + 3..].trim_start();
+        if rest.is_empty() || cdata_opener(rest).is_some() {
+            return (end, end + 3);
+        }
+    }
+    first.map_or((source.len(), source.len()), |end| (end, end + 3))
+}
+
+fn without_first_break(text: &str) -> &str {
+    text.strip_prefix("\r\n")
+        .or_else(|| text.strip_prefix('\n'))
+        .unwrap_or(text)
+}
+
+/// Without the last line break and the indentation after it.
+fn without_last_break(text: &str) -> &str {
+    let head = text.trim_end_matches([' ', '\t']);
+    head.strip_suffix("\r\n")
+        .or_else(|| head.strip_suffix('\n'))
+        .unwrap_or(text)
+}
+
+fn trim_markup<'t>(source: &'t str, schema: Schema<'_>) -> &'t str {
+    if schema.preserves_white_space() {
+        return source;
+    }
+    let trimmed = source.trim();
+    if memchr::memchr(b'\n', trimmed.as_bytes()).is_some() || schema.is_raw() {
+        return without_last_break(without_first_break(skip_blank_before_break(source)));
+    }
+    trimmed
+}
+
+/// Blanks between the opening tag and the line break belong to neither.
+fn skip_blank_before_break(source: &str) -> &str {
+    let rest = source.trim_start_matches([' ', '\t']);
+    if rest.starts_with('\n') || rest.starts_with("\r\n") {
+        rest
+    } else {
+        source
+    }
+}
+
+/// The text of a delimited value (T16).
+pub(crate) fn of_plain<'t>(source: &'t str, schema: Schema<'_>, bare: bool) -> &'t str {
+    if schema.preserves_white_space() {
+        return source;
+    }
+    if !bare
+        && schema.types().has(super::schema::Types::STRING)
+        && (schema.is_raw() || source.trim().contains('\n'))
+    {
+        let text = without_first_break(source);
+        return text
+            .strip_suffix("\r\n")
+            .or_else(|| text.strip_suffix('\n'))
+            .unwrap_or(text);
+    }
+    source.trim()
+}
+
+/// Decodes entities once, unless the author did not escape (V3).
+fn decode<'t>(text: &'t str, schema: Schema<'_>, noticed: &mut Noticed) -> Cow<'t, str> {
+    if memchr::memchr(b'&', text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let decodable = text
+        .match_indices('&')
+        .any(|(at, _)| entity(&text[at..]).is_some());
+    if !decodable {
+        return Cow::Borrowed(text);
+    }
+    let bare = text
+        .match_indices('&')
+        .any(|(at, _)| !looks_like_entity(&text[at..]));
+    if text.contains('<') || bare || schema.is_raw() {
+        noticed.entities_kept = true;
+        return Cow::Borrowed(text);
+    }
+    noticed.entities_decoded = true;
+    Cow::Owned(decode_entities(text))
+}
+
+/// Decodes the five XML names and numeric forms; everything else stays.
+pub(crate) fn decode_entities(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        match entity(&rest[at..]) {
+            Some((c, width)) => {
+                out.push(c);
+                rest = &rest[at + width..];
+            }
+            None => {
+                out.push('&');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+const LONGEST_ENTITY: usize = 12;
+
+/// The name of an entity reference at the start of a text, and its width.
+fn reference(text: &str) -> Option<(&str, usize)> {
+    let bytes = text.as_bytes();
+    let end = bytes
+        .iter()
+        .take(LONGEST_ENTITY)
+        .position(|byte| *byte == b';')?;
+    let name = text.get(1..end)?;
+    let plain = !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'#');
+    plain.then_some((name, end + 1))
+}
+
+fn looks_like_entity(text: &str) -> bool {
+    reference(text).is_some()
+}
+
+fn entity(text: &str) -> Option<(char, usize)> {
+    let (name, width) = reference(text)?;
+    let c = match name {
+        "lt" => '<',
+        "gt" => '>',
+        "amp" => '&',
+        "quot" => '"',
+        "apos" => '\'',
+        _ => {
+            let digits = name.strip_prefix('#')?;
+            let code = match digits.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                None => digits.parse().ok()?,
+            };
+            // Characters that XML forbids stay as they were written (X2).
+            char::from_u32(code).filter(|c| !c.is_control() || matches!(c, '\t' | '\n' | '\r'))?
+        }
+    };
+    Some((c, width))
+}
+
+/// Protocol words that the ESCAPE form spells with `ESCAPE` (T7).
+const PROTOCOL_WORDS: &[&str] = &[
+    "「始",
+    "「末",
+    "{始",
+    "{末",
+    "END_TOOL_REQUEST",
+    "TOOL_REQUEST",
+    "REQUEST_TOOL",
+    "END_TOOL",
+];
+
+/// Restores protocol words of an ESCAPE value to their plain spelling.
+pub(crate) fn unescape_words(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    'next: while !rest.is_empty() {
+        for word in PROTOCOL_WORDS {
+            let Some(head) = rest
+                .get(..word.len())
+                .filter(|head| head.eq_ignore_ascii_case(word))
+            else {
+                continue;
+            };
+            let tail = &rest[word.len()..];
+            for suffix in ["_ESCAPE", "ESCAPE"] {
+                if tail
+                    .get(..suffix.len())
+                    .is_some_and(|found| found.eq_ignore_ascii_case(suffix))
+                {
+                    out.push_str(head);
+                    rest = &tail[suffix.len()..];
+                    continue 'next;
+                }
+            }
+        }
+        let width = rest.chars().next().map_or(1, char::len_utf8);
+        out.push_str(&rest[..width]);
+        rest = &rest[width..];
+    }
+    out
+}

@@ -1,0 +1,52 @@
+//! Tools of the registry as the catalogue that decides what is a tag and what is text.
+
+use call_text::{Catalogue, CatalogueError, Tool, ToolKind};
+use contracts::tavern::registry::v1 as registry;
+use serde_json::Value;
+
+/// A tool list that is no catalogue.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogueProblem {
+    /// The schema of a tool is no JSON.
+    #[error("the parameters of tool '{tool_id}' are no JSON")]
+    Schema {
+        /// The tool.
+        tool_id: String,
+        /// What the reader said.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The tools contradict each other.
+    #[error("the tools make no catalogue")]
+    Catalogue(#[source] CatalogueError),
+}
+
+/// Makes the catalogue of `tools`; `hidden_ids` exist and are not available here.
+///
+/// # Errors
+/// [`CatalogueProblem`] names the tool.
+pub fn catalogue(
+    tools: &[registry::Tool],
+    hidden_ids: Vec<String>,
+) -> Result<Catalogue, CatalogueProblem> {
+    let tools: Result<Vec<Tool>, _> = tools.iter().map(convert).collect();
+    Catalogue::new(tools?, hidden_ids).map_err(CatalogueProblem::Catalogue)
+}
+
+fn convert(tool: &registry::Tool) -> Result<Tool, CatalogueProblem> {
+    let parameters: Value =
+        serde_json::from_str(&tool.parameters_json).map_err(|source| CatalogueProblem::Schema {
+            tool_id: tool.tool_id.clone(),
+            source,
+        })?;
+    let mut converted = Tool::new(&tool.tool_id, &tool.description, parameters);
+    // Seed 002 section 4.2 lists workflows apart, as skills.
+    if tool.implementation() == registry::ImplementationType::Workflow {
+        converted.kind = ToolKind::Skill;
+    }
+    converted.read_only = tool.read_only;
+    converted.idempotent = tool.idempotent;
+    converted.parallel_safe = tool.parallel_safe;
+    converted.strict = tool.strict;
+    Ok(converted)
+}

@@ -1,0 +1,146 @@
+//! What a model is told about a call that has ended.
+
+use call_text::{Problem, ProblemCode, Rule, Span, observation as words};
+use contracts::tavern::common::v1::{CallError, CallResult, CallStatus, ErrorCategory, Violation};
+use serde_json::Value;
+
+/// The longest observation of one call, in bytes. What is beyond it stays in the log.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Words the end of a call in the default wording: markers of the dialects neutralised, and cut
+/// after 64 KiB.
+pub fn observation(result: &CallResult) -> String {
+    let tool = result.tool_id.as_str();
+    let error = result.error.clone().unwrap_or_default();
+    let text = match result.status() {
+        CallStatus::Succeeded => words::success(tool, &output(&result.output_json)),
+        CallStatus::Rejected if !error.violations.is_empty() => rejected(tool, &error),
+        _ => failed(tool, &error),
+    };
+    bounded(text)
+}
+
+/// Reads what a tool gave; text that is no JSON is told as it is.
+fn output(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()))
+}
+
+fn rejected(tool: &str, error: &CallError) -> String {
+    let of_tool = |code: ProblemCode| error.violations.iter().find(|v| v.code == code.as_str());
+    let unknown = of_tool(ProblemCode::UnknownTool).or(of_tool(ProblemCode::ToolNotAvailable));
+    if let Some(violation) = unknown {
+        let available = match violation.expected.as_str() {
+            "" => String::new(),
+            tools => format!(" Available tools: {tools}"),
+        };
+        return format!(
+            "Observation: Error - {}{available}",
+            words::neutralise(&violation.message)
+        );
+    }
+    let problems: Vec<Problem> = error.violations.iter().map(problem).collect();
+    words::invalid(tool, &problems, None)
+}
+
+/// Makes a problem of a violation, of which only the sentence is told.
+fn problem(violation: &Violation) -> Problem {
+    Problem {
+        code: ProblemCode::TypeMismatch,
+        rule: Rule::C11,
+        path: violation.pointer.clone(),
+        expected: violation.expected.clone(),
+        received: violation.received.clone(),
+        suggestions: violation.suggestions.clone(),
+        message: violation.message.clone(),
+        span: Span::default(),
+    }
+}
+
+fn failed(tool: &str, error: &CallError) -> String {
+    let category = error.category().as_str_name();
+    let category = category
+        .trim_start_matches("ERROR_CATEGORY_")
+        .to_lowercase();
+    let category = match error.category() {
+        ErrorCategory::Unspecified => "unspecified",
+        _ => category.as_str(),
+    };
+    let failure = words::Failure {
+        category,
+        code: &error.code,
+        message: &error.message,
+        retryable: error.retryable,
+    };
+    words::failure(tool, &failure)
+}
+
+fn bounded(text: String) -> String {
+    if text.len() <= MAX_BYTES {
+        return text;
+    }
+    let end = text.floor_char_boundary(MAX_BYTES);
+    format!(
+        "{}\n[{} more bytes were cut]",
+        &text[..end],
+        text.len() - end
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(status: CallStatus) -> CallResult {
+        CallResult {
+            tool_id: "GetPlayerInfo".into(),
+            status: status.into(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn seed_002_section_5_1_a_success_is_told() {
+        let told = CallResult {
+            tool_id: "ReadWorldStateTool".into(),
+            output_json: "\"sunny\"".into(),
+            ..result(CallStatus::Succeeded)
+        };
+        assert_eq!(
+            observation(&told),
+            "Observation: Tool ReadWorldStateTool executed successfully. Result: sunny"
+        );
+    }
+
+    #[test]
+    fn seed_002_section_5_5_a_wrong_parameter_is_told_with_the_right_one() {
+        let violation = Violation {
+            code: "unknown_parameter".into(),
+            message: "Unknown parameter 'playerId', did you mean 'player_id'?".into(),
+            ..Default::default()
+        };
+        let error = CallError {
+            violations: vec![violation],
+            ..Default::default()
+        };
+        let told = CallResult {
+            error: Some(error),
+            ..result(CallStatus::Rejected)
+        };
+        assert_eq!(
+            observation(&told),
+            "Observation: Error - Invalid parameters for GetPlayerInfo: \
+             Unknown parameter 'playerId', did you mean 'player_id'?"
+        );
+    }
+
+    #[test]
+    fn a_long_output_is_cut_and_says_so() {
+        let output_json = Value::String("长".repeat(MAX_BYTES)).to_string();
+        let told = observation(&CallResult {
+            output_json,
+            ..result(CallStatus::Succeeded)
+        });
+        assert!(told.len() < MAX_BYTES + 100);
+        assert!(told.ends_with("more bytes were cut]"));
+    }
+}

@@ -1,0 +1,175 @@
+//! A parsed text as a message.
+
+use call_text::echo::Echo;
+use call_text::{
+    Call, Catalogue, Class, Diagnostic, Parsed, RawArgument, Severity, Span, Tolerance,
+};
+use call_text::{StepControl, observation};
+use contracts::tavern::common::v1 as common;
+use serde_json::{Map, Value};
+
+use crate::dialect::dialect_to_proto;
+use crate::violation::problem_to_proto;
+
+/// Writes a parsed text: the calls that shall run, and every remark.
+///
+/// A call that stands in the untrusted texts of `echo` gets the problem `untrusted_echo`. The
+/// observation is there when a block was found that no call could be made from; what is wrong
+/// with single calls stands with them and is told when they are refused.
+pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> common::ParsedText {
+    let calls: Vec<_> = parsed.calls.iter().filter(|call| call.runs).collect();
+    let observation = match calls.is_empty() {
+        true => observation::feedback(parsed, catalogue).unwrap_or_default(),
+        false => String::new(),
+    };
+    let calls = calls.into_iter().zip(0..);
+    let calls = calls
+        .map(|(call, index)| told_call_to_proto(index, call, catalogue, echo))
+        .collect();
+    let tolerances = parsed.calls.iter().flat_map(|call| &call.tolerances);
+    let mut diagnostics: Vec<_> = parsed
+        .diagnostics
+        .iter()
+        .cloned()
+        .chain(tolerances.map(Tolerance::to_diagnostic))
+        .collect();
+    diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
+    diagnostics.dedup();
+    common::ParsedText {
+        response_text: parsed.response_text.clone(),
+        trailing_text: parsed.trailing_text.clone(),
+        calls,
+        diagnostics: diagnostics.iter().map(diagnostic_to_proto).collect(),
+        dialect: parsed
+            .dialect
+            .map_or(0, |dialect| dialect_to_proto(dialect).into()),
+        observation,
+    }
+}
+
+/// Writes a call together with what to tell the model if it does not run.
+pub fn told_call_to_proto(
+    index: u32,
+    call: &Call,
+    catalogue: &Catalogue,
+    echo: &Echo,
+) -> common::ToolCall {
+    let mut written = call_to_proto(index, call);
+    if call.problems.is_empty() && echo.contains(call) {
+        let message = format!(
+            "{} was not run, because the same call stands in text from outside, which gives no orders",
+            call.tool_id
+        );
+        let code = "untrusted_echo".to_owned();
+        written.problems.push(common::Violation {
+            code,
+            message,
+            ..common::Violation::default()
+        });
+        written.feedback = observation::untrusted_echo(&call.tool_id);
+    } else {
+        written.feedback = observation::for_call(call, catalogue).unwrap_or_default();
+    }
+    written
+}
+
+/// Writes a call that stands at `index` among the calls of its text.
+pub fn call_to_proto(index: u32, call: &Call) -> common::ToolCall {
+    common::ToolCall {
+        index,
+        tool_id: call.tool_id.clone(),
+        arguments_json: object(&call.arguments),
+        dialect: dialect_to_proto(call.dialect).into(),
+        span: Some(span_to_proto(call.span)),
+        needs_confirmation: call.needs_confirmation,
+        problems: call.problems.iter().map(problem_to_proto).collect(),
+        continue_on_error: call.control.continue_on_error,
+        tolerances: call.tolerances.iter().map(tolerance_to_proto).collect(),
+        raw_arguments: call
+            .raw_arguments
+            .iter()
+            .map(raw_argument_to_proto)
+            .collect(),
+        feedback: String::new(),
+        control: control_to_proto(&call.control),
+    }
+}
+
+fn tolerance_to_proto(tolerance: &Tolerance) -> common::Tolerance {
+    common::Tolerance {
+        rule: tolerance.rule.to_string(),
+        code: tolerance.code.clone(),
+        tolerance_class: class_name(Some(tolerance.class)).to_owned(),
+        span: Some(span_to_proto(tolerance.span)),
+        before: tolerance.before.clone(),
+        after: tolerance.after.clone(),
+    }
+}
+
+fn raw_argument_to_proto(raw: &RawArgument) -> common::RawArgument {
+    common::RawArgument {
+        name: raw.name.clone(),
+        written_name: raw.written_name.clone(),
+        text: raw.text.clone(),
+        span: (raw.span != Span::default()).then(|| span_to_proto(raw.span)),
+    }
+}
+
+fn control_to_proto(control: &StepControl) -> Option<common::CallControl> {
+    let asks = common::CallControl {
+        step: control.step.unwrap_or(0),
+        retries: control.retries,
+        uris_json: if control.uris.is_empty() {
+            String::new()
+        } else {
+            object(&control.uris)
+        },
+        no_reply: control.no_reply,
+        metadata_json: match control.metadata.is_empty() {
+            true => String::new(),
+            false => object(&control.metadata),
+        },
+    };
+    (asks != common::CallControl::default()).then_some(asks)
+}
+
+fn object(members: &Map<String, Value>) -> String {
+    Value::Object(members.clone()).to_string()
+}
+
+fn class_name(class: Option<Class>) -> &'static str {
+    match class {
+        None => "",
+        Some(Class::Verbatim) => "verbatim",
+        Some(Class::Spelling) => "spelling",
+        Some(Class::Repair) => "repair",
+    }
+}
+
+/// Writes a remark of the parser.
+pub fn diagnostic_to_proto(diagnostic: &Diagnostic) -> common::Diagnostic {
+    let severity = match diagnostic.severity {
+        Severity::Hint => common::Severity::Note,
+        Severity::Warning => common::Severity::Warning,
+        Severity::Error => common::Severity::Error,
+    };
+    common::Diagnostic {
+        rule: diagnostic.rule.to_string(),
+        code: diagnostic.code.clone(),
+        severity: severity.into(),
+        tolerance: class_name(diagnostic.class).to_owned(),
+        span: Some(span_to_proto(diagnostic.span)),
+        message: diagnostic.message.clone(),
+        hint: diagnostic.hint.clone(),
+    }
+}
+
+/// Writes a place in a text.
+pub fn span_to_proto(span: Span) -> common::Span {
+    // A message is at most 1 MiB long, so its offsets fit; larger ones are held at the end.
+    let offset = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    common::Span {
+        start: offset(span.start),
+        end: offset(span.end),
+    }
+}

@@ -1,0 +1,62 @@
+//! The compiled protobuf contract of Tavern and its descriptor set.
+//!
+//! The source of everything here is `proto/`; the comments there are the documentation. Modules
+//! follow the packages: `tavern.common.v1` is [`tavern::common::v1`].
+
+/// The packages below `tavern`.
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::unwrap_used,
+    missing_docs,
+    rustdoc::all,
+    reason = "generated code; its comments come from the proto files"
+)]
+pub mod tavern {
+    /// What all services share.
+    pub mod common {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.common.v1");
+        }
+    }
+    /// tool-registry.
+    pub mod registry {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.registry.v1");
+        }
+    }
+    /// workflow-execution.
+    pub mod workflow {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.workflow.v1");
+        }
+    }
+    /// script-sandbox.
+    pub mod sandbox {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.sandbox.v1");
+        }
+    }
+    /// agent-runtime.
+    pub mod agent {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.agent.v1");
+        }
+    }
+    /// gateway.
+    pub mod gateway {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.gateway.v1");
+        }
+    }
+}
+
+/// The serialised `FileDescriptorSet` of every proto file, for reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] =
+    include_bytes!(concat!(env!("OUT_DIR"), "/descriptor_set.bin"));

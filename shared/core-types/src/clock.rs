@@ -1,0 +1,104 @@
+//! Time and randomness as parameters.
+//!
+//! Everything that needs the time or a new identifier takes a [`Clock`] or an [`IdSource`], so
+//! that tests and replays decide both. Only this module asks the system.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use uuid::Uuid;
+
+use crate::run_id::{RunId, RunOwner};
+
+/// A point in time: nanoseconds since the Unix epoch, UTC.
+///
+/// Good from 1970 to the year 2262; earlier times are held as zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// Wraps nanoseconds since the Unix epoch; a negative count becomes zero.
+    pub fn from_unix_nanos(nanos: i64) -> Self {
+        Self(nanos.max(0))
+    }
+
+    /// Returns nanoseconds since the Unix epoch.
+    pub fn unix_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Returns whole seconds since the epoch and the nanoseconds within that second.
+    pub fn seconds_and_nanos(self) -> (i64, i32) {
+        let nanos = i32::try_from(self.0 % 1_000_000_000).expect("a remainder below 10^9 fits");
+        (self.0 / 1_000_000_000, nanos)
+    }
+
+    /// Returns the point `delay` later, held at the end of the range.
+    pub fn plus(self, delay: Duration) -> Self {
+        let nanos = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// Returns how long after `earlier` this point is; zero when it is not.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        let nanos = self.0.saturating_sub(earlier.0).max(0);
+        Duration::from_nanos(u64::try_from(nanos).expect("held at zero above"))
+    }
+}
+
+/// Tells the time.
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    /// Returns the present time of day.
+    fn now(&self) -> Timestamp;
+}
+
+/// Makes identifiers that no one has used before.
+pub trait IdSource: Send + Sync + std::fmt::Debug {
+    /// Returns a new identifier that sorts by the time of its making.
+    fn next_uuid(&self) -> Uuid;
+
+    /// Returns a new run identifier of `owner`.
+    fn next_run(&self, owner: RunOwner) -> RunId {
+        RunId::new(owner, self.next_uuid())
+    }
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp(i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Random identifiers of UUID version 7.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemIds;
+
+impl IdSource for SystemIds {
+    fn next_uuid(&self) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_splits_into_seconds_and_nanoseconds() {
+        let time = Timestamp::from_unix_nanos(1_500_000_001);
+        assert_eq!(time.seconds_and_nanos(), (1, 500_000_001));
+    }
+
+    #[test]
+    fn arithmetic_is_held_at_the_ends() {
+        let end = Timestamp::from_unix_nanos(i64::MAX);
+        assert_eq!(end.plus(Duration::from_secs(u64::MAX)), end);
+        assert_eq!(Timestamp::default().since(end), Duration::ZERO);
+    }
+}

@@ -1,0 +1,21 @@
+//! Identifiers, clock, limits and page tokens that every Tavern crate shares.
+//!
+//! Nothing here does I/O apart from [`clock`], the one module of the workspace that may ask the
+//! system for the time and for randomness. The crate names no tokio, tonic or sqlx, so that pure
+//! code can use it.
+
+pub mod clock;
+pub mod depth;
+pub mod durability;
+pub mod id;
+pub mod page;
+pub mod run_id;
+
+pub use clock::{Clock, IdSource, SystemClock, SystemIds, Timestamp};
+pub use depth::{CallPath, DepthExceeded, MAX_CALL_DEPTH};
+pub use durability::Durability;
+pub use id::{
+    ConversationId, EffectId, IdError, NodeId, PluginId, ProfileId, RequestId, ToolId, WorkflowId,
+};
+pub use page::{PageToken, PageTokenError};
+pub use run_id::{RunId, RunIdError, RunOwner};

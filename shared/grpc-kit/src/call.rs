@@ -1,0 +1,293 @@
+//! What a call inherits from the call that made it: its deadline and the path above it.
+//!
+//! Inside a handler, [`CallContext::current`] is the caller's; every call through a
+//! [`Transport`](crate::Transport) made there inherits it by itself. A task that is spawned loses
+//! it, unless it is carried over with [`CallContext::scope`].
+
+use std::{future::Future, time::Duration};
+
+use contracts::tavern::common::v1::ErrorReason;
+use core_types::{CallPath, DepthExceeded, MAX_CALL_DEPTH};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use crate::{Failure, deadline};
+
+const DEPTH: HeaderName = HeaderName::from_static("tavern-call-depth");
+const PATH: HeaderName = HeaderName::from_static("tavern-call-path");
+
+/// The longest step of a path, in bytes, that is sent on; what is longer is cut.
+const MAX_STEP_BYTES: usize = 160;
+
+/// The longest path header that is read.
+const MAX_PATH_BYTES: usize = 8 << 10;
+
+tokio::task_local! {
+    static CURRENT: CallContext;
+}
+
+/// The deadline of a call and the path above it.
+#[derive(Clone, Debug, Default)]
+pub struct CallContext {
+    path: CallPath,
+    deadline: Option<Instant>,
+}
+
+impl CallContext {
+    /// Returns the context of the call that is being handled; outside of handlers, an empty one.
+    pub fn current() -> Self {
+        CURRENT.try_with(Clone::clone).unwrap_or_default()
+    }
+
+    /// Makes a context without a deadline, for work that no call waits for.
+    pub fn new(path: CallPath) -> Self {
+        Self {
+            path,
+            deadline: None,
+        }
+    }
+
+    /// Returns the runs above.
+    pub fn path(&self) -> &CallPath {
+        &self.path
+    }
+
+    /// Returns the point by which everything must be done; `None` if there is no such point.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Returns the time that is left; `None` if there is no deadline.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Returns the context with `deadline`, unless its own is earlier.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(self.deadline.map_or(deadline, |own| own.min(deadline)));
+        self
+    }
+
+    /// Returns the context with a deadline `timeout` from now, unless its own is earlier.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.with_deadline(deadline),
+            None => self,
+        }
+    }
+
+    /// Returns the context without its deadline, for a run that outlives its caller.
+    #[must_use]
+    pub fn without_deadline(mut self) -> Self {
+        self.deadline = None;
+        self
+    }
+
+    /// Returns the context for the calls that `step` makes: the id of a run, tool or workflow.
+    ///
+    /// # Errors
+    /// A status with the reason `DEPTH_EXCEEDED` when calls are nested too deep.
+    pub fn enter(&self, step: impl Into<String>) -> Result<Self, Status> {
+        let path = self.path.enter(step).map_err(|error| too_deep(&error))?;
+        Ok(Self {
+            path,
+            deadline: self.deadline,
+        })
+    }
+
+    /// Runs `work` with this context as the current one.
+    pub fn scope<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(self, work)
+    }
+
+    /// Runs `work` with this context as the current one.
+    pub(crate) fn sync_scope<R>(&self, work: impl FnOnce() -> R) -> R {
+        CURRENT.sync_scope(self.clone(), work)
+    }
+
+    /// Reads path and deadline from the headers of a request.
+    pub(crate) fn read(headers: &HeaderMap, deadline: Instant) -> Result<Self, Status> {
+        let bad = |header: &HeaderName, description: &str| {
+            Failure::invalid_fields().violation(format!("metadata.{header}"), description)
+        };
+        if let Some(depth) = headers.get(DEPTH) {
+            let depth: Option<usize> = depth.to_str().ok().and_then(|depth| depth.parse().ok());
+            match depth {
+                None => return Err(bad(&DEPTH, "is no number").into_status()),
+                Some(depth) if depth > MAX_CALL_DEPTH => {
+                    let path = headers.get(PATH).and_then(|path| path.to_str().ok());
+                    let path = path
+                        .unwrap_or_default()
+                        .chars()
+                        .take(MAX_STEP_BYTES)
+                        .collect();
+                    return Err(too_deep(&DepthExceeded { path }));
+                }
+                Some(_) => {}
+            }
+        }
+        let Some(path) = headers.get(PATH).filter(|path| !path.is_empty()) else {
+            return Ok(Self {
+                path: CallPath::default(),
+                deadline: Some(deadline),
+            });
+        };
+        if path.len() > MAX_PATH_BYTES {
+            return Err(bad(&PATH, "is too long").into_status());
+        }
+        let steps = path
+            .to_str()
+            .ok()
+            .and_then(|path| path.split(',').map(unescape).collect());
+        let steps: Vec<String> =
+            steps.ok_or_else(|| bad(&PATH, "is no list of escaped steps").into_status())?;
+        let path = CallPath::from_steps(steps).map_err(|error| too_deep(&error))?;
+        Ok(Self {
+            path,
+            deadline: Some(deadline),
+        })
+    }
+
+    /// Writes path and remaining time into the headers of a request. A timeout that stands there
+    /// already is only made shorter.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) -> Result<(), Status> {
+        if self.path.depth() > 0 {
+            let steps: Vec<String> = self.path.steps().iter().map(|step| escape(step)).collect();
+            if let Ok(value) = HeaderValue::try_from(steps.join(",")) {
+                headers.insert(PATH, value);
+            }
+            headers.insert(DEPTH, HeaderValue::from(self.path.depth()));
+        }
+        let Some(remaining) = self.remaining() else {
+            return Ok(());
+        };
+        let timeout = remaining.saturating_sub(margin(remaining));
+        if timeout.is_zero() {
+            return Err(Failure::deadline_exceeded().into_status());
+        }
+        let timeout = deadline::read(headers).map_or(timeout, |own| own.min(timeout));
+        deadline::write(headers, timeout);
+        Ok(())
+    }
+}
+
+/// What a caller keeps of its time, so that it can still answer after a call of its own ran out.
+fn margin(remaining: Duration) -> Duration {
+    (remaining / 20).min(Duration::from_millis(50))
+}
+
+fn too_deep(error: &DepthExceeded) -> Status {
+    Failure::new(
+        Code::FailedPrecondition,
+        ErrorReason::DepthExceeded,
+        error.to_string(),
+    )
+    .metadata("path", error.path.clone())
+    .into_status()
+}
+
+fn escape(step: &str) -> String {
+    let mut end = step.len().min(MAX_STEP_BYTES);
+    while !step.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut out = String::with_capacity(end);
+    for byte in step[..end].bytes() {
+        match byte {
+            b',' | b'%' | 0..=0x20 | 0x7f.. => out.push_str(&format!("%{byte:02X}")),
+            plain => out.push(char::from(plain)),
+        }
+    }
+    out
+}
+
+fn unescape(step: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(step.len());
+    let mut rest = step.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn a_path_of_any_text_crosses_the_wire() {
+        let mut context = CallContext::default();
+        for step in ["workflow:摘要", "a,b%c d", "plain"] {
+            context = context.enter(step).unwrap();
+        }
+        let mut headers = HeaderMap::new();
+        context.write(&mut headers).unwrap();
+        let read = CallContext::read(&headers, soon()).unwrap();
+        assert_eq!(read.path(), context.path());
+    }
+
+    #[test]
+    fn a_path_past_the_limit_is_refused_on_both_sides() {
+        let mut context = CallContext::default();
+        for level in 0..MAX_CALL_DEPTH {
+            context = context.enter(format!("run{level}")).unwrap();
+        }
+        let status = context.enter("one more").unwrap_err();
+        assert_eq!(failure::reason(&status), Some(ErrorReason::DepthExceeded));
+        let mut headers = HeaderMap::new();
+        headers.insert(DEPTH, HeaderValue::from(MAX_CALL_DEPTH + 1));
+        let status = CallContext::read(&headers, soon()).unwrap_err();
+        assert_eq!(failure::reason(&status), Some(ErrorReason::DepthExceeded));
+        headers.insert(DEPTH, HeaderValue::from(1));
+        headers.insert(PATH, HeaderValue::from_static("1,2,3,4,5,6,7,8,9"));
+        let status = CallContext::read(&headers, soon()).unwrap_err();
+        assert_eq!(failure::reason(&status), Some(ErrorReason::DepthExceeded));
+    }
+
+    #[test]
+    fn a_forged_header_is_refused() {
+        for (name, value) in [(DEPTH, "-1"), (DEPTH, "many"), (PATH, "%"), (PATH, "%ff")] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name.clone(), HeaderValue::from_static(value));
+            let status = CallContext::read(&headers, soon()).unwrap_err();
+            assert_eq!(
+                failure::violations(&status)[0].0,
+                format!("metadata.{name}")
+            );
+        }
+    }
+
+    #[test]
+    fn the_shorter_timeout_is_sent_less_a_margin() {
+        let context = CallContext::default().with_timeout(Duration::from_secs(10));
+        let mut headers = HeaderMap::new();
+        context.write(&mut headers).unwrap();
+        assert!(deadline::read(&headers).unwrap() <= Duration::from_millis(9_950));
+        deadline::write(&mut headers, Duration::from_secs(1));
+        context.write(&mut headers).unwrap();
+        assert_eq!(deadline::read(&headers), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn nothing_is_sent_after_the_deadline() {
+        let context = CallContext::default().with_deadline(Instant::now());
+        let status = context.write(&mut HeaderMap::new()).unwrap_err();
+        assert_eq!(status.code(), Code::DeadlineExceeded);
+    }
+}

@@ -1,0 +1,117 @@
+//! Telling servers and streams that it is time to end.
+
+use std::{future::Future, io};
+
+use tokio_util::sync::CancellationToken;
+
+/// Tells a handler that its server or connection is about to go away.
+///
+/// A unary handler need not care. A long stream sends its drain record and ends; it cannot see
+/// the connection's own notice.
+#[derive(Clone, Debug)]
+pub struct Drain(CancellationToken);
+
+impl Drain {
+    /// Returns the drain of a request; in process it never starts.
+    pub fn of<T>(request: &tonic::Request<T>) -> Self {
+        request
+            .extensions()
+            .get::<Self>()
+            .cloned()
+            .unwrap_or_else(Self::never)
+    }
+
+    /// Returns a drain that never starts.
+    pub fn never() -> Self {
+        Self(CancellationToken::new())
+    }
+
+    pub(crate) fn new(token: CancellationToken) -> Self {
+        Self(token)
+    }
+
+    /// Waits until the drain starts.
+    pub async fn started(&self) {
+        self.0.cancelled().await;
+    }
+
+    /// Says whether the drain has started.
+    pub fn has_started(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+/// When servers are to end: first in order, then at once. Clones belong together.
+#[derive(Clone, Debug)]
+pub struct Shutdown {
+    pub(crate) drain: CancellationToken,
+    pub(crate) abort: CancellationToken,
+}
+
+/// Ends the servers that hold the matching [`Shutdown`].
+#[derive(Clone, Debug)]
+pub struct ShutdownHandle(Shutdown);
+
+impl ShutdownHandle {
+    /// Lets servers finish what they have begun.
+    pub fn drain(&self) {
+        self.0.drain.cancel();
+    }
+
+    /// Ends servers at once.
+    pub fn abort(&self) {
+        self.0.drain.cancel();
+        self.0.abort.cancel();
+    }
+}
+
+impl Shutdown {
+    /// Drains at the first SIGTERM or SIGINT and aborts at the second.
+    ///
+    /// # Errors
+    /// When the signals cannot be caught.
+    pub fn on_signals() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let (shutdown, handle) = Self::manual();
+        tokio::spawn(async move {
+            tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+            tracing::info!("told to end: finishing what was begun");
+            handle.drain();
+            tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+            tracing::warn!("told to end again: ending at once");
+            handle.abort();
+        });
+        Ok(shutdown)
+    }
+
+    /// Drains when `future` is ready.
+    pub fn when(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (shutdown, handle) = Self::manual();
+        tokio::spawn(async move {
+            future.await;
+            handle.drain();
+        });
+        shutdown
+    }
+
+    /// Leaves it to the handle. Nothing happens when the handle is dropped.
+    pub fn manual() -> (Self, ShutdownHandle) {
+        let shutdown = Self {
+            drain: CancellationToken::new(),
+            abort: CancellationToken::new(),
+        };
+        (shutdown.clone(), ShutdownHandle(shutdown))
+    }
+
+    /// Waits until servers are told to finish. For the parts of a program that are no server.
+    pub async fn started(&self) {
+        self.drain.cancelled().await;
+    }
+
+    /// Waits until servers are told to end at once.
+    pub async fn aborted(&self) {
+        self.abort.cancelled().await;
+    }
+}

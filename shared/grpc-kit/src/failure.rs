@@ -1,0 +1,293 @@
+//! Failures as `google.rpc.Status`, written and read.
+//!
+//! Every failure has a reason from `tavern.common.v1.ErrorReason` in its `ErrorInfo`, with the
+//! domain `tavern`. Bad input names every violated field at once. What happened inside goes to
+//! the log with the trace id ([`internal`]); the caller gets only the id.
+
+use std::{collections::HashMap, error::Error, time::Duration};
+
+use contracts::tavern::common::v1::ErrorReason;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
+
+/// The domain of every `ErrorInfo`.
+pub const DOMAIN: &str = "tavern";
+const MAY_HAVE_ARRIVED: &str = "may_have_arrived";
+
+/// The common prefix of the reasons' names in the proto, which does not travel.
+const REASON_PREFIX: &str = "ERROR_REASON_";
+
+/// A failure on its way to becoming a status.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    code: Code,
+    reason: ErrorReason,
+    message: String,
+    metadata: HashMap<String, String>,
+    violations: Vec<FieldViolation>,
+    retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// Begins a failure. The message is for the caller and says nothing about the inside.
+    pub fn new(code: Code, reason: ErrorReason, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            metadata: HashMap::new(),
+            violations: Vec::new(),
+            retry_after: None,
+        }
+    }
+
+    /// Begins a refusal of bad input; add every [`Failure::violation`].
+    pub fn invalid_fields() -> Self {
+        Self::new(
+            Code::InvalidArgument,
+            ErrorReason::InvalidFields,
+            "the request is not valid",
+        )
+    }
+
+    /// Begins the answer of a server that sheds load.
+    pub fn overloaded(retry_after: Duration) -> Self {
+        Self::new(
+            Code::ResourceExhausted,
+            ErrorReason::Overloaded,
+            "the server is busy; try again shortly",
+        )
+        .retry_after(retry_after)
+    }
+
+    /// Begins the answer for a passed limit.
+    pub fn limit_exceeded(limit: &str, maximum: usize, observed: usize) -> Self {
+        Self::new(
+            Code::ResourceExhausted,
+            ErrorReason::LimitExceeded,
+            format!("{limit} is {observed}, more than {maximum}"),
+        )
+        .metadata("limit", limit)
+        .metadata("maximum", maximum.to_string())
+        .metadata("observed", observed.to_string())
+    }
+
+    /// Begins the answer where another service that is needed does not answer.
+    pub fn dependency_unavailable(service: &str) -> Self {
+        Self::new(
+            Code::Unavailable,
+            ErrorReason::DependencyUnavailable,
+            format!("the service `{service}` does not answer"),
+        )
+        .metadata("service", service)
+    }
+
+    /// Says that the request left before the connection broke, so that it may have been carried out.
+    #[must_use]
+    pub fn after_sending(self) -> Self {
+        self.metadata(MAY_HAVE_ARRIVED, "true")
+    }
+
+    /// Begins the answer of a call whose deadline passed.
+    pub fn deadline_exceeded() -> Self {
+        Self::new(
+            Code::DeadlineExceeded,
+            ErrorReason::DeadlineExceeded,
+            "the deadline passed before the answer",
+        )
+    }
+
+    /// Adds an entry to the metadata of the `ErrorInfo`.
+    #[must_use]
+    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.insert(key.into(), value.into());
+        self
+    }
+
+    /// Adds a violated field by its path in the request.
+    #[must_use]
+    pub fn violation(mut self, field: impl Into<String>, description: impl Into<String>) -> Self {
+        self.violations
+            .push(FieldViolation::new(field, description));
+        self
+    }
+
+    /// Adds a violated field to a failure that is being collected.
+    pub fn add_violation(&mut self, field: impl Into<String>, description: impl Into<String>) {
+        self.violations
+            .push(FieldViolation::new(field, description));
+    }
+
+    /// Says whether no field is violated so far.
+    pub fn is_empty(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    /// Refuses if a field is violated.
+    ///
+    /// # Errors
+    /// The status that names them all.
+    pub fn refuse_if_any(self) -> Result<(), Status> {
+        if self.is_empty() {
+            Ok(())
+        } else {
+            Err(self.into_status())
+        }
+    }
+
+    /// Says when trying again can help.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.retry_after = Some(delay);
+        self
+    }
+
+    /// Makes the status.
+    pub fn into_status(self) -> Status {
+        let mut details = ErrorDetails::new();
+        details.set_error_info(reason_name(self.reason), DOMAIN, self.metadata);
+        let mut message = self.message;
+        if !self.violations.is_empty() {
+            // Clients that show only the message shall see the first violation at least.
+            let first = &self.violations[0];
+            message.push_str(&format!(": {}: {}", first.field, first.description));
+            if self.violations.len() > 1 {
+                message.push_str(&format!(" (and {} more)", self.violations.len() - 1));
+            }
+            details.set_bad_request(self.violations);
+        }
+        if self.retry_after.is_some() {
+            details.set_retry_info(self.retry_after);
+        }
+        Status::with_error_details(self.code, message, details)
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        failure.into_status()
+    }
+}
+
+/// Logs `error` with all its causes and makes the status that tells the caller only the trace id.
+pub fn internal(error: &(dyn Error + 'static)) -> Status {
+    let trace_id = telemetry::context::current_trace_id();
+    tracing::error!(trace_id, error = chain(error), "internal error");
+    internal_status(&trace_id)
+}
+
+/// The status of a failure inside that is logged already.
+pub(crate) fn internal_status(trace_id: &str) -> Status {
+    Failure::new(
+        Code::Internal,
+        ErrorReason::Internal,
+        format!("internal error; the log has it under trace id {trace_id}"),
+    )
+    .metadata("trace_id", trace_id)
+    .into_status()
+}
+
+/// Joins an error and its causes with ": ".
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+/// Returns the reason as it travels in an `ErrorInfo`.
+pub fn reason_name(reason: ErrorReason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix(REASON_PREFIX).unwrap_or(name)
+}
+
+/// Returns the reason of a status; `None` if it has none of ours.
+pub fn reason(status: &Status) -> Option<ErrorReason> {
+    let info = status
+        .get_details_error_info()
+        .filter(|info| info.domain == DOMAIN)?;
+    ErrorReason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason))
+}
+
+/// Returns the metadata of a status's `ErrorInfo`; empty if it has none of ours.
+pub fn metadata(status: &Status) -> HashMap<String, String> {
+    status
+        .get_details_error_info()
+        .filter(|info| info.domain == DOMAIN)
+        .map(|info| info.metadata)
+        .unwrap_or_default()
+}
+
+/// Says whether a request that was not answered may have been carried out: its connection broke
+/// after it had left. A service that was not there, or that refused, did nothing.
+pub fn may_have_arrived(status: &Status) -> bool {
+    metadata(status).contains_key(MAY_HAVE_ARRIVED)
+}
+
+/// Returns the violated fields of a status with their descriptions.
+pub fn violations(status: &Status) -> Vec<(String, String)> {
+    status
+        .get_details_bad_request()
+        .map(|request| request.field_violations)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|violation| (violation.field, violation.description))
+        .collect()
+}
+
+/// Returns when trying again can help; `None` if the status does not say so.
+pub fn retry_after(status: &Status) -> Option<Duration> {
+    status
+        .get_details_retry_info()
+        .and_then(|info| info.retry_delay)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let status = Failure::invalid_fields()
+            .violation("tool_id", "is empty")
+            .violation("arguments_json", "is no JSON object")
+            .metadata("tool_id", "x")
+            .retry_after(Duration::from_secs(2))
+            .into_status();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert_eq!(
+            status.message(),
+            "the request is not valid: tool_id: is empty (and 1 more)"
+        );
+        assert_eq!(reason(&status), Some(ErrorReason::InvalidFields));
+        assert_eq!(metadata(&status)["tool_id"], "x");
+        assert_eq!(violations(&status)[1].0, "arguments_json");
+        assert_eq!(retry_after(&status), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_foreign_status_has_no_reason() {
+        let status = Status::not_found("x");
+        assert_eq!(reason(&status), None);
+        assert!(violations(&status).is_empty() && metadata(&status).is_empty());
+    }
+
+    #[test]
+    fn the_inside_stays_inside() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("the outer sentence")]
+        struct Outer(#[source] std::io::Error);
+        let error = Outer(std::io::Error::other("disk /dev/sda1 is broken"));
+        assert_eq!(
+            chain(&error),
+            "the outer sentence: disk /dev/sda1 is broken"
+        );
+        let status = internal(&error);
+        assert_eq!(status.code(), Code::Internal);
+        assert!(!status.message().contains("sda1"));
+    }
+}

@@ -1,0 +1,43 @@
+//! The server and client stacks that every Tavern service uses.
+//!
+//! A service puts its tonic servers into [`Services`]. A [`Server`] offers them on a socket with
+//! every limit set; [`local`] offers the same in process. Clients are
+//! `XServiceClient<`[`Transport`]`>`, whether the other end is near or far.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! # use grpc_kit::{Server, ServerSettings, Services, Shutdown};
+//! # let (settings, services) = (ServerSettings::default(), Services::new());
+//! let shutdown = Shutdown::on_signals()?;
+//! let listener = grpc_kit::bind(&settings).await?;
+//! Server::new(settings, services).serve(listener, shutdown).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! - [`settings`]: what an operator can choose.
+//! - [`services`], [`server`], [`health`], [`drain`]: offering services.
+//! - [`transport`], [`call`]: calling them; what a call inherits.
+//! - [`failure`]: rich errors, written and read.
+//! - `rpc`: what happens around every RPC: limits, deadline, panic, span.
+
+pub mod call;
+mod deadline;
+pub mod drain;
+pub mod failure;
+pub mod health;
+mod methods;
+mod rpc;
+pub mod server;
+pub mod services;
+pub mod settings;
+pub mod transport;
+
+pub use call::CallContext;
+pub use drain::{Drain, Shutdown, ShutdownHandle};
+pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
+pub use health::{Health, check_health};
+pub use server::bind::{BindError, Exposed, bind};
+pub use server::{ServeError, Served, Server};
+pub use services::Services;
+pub use settings::{ClientSettings, Reflection, ServerSettings, TraceTrust};
+pub use transport::{LateSlot, Transport, TransportError, late, local, local_with, remote};

@@ -1,0 +1,111 @@
+//! What is known of each method, read from descriptor sets.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use prost::Message;
+use prost_types::FileDescriptorSet;
+
+/// One method.
+#[derive(Clone, Debug)]
+pub(crate) struct Method {
+    /// `package.Service/Method`.
+    pub(crate) full_name: Arc<str>,
+    /// `package.Service`.
+    pub(crate) service: Arc<str>,
+    /// Whether it answers with a stream.
+    pub(crate) streams: bool,
+    /// Whether it belongs to the server itself: health and reflection.
+    pub(crate) infrastructure: bool,
+    /// Its own limit of time.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The methods of a server by request path.
+#[derive(Debug, Default)]
+pub(crate) struct Methods {
+    by_path: HashMap<String, Method>,
+}
+
+impl Methods {
+    /// Reads all methods of the sets, and those of health and reflection.
+    pub(crate) fn read(sets: &[&[u8]], timeouts: &HashMap<String, Duration>) -> Self {
+        let own = [
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ];
+        let mut methods = Self::default();
+        for (set, infrastructure) in own
+            .iter()
+            .map(|set| (*set, true))
+            .chain(sets.iter().map(|set| (*set, false)))
+        {
+            // A set that cannot be read is found when reflection is built from it.
+            let files = FileDescriptorSet::decode(set)
+                .map(|set| set.file)
+                .unwrap_or_default();
+            for file in &files {
+                methods.add(file, infrastructure, timeouts);
+            }
+        }
+        methods
+    }
+
+    /// Finds the method of a request path.
+    pub(crate) fn find(&self, path: &str) -> Option<&Method> {
+        self.by_path.get(path)
+    }
+
+    fn add(
+        &mut self,
+        file: &prost_types::FileDescriptorProto,
+        infrastructure: bool,
+        timeouts: &HashMap<String, Duration>,
+    ) {
+        for service in &file.service {
+            let service_name: Arc<str> = format!("{}.{}", file.package(), service.name())
+                .trim_start_matches('.')
+                .into();
+            for method in &service.method {
+                let full_name: Arc<str> = format!("{service_name}/{}", method.name()).into();
+                let timeout = timeouts.get(&*full_name).copied();
+                self.by_path.insert(
+                    format!("/{full_name}"),
+                    Method {
+                        full_name,
+                        service: service_name.clone(),
+                        streams: method.server_streaming(),
+                        infrastructure,
+                        timeout,
+                    },
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_and_limits_are_known() {
+        let timeouts = HashMap::from([(
+            "grpc.health.v1.Health/Check".to_owned(),
+            Duration::from_secs(1),
+        )]);
+        let methods = Methods::read(&[contracts::FILE_DESCRIPTOR_SET, b"nonsense"], &timeouts);
+        let check = methods.find("/grpc.health.v1.Health/Check").unwrap();
+        assert_eq!(
+            (check.streams, check.timeout),
+            (false, Some(Duration::from_secs(1)))
+        );
+        assert!(
+            methods
+                .find("/grpc.health.v1.Health/Watch")
+                .unwrap()
+                .streams
+        );
+        assert!(methods.find("//grpc.health.v1.Health/Watch").is_none());
+    }
+}

@@ -1,0 +1,298 @@
+//! What happens around every RPC, over a socket and in process alike.
+//!
+//! [`Stack::serve`] is the whole of it, in order. It never fails and never panics: whatever goes
+//! wrong becomes a response with a status.
+
+mod body;
+mod frames;
+mod span;
+
+use std::{
+    any::Any,
+    convert::Infallible,
+    future::Future,
+    net::SocketAddr,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::{Arc, atomic::AtomicU64},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::FutureExt;
+use http::{Request, Response};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
+use tower::Service;
+use tracing::{Instrument, Span};
+
+use crate::{
+    CallContext, Drain, Failure, Services, deadline, failure,
+    methods::{Method, Methods},
+    settings::{ServerSettings, TraceTrust},
+};
+use body::{RequestBody, ResponseBody};
+
+/// What a caller that was shed is told to wait.
+const SHED_RETRY: Duration = Duration::from_millis(500);
+
+/// How long health and reflection streams go on when the server drains: they have nothing to
+/// finish.
+const INFRASTRUCTURE_DRAIN: Duration = Duration::from_millis(200);
+
+/// Where a request came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    /// The peer; missing in process.
+    pub(crate) peer: Option<SocketAddr>,
+    /// Our end of the connection; missing in process.
+    pub(crate) local: Option<SocketAddr>,
+    /// The drain of the connection.
+    pub(crate) drain: Drain,
+    /// Counts the messages that were sent on the connection.
+    pub(crate) sent: Arc<AtomicU64>,
+    /// Closes the connection; missing in process.
+    pub(crate) close: Option<CancellationToken>,
+}
+
+impl Origin {
+    /// The origin of calls in process.
+    pub(crate) fn local() -> Self {
+        Self {
+            peer: None,
+            local: None,
+            drain: Drain::never(),
+            sent: Arc::default(),
+            close: None,
+        }
+    }
+}
+
+/// The services of a server with everything around them. Clones share their limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Stack {
+    routes: axum::Router,
+    methods: Arc<Methods>,
+    limits: Arc<Limits>,
+}
+
+#[derive(Debug)]
+struct Limits {
+    calls: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    call_timeout: Duration,
+    stream_timeout: Duration,
+    stream_idle_timeout: Duration,
+    max_request_message: usize,
+    max_response_message: usize,
+    trace_trust: TraceTrust,
+}
+
+/// What was decided about one RPC before its handler runs.
+struct Admitted {
+    context: CallContext,
+    deadline: Instant,
+    streams: bool,
+    infrastructure: bool,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Stack {
+    pub(crate) fn new(services: &Services, settings: &ServerSettings) -> Self {
+        let limits = Limits {
+            calls: Arc::new(Semaphore::new(settings.max_calls)),
+            streams: Arc::new(Semaphore::new(settings.max_streams)),
+            call_timeout: settings.call_timeout,
+            stream_timeout: settings.stream_timeout,
+            stream_idle_timeout: settings.stream_idle_timeout,
+            max_request_message: settings.max_request_message,
+            max_response_message: settings.max_response_message,
+            trace_trust: settings.trace_trust,
+        };
+        Self {
+            routes: services.routes.clone().prepare().into_axum_router(),
+            methods: services.methods(),
+            limits: Arc::new(limits),
+        }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn serve(self, request: Request<Body>, origin: Origin) -> Response<Body> {
+        let method = self.methods.find(request.uri().path()).cloned();
+        let span = span::begin(&request, method.as_ref(), &origin, self.limits.trace_trust);
+        let serving = self.serve_in_span(request, method, origin, span.clone());
+        serving.instrument(span).await
+    }
+
+    async fn serve_in_span(
+        self,
+        request: Request<Body>,
+        method: Option<Method>,
+        origin: Origin,
+        span: Span,
+    ) -> Response<Body> {
+        let admitted = match self.admit(&request, method.as_ref()) {
+            Ok(admitted) => admitted,
+            Err(status) => return answer(&span, status),
+        };
+        let Admitted {
+            context, deadline, ..
+        } = &admitted;
+        let request = self.prepare(request, &origin, context);
+        let handler = context.clone().scope(call(self.routes.clone(), request));
+        // The order matters: a panic is caught inside the time limit, so that both become
+        // answers; dropping the handler at its deadline ends everything that it awaits.
+        let contained = AssertUnwindSafe(handler).catch_unwind();
+        let response = match tokio::time::timeout_at(*deadline, contained).await {
+            Err(_elapsed) => return answer(&span, Failure::deadline_exceeded().into_status()),
+            Ok(Err(panic)) => return answer(&span, contain(&*panic)),
+            Ok(Ok(response)) => response,
+        };
+        self.guard(response, admitted, &origin, span)
+    }
+
+    /// Takes a place among the calls or streams, and reads deadline and path.
+    fn admit(&self, request: &Request<Body>, method: Option<&Method>) -> Result<Admitted, Status> {
+        let limits = &self.limits;
+        let streams = method.is_some_and(|method| method.streams);
+        let infrastructure = method.is_some_and(|method| method.infrastructure);
+        let places = if streams {
+            &limits.streams
+        } else {
+            &limits.calls
+        };
+        // Health must answer above all when the server is busy.
+        let permit = match places.clone().try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(_) if infrastructure && !streams => None,
+            Err(_) => return Err(Failure::overloaded(SHED_RETRY).into_status()),
+        };
+        let ours = if streams {
+            limits.stream_timeout
+        } else {
+            limits.call_timeout
+        };
+        let ours = method.and_then(|method| method.timeout).unwrap_or(ours);
+        let timeout = deadline::read(request.headers()).map_or(ours, |caller| caller.min(ours));
+        let deadline = Instant::now() + timeout;
+        let context = CallContext::read(request.headers(), deadline)?;
+        Ok(Admitted {
+            context,
+            deadline,
+            streams,
+            infrastructure,
+            permit,
+        })
+    }
+
+    /// Replaces what the caller put into the extensions by what is true, and bounds messages.
+    fn prepare(
+        &self,
+        request: Request<Body>,
+        origin: &Origin,
+        context: &CallContext,
+    ) -> Request<Body> {
+        let (mut parts, body) = request.into_parts();
+        parts.extensions.clear();
+        parts.extensions.insert(origin.drain.clone());
+        parts.extensions.insert(context.clone());
+        if origin.peer.is_some() {
+            parts.extensions.insert(TcpConnectInfo {
+                local_addr: origin.local,
+                remote_addr: origin.peer,
+            });
+        }
+        let body = Body::new(RequestBody::new(body, self.limits.max_request_message));
+        Request::from_parts(parts, body)
+    }
+
+    /// Bounds the rest of the answer: its time, its messages, its panics.
+    fn guard(
+        &self,
+        response: Response<Body>,
+        admitted: Admitted,
+        origin: &Origin,
+        span: Span,
+    ) -> Response<Body> {
+        let (parts, body) = response.into_parts();
+        if let Some(status) = Status::from_header_map(&parts.headers) {
+            span::end(&span, status.code(), status.message());
+        }
+        let drain = admitted.infrastructure.then(|| origin.drain.clone());
+        let body = ResponseBody::new(
+            body,
+            body::Bounds {
+                deadline: admitted.deadline,
+                idle: admitted.streams.then_some(self.limits.stream_idle_timeout),
+                drain: drain.map(|drain| (drain, INFRASTRUCTURE_DRAIN)),
+                close: origin.close.clone(),
+                max_message: self.limits.max_response_message,
+            },
+            body::Held {
+                context: admitted.context,
+                span,
+                sent: origin.sent.clone(),
+                _permit: admitted.permit,
+            },
+        );
+        Response::from_parts(parts, Body::new(body))
+    }
+}
+
+/// Calls the routes; they are always ready and never fail.
+async fn call(mut routes: axum::Router, request: Request<Body>) -> Response<Body> {
+    let response: Result<Response<axum::body::Body>, Infallible> = routes.call(request).await;
+    match response {
+        Ok(response) => response.map(Body::new),
+        Err(never) => match never {},
+    }
+}
+
+fn answer(span: &Span, status: Status) -> Response<Body> {
+    span::end(span, status.code(), status.message());
+    status.into_http()
+}
+
+/// Logs a panic and makes the status that tells the caller only the trace id.
+fn contain(panic: &(dyn Any + Send)) -> Status {
+    let trace_id = telemetry::context::current_trace_id();
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message");
+    tracing::error!(trace_id, panic = message, "a handler panicked");
+    failure::internal_status(&trace_id)
+}
+
+/// A [`Stack`] behind one origin, as a tower service.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalStack {
+    pub(crate) stack: Stack,
+}
+
+impl Service<Request<Body>> for LocalStack {
+    type Response = Response<Body>;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let stack = self.stack.clone();
+        Box::pin(async move {
+            // A task of its own, as over a socket: calls that go round do not grow one stack or
+            // one future, and dropping the call ends the handler.
+            let task = tokio::spawn(stack.serve(request, Origin::local()));
+            tokio_util::task::AbortOnDropHandle::new(task)
+                .await
+                .map_err(|_| Status::cancelled("the process ends"))
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! The server: an accept loop of our own around hyper, with every limit set.
+//!
+//! - [`bind`]: a listener, unless the address is exposed without authentication.
+//! - `accept`: who may connect, how many at once, and going on when files run out.
+//! - `connection`: one connection from its first bytes to its end.
+//! - `flood`: control frames that cost the server more than the client.
+
+mod accept;
+pub(crate) mod bind;
+mod connection;
+mod flood;
+
+use std::{io, sync::Arc};
+
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::HealthService;
+
+use crate::{
+    Health, Services, Shutdown,
+    rpc::Stack,
+    settings::{Reflection, ServerSettings},
+};
+use bind::Exposed;
+use connection::{Endpoint, Ends};
+
+/// A server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The listener is exposed without authentication.
+    #[error(transparent)]
+    Exposed(#[from] Exposed),
+    /// The listener has no address.
+    #[error("the listener's address cannot be read")]
+    Listener(#[source] io::Error),
+    /// The limit of open files is too low.
+    #[error(
+        "the process may open {limit} files and reserves {reserved}, which leaves none for \
+         connections; raise the limit (ulimit -n) or lower reserved_files"
+    )]
+    TooFewFiles {
+        /// How many files the process may open.
+        limit: u64,
+        /// How many are reserved.
+        reserved: usize,
+    },
+    /// A descriptor set of the services is broken.
+    #[error("reflection cannot be built from the descriptor sets of the services")]
+    Reflection(#[source] tonic_reflection::server::Error),
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Connections that were cut because they did not finish in time; 0 after a clean end.
+    pub unfinished_connections: usize,
+}
+
+/// A server that is about to serve.
+#[derive(Debug)]
+pub struct Server {
+    settings: ServerSettings,
+    services: Services,
+    http: Option<axum::Router>,
+    health: Health,
+}
+
+impl Server {
+    /// Prepares a server for `services`. Health and reflection are added by itself.
+    pub fn new(settings: ServerSettings, services: Services) -> Self {
+        let health = Health::new(services.names.clone());
+        Self {
+            settings,
+            services,
+            http: None,
+            health,
+        }
+    }
+
+    /// Answers requests that are no gRPC with `router`, and accepts HTTP/1.1 for them.
+    #[must_use]
+    pub fn http(mut self, router: axum::Router) -> Self {
+        self.http = Some(router);
+        self
+    }
+
+    /// Returns the handle that says which services can serve. At start all can.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    /// Serves until `shutdown`, and then until everything begun is finished or the grace is over.
+    ///
+    /// # Errors
+    /// [`ServeError`] when it cannot start; once started it does not fail.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: Shutdown,
+    ) -> Result<Served, ServeError> {
+        let address = listener.local_addr().map_err(ServeError::Listener)?;
+        bind::check_exposure(address, &self.settings)?;
+        let gate = accept::Gate::new(&self.settings)?;
+        let loopback = address.ip().to_canonical().is_loopback();
+        let services = self.with_infrastructure(loopback)?;
+        self.health.set_all(true).await;
+
+        let ends = Ends {
+            drain: CancellationToken::new(),
+            go_away: CancellationToken::new(),
+            abort: CancellationToken::new(),
+        };
+        let endpoint = Arc::new(Endpoint {
+            stack: Stack::new(&services, &self.settings),
+            http: self.http,
+            settings: self.settings.clone(),
+            ends: ends.clone(),
+        });
+        let connections = TaskTracker::new();
+        tracing::info!(%address, "serving");
+        let accepting = accept::run(listener, gate, endpoint, connections.clone());
+        let notice = async {
+            shutdown.started().await;
+            self.health.set_all(false).await;
+            ends.drain.cancel();
+            // On this machine nothing balances calls that would have to notice.
+            if !loopback {
+                let notice = tokio::time::sleep(self.settings.drain_notice);
+                tokio::select! { () = notice => {} () = shutdown.aborted() => {} }
+            }
+        };
+        tokio::select! { () = accepting => {} () = notice => {} }
+        Ok(finish(&ends, &connections, &self.settings, &shutdown).await)
+    }
+
+    /// Adds health and, where it is wanted, reflection.
+    fn with_infrastructure(&self, loopback: bool) -> Result<Services, ServeError> {
+        let health = HealthService::from_health_reporter(self.health.reporter());
+        let services = self.services.clone().add(HealthServer::new(health));
+        let wanted = match self.settings.reflection {
+            Reflection::Off => false,
+            Reflection::Loopback => loopback,
+            Reflection::On => true,
+        };
+        if !wanted {
+            return Ok(services);
+        }
+        let builder = || {
+            let mut builder = tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+            for set in &services.descriptor_sets {
+                builder = builder.register_encoded_file_descriptor_set(set);
+            }
+            // Only what is served here is listed, although the sets describe more.
+            services
+                .names
+                .iter()
+                .fold(builder, |builder, name| builder.with_service_name(*name))
+        };
+        let v1 = builder()
+            .with_service_name("grpc.reflection.v1.ServerReflection")
+            .build_v1()
+            .map_err(ServeError::Reflection)?;
+        let v1alpha = builder()
+            .with_service_name("grpc.reflection.v1alpha.ServerReflection")
+            .build_v1alpha()
+            .map_err(ServeError::Reflection)?;
+        Ok(services.add(v1).add(v1alpha))
+    }
+}
+
+/// Lets connections finish, and cuts those that do not.
+async fn finish(
+    ends: &Ends,
+    connections: &TaskTracker,
+    settings: &ServerSettings,
+    shutdown: &Shutdown,
+) -> Served {
+    ends.go_away.cancel();
+    connections.close();
+    let grace = tokio::time::sleep(settings.drain_grace);
+    tokio::select! {
+        () = connections.wait() => {}
+        () = grace => {}
+        () = shutdown.aborted() => {}
+    }
+    let unfinished_connections = connections.len();
+    ends.abort.cancel();
+    connections.wait().await;
+    if unfinished_connections > 0 {
+        tracing::warn!(
+            unfinished_connections,
+            "ended; connections that did not finish were cut"
+        );
+    } else {
+        tracing::info!("ended; everything begun is finished");
+    }
+    Served {
+        unfinished_connections,
+    }
+}

@@ -1,0 +1,266 @@
+//! One connection from its first bytes to its end.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use futures::FutureExt;
+use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tower::ServiceExt;
+
+use super::{
+    accept::Place,
+    flood::{Flood, FloodGuard},
+};
+use crate::{
+    Drain,
+    rpc::{Origin, Stack},
+    settings::ServerSettings,
+};
+
+/// Bytes that a connection must send in time: as many as the preface of HTTP/2 has, and fewer
+/// than any HTTP/1.1 request.
+const FIRST_BYTES: u64 = 24;
+
+/// What all connections of a server share.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) stack: Stack,
+    pub(super) http: Option<axum::Router>,
+    pub(super) settings: ServerSettings,
+    pub(super) ends: Ends,
+}
+
+/// The steps by which a server ends.
+#[derive(Clone, Debug)]
+pub(super) struct Ends {
+    /// Streams are told.
+    pub(super) drain: CancellationToken,
+    /// Connections take no new calls.
+    pub(super) go_away: CancellationToken,
+    /// Connections are cut.
+    pub(super) abort: CancellationToken,
+}
+
+/// Serves one connection; `_place` is held until it ends.
+pub(super) async fn run(
+    endpoint: Arc<Endpoint>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    _place: Place,
+) {
+    // Without it, small answers wait for the peer's delayed acknowledgement.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "no-delay refused");
+    }
+    let settings = &endpoint.settings;
+    let drain = endpoint.ends.drain.child_token();
+    let close = CancellationToken::new();
+    let counts = Arc::new(Counts::default());
+    let origin = Origin {
+        peer: Some(peer),
+        local: stream.local_addr().ok(),
+        drain: Drain::new(drain.clone()),
+        sent: counts.sent.clone(),
+        close: Some(close.clone()),
+    };
+    let watched = Watched {
+        stream,
+        counts: counts.clone(),
+        flood: FloodGuard::new(settings.max_control_frames, Instant::now()),
+    };
+    let service = {
+        let (stack, http) = (endpoint.stack.clone(), endpoint.http.clone());
+        hyper::service::service_fn(move |request: Request<Incoming>| {
+            let (stack, http, origin) = (stack.clone(), http.clone(), origin.clone());
+            async move { Ok::<_, Infallible>(answer(stack, http, origin, request).await) }
+        })
+    };
+    let builder = builder(settings, endpoint.http.is_none());
+    let mut connection = pin!(
+        builder
+            .serve_connection_with_upgrades(TokioIo::new(watched), service)
+            .into_owned()
+    );
+
+    // The ends that the HTTP library does not know: silence, age, a stalled reader, the
+    // server's own end.
+    let mut first_bytes = pin!(tokio::time::sleep(settings.first_bytes_timeout).fuse());
+    let mut age = pin!(tokio::time::sleep(jittered(settings.max_connection_age, peer)).fuse());
+    let mut go_away = pin!(endpoint.ends.go_away.cancelled().fuse());
+    let mut cut = pin!(futures::future::Fuse::terminated());
+    loop {
+        tokio::select! {
+            result = &mut connection => {
+                if let Err(error) = result {
+                    tracing::debug!(%peer, error = %error, "connection ended");
+                }
+                return;
+            }
+            () = &mut first_bytes => {
+                if counts.received.load(Ordering::Relaxed) < FIRST_BYTES {
+                    tracing::debug!(%peer, "connection closed: silent since it opened");
+                    return;
+                }
+            }
+            () = &mut age => {
+                drain.cancel();
+                connection.as_mut().graceful_shutdown();
+                cut.set(tokio::time::sleep(settings.connection_age_grace).fuse());
+            }
+            () = &mut go_away => connection.as_mut().graceful_shutdown(),
+            () = &mut cut => {
+                tracing::debug!(%peer, "connection closed: too old");
+                return;
+            }
+            () = close.cancelled() => return,
+            () = endpoint.ends.abort.cancelled() => return,
+        }
+    }
+}
+
+fn builder(settings: &ServerSettings, http2_only: bool) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(settings.max_concurrent_streams)
+        .max_header_list_size(u32::try_from(settings.max_header_list).unwrap_or(u32::MAX))
+        .keep_alive_interval(settings.keepalive_interval)
+        .keep_alive_timeout(settings.keepalive_timeout);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.first_bytes_timeout)
+        .max_buf_size(settings.max_header_list.max(8 << 10));
+    if http2_only {
+        builder.http2_only()
+    } else {
+        builder
+    }
+}
+
+/// Spreads the ends of connections that began together over a tenth of their age.
+fn jittered(age: Duration, peer: SocketAddr) -> Duration {
+    age.mul_f64(0.95 + f64::from(peer.port() % 100) / 1_000.0)
+}
+
+async fn answer(
+    stack: Stack,
+    http: Option<axum::Router>,
+    origin: Origin,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let is_grpc = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    if is_grpc {
+        return stack.serve(request.map(Body::new), origin).await;
+    }
+    let Some(router) = http else {
+        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    };
+    let answered = router.oneshot(request.map(axum::body::Body::new));
+    match AssertUnwindSafe(answered).catch_unwind().await {
+        Ok(Ok(response)) => response.map(Body::new),
+        Ok(Err(never)) => match never {},
+        Err(_panic) => {
+            tracing::error!("an HTTP handler panicked");
+            plain(StatusCode::INTERNAL_SERVER_ERROR)
+        }
+    }
+}
+
+fn plain(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Bytes that the peer has sent.
+    received: AtomicU64,
+    /// Messages that were sent to it.
+    sent: Arc<AtomicU64>,
+}
+
+/// A stream whose incoming bytes are watched.
+struct Watched {
+    stream: TcpStream,
+    counts: Arc<Counts>,
+    flood: FloodGuard,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let this = &mut *self;
+        let new = buffer.filled().get(before..).unwrap_or_default();
+        this.counts
+            .received
+            .fetch_add(new.len() as u64, Ordering::Relaxed);
+        let sent = this.counts.sent.load(Ordering::Relaxed);
+        match this.flood.observe(new, sent, Instant::now()) {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err(Flood) => Poll::Ready(Err(io::Error::other("too many control frames"))),
+        }
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

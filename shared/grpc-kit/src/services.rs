@@ -1,0 +1,85 @@
+//! The services that a server offers, whether over a socket or in process.
+
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use tonic::{body::Body, server::NamedService, service::Routes};
+use tower::Service;
+
+use crate::methods::Methods;
+
+/// A set of tonic services with what is special about their methods.
+#[derive(Clone, Debug, Default)]
+pub struct Services {
+    pub(crate) routes: Routes,
+    pub(crate) names: Vec<&'static str>,
+    pub(crate) descriptor_sets: Vec<&'static [u8]>,
+    pub(crate) timeouts: HashMap<String, Duration>,
+}
+
+impl Services {
+    /// Begins an empty set.
+    pub fn new() -> Self {
+        Self {
+            descriptor_sets: vec![contracts::FILE_DESCRIPTOR_SET],
+            ..Self::default()
+        }
+    }
+
+    /// Adds a generated server type.
+    #[must_use]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "nobody takes it for arithmetic"
+    )]
+    pub fn add<S>(mut self, service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        self.routes = self.routes.add_service(service);
+        self.names.push(S::NAME);
+        self
+    }
+
+    /// Adds everything that `other` offers, so that one server can serve several services.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        // Both have a fallback for unknown methods, and a router can have but one.
+        let others = other.routes.into_axum_router().reset_fallback();
+        let router = self.routes.axum_router_mut();
+        *router = std::mem::take(router).merge(others);
+        self.names.extend(other.names);
+        self.timeouts.extend(other.timeouts);
+        for encoded in other.descriptor_sets {
+            if !self.descriptor_sets.contains(&encoded) {
+                self.descriptor_sets.push(encoded);
+            }
+        }
+        self
+    }
+
+    /// Gives a method (`package.Service/Method`) its own limit of time, in place of the settings'
+    /// limits for calls and streams.
+    #[must_use]
+    pub fn method_timeout(mut self, method: &str, timeout: Duration) -> Self {
+        self.timeouts.insert(method.to_owned(), timeout);
+        self
+    }
+
+    /// Adds a serialised `FileDescriptorSet` that describes services outside the contract.
+    #[must_use]
+    pub fn descriptor_set(mut self, encoded: &'static [u8]) -> Self {
+        self.descriptor_sets.push(encoded);
+        self
+    }
+
+    pub(crate) fn methods(&self) -> Arc<Methods> {
+        Arc::new(Methods::read(&self.descriptor_sets, &self.timeouts))
+    }
+}

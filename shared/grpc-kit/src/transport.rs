@@ -1,0 +1,231 @@
+//! The way to a service, in process or over a socket.
+//!
+//! Every client is `XServiceClient<Transport>`; whether the service is in the same process shows
+//! nowhere else. Each call takes along the trace context of the current span, and deadline and
+//! path of its [`CallContext`]: the one in the request's extensions, else the current one.
+
+use std::{
+    error::Error,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tonic::{Code, ConnectError, Status, TimeoutExpired, body::Body, transport::Endpoint};
+use tower::{Service, ServiceExt, util::BoxCloneSyncService};
+
+use crate::{
+    CallContext, Failure, Services,
+    rpc::{LocalStack, Stack},
+    settings::{ClientSettings, ServerSettings},
+};
+
+type Inner = BoxCloneSyncService<Request<Body>, Response<Body>, Status>;
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
+
+/// The way to a service.
+#[derive(Clone)]
+pub struct Transport(Inner);
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transport")
+    }
+}
+
+/// An address is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// Nothing is there.
+    #[error("the address of the service is empty")]
+    Empty,
+    /// Not an address with `http` and a host.
+    #[error("`{uri}` is no address of a service")]
+    Address {
+        /// The text.
+        uri: String,
+    },
+}
+
+/// Returns the way to services in the same process, with the limits of default settings.
+pub fn local(services: &Services) -> Transport {
+    local_with(services, &ServerSettings::default())
+}
+
+/// Returns the way to services in the same process. What a socket would do to a call is done
+/// here too: it runs in its own task, its deadline is kept, its panic becomes `INTERNAL`, its
+/// messages are bounded, and the caller's extensions do not reach the handler.
+pub fn local_with(services: &Services, settings: &ServerSettings) -> Transport {
+    Transport(Inner::new(LocalStack {
+        stack: Stack::new(services, settings),
+    }))
+}
+
+/// Returns the way to a service at an address. Connects with the first call and again whenever
+/// the connection is lost. Must be called inside a tokio runtime.
+///
+/// # Errors
+/// [`TransportError`] when the address is of no use.
+pub fn remote(settings: &ClientSettings) -> Result<Transport, TransportError> {
+    let channel = endpoint(settings)?.connect_lazy();
+    Ok(Transport(Inner::new(Remote(channel))))
+}
+
+/// Returns a way whose end is not known yet, for services that call each other in a circle.
+/// Until the slot is filled, every call is answered with `UNAVAILABLE`.
+pub fn late() -> (Transport, LateSlot) {
+    let slot = LateSlot(Arc::default());
+    let waiting = slot.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let target = waiting.0.get().cloned();
+        async move {
+            match target {
+                Some(target) => target.oneshot(request).await,
+                None => Err(Failure::dependency_unavailable(service_of(&request)).into_status()),
+            }
+        }
+    });
+    (Transport(Inner::new(service)), slot)
+}
+
+/// The end of a [`late`] way.
+#[derive(Clone)]
+pub struct LateSlot(Arc<OnceLock<Inner>>);
+
+impl fmt::Debug for LateSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LateSlot")
+            .field(&self.0.get().is_some())
+            .finish()
+    }
+}
+
+impl LateSlot {
+    /// Says where the way leads. Only the first time counts.
+    pub fn fill(&self, transport: Transport) {
+        let _ = self.0.set(transport.0);
+    }
+}
+
+impl Service<Request<Body>> for Transport {
+    type Response = Response<Body>;
+    type Error = Status;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Answer {
+        let context = request.extensions().get::<CallContext>().cloned();
+        let context = context.unwrap_or_else(CallContext::current);
+        telemetry::context::inject(request.headers_mut());
+        match context.write(request.headers_mut()) {
+            Ok(()) => self.0.call(request),
+            Err(status) => Box::pin(std::future::ready(Err(status))),
+        }
+    }
+}
+
+/// A channel whose errors are ours.
+#[derive(Clone)]
+struct Remote(tonic::transport::Channel);
+
+impl Service<Request<Body>> for Remote {
+    type Response = Response<Body>;
+    type Error = Status;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        self.0
+            .poll_ready(cx)
+            .map_err(|error| translate(error, "unknown"))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answer {
+        let service = service_of(&request).to_owned();
+        let answer = self.0.call(request);
+        Box::pin(async move {
+            match answer.await {
+                Ok(response) => Ok(response.map(|body| {
+                    Body::new(body.map_err(move |status| translate_broken(status, &service)))
+                })),
+                Err(error) => Err(translate(error, &service)),
+            }
+        })
+    }
+}
+
+fn service_of(request: &Request<Body>) -> &str {
+    request
+        .uri()
+        .path()
+        .trim_start_matches('/')
+        .split('/')
+        .next()
+        .unwrap_or_default()
+}
+
+/// Gives a transport's error its code and reason. A timeout is a passed deadline, which tonic
+/// calls a cancellation.
+fn translate(error: tonic::transport::Error, service: &str) -> Status {
+    let mut may_have_arrived = true;
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(present) = cause {
+        if present.is::<TimeoutExpired>() {
+            return Failure::deadline_exceeded().into_status();
+        }
+        may_have_arrived &= !present.is::<ConnectError>();
+        cause = present.source();
+    }
+    let reason = crate::failure::chain(&error);
+    let status = Status::from_error(Box::new(error));
+    match status.code() {
+        Code::Unavailable | Code::Unknown | Code::Internal => {
+            tracing::debug!(service, error = reason, "a service does not answer");
+            let failure = Failure::dependency_unavailable(service);
+            let failure = match may_have_arrived {
+                true => failure.after_sending(),
+                false => failure,
+            };
+            failure.into_status()
+        }
+        _ => status,
+    }
+}
+
+/// Gives an answer that broke off its code and reason: what the service says itself comes in
+/// trailers, so an error of the body is one of the connection.
+fn translate_broken(status: Status, service: &str) -> Status {
+    match status.code() {
+        Code::Unavailable | Code::Unknown | Code::Internal => {
+            tracing::debug!(service, error = %status, "an answer broke off");
+            let failure = Failure::dependency_unavailable(service);
+            failure.after_sending().into_status()
+        }
+        _ => status,
+    }
+}
+
+pub(crate) fn endpoint(settings: &ClientSettings) -> Result<Endpoint, TransportError> {
+    if settings.uri.is_empty() {
+        return Err(TransportError::Empty);
+    }
+    let bad = || TransportError::Address {
+        uri: settings.uri.clone(),
+    };
+    let uri: http::Uri = settings.uri.parse().map_err(|_| bad())?;
+    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
+        return Err(bad());
+    }
+    Ok(Endpoint::from(uri)
+        .connect_timeout(settings.connect_timeout)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(settings.keepalive_interval)
+        .keep_alive_timeout(settings.keepalive_timeout)
+        .keep_alive_while_idle(true))
+}

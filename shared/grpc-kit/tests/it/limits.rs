@@ -1,0 +1,288 @@
+//! Limits on calls and streams.
+
+use std::time::Duration;
+
+use contracts::tavern::common::v1::ErrorReason;
+use futures::stream;
+use grpc_kit::ServerSettings;
+use http::HeaderValue;
+use http_body_util::{BodyExt, StreamBody};
+use settings::Problems;
+use tokio_stream::StreamExt;
+use tonic::{Code, Request, body::Body};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+use tower::{Service, ServiceExt};
+
+use crate::probe::{TestServer, services, soon};
+
+#[tokio::test]
+async fn a_call_without_a_deadline_gets_the_servers() {
+    let settings = ServerSettings {
+        call_timeout: Duration::from_millis(50),
+        ..Default::default()
+    };
+    let server = TestServer::start(settings).await;
+    let status = soon("the refusal", server.client().say("forever"))
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    server.running(0).await;
+}
+
+#[tokio::test]
+async fn a_callers_longer_deadline_does_not_extend_the_servers() {
+    let settings = ServerSettings {
+        call_timeout: Duration::from_millis(50),
+        ..Default::default()
+    };
+    let server = TestServer::start(settings).await;
+    let mut request = Request::new("forever".to_owned());
+    request.set_timeout(Duration::from_secs(3_600));
+    let status = soon("the refusal", server.client().send(request))
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn a_method_can_have_its_own_limit() {
+    let settings = ServerSettings {
+        call_timeout: Duration::from_millis(20),
+        ..Default::default()
+    };
+    let services =
+        services(&Default::default()).method_timeout("test.v1.Probe/Say", Duration::from_secs(20));
+    let mut client = crate::probe::Client::new(grpc_kit::local_with(&services, &settings));
+    assert_eq!(client.say("wait 100").await.unwrap(), "waited");
+}
+
+#[tokio::test]
+async fn a_silent_stream_ends_and_a_lively_one_goes_on_until_its_limit() {
+    let settings = ServerSettings {
+        stream_idle_timeout: Duration::from_millis(200),
+        stream_timeout: Duration::from_millis(600),
+        ..Default::default()
+    };
+    let server = TestServer::start(settings).await;
+    let mut client = server.client();
+    let mut silent = client.tell("forever").await.unwrap();
+    assert_eq!(silent.message().await.unwrap().as_deref(), Some("first"));
+    let status = soon("the end", silent.message()).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert!(
+        status.message().contains("silent for 200ms"),
+        "{}",
+        status.message()
+    );
+
+    let lively = client.tell("tick").await.unwrap();
+    let ticks: Vec<_> = soon("the end", lively.collect()).await;
+    let (last, ticks) = ticks.split_last().unwrap();
+    assert!(ticks.iter().all(Result::is_ok));
+    let status = last.as_ref().unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert!(!status.message().contains("silent"), "{}", status.message());
+    server.running(0).await;
+}
+
+#[tokio::test]
+async fn a_request_body_that_never_ends_is_given_up() {
+    let settings = ServerSettings {
+        call_timeout: Duration::from_millis(100),
+        ..Default::default()
+    };
+    let server = TestServer::start(settings).await;
+    let body = Body::new(StreamBody::new(
+        stream::pending::<Result<_, tonic::Status>>(),
+    ));
+    let request = http::Request::post("/test.v1.Probe/Say")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(body)
+        .unwrap();
+    let mut transport = server.transport();
+    let response = soon("the refusal", async {
+        transport.ready().await.unwrap();
+        transport.call(request).await.unwrap()
+    })
+    .await;
+    assert_eq!(response.headers()["grpc-status"], "4");
+}
+
+#[tokio::test]
+async fn a_message_that_is_only_claimed_is_refused_at_its_head() {
+    let server = TestServer::start(Default::default()).await;
+    let head = bytes::Bytes::from_static(&[0, 0x7f, 0xff, 0xff, 0xff]);
+    let claimed = stream::iter([Ok::<_, tonic::Status>(http_body::Frame::data(head))]);
+    let body = Body::new(StreamBody::new(futures::StreamExt::chain(
+        claimed,
+        stream::pending(),
+    )));
+    let request = http::Request::post("/test.v1.Probe/Say")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(body)
+        .unwrap();
+    let mut transport = server.transport();
+    let response = soon("the refusal", async {
+        transport.ready().await.unwrap();
+        transport.call(request).await.unwrap()
+    })
+    .await;
+    assert_eq!(response.headers()["grpc-status"], "8");
+    let _ = response.into_body().collect().await;
+}
+
+#[tokio::test]
+async fn a_busy_server_sheds_calls_and_still_tells_its_health() {
+    let settings = ServerSettings {
+        max_calls: 1,
+        ..Default::default()
+    };
+    let server = TestServer::start(settings).await;
+    let mut busy = server.client();
+    let held = tokio::spawn(async move { busy.say("forever").await });
+    server.running(1).await;
+    let status = server.client().say("echo x").await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::Overloaded));
+    assert!(grpc_kit::retry_after(&status).is_some());
+    let mut health = HealthClient::new(server.transport());
+    health
+        .check(HealthCheckRequest {
+            service: "test.v1.Probe".to_owned(),
+        })
+        .await
+        .unwrap();
+    held.abort();
+    server.running(0).await;
+    assert_eq!(server.client().say("echo x").await.unwrap(), "x");
+}
+
+#[tokio::test]
+async fn a_stream_holds_its_place_until_it_ends() {
+    let settings = ServerSettings {
+        max_streams: 1,
+        ..Default::default()
+    };
+    let server = TestServer::start(settings).await;
+    let mut client = server.client();
+    let mut held = client.tell("forever").await.unwrap();
+    held.message().await.unwrap();
+    let status = client.tell("count 1").await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::Overloaded));
+    assert_eq!(client.say("echo x").await.unwrap(), "x");
+    drop(held);
+    server.running(0).await;
+    assert!(client.tell("count 1").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_list_of_headers_beyond_the_limit_is_refused() {
+    let server = TestServer::start(Default::default()).await;
+    let mut client = server.client();
+    let mut request = Request::new("echo x".to_owned());
+    let large = HeaderValue::from_str(&"x".repeat(17 << 10)).unwrap();
+    request.metadata_mut().as_mut().insert("x-large", large);
+    assert!(client.send(request).await.is_err());
+    assert_eq!(client.say("echo x").await.unwrap(), "x");
+}
+
+#[tokio::test]
+async fn calls_nested_too_deep_are_refused_by_the_server() {
+    let server = TestServer::start(Default::default()).await;
+    let mut request = Request::new("echo x".to_owned());
+    request
+        .metadata_mut()
+        .insert("tavern-call-depth", "9".parse().unwrap());
+    let status = server.client().send(request).await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::DepthExceeded));
+}
+
+#[tokio::test]
+async fn reflection_lists_what_is_served_in_both_versions() {
+    let server = TestServer::start(Default::default()).await;
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut client = ServerReflectionClient::new(server.transport());
+    let answers = client
+        .server_reflection_info(stream::iter([request]))
+        .await
+        .unwrap();
+    let answer = answers.into_inner().message().await.unwrap().unwrap();
+    let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
+        panic!("{answer:?}");
+    };
+    let mut names: Vec<String> = list
+        .service
+        .into_iter()
+        .map(|service| service.name)
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+            "test.v1.Probe"
+        ]
+    );
+    let mut old =
+        tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient::new(
+            server.transport(),
+        );
+    let nothing = stream::empty::<tonic_reflection::pb::v1alpha::ServerReflectionRequest>();
+    assert!(old.server_reflection_info(nothing).await.is_ok());
+}
+
+#[tokio::test]
+async fn reflection_can_be_off() {
+    let settings = ServerSettings {
+        reflection: grpc_kit::Reflection::Off,
+        ..Default::default()
+    };
+    let server = TestServer::start(settings).await;
+    let mut client = ServerReflectionClient::new(server.transport());
+    let status = client
+        .server_reflection_info(stream::empty())
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+}
+
+#[test]
+fn no_limit_can_be_switched_off() {
+    let mut problems = Problems::default();
+    ServerSettings::default().check("server", &mut problems);
+    assert!(problems.is_empty(), "{problems:?}");
+    let settings = ServerSettings {
+        listen: "0.0.0.0:7401".parse().unwrap(),
+        max_connections: 0,
+        max_concurrent_streams: 0,
+        max_request_message: 0,
+        call_timeout: Duration::ZERO,
+        keepalive_interval: Duration::MAX,
+        ..Default::default()
+    };
+    settings.check("server", &mut problems);
+    let text = format!("{problems:?}");
+    for key in [
+        "listen",
+        "max_connections",
+        "max_concurrent_streams",
+        "max_request_message",
+        "call_timeout",
+        "keepalive_interval",
+    ] {
+        assert!(
+            text.contains(&format!("\"server.{key}\"")),
+            "{key} in {text}"
+        );
+    }
+}

@@ -1,0 +1,15 @@
+//! Servers and clients over real sockets, with a small service that does what it is told.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod child;
+mod connections;
+mod drain;
+mod http1;
+mod limits;
+mod parity;
+mod probe;
+mod trace;

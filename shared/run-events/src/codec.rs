@@ -1,0 +1,77 @@
+//! Events of the contract as payloads of the log, and small conversions beside them.
+
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::event::Kind;
+use core_types::{Durability, Timestamp};
+use prost::Message;
+
+/// A stored event that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("event {sequence} of the log is no event of the contract")]
+pub struct CodecError {
+    /// Its place in the log.
+    pub sequence: u64,
+    /// What the decoder said.
+    #[source]
+    pub source: prost::DecodeError,
+}
+
+/// Writes an event as a payload; its place in the log is the log's to say.
+pub(crate) fn encode(event: &common::Event, time: Timestamp) -> run_log::NewEvent {
+    let number = event.kind.as_ref().map_or(0, kind_number);
+    run_log::NewEvent::new(time, number, event.encode_to_vec())
+}
+
+/// Reads a payload and adds its place in the log.
+pub(crate) fn decode(stored: &run_log::Event) -> Result<common::Event, CodecError> {
+    let mut event = common::Event::decode(stored.payload.clone()).map_err(|source| CodecError {
+        sequence: stored.sequence,
+        source,
+    })?;
+    event.sequence = stored.sequence;
+    Ok(event)
+}
+
+/// Returns the field number of a kind, by which the log can be searched without decoding.
+fn kind_number(kind: &Kind) -> i32 {
+    match kind {
+        Kind::RunStarted(_) => 10,
+        Kind::IterationStarted(_) => 11,
+        Kind::ModelRequested(_) => 12,
+        Kind::Thinking(_) => 13,
+        Kind::Text(_) => 14,
+        Kind::ModelAnswered(_) => 15,
+        Kind::Diagnosed(_) => 16,
+        Kind::ToolSelected(_) => 17,
+        Kind::CallDispatched(_) => 18,
+        Kind::OutputChunk(_) => 19,
+        Kind::CallSettled(_) => 20,
+        Kind::NodeStarted(_) => 21,
+        Kind::NodeFinished(_) => 22,
+        Kind::Observation(_) => 23,
+        Kind::RunFinished(_) => 24,
+        Kind::CancelRequested(_) => 25,
+    }
+}
+
+/// Converts a point in time to its wire form.
+pub fn timestamp_to_proto(time: Timestamp) -> prost_types::Timestamp {
+    let (seconds, nanos) = time.seconds_and_nanos();
+    prost_types::Timestamp { seconds, nanos }
+}
+
+/// Converts a durability to its wire form.
+pub fn durability_to_proto(durability: Durability) -> common::Durability {
+    match durability {
+        Durability::Memory => common::Durability::Memory,
+        Durability::Sync => common::Durability::Sync,
+    }
+}
+
+/// Converts a durability from its wire form; unspecified and unknown values take the default.
+pub fn durability_from_proto(durability: i32) -> Durability {
+    match common::Durability::try_from(durability) {
+        Ok(common::Durability::Memory) => Durability::Memory,
+        _ => Durability::default(),
+    }
+}

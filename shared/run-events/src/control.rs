@@ -1,0 +1,154 @@
+//! The handle through which a run learns that it shall end.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use grpc_kit::CallContext;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Why a run shall end before its work is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelReason {
+    /// Somebody asked for it, in these words.
+    Requested(String),
+    /// The run's deadline passed.
+    Deadline,
+}
+
+/// Tells the work of a run when to stop, and keeps track of what is in flight.
+#[derive(Clone, Debug)]
+pub struct RunControl {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    token: CancellationToken,
+    reason: OnceLock<CancelReason>,
+    /// Names of what is in flight. Locked for a push or a removal, never across an await.
+    in_flight: Mutex<Vec<(u64, String)>>,
+    next_ticket: std::sync::atomic::AtomicU64,
+    context: CallContext,
+}
+
+/// Something in flight; it is forgotten when this is dropped.
+#[derive(Debug)]
+pub struct Tracked {
+    control: Arc<Inner>,
+    ticket: u64,
+}
+
+impl RunControl {
+    /// Makes the control of a run whose children see `path` and whose time ends in `remaining`.
+    pub(crate) fn new(path: core_types::CallPath, remaining: Duration) -> Self {
+        let context = CallContext::new(path).with_deadline(Instant::now() + remaining);
+        Self {
+            inner: Arc::new(Inner {
+                token: CancellationToken::new(),
+                reason: OnceLock::new(),
+                in_flight: Mutex::new(Vec::new()),
+                next_ticket: std::sync::atomic::AtomicU64::new(0),
+                context,
+            }),
+        }
+    }
+
+    /// Returns true once the run shall end.
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.token.is_cancelled()
+    }
+
+    /// Waits until the run shall end; for ever if it never shall.
+    pub async fn cancelled(&self) {
+        self.inner.token.cancelled().await;
+    }
+
+    /// Returns why the run shall end; nothing while it shall not.
+    pub fn why(&self) -> Option<CancelReason> {
+        self.inner.reason.get().cloned()
+    }
+
+    /// Notes that something by this name is in flight until the answer is dropped, so that a
+    /// cancel can name what has not ended.
+    pub fn track(&self, name: impl Into<String>) -> Tracked {
+        let ticket = self
+            .inner
+            .next_ticket
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.inner.lock().push((ticket, name.into()));
+        Tracked {
+            control: Arc::clone(&self.inner),
+            ticket,
+        }
+    }
+
+    /// Returns the names of everything in flight.
+    pub fn in_flight(&self) -> Vec<String> {
+        self.inner
+            .lock()
+            .iter()
+            .map(|(_, name)| name.clone())
+            .collect()
+    }
+
+    /// Returns the context for calls to other services: the path below this run and its deadline.
+    /// The work of a run already runs inside it; tasks that it spawns do not.
+    pub fn call_context(&self) -> CallContext {
+        self.inner.context.clone()
+    }
+
+    /// Ends the run; the first reason counts.
+    pub(crate) fn cancel(&self, reason: CancelReason) {
+        // A second cancel changes nothing, so its reason is not needed.
+        let _ = self.inner.reason.set(reason);
+        self.inner.token.cancel();
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, String)>> {
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.control
+            .lock()
+            .retain(|(ticket, _)| *ticket != self.ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control() -> RunControl {
+        RunControl::new(core_types::CallPath::default(), Duration::from_secs(60))
+    }
+
+    #[test]
+    fn what_is_in_flight_is_named_until_it_ends() {
+        let control = control();
+        let first = control.track("turn_1/2/0");
+        let second = control.track("flow_7");
+        assert_eq!(control.in_flight(), ["turn_1/2/0", "flow_7"]);
+        drop(first);
+        assert_eq!(control.in_flight(), ["flow_7"]);
+        drop(second);
+        assert!(control.in_flight().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_first_reason_counts() {
+        let control = control();
+        assert_eq!(control.why(), None);
+        control.cancel(CancelReason::Deadline);
+        control.cancel(CancelReason::Requested("late".into()));
+        control.cancelled().await;
+        assert_eq!(control.why(), Some(CancelReason::Deadline));
+    }
+}

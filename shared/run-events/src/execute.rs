@@ -1,0 +1,134 @@
+//! Carrying the work of a run out, to an end that is always recorded.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use contracts::tavern::common::v1 as common;
+use futures::FutureExt;
+use run_log::AppendError;
+use tokio::sync::watch;
+use tracing::Instrument;
+
+use crate::active::Active;
+use crate::codec::durability_to_proto;
+use crate::control::{CancelReason, RunControl};
+use crate::outcome;
+use crate::recorder::Recorder;
+use crate::runs::Runs;
+
+/// How long the work may take to end by itself once it was told to. Then it is dropped, which
+/// ends every request that it waits for.
+const GRACE: Duration = Duration::from_millis(1_500);
+
+/// How often the last event is tried again while the storage does not work.
+const FINISH_TRIES: u32 = 8;
+
+/// How the work of a run ended.
+#[derive(Debug)]
+pub enum End {
+    /// The run has ended like this.
+    Finished(common::RunOutcome),
+    /// The run cannot go on now and is not over: it resumes when the service starts again.
+    LeaveOpen,
+}
+
+impl Runs {
+    /// Carries `work` out as a task that outlives the caller, and records how it ended.
+    ///
+    /// The task runs in the present span and in the run's own call context. At the run's deadline
+    /// the control is cancelled; work that does not end within 1.5 s of a cancel is dropped. A
+    /// panic ends the run as failed. A run that is executed already is left alone.
+    pub fn execute<F, Fut>(&self, recorder: Recorder, work: F)
+    where
+        F: FnOnce(RunControl) -> Fut + Send + 'static,
+        Fut: Future<Output = End> + Send + 'static,
+    {
+        let run = recorder.run_id();
+        let path = core_types::CallPath::from_steps(recorder.path_below());
+        let control = RunControl::new(path.unwrap_or_default(), recorder.remaining());
+        let (ended_sender, ended) = watch::channel(false);
+        let active = Active {
+            control: control.clone(),
+            recorder: recorder.clone(),
+            ended,
+        };
+        if !self.active().insert(run, active) {
+            return;
+        }
+        let runs = self.clone();
+        let context = control.call_context();
+        let task = async move {
+            let end = tokio::select! {
+                end = supervise(&control, recorder.remaining(), work) => end,
+                () = runs.draining() => End::LeaveOpen,
+            };
+            if let End::Finished(mut outcome) = end {
+                outcome.durability = durability_to_proto(recorder.durability()).into();
+                finish(&recorder, outcome).await;
+            }
+            runs.active().remove(run);
+            // Nobody may be waiting for the end.
+            let _ = ended_sender.send(true);
+        };
+        self.tasks()
+            .spawn(context.scope(task).instrument(tracing::Span::current()));
+    }
+}
+
+/// Runs the work until it ends, its time is over, or it ignores a cancel.
+async fn supervise<F, Fut>(control: &RunControl, remaining: Duration, work: F) -> End
+where
+    F: FnOnce(RunControl) -> Fut + Send + 'static,
+    Fut: Future<Output = End> + Send + 'static,
+{
+    let guarded = async { AssertUnwindSafe(work(control.clone())).catch_unwind().await };
+    tokio::pin!(guarded);
+    let ended = tokio::select! {
+        ended = &mut guarded => Some(ended),
+        () = control.cancelled() => None,
+        () = tokio::time::sleep(remaining) => {
+            control.cancel(CancelReason::Deadline);
+            None
+        }
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => match tokio::time::timeout(GRACE, &mut guarded).await {
+            Ok(ended) => ended,
+            Err(_) => return dropped(control),
+        },
+    };
+    ended.unwrap_or_else(|_| {
+        // The panic hook has logged the place; the caller gets the trace id.
+        End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
+    })
+}
+
+fn dropped(control: &RunControl) -> End {
+    let in_flight = control.in_flight();
+    tracing::warn!(
+        ?in_flight,
+        "the work of a run ignored its cancel and was dropped"
+    );
+    let reason = control.why().unwrap_or(CancelReason::Deadline);
+    End::Finished(outcome::stopped(&reason, in_flight))
+}
+
+async fn finish(recorder: &Recorder, outcome: common::RunOutcome) {
+    let mut wait = Duration::from_millis(50);
+    for _ in 0..FINISH_TRIES {
+        match recorder.finish(outcome.clone()).await {
+            Ok(_) | Err(AppendError::Finished) => return,
+            Err(AppendError::Storage(error)) => {
+                tracing::warn!(error = %error, "the end of a run could not be stored yet");
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
+            Err(error) => {
+                tracing::error!(run = %recorder.run_id(), error = %error, "the end of a run was not stored");
+                return;
+            }
+        }
+    }
+    tracing::error!(run = %recorder.run_id(), "the end of a run was not stored; it resumes at the next start");
+}

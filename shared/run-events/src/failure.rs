@@ -1,0 +1,98 @@
+//! What the log cannot do, as failures for the wire.
+
+use contracts::tavern::common::v1::ErrorReason;
+use grpc_kit::Failure;
+use run_log::{AppendError, CreateError, ReadError, StorageError};
+use tonic::Code;
+
+/// Says that no run has the id `run_id`.
+pub(crate) fn no_such_run(run_id: &str) -> Failure {
+    let shown: String = run_id.chars().take(80).collect();
+    Failure::new(
+        Code::NotFound,
+        ErrorReason::RunNotFound,
+        format!("no run has the id '{shown}'"),
+    )
+    .metadata("run_id", shown)
+}
+
+/// Turns a failure of the storage into one for the wire.
+pub fn storage_failure(error: &StorageError) -> Failure {
+    tracing::error!(error = %error, "the run log failed");
+    match error {
+        StorageError::Full => Failure::new(
+            Code::ResourceExhausted,
+            ErrorReason::StorageUnavailable,
+            "the disk is full; nothing was stored. Free some space and try again",
+        ),
+        StorageError::Corrupt { .. } => Failure::new(
+            Code::DataLoss,
+            ErrorReason::DataCorrupt,
+            "stored data is damaged; the server's log names the place",
+        ),
+        _ => Failure::new(
+            Code::Unavailable,
+            ErrorReason::StorageUnavailable,
+            "the storage does not answer; nothing was acknowledged. Try again",
+        ),
+    }
+}
+
+/// Turns a failed creation into a failure for the wire.
+pub(crate) fn create_failure(error: &CreateError, request_id: &str) -> Failure {
+    match error {
+        CreateError::Invalid(violations) => violations
+            .iter()
+            .fold(Failure::invalid_fields(), |failure, v| {
+                failure.violation(&v.place, &v.problem)
+            }),
+        CreateError::RequestIdConflict { run } => Failure::new(
+            Code::AlreadyExists,
+            ErrorReason::RequestIdReused,
+            format!(
+                "the request id was used for run {run} with another body; use a new request id"
+            ),
+        )
+        .metadata("request_id", request_id)
+        .metadata("run_id", run.to_string()),
+        CreateError::Storage(error) => storage_failure(error),
+        CreateError::RunExists | CreateError::Unknown => {
+            tracing::error!(error = %error, "a run could not be created");
+            Failure::new(
+                Code::Unavailable,
+                ErrorReason::StorageUnavailable,
+                "the run may or may not have been created; repeat the request with its request id",
+            )
+        }
+    }
+}
+
+/// Turns a failed append into a failure for the wire.
+pub fn append_failure(error: &AppendError) -> Failure {
+    match error {
+        AppendError::Storage(error) => storage_failure(error),
+        AppendError::Finished => Failure::new(
+            Code::FailedPrecondition,
+            ErrorReason::RunFinished,
+            "the run has ended",
+        ),
+        AppendError::Invalid(violations) => violations
+            .iter()
+            .fold(Failure::invalid_fields(), |failure, v| {
+                failure.violation(&v.place, &v.problem)
+            }),
+        AppendError::Fenced | AppendError::Unknown => Failure::new(
+            Code::Aborted,
+            ErrorReason::StorageUnavailable,
+            "the run went on elsewhere; look it up again",
+        ),
+    }
+}
+
+/// Turns a failed reading into a failure for the wire.
+pub fn read_failure(error: &ReadError, run_id: &str) -> Failure {
+    match error {
+        ReadError::NoSuchRun => no_such_run(run_id),
+        ReadError::Storage(error) => storage_failure(error),
+    }
+}

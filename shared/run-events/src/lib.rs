@@ -1,0 +1,30 @@
+//! Runs on top of the run log: recording events, following, cancelling and resuming.
+//!
+//! [`run_log`] stores bytes and knows no contract; the services speak in events of the contract.
+//! This crate joins the two for every owner of runs, so that a turn, a workflow and an invocation
+//! start, are followed, end and come back after a crash in one and the same way.
+//!
+//! [`Runs`] is the entrance. It creates a run and hands out the [`Recorder`] that writes its
+//! events; [`Runs::execute`] carries the work out as a task under a [`RunControl`], through which
+//! a deadline or a cancel reaches everything below.
+
+mod active;
+mod codec;
+mod control;
+mod execute;
+mod failure;
+pub mod outcome;
+mod recorder;
+mod resource;
+mod runs;
+mod start;
+mod told;
+mod watch;
+
+pub use codec::{CodecError, durability_from_proto, durability_to_proto, timestamp_to_proto};
+pub use control::{CancelReason, RunControl, Tracked};
+pub use execute::End;
+pub use failure::{append_failure, read_failure, storage_failure};
+pub use recorder::Recorder;
+pub use runs::{Cancelled, OpenRun, Runs};
+pub use start::{RunMeta, StartRun, Started, request_hash};

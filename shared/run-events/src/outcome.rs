@@ -1,0 +1,85 @@
+//! The outcomes with which a run ends.
+
+use contracts::tavern::common::v1::{CallError, ErrorCategory, RunOutcome, RunState};
+
+use crate::control::CancelReason;
+
+/// The run did what was asked; `result_json` is its result.
+pub fn succeeded(result_json: String) -> RunOutcome {
+    RunOutcome {
+        result_json,
+        ..of(RunState::Succeeded)
+    }
+}
+
+/// The run ended with an error.
+pub fn failed(error: CallError) -> RunOutcome {
+    RunOutcome {
+        error: Some(error),
+        ..of(RunState::Failed)
+    }
+}
+
+/// Calls were dispatched of which nobody knows whether they took effect.
+pub fn unknown(unsettled_effect_ids: Vec<String>, error: CallError) -> RunOutcome {
+    RunOutcome {
+        unsettled_effect_ids,
+        error: Some(error),
+        ..of(RunState::Unknown)
+    }
+}
+
+/// The run was ended from outside: by a request it is cancelled, by its deadline it failed.
+pub fn stopped(reason: &CancelReason, unsettled_effect_ids: Vec<String>) -> RunOutcome {
+    let (state, category, code, message, stop_reason) = match reason {
+        CancelReason::Requested(words) => (
+            RunState::Cancelled,
+            ErrorCategory::Cancelled,
+            "cancelled",
+            if words.is_empty() {
+                "the run was cancelled".to_owned()
+            } else {
+                words.clone()
+            },
+            "cancelled",
+        ),
+        CancelReason::Deadline => (
+            RunState::Failed,
+            ErrorCategory::Timeout,
+            "deadline_exceeded",
+            "the run's deadline passed; start it again with a longer timeout".to_owned(),
+            "deadline",
+        ),
+    };
+    let error = error(category, code, message);
+    let stop_reason = stop_reason.to_owned();
+    RunOutcome {
+        unsettled_effect_ids,
+        error: Some(error),
+        stop_reason,
+        ..of(state)
+    }
+}
+
+/// A failure of Tavern itself, of which the log says more.
+pub fn internal(trace_id: &str) -> RunOutcome {
+    let message = format!("something went wrong inside the server; its log has trace {trace_id}");
+    failed(error(ErrorCategory::Internal, "internal", message))
+}
+
+/// Makes an error that cannot be retried and has no further details.
+pub fn error(category: ErrorCategory, code: &str, message: impl Into<String>) -> CallError {
+    CallError {
+        category: category.into(),
+        code: code.to_owned(),
+        message: message.into(),
+        ..CallError::default()
+    }
+}
+
+fn of(state: RunState) -> RunOutcome {
+    RunOutcome {
+        state: state.into(),
+        ..RunOutcome::default()
+    }
+}

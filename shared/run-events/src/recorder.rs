@@ -1,0 +1,196 @@
+//! Writes the events of one run.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::event::Kind;
+use core_types::{Clock, Durability, RunId, Timestamp};
+use run_log::{AppendError, NewEvent, RunWriter};
+
+use crate::codec::{encode, timestamp_to_proto};
+use crate::told::Told;
+
+/// Writes the events of one run, each stamped with time and trace.
+#[derive(Clone)]
+pub struct Recorder {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    writer: RunWriter,
+    stamp: Stamp,
+    durability: Durability,
+    deadline: Timestamp,
+    /// Locked for a look-up or a change, never across an await.
+    told: Mutex<Told>,
+}
+
+/// What every event of a run carries.
+#[derive(Clone)]
+pub(crate) struct Stamp {
+    pub(crate) run: RunId,
+    /// The runs above, outermost first.
+    pub(crate) path: Vec<String>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Stamp {
+    /// Makes an event that happens now, in the present span.
+    pub(crate) fn event(&self, kind: Kind) -> (common::Event, Timestamp) {
+        let now = self.clock.now();
+        let event = common::Event {
+            sequence: 0,
+            run_id: self.run.to_string(),
+            parent_path: self.path.clone(),
+            time: Some(timestamp_to_proto(now)),
+            trace_id: telemetry::context::current_trace_id(),
+            span_id: telemetry::context::current_span_id(),
+            origin_sequence: 0,
+            kind: Some(kind),
+        };
+        (event, now)
+    }
+
+    pub(crate) fn encode(&self, kind: Kind) -> NewEvent {
+        let (event, now) = self.event(kind);
+        encode(&event, now)
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new(
+        writer: RunWriter,
+        stamp: Stamp,
+        durability: Durability,
+        deadline: Timestamp,
+    ) -> Self {
+        let told = Mutex::new(Told::new(stamp.run));
+        Self {
+            inner: Arc::new(Inner {
+                writer,
+                stamp,
+                durability,
+                deadline,
+                told,
+            }),
+        }
+    }
+
+    /// Learns from the events of a resumed run what the runs below have told.
+    pub(crate) fn learn(&self, events: &[common::Event]) {
+        let mut told = self.told();
+        for event in events {
+            told.note(event, event.origin_sequence);
+        }
+    }
+
+    /// Returns the run whose events are written.
+    pub fn run_id(&self) -> RunId {
+        self.inner.stamp.run
+    }
+
+    /// Returns the runs above, outermost first.
+    pub fn path(&self) -> &[String] {
+        &self.inner.stamp.path
+    }
+
+    /// Returns the path that the children of this run see: the runs above and this one.
+    pub fn path_below(&self) -> Vec<String> {
+        let mut path = self.inner.stamp.path.clone();
+        path.push(self.run_id().to_string());
+        path
+    }
+
+    /// Returns the durability of the run's log.
+    pub fn durability(&self) -> Durability {
+        self.inner.durability
+    }
+
+    /// Returns when the run is ended if it has not ended by itself.
+    pub fn deadline(&self) -> Timestamp {
+        self.inner.deadline
+    }
+
+    /// Returns how long the run may still take.
+    pub fn remaining(&self) -> std::time::Duration {
+        self.inner.deadline.since(self.inner.stamp.clock.now())
+    }
+
+    /// Records events together and returns once they are durable, with the last sequence.
+    ///
+    /// # Errors
+    /// [`AppendError`] when nothing was stored, or nobody can tell.
+    pub async fn record(&self, kinds: Vec<Kind>) -> Result<u64, AppendError> {
+        let events = kinds
+            .into_iter()
+            .map(|kind| self.inner.stamp.encode(kind))
+            .collect();
+        self.inner.writer.append(events).await
+    }
+
+    /// Records an event that rides on the next commit; waits only for room in the queue.
+    ///
+    /// # Errors
+    /// [`AppendError`] when the event cannot be taken.
+    pub async fn submit(&self, kind: Kind) -> Result<(), AppendError> {
+        self.inner
+            .writer
+            .submit(self.inner.stamp.encode(kind))
+            .await
+            .map(drop)
+    }
+
+    /// Records an event of a run below as it is, at a place of its own in this log, which keeps
+    /// the place that it had. An event that this log has already is skipped: a call that is joined
+    /// again, in this process or the next, tells everything from its beginning.
+    ///
+    /// # Errors
+    /// [`AppendError`] when the event cannot be taken.
+    pub async fn submit_child(&self, mut event: common::Event) -> Result<(), AppendError> {
+        let origin = std::mem::take(&mut event.sequence);
+        if self.told().has(&event, origin) {
+            return Ok(());
+        }
+        event.origin_sequence = origin;
+        let stored = encode(&event, self.inner.stamp.clock.now());
+        self.inner.writer.submit(stored).await?;
+        self.told().note(&event, origin);
+        Ok(())
+    }
+
+    /// Waits until everything submitted is durable.
+    ///
+    /// # Errors
+    /// [`AppendError`] when it cannot be stored.
+    pub async fn flush(&self) -> Result<u64, AppendError> {
+        self.inner.writer.flush().await
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.inner
+            .told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the run with its last event.
+    pub(crate) async fn finish(&self, outcome: common::RunOutcome) -> Result<u64, AppendError> {
+        let state = outcome.state;
+        let last = Kind::RunFinished(common::RunFinished {
+            outcome: Some(outcome),
+        });
+        self.inner
+            .writer
+            .finish(state, vec![self.inner.stamp.encode(last)])
+            .await
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Recorder")
+            .field("run", &self.run_id())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,74 @@
+//! A run of the log as a resource of the contract.
+
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::event::Kind;
+use grpc_kit::Failure;
+use run_log::{RunLog, RunState, RunSummary};
+
+use crate::codec::{decode, durability_to_proto, timestamp_to_proto};
+use crate::failure::read_failure;
+use crate::runs::Runs;
+use crate::start::RunMeta;
+
+impl Runs {
+    /// Makes the resource of a run, its outcome read from its last event.
+    pub(crate) async fn resource(&self, summary: RunSummary) -> Result<common::Run, Failure> {
+        let meta = meta_of(&summary)?;
+        let outcome = self.outcome_of(&summary).await?;
+        let state = match summary.state {
+            RunState::Open => common::RunState::Running.into(),
+            RunState::Finished(code) => code,
+        };
+        Ok(common::Run {
+            run_id: summary.id.to_string(),
+            state,
+            request_id: summary
+                .request
+                .map(|key| key.request_id.to_string())
+                .unwrap_or_default(),
+            subject: meta.subject,
+            conversation_id: meta.conversation_id,
+            create_time: Some(timestamp_to_proto(summary.created)),
+            finish_time: summary.finished.map(timestamp_to_proto),
+            deadline: summary.deadline.map(timestamp_to_proto),
+            durability: durability_to_proto(summary.durability).into(),
+            outcome,
+            last_sequence: summary.last_sequence,
+        })
+    }
+
+    async fn outcome_of(
+        &self,
+        summary: &RunSummary,
+    ) -> Result<Option<common::RunOutcome>, Failure> {
+        let (RunState::Finished(_), Some(before)) =
+            (summary.state, summary.last_sequence.checked_sub(1))
+        else {
+            return Ok(None);
+        };
+        let last = self.logs().read(summary.id, before, 1).await;
+        let last = last.map_err(|error| read_failure(&error, &summary.id.to_string()))?;
+        let Some(stored) = last.first() else {
+            return Ok(None);
+        };
+        match decode(stored).map_err(|error| damaged(&error))?.kind {
+            Some(Kind::RunFinished(finished)) => Ok(finished.outcome),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Reads what is stored beside a run.
+pub(crate) fn meta_of(summary: &RunSummary) -> Result<RunMeta, Failure> {
+    serde_json::from_slice(&summary.meta).map_err(|error| damaged(&error))
+}
+
+/// Says that something stored cannot be read.
+pub(crate) fn damaged(error: &dyn std::error::Error) -> Failure {
+    tracing::error!(error = %error, "a stored run cannot be read");
+    Failure::new(
+        tonic::Code::DataLoss,
+        common::ErrorReason::DataCorrupt,
+        "stored data is damaged; the server's log names the place",
+    )
+}

@@ -1,0 +1,203 @@
+//! Starting a run, once per request id.
+
+use std::time::Duration;
+
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::event::Kind;
+use core_types::{CallPath, RequestId, RunId, Timestamp};
+use grpc_kit::{CallContext, Failure};
+use prost::Message;
+use run_log::{Created, NewRun, RequestKey, RunLog};
+use serde::{Deserialize, Serialize};
+use tonic::Code;
+
+use crate::codec::{durability_from_proto, durability_to_proto, timestamp_to_proto};
+use crate::failure::create_failure;
+use crate::recorder::{Recorder, Stamp};
+use crate::runs::Runs;
+
+/// How long a run may take when the caller does not say.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
+/// The longest time that a caller may ask for.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a service says of a run that it starts.
+#[derive(Clone, Debug)]
+pub struct StartRun {
+    /// The kind, by which the owner tells its runs apart, such as `turn`.
+    pub kind: &'static str,
+    /// What is executed: a profile, workflow or tool id; may be empty.
+    pub subject: String,
+    /// The key by which [`Runs::by_key`] finds the run, such as a conversation id; may be empty.
+    pub key: String,
+    /// The conversation whose workspace the run uses; may be empty.
+    pub conversation_id: String,
+    /// The caller's request id; empty if the request is never repeated.
+    pub request_id: String,
+    /// The scope in which request ids count, such as the name of the method.
+    pub scope: &'static str,
+    /// The digest of the request, by which a repeat with another body is known.
+    pub body_hash: run_log::Hash,
+    /// What the run was given, as JSON, for the record.
+    pub input_json: String,
+    /// Says that the input is text that a model wrote.
+    pub input_is_model_text: bool,
+    /// What the caller asked of durability and time.
+    pub options: Option<common::RunOptions>,
+    /// A point that the deadline may not pass, such as the parent's deadline.
+    pub deadline_cap: Option<Timestamp>,
+    /// What the owner needs to resume the run.
+    pub owner_data: serde_json::Value,
+    /// Events that are recorded together with the start: after a crash either all of them are
+    /// there, or there is no run.
+    pub first_events: Vec<Kind>,
+    /// The runs above, outermost first; nothing takes them from the present call.
+    pub path: Option<Vec<String>>,
+}
+
+/// What is stored beside a run so that it can be resumed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunMeta {
+    /// What is executed.
+    pub subject: String,
+    /// The conversation whose workspace the run uses; may be empty.
+    pub conversation_id: String,
+    /// The runs above, outermost first.
+    pub path: Vec<String>,
+    /// The trace in which the run was started; empty if there was none.
+    pub traceparent: String,
+    /// What the owner needs to resume the run.
+    pub data: serde_json::Value,
+}
+
+/// A run that was started, now or before.
+#[derive(Debug)]
+pub enum Started {
+    /// The run is new: the caller executes it.
+    New(Recorder, RunMeta),
+    /// The request id was seen before: this is the run that it started.
+    Replayed(common::Run),
+}
+
+/// Returns the digest of a request, by which a repeat with another body is known.
+pub fn request_hash(message: &impl Message) -> run_log::Hash {
+    run_log::Hash::of(&message.encode_to_vec())
+}
+
+impl Runs {
+    /// Creates a run with its first event, or finds the run that the same request started before.
+    ///
+    /// # Errors
+    /// A [`Failure`] for the wire: wrong options, a request id used with another body, or a
+    /// storage that does not work.
+    pub async fn start(&self, start: StartRun) -> Result<Started, Failure> {
+        let now = self.clock().now();
+        let timeout = checked_timeout(start.options.as_ref())?;
+        let deadline = start
+            .deadline_cap
+            .map_or(now.plus(timeout), |cap| cap.min(now.plus(timeout)));
+        let durability = durability_from_proto(start.options.map_or(0, |o| o.durability));
+        let run = self.ids().next_run(self.owner());
+        let path = start
+            .path
+            .unwrap_or_else(|| CallContext::current().path().steps().to_vec());
+        check_depth(&path, &run)?;
+        let meta = RunMeta {
+            subject: start.subject.clone(),
+            conversation_id: start.conversation_id.clone(),
+            path,
+            traceparent: telemetry::context::current_traceparent().unwrap_or_default(),
+            data: start.owner_data,
+        };
+        let stamp = Stamp {
+            run,
+            path: meta.path.clone(),
+            clock: self.clock().clone(),
+        };
+        let first = Kind::RunStarted(common::RunStarted {
+            subject: start.subject,
+            conversation_id: start.conversation_id,
+            input_json: start.input_json,
+            deadline: Some(timestamp_to_proto(deadline)),
+            durability: durability_to_proto(durability).into(),
+            input_is_model_text: start.input_is_model_text,
+        });
+        let mut run = NewRun::new(stamp.run, start.kind, now);
+        run.subject = start.key;
+        run.request = request_key(start.scope, &start.request_id, start.body_hash)?;
+        run.deadline = Some(deadline);
+        run.durability = durability;
+        run.meta = encode_meta(&meta)?;
+        let events = std::iter::once(first).chain(start.first_events);
+        let events = events.map(|kind| stamp.encode(kind)).collect();
+        self.active().begin(stamp.run);
+        let created = self.logs().create(run, events).await;
+        if !matches!(created, Ok(Created::New(_))) {
+            self.active().remove(stamp.run);
+        }
+        match created.map_err(|error| create_failure(&error, &start.request_id))? {
+            Created::New(writer) => Ok(Started::New(
+                Recorder::new(writer, stamp, durability, deadline),
+                meta,
+            )),
+            Created::Replayed(summary) => Ok(Started::Replayed(self.resource(summary).await?)),
+        }
+    }
+}
+
+/// Refuses a run whose children could not name it in their path.
+fn check_depth(path: &[String], run: &RunId) -> Result<(), Failure> {
+    let below = CallPath::from_steps(path.to_vec()).and_then(|path| path.enter(run.to_string()));
+    below.map(drop).map_err(|error| {
+        Failure::new(
+            Code::FailedPrecondition,
+            common::ErrorReason::DepthExceeded,
+            error.to_string(),
+        )
+        .metadata("path", error.path)
+    })
+}
+
+fn request_key(
+    scope: &str,
+    request_id: &str,
+    body_hash: run_log::Hash,
+) -> Result<Option<RequestKey>, Failure> {
+    if request_id.is_empty() {
+        return Ok(None);
+    }
+    let request_id = RequestId::new(request_id)
+        .map_err(|error| Failure::invalid_fields().violation("request_id", error.to_string()))?;
+    Ok(Some(RequestKey {
+        scope: scope.to_owned(),
+        request_id,
+        body_hash,
+    }))
+}
+
+fn encode_meta(meta: &RunMeta) -> Result<bytes::Bytes, Failure> {
+    let text = serde_json::to_vec(meta).expect("a map with text keys always serialises");
+    if text.len() > run_log::limits::MAX_META_BYTES {
+        let problem = format!(
+            "needs {} bytes to keep, {} is the most",
+            text.len(),
+            run_log::limits::MAX_META_BYTES
+        );
+        return Err(Failure::invalid_fields().violation("", problem));
+    }
+    Ok(text.into())
+}
+
+fn checked_timeout(options: Option<&common::RunOptions>) -> Result<Duration, Failure> {
+    let Some(timeout) = options.and_then(|options| options.timeout) else {
+        return Ok(DEFAULT_TIMEOUT);
+    };
+    let refused = |problem: &str| Failure::invalid_fields().violation("options.timeout", problem);
+    match Duration::try_from(timeout) {
+        Ok(Duration::ZERO) => Ok(DEFAULT_TIMEOUT),
+        Ok(timeout) if timeout > MAX_TIMEOUT => Err(refused("is longer than 24 h")),
+        Ok(timeout) => Ok(timeout),
+        Err(_) => Err(refused("is negative or no duration")),
+    }
+}

@@ -1,0 +1,103 @@
+//! What the runs below have told a run.
+
+use std::collections::HashMap;
+
+use contracts::tavern::common::v1::{Event, event::Kind};
+use core_types::RunId;
+
+/// The last place in the log of each run directly below that a run has recorded.
+///
+/// The log below is followed in order, so everything up to that place is there too. A run below is
+/// enough as a key: it belongs to one call, and what it records of runs further below has a place
+/// in its own log.
+#[derive(Debug)]
+pub(crate) struct Told {
+    own: String,
+    last: HashMap<String, u64>,
+}
+
+impl Told {
+    pub(crate) fn new(run: RunId) -> Self {
+        Self {
+            own: run.to_string(),
+            last: HashMap::new(),
+        }
+    }
+
+    /// Returns true if the event that has the place `origin` below was recorded. What has no place
+    /// never was.
+    pub(crate) fn has(&self, event: &Event, origin: u64) -> bool {
+        let last = self.last.get(self.source(event)).copied();
+        origin != 0 && last.is_some_and(|last| origin <= last)
+    }
+
+    /// Notes that the event was recorded.
+    pub(crate) fn note(&mut self, event: &Event, origin: u64) {
+        if origin == 0 {
+            return;
+        }
+        let source = self.source(event);
+        match self.last.get_mut(source) {
+            Some(last) => *last = origin.max(*last),
+            None => {
+                let source = source.to_owned();
+                self.last.insert(source, origin);
+            }
+        }
+    }
+
+    /// Returns where an event comes from: the run directly below on the way to its run, or the
+    /// call whose tool wrote something.
+    fn source<'a>(&self, event: &'a Event) -> &'a str {
+        if event.run_id == self.own {
+            return match &event.kind {
+                Some(Kind::OutputChunk(chunk)) => &chunk.effect_id,
+                _ => &event.run_id,
+            };
+        }
+        let mut below = event.parent_path.iter().skip_while(|run| **run != self.own);
+        below.nth(1).unwrap_or(&event.run_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core_types::{IdSource, RunOwner, SystemIds};
+
+    use super::*;
+
+    fn event(path: &[&str], run: &str) -> Event {
+        Event {
+            run_id: run.to_owned(),
+            parent_path: path.iter().map(|&step| step.to_owned()).collect(),
+            ..Event::default()
+        }
+    }
+
+    #[test]
+    fn what_was_told_is_known_per_run_directly_below() {
+        let run = SystemIds.next_run(RunOwner::Agent);
+        let own = run.to_string();
+        let mut told = Told::new(run);
+        let child = event(&["above", &own], "child");
+        let grandchild = event(&["above", &own, "child"], "grandchild");
+        let other = event(&["above", &own], "other");
+        told.note(&child, 1);
+        told.note(&grandchild, 2);
+        assert!(told.has(&child, 2), "both came through one log");
+        assert!(told.has(&grandchild, 1));
+        assert!(!told.has(&child, 3));
+        assert!(!told.has(&other, 1));
+    }
+
+    #[test]
+    fn what_has_no_place_is_always_new() {
+        let run = SystemIds.next_run(RunOwner::Agent);
+        let mut told = Told::new(run);
+        let child = event(&[&run.to_string()], "child");
+        told.note(&child, 0);
+        assert!(!told.has(&child, 0));
+        told.note(&child, 5);
+        assert!(!told.has(&child, 0));
+    }
+}

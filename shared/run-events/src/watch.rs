@@ -1,0 +1,127 @@
+//! Following a run by the watch convention.
+
+use std::time::Duration;
+
+use async_stream::try_stream;
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::watch_record::Record;
+use futures::stream::BoxStream;
+use grpc_kit::{Drain, Failure};
+use run_log::{Batch, Follower, RunLog};
+use tonic::Status;
+
+use crate::codec::{decode, timestamp_to_proto};
+use crate::failure::read_failure;
+use crate::resource::damaged;
+use crate::runs::Runs;
+
+/// How long a watch may be silent before it gives a sign of life.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// How long a follower shall wait before it asks again after a drain.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Runs {
+    /// Follows the run named `run_id` after the sequence `after`, until the run ends or the
+    /// server drains.
+    ///
+    /// # Errors
+    /// RUN_NOT_FOUND, or SEQUENCE_OUT_OF_RANGE when `after` lies beyond the end of the log.
+    pub async fn watch(
+        &self,
+        run_id: &str,
+        after: u64,
+        drain: Drain,
+    ) -> Result<BoxStream<'static, Result<common::WatchRecord, Status>>, Status> {
+        let summary = self.find(run_id).await?;
+        if after > summary.last_sequence {
+            return Err(out_of_range(after, summary.last_sequence).into());
+        }
+        let follower = self.logs().follow(summary.id, after).await;
+        let mut follower = follower.map_err(|error| read_failure(&error, run_id))?;
+        let runs = self.clone();
+        let run_id = run_id.to_owned();
+        let stream = try_stream! {
+            let mut position = after;
+            loop {
+                match next(&mut follower, &drain, &run_id).await? {
+                    Next::Events(events) => {
+                        for stored in events {
+                            // After the end, the log repeats the last event for whoever has it.
+                            if stored.sequence <= position {
+                                continue;
+                            }
+                            position = stored.sequence;
+                            let event = decode(&stored).map_err(|error| damaged(&error))?;
+                            yield record(Record::Event(event));
+                        }
+                    }
+                    Next::Gap { next } => {
+                        let gap = common::Gap { first_sequence: position + 1, last_sequence: next - 1 };
+                        position = next - 1;
+                        yield record(Record::Gap(gap));
+                    }
+                    Next::Silence => {
+                        let time = timestamp_to_proto(runs.clock().now());
+                        let high_water_sequence = follower.high_water();
+                        yield record(Record::Heartbeat(common::Heartbeat {
+                            high_water_sequence,
+                            time: Some(time),
+                        }));
+                    }
+                    Next::Drain => {
+                        let retry_after = prost_types::Duration::try_from(RETRY_AFTER).ok();
+                        yield record(Record::Drain(common::Drain { retry_after, last_sequence: position }));
+                        return;
+                    }
+                    Next::End => {
+                        let run = Some(runs.get(&run_id).await?);
+                        yield record(Record::Terminal(common::Terminal { run }));
+                        return;
+                    }
+                }
+            }
+        };
+        Ok(Box::pin(stream))
+    }
+}
+
+/// What a watch has to say next.
+enum Next {
+    Events(Vec<run_log::Event>),
+    Gap { next: u64 },
+    Silence,
+    Drain,
+    End,
+}
+
+async fn next(follower: &mut Follower, drain: &Drain, run_id: &str) -> Result<Next, Failure> {
+    tokio::select! {
+        // Events first: a server that drains still gives what is there.
+        biased;
+        batch = follower.next_batch() => match batch {
+            Ok(Some(Batch::Events(events))) => Ok(Next::Events(events)),
+            Ok(Some(Batch::Gap { next })) => Ok(Next::Gap { next }),
+            Ok(None) => Ok(Next::End),
+            Err(error) => Err(read_failure(&error, run_id)),
+        },
+        () = drain.started() => Ok(Next::Drain),
+        () = tokio::time::sleep(HEARTBEAT) => Ok(Next::Silence),
+    }
+}
+
+fn record(record: Record) -> common::WatchRecord {
+    common::WatchRecord {
+        record: Some(record),
+    }
+}
+
+fn out_of_range(after: u64, last: u64) -> Failure {
+    let message = format!("after_sequence is {after}, but the log ends at {last}");
+    Failure::new(
+        tonic::Code::OutOfRange,
+        common::ErrorReason::SequenceOutOfRange,
+        message,
+    )
+    .metadata("last_sequence", last.to_string())
+}

@@ -1,0 +1,315 @@
+//! Runs start once, are followed, end, and come back after a restart.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helper functions of tests fail by panicking, as tests do"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::{RunState, event::Kind, watch_record::Record};
+use core_types::{RunOwner, SystemClock, SystemIds};
+use futures::StreamExt;
+use run_events::{CancelReason, End, Recorder, Runs, StartRun, Started, outcome};
+use run_log::{Hash, MemoryRunLog, RunLogs, SqliteRunLog};
+use tonic::Code;
+
+async fn runs(directory: &Path) -> Runs {
+    let options = sql_store::SqliteOptions::new(directory.join("test.runs.db"));
+    let sync = SqliteRunLog::open(options).await.unwrap();
+    let memory = MemoryRunLog::new(run_log::MemoryLimits::default());
+    let logs = RunLogs::new(Arc::new(sync), Arc::new(memory));
+    Runs::new(
+        logs,
+        RunOwner::Agent,
+        Arc::new(SystemClock),
+        Arc::new(SystemIds),
+    )
+}
+
+fn a_run(request_id: &str, body: &str) -> StartRun {
+    StartRun {
+        kind: "turn",
+        subject: "ada".into(),
+        key: "conversation-1".into(),
+        conversation_id: "conversation-1".into(),
+        request_id: request_id.into(),
+        scope: "test",
+        body_hash: Hash::of(body.as_bytes()),
+        input_json: "\"hello\"".into(),
+        input_is_model_text: false,
+        options: None,
+        deadline_cap: None,
+        owner_data: serde_json::json!({ "step": 1 }),
+        first_events: Vec::new(),
+        path: None,
+    }
+}
+
+async fn new_run(runs: &Runs, start: StartRun) -> Recorder {
+    match runs.start(start).await.unwrap() {
+        Started::New(recorder, _) => recorder,
+        Started::Replayed(run) => panic!("the run is not new: {run:?}"),
+    }
+}
+
+fn text(text: &str) -> Kind {
+    Kind::Text(common::Text { text: text.into() })
+}
+
+/// Follows a run to its end and gives the kinds of its events and the terminal record.
+async fn follow(runs: &Runs, run_id: &str, after: u64) -> (Vec<Kind>, common::Run) {
+    let mut records = runs
+        .watch(run_id, after, grpc_kit::Drain::never())
+        .await
+        .unwrap();
+    let mut kinds = Vec::new();
+    while let Some(record) = records.next().await {
+        match record.unwrap().record.unwrap() {
+            Record::Event(event) => {
+                assert_eq!(event.sequence, after + kinds.len() as u64 + 1);
+                kinds.push(event.kind.unwrap());
+            }
+            Record::Terminal(terminal) => return (kinds, terminal.run.unwrap()),
+            _ => {}
+        }
+    }
+    panic!("the watch ended without a terminal record");
+}
+
+#[tokio::test]
+async fn a_run_is_recorded_followed_and_finished() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let recorder = new_run(&runs, a_run("", "")).await;
+    let run_id = recorder.run_id().to_string();
+    runs.execute(recorder.clone(), move |_| async move {
+        recorder.submit(text("one")).await.unwrap();
+        recorder
+            .record(vec![text("two"), text("three")])
+            .await
+            .unwrap();
+        End::Finished(outcome::succeeded("42".into()))
+    });
+    let (kinds, run) = follow(&runs, &run_id, 0).await;
+    assert_eq!(kinds.len(), 5);
+    assert_eq!(kinds[1..4], [text("one"), text("two"), text("three")]);
+    assert_eq!(run.state(), RunState::Succeeded);
+    assert_eq!(run.outcome.as_ref().unwrap().result_json, "42");
+    assert_eq!(
+        run.outcome.as_ref().unwrap().durability(),
+        common::Durability::Sync
+    );
+    for after in 0..=5 {
+        let (rest, again) = follow(&runs, &run_id, after).await;
+        assert_eq!(rest, kinds[usize::try_from(after).unwrap()..]);
+        assert_eq!(again, run, "the terminal record repeats");
+    }
+}
+
+#[tokio::test]
+async fn the_same_request_starts_one_run_and_another_body_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let recorder = new_run(&runs, a_run("r1", "body")).await;
+    match runs.start(a_run("r1", "body")).await.unwrap() {
+        Started::Replayed(run) => assert_eq!(run.run_id, recorder.run_id().to_string()),
+        Started::New(..) => panic!("a second run was started"),
+    }
+    let failure = runs
+        .start(a_run("r1", "other"))
+        .await
+        .unwrap_err()
+        .into_status();
+    assert_eq!(failure.code(), Code::AlreadyExists);
+    assert_eq!(
+        grpc_kit::reason(&failure),
+        Some(common::ErrorReason::RequestIdReused)
+    );
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_the_work_and_is_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let recorder = new_run(&runs, a_run("", "")).await;
+    let run_id = recorder.run_id().to_string();
+    runs.execute(recorder, |control| async move {
+        control.cancelled().await;
+        End::Finished(outcome::stopped(&control.why().unwrap(), Vec::new()))
+    });
+    let cancelled = runs.cancel(&run_id, "enough").await.unwrap();
+    assert_eq!(cancelled.run.state(), RunState::Cancelled);
+    assert!(cancelled.still_running.is_empty());
+    let (kinds, _) = follow(&runs, &run_id, 1).await;
+    assert!(matches!(&kinds[0], Kind::CancelRequested(cancel) if cancel.reason == "enough"));
+    let again = runs.cancel(&run_id, "again").await.unwrap();
+    assert_eq!(again.run, cancelled.run, "a second cancel changes nothing");
+}
+
+#[tokio::test]
+async fn work_that_ignores_its_cancel_is_dropped_and_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let recorder = new_run(&runs, a_run("", "")).await;
+    let run_id = recorder.run_id().to_string();
+    runs.execute(recorder, |control| async move {
+        let _tracked = control.track("stubborn");
+        std::future::pending::<End>().await
+    });
+    let cancelled = runs.cancel(&run_id, "").await.unwrap();
+    assert_eq!(cancelled.run.state(), RunState::Cancelled);
+    assert_eq!(
+        cancelled.run.outcome.unwrap().unsettled_effect_ids,
+        ["stubborn"]
+    );
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_run_as_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let timeout = prost_types::Duration::try_from(Duration::from_millis(50)).unwrap();
+    let options = common::RunOptions {
+        timeout: Some(timeout),
+        ..Default::default()
+    };
+    let recorder = new_run(
+        &runs,
+        StartRun {
+            options: Some(options),
+            ..a_run("", "")
+        },
+    )
+    .await;
+    let run_id = recorder.run_id().to_string();
+    runs.execute(recorder, |control| async move {
+        control.cancelled().await;
+        assert_eq!(control.why(), Some(CancelReason::Deadline));
+        End::Finished(outcome::stopped(&CancelReason::Deadline, Vec::new()))
+    });
+    let (_, run) = follow(&runs, &run_id, 0).await;
+    assert_eq!(run.state(), RunState::Failed);
+    assert_eq!(
+        run.outcome.unwrap().error.unwrap().code,
+        "deadline_exceeded"
+    );
+}
+
+#[tokio::test]
+async fn a_panic_ends_the_run_as_an_internal_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let recorder = new_run(&runs, a_run("", "")).await;
+    let run_id = recorder.run_id().to_string();
+    runs.execute(recorder, |_| async move { panic!("on purpose") });
+    let (_, run) = follow(&runs, &run_id, 0).await;
+    assert_eq!(run.state(), RunState::Failed);
+    assert_eq!(
+        run.outcome.unwrap().error.unwrap().category(),
+        common::ErrorCategory::Internal
+    );
+}
+
+#[tokio::test]
+async fn a_run_that_was_going_on_comes_back_with_everything_that_happened() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = runs(directory.path()).await;
+    let recorder = new_run(&before, a_run("", "")).await;
+    let run_id = recorder.run_id();
+    before.execute(recorder.clone(), move |_| async move {
+        recorder.record(vec![text("one")]).await.unwrap();
+        std::future::pending().await
+    });
+    while before.events(run_id).await.unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    before.shutdown().await;
+    drop(before);
+
+    let after = runs(directory.path()).await;
+    let mut open = after.open_runs().await.unwrap();
+    assert_eq!(open.len(), 1);
+    let open = open.remove(0);
+    assert_eq!(open.recorder.run_id(), run_id);
+    assert_eq!(open.meta.data, serde_json::json!({ "step": 1 }));
+    assert_eq!(open.events[1].kind, Some(text("one")));
+    after.execute(open.recorder, |_| async {
+        End::Finished(outcome::succeeded("1".into()))
+    });
+    let (kinds, run) = follow(&after, &run_id.to_string(), 0).await;
+    assert_eq!(kinds.len(), 3);
+    assert_eq!(run.state(), RunState::Succeeded);
+}
+
+#[tokio::test]
+async fn a_run_that_was_just_started_is_not_taken_for_one_that_was_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let recorder = new_run(&runs, a_run("", "")).await;
+    assert!(runs.open_runs().await.unwrap().is_empty());
+    recorder.record(vec![text("one")]).await.unwrap();
+}
+
+/// An event of a run below `parent`, at its place there.
+fn below(parent: &Recorder, sequence: u64) -> common::Event {
+    common::Event {
+        sequence,
+        run_id: "flow_below".into(),
+        parent_path: parent.path_below(),
+        kind: Some(text(&sequence.to_string())),
+        ..common::Event::default()
+    }
+}
+
+#[tokio::test]
+async fn what_a_run_below_tells_again_is_not_recorded_again_not_even_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = runs(directory.path()).await;
+    let recorder = new_run(&before, a_run("", "")).await;
+    let run_id = recorder.run_id().to_string();
+    for sequence in [1, 2, 1, 2, 3] {
+        let event = below(&recorder, sequence);
+        recorder.submit_child(event).await.unwrap();
+    }
+    recorder.flush().await.unwrap();
+    before.shutdown().await;
+    let after = runs(directory.path()).await;
+    let open = after.open_runs().await.unwrap().remove(0);
+    for sequence in [1, 2, 3, 4] {
+        let event = below(&open.recorder, sequence);
+        open.recorder.submit_child(event).await.unwrap();
+    }
+    after.execute(open.recorder, |_| async {
+        End::Finished(outcome::succeeded("1".into()))
+    });
+    let (kinds, _) = follow(&after, &run_id, 0).await;
+    assert_eq!(kinds[1..5], ["1", "2", "3", "4"].map(text));
+    assert_eq!(kinds.len(), 6);
+    let events = after.events(run_id.parse().unwrap()).await.unwrap();
+    let origins: Vec<_> = events.iter().map(|event| event.origin_sequence).collect();
+    assert_eq!(origins, [0, 1, 2, 3, 4, 0]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_followed_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let recorder = new_run(&runs, a_run("", "")).await;
+    let run_id = recorder.run_id().to_string();
+    let code = |status: Option<tonic::Status>| status.map(|status| status.code());
+    let foreign = run_id.replace("turn_", "flow_");
+    for (run_id, after, expected) in [
+        ("", 0, Code::NotFound),
+        ("turn_x", 0, Code::NotFound),
+        (foreign.as_str(), 0, Code::NotFound),
+        (run_id.as_str(), 2, Code::OutOfRange),
+    ] {
+        let watch = runs.watch(run_id, after, grpc_kit::Drain::never()).await;
+        assert_eq!(code(watch.err()), Some(expected), "{run_id} after {after}");
+    }
+}

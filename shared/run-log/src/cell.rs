@@ -1,0 +1,370 @@
+//! What the process knows of a live run: where its chain stands, and its latest events.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use core_types::RunId;
+use tokio::sync::watch;
+
+use crate::{
+    AppendError, Event, NewEvent,
+    event::Head,
+    step::{Finish, Step},
+};
+
+/// How many of the latest events are kept for followers that are up to date.
+const TAIL_EVENTS: usize = 1024;
+/// How many bytes of payload they may have together.
+const TAIL_BYTES: usize = 1 << 20;
+
+/// One run that has a writer, followers or both in this process.
+#[derive(Debug)]
+pub(crate) struct RunCell {
+    id: RunId,
+    /// Held for as long as it takes to hash and queue one append, never across an await.
+    chain: Mutex<Chain>,
+    /// Held for as long as it takes to copy handles of events, never across an await.
+    tail: Mutex<Tail>,
+    progress: watch::Sender<Progress>,
+    registry: Weak<Registry>,
+}
+
+/// What followers wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The last committed sequence.
+    pub(crate) sequence: u64,
+    /// Whether the run has ended with it.
+    pub(crate) ended: bool,
+    /// Whether the log was closed.
+    pub(crate) closed: bool,
+}
+
+/// A place in a run's life: the chain's head, and whether the run has ended there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) head: Head,
+    pub(crate) ended: bool,
+}
+
+/// The writing side of a run.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    /// Which writer owns the run; 0 while none does.
+    lease: u64,
+    /// Counts the failures and takeovers. A queued step of an earlier epoch is not stored: it
+    /// would leave a gap or follow an event that is not there.
+    epoch: u64,
+    /// Where the chain stands when everything queued is stored.
+    assigned: Place,
+    /// Where it stands for certain.
+    durable: Place,
+    /// Why the last epoch ended.
+    rejection: AppendError,
+    /// The loss of a submitted event that no caller has been told of.
+    lost: Option<AppendError>,
+    /// Whether it is not known what is stored.
+    unknown: bool,
+}
+
+/// What a step does beside appending events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Append,
+    Flush,
+    Finish(i32),
+}
+
+#[derive(Debug, Default)]
+struct Tail {
+    followers: usize,
+    events: VecDeque<Event>,
+    bytes: usize,
+}
+
+/// Locks a mutex whose data stays whole whatever its holders do.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RunCell {
+    pub(crate) fn id(&self) -> RunId {
+        self.id
+    }
+
+    pub(crate) fn chain(&self) -> MutexGuard<'_, Chain> {
+        lock(&self.chain)
+    }
+
+    /// Registers a follower; from now on new events are kept for it.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Progress> {
+        lock(&self.tail).followers += 1;
+        self.progress.subscribe()
+    }
+
+    pub(crate) fn unsubscribe(&self) {
+        let mut tail = lock(&self.tail);
+        tail.followers -= 1;
+        if tail.followers == 0 {
+            *tail = Tail::default();
+        }
+    }
+
+    /// Returns up to `limit` events after `sequence`, or `None` when the tail begins later.
+    pub(crate) fn tail_after(&self, sequence: u64, limit: usize) -> Option<Vec<Event>> {
+        let tail = lock(&self.tail);
+        let first = tail.events.front()?.sequence;
+        let skip = usize::try_from((sequence + 1).checked_sub(first)?).ok()?;
+        let events: Vec<Event> = tail.events.iter().skip(skip).take(limit).cloned().collect();
+        (!events.is_empty()).then_some(events)
+    }
+
+    /// Shows committed events to the followers.
+    pub(crate) fn publish(&self, events: &[Event], place: Place) {
+        {
+            let mut tail = lock(&self.tail);
+            if tail.followers > 0 {
+                tail.push(events);
+            }
+        }
+        self.advance(place.head.sequence, place.ended);
+    }
+
+    /// Moves the high-water mark; it never goes back.
+    pub(crate) fn advance(&self, sequence: u64, ended: bool) {
+        self.progress.send_if_modified(|progress| {
+            let next = Progress {
+                sequence: progress.sequence.max(sequence),
+                ended: progress.ended || ended,
+                closed: progress.closed,
+            };
+            std::mem::replace(progress, next) != next
+        });
+    }
+}
+
+impl Drop for RunCell {
+    fn drop(&mut self) {
+        if let Some(registry) = self.registry.upgrade() {
+            registry.forget(self.id);
+        }
+    }
+}
+
+impl Tail {
+    fn push(&mut self, events: &[Event]) {
+        let expected = self.events.back().map(|event| event.sequence + 1);
+        if expected.is_some_and(|expected| events.first().is_some_and(|e| e.sequence != expected)) {
+            // A tail with a hole would be taken for the whole truth.
+            self.events.clear();
+            self.bytes = 0;
+        }
+        for event in events {
+            self.bytes += event.payload.len();
+            self.events.push_back(event.clone());
+        }
+        while self.events.len() > TAIL_EVENTS || self.bytes > TAIL_BYTES {
+            let Some(dropped) = self.events.pop_front() else {
+                break;
+            };
+            self.bytes -= dropped.payload.len();
+        }
+    }
+}
+
+impl Chain {
+    fn new() -> Self {
+        let place = Place {
+            head: Head::empty(),
+            ended: false,
+        };
+        Self {
+            lease: 0,
+            epoch: 0,
+            assigned: place,
+            durable: place,
+            rejection: AppendError::Fenced,
+            lost: None,
+            unknown: false,
+        }
+    }
+
+    pub(crate) fn durable(&self) -> Place {
+        self.durable
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Takes a run that no one owns yet, to create it. Returns the lease, or `None`.
+    pub(crate) fn begin(&mut self) -> Option<u64> {
+        (self.lease == 0).then(|| {
+            self.lease = 1;
+            self.lease
+        })
+    }
+
+    /// Gives back a run whose creation failed.
+    pub(crate) fn abandon(&mut self) {
+        let epoch = self.epoch + 1;
+        *self = Self {
+            epoch,
+            ..Self::new()
+        };
+    }
+
+    /// Takes the run from whoever has it. Steps that they have queued will be rejected.
+    pub(crate) fn seize(&mut self) -> u64 {
+        self.lease += 1;
+        self.epoch += 1;
+        self.assigned = self.durable;
+        self.rejection = AppendError::Fenced;
+        self.lost = None;
+        self.unknown = false;
+        self.lease
+    }
+
+    /// Sets what storage says, if `lease` still owns the run.
+    pub(crate) fn resume(&mut self, lease: u64, place: Place) -> bool {
+        if self.lease == lease {
+            self.assigned = place;
+            self.durable = place;
+        }
+        self.lease == lease
+    }
+
+    /// Gives events their places, in the order of the calls.
+    pub(crate) fn assign(
+        &mut self,
+        lease: u64,
+        run: RunId,
+        events: Vec<NewEvent>,
+        purpose: Purpose,
+    ) -> Result<Assigned, AppendError> {
+        if self.lease != lease {
+            return Err(AppendError::Fenced);
+        }
+        if self.unknown {
+            return Err(AppendError::Unknown);
+        }
+        if let Some(lost) = self.lost.take() {
+            return Err(lost);
+        }
+        if self.assigned.ended && purpose != Purpose::Flush {
+            return Err(AppendError::Finished);
+        }
+        let mut head = self.assigned.head;
+        let events: Vec<Event> = events
+            .into_iter()
+            .map(|new| {
+                let event = Event::after(head, run, new);
+                head = event.head();
+                event
+            })
+            .collect();
+        let finish = match (purpose, events.last()) {
+            (Purpose::Finish(state), Some(last)) => Some(Finish {
+                state,
+                time: last.time,
+            }),
+            _ => None,
+        };
+        self.assigned = Place {
+            head,
+            ended: self.assigned.ended || finish.is_some(),
+        };
+        Ok(Assigned {
+            epoch: self.epoch,
+            events,
+            finish,
+            place: self.assigned,
+        })
+    }
+
+    /// Says whether a queued step may still be stored.
+    pub(crate) fn admits(&self, step: &Step) -> Result<(), AppendError> {
+        if step.epoch == self.epoch {
+            Ok(())
+        } else {
+            Err(self.rejection.clone())
+        }
+    }
+
+    /// Notes that a step is stored.
+    pub(crate) fn acknowledge(&mut self, step: &Step) {
+        if step.epoch == self.epoch {
+            self.durable = step.place;
+        }
+    }
+
+    /// Notes that a step is not stored, or that no one knows; the steps behind it will not be.
+    pub(crate) fn reject(&mut self, step: &Step, error: &AppendError) {
+        if step.epoch == self.epoch {
+            self.epoch += 1;
+            self.assigned = self.durable;
+            self.rejection = error.clone();
+            self.unknown = matches!(error, AppendError::Unknown);
+        }
+        // A caller who is told of a failure knows that what it submitted before is lost too. A
+        // fenced step is not the business of the writer that has the run now.
+        if !matches!(error, AppendError::Fenced) {
+            self.lost = step.reply.is_none().then(|| error.clone());
+        }
+    }
+}
+
+/// Events that have their places.
+#[derive(Debug)]
+pub(crate) struct Assigned {
+    pub(crate) epoch: u64,
+    pub(crate) events: Vec<Event>,
+    pub(crate) finish: Option<Finish>,
+    pub(crate) place: Place,
+}
+
+/// All live runs of a log, by id.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    cells: Mutex<HashMap<RunId, Weak<RunCell>>>,
+}
+
+impl Registry {
+    /// Returns the one cell of a run, made now if no one holds it.
+    pub(crate) fn cell(self: &Arc<Self>, id: RunId) -> Arc<RunCell> {
+        let mut cells = lock(&self.cells);
+        if let Some(cell) = cells.get(&id).and_then(Weak::upgrade) {
+            return cell;
+        }
+        let cell = Arc::new(RunCell {
+            id,
+            chain: Mutex::new(Chain::new()),
+            tail: Mutex::default(),
+            progress: watch::Sender::default(),
+            registry: Arc::downgrade(self),
+        });
+        cells.insert(id, Arc::downgrade(&cell));
+        cell
+    }
+
+    /// Tells every follower that the log is closed.
+    pub(crate) fn close(&self) {
+        let cells: Vec<_> = lock(&self.cells)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for cell in cells {
+            cell.progress.send_modify(|progress| progress.closed = true);
+        }
+    }
+
+    fn forget(&self, id: RunId) {
+        let mut cells = lock(&self.cells);
+        // Someone may have made a new cell for the run since the last handle went.
+        if cells.get(&id).is_some_and(|cell| cell.strong_count() == 0) {
+            cells.remove(&id);
+        }
+    }
+}

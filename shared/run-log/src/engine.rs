@@ -1,0 +1,295 @@
+//! What every run log does the same way, wherever events are kept.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use core_types::{Durability, RequestId, RunId};
+use tokio::sync::oneshot;
+
+use crate::{
+    AppendError, CreateError, Created, Event, Fault, Follower, NewEvent, NewRun, Order, ReadError,
+    ReopenError, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary, RunWriter,
+    StorageError, Verification, Violation,
+    cell::{Place, Purpose, Registry, RunCell},
+    event::Head,
+    limits::{self, MAX_PAGE_RUNS, MAX_READ_EVENTS},
+    step::{Sink, Step, StepError, Store},
+};
+
+/// A run log over a place to read from and a place to write to.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) durability: Durability,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) sink: Sink,
+    pub(crate) registry: Arc<Registry>,
+    /// The key of the next run. Keys are given out here, so that a run and its first events can
+    /// be written together; one process owns the log.
+    pub(crate) next_key: AtomicI64,
+}
+
+impl Engine {
+    pub(crate) async fn create(
+        &self,
+        run: NewRun,
+        first: Vec<NewEvent>,
+    ) -> Result<Created, CreateError> {
+        let bytes = self.check(&run, &first)?;
+        let request = run.request.clone();
+        if let Some(created) = self.replay(request.as_ref()).await? {
+            return Ok(created);
+        }
+        let cell = self.registry.cell(run.id);
+        let Some(lease) = cell.chain().begin() else {
+            return Err(CreateError::RunExists);
+        };
+        let key = self.next_key.fetch_add(1, Ordering::Relaxed);
+        match self.store_new(run, first, bytes, (&cell, key, lease)).await {
+            Ok(()) => Ok(Created::New(RunWriter::new(
+                cell,
+                key,
+                lease,
+                self.sink.clone(),
+            ))),
+            Err(error) => {
+                cell.chain().abandon();
+                match error {
+                    // Another call with the same request id was faster, or the run id is taken.
+                    StepError::Duplicate => self
+                        .replay(request.as_ref())
+                        .await?
+                        .ok_or(CreateError::RunExists),
+                    StepError::Append(AppendError::Storage(error)) => Err(error.into()),
+                    StepError::Append(_) => Err(CreateError::Unknown),
+                }
+            }
+        }
+    }
+
+    async fn store_new(
+        &self,
+        run: NewRun,
+        first: Vec<NewEvent>,
+        bytes: usize,
+        (cell, key, lease): (&Arc<RunCell>, i64, u64),
+    ) -> Result<(), StepError> {
+        let slot = self.sink.reserve(bytes).await.map_err(AppendError::from)?;
+        let (reply, answer) = oneshot::channel();
+        {
+            let mut chain = cell.chain();
+            let assigned = chain.assign(lease, run.id, first, Purpose::Append)?;
+            let step = Step {
+                cell: Arc::clone(cell),
+                key,
+                epoch: assigned.epoch,
+                create: Some(Box::new(run)),
+                events: assigned.events,
+                finish: None,
+                place: assigned.place,
+                reply: Some(reply),
+                room: None,
+            };
+            slot.send(step, &mut chain);
+        }
+        answer.await.unwrap_or(Err(AppendError::Unknown.into()))
+    }
+
+    fn check(&self, run: &NewRun, first: &[NewEvent]) -> Result<usize, CreateError> {
+        let mut checked = limits::check_run(run, first);
+        if run.durability != self.durability {
+            let (is, here) = (run.durability.name(), self.durability.name());
+            let problem = format!("is {is}, but this log is {here}");
+            let violation = Violation {
+                place: "durability".to_owned(),
+                problem,
+            };
+            match &mut checked {
+                Ok(_) => checked = Err(vec![violation]),
+                Err(violations) => violations.push(violation),
+            }
+        }
+        checked.map_err(CreateError::Invalid)
+    }
+
+    /// Finds the run that a request made before.
+    async fn replay(&self, request: Option<&RequestKey>) -> Result<Option<Created>, CreateError> {
+        let Some(request) = request else {
+            return Ok(None);
+        };
+        let found = self.by_request(&request.scope, &request.request_id).await?;
+        found.map(|summary| replayed(summary, request)).transpose()
+    }
+
+    pub(crate) async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
+        let cell = self.registry.cell(run);
+        let row = self.store.row(run).await?.ok_or(ReopenError::NoSuchRun)?;
+        if row.summary.state != RunState::Open {
+            return Err(ReopenError::Finished);
+        }
+        let lease = cell.chain().seize();
+        self.barrier(&cell, row.key).await?;
+        // What was on its way before the seizure is now stored or rejected, so this is the truth.
+        let row = self.store.row(run).await?.ok_or(ReopenError::NoSuchRun)?;
+        let head = self.head(row.key, row.summary.last_sequence).await?;
+        let ended = row.summary.state != RunState::Open;
+        if !cell.chain().resume(lease, Place { head, ended }) {
+            return Err(ReopenError::Fenced);
+        }
+        cell.advance(head.sequence, ended);
+        if ended {
+            return Err(ReopenError::Finished);
+        }
+        Ok(RunWriter::new(cell, row.key, lease, self.sink.clone()))
+    }
+
+    /// Waits until everything that was queued before is dealt with.
+    async fn barrier(&self, cell: &Arc<RunCell>, key: i64) -> Result<(), StorageError> {
+        let slot = self.sink.reserve(0).await?;
+        let (reply, answer) = oneshot::channel();
+        {
+            let mut chain = cell.chain();
+            let step = Step {
+                cell: Arc::clone(cell),
+                key,
+                epoch: chain.epoch(),
+                create: None,
+                events: Vec::new(),
+                finish: None,
+                place: chain.durable(),
+                reply: Some(reply),
+                room: None,
+            };
+            slot.send(step, &mut chain);
+        }
+        match answer.await {
+            // A rejection means that someone else seized the run meanwhile: `resume` will tell.
+            Ok(Ok(()) | Err(StepError::Duplicate | StepError::Append(AppendError::Fenced))) => {
+                Ok(())
+            }
+            Ok(Err(StepError::Append(AppendError::Storage(error)))) => Err(error),
+            Ok(Err(StepError::Append(_))) | Err(_) => Err(StorageError::Closed),
+        }
+    }
+
+    async fn head(&self, key: i64, last_sequence: u64) -> Result<Head, StorageError> {
+        let Some(before) = last_sequence.checked_sub(1) else {
+            return Ok(Head::empty());
+        };
+        let events = self.store.page(key, before, 1).await?;
+        let missing = || StorageError::Corrupt {
+            table: "events",
+            column: "sequence",
+            row: format!("run {key}, sequence {last_sequence}"),
+        };
+        events.first().map(Event::head).ok_or_else(missing)
+    }
+
+    pub(crate) async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {
+        Ok(self.store.row(run).await?.map(|row| row.summary))
+    }
+
+    pub(crate) async fn by_request(
+        &self,
+        scope: &str,
+        request_id: &RequestId,
+    ) -> Result<Option<RunSummary>, StorageError> {
+        Ok(self
+            .store
+            .row_by_request(scope, request_id)
+            .await?
+            .map(|row| row.summary))
+    }
+
+    pub(crate) async fn list(
+        &self,
+        filter: &RunFilter,
+        order: Order,
+        after: Option<&RunCursor>,
+        limit: usize,
+    ) -> Result<RunPage, StorageError> {
+        self.store
+            .list(filter, order, after, limit.clamp(1, MAX_PAGE_RUNS))
+            .await
+    }
+
+    pub(crate) async fn read(
+        &self,
+        run: RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, ReadError> {
+        let row = self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
+        Ok(self
+            .store
+            .page(row.key, after, limit.clamp(1, MAX_READ_EVENTS))
+            .await?)
+    }
+
+    pub(crate) async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError> {
+        // The cell first: what is committed after the row was read then reaches the follower.
+        let cell = self.registry.cell(run);
+        let row = self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
+        Ok(Follower::new(cell, Arc::clone(&self.store), &row, after))
+    }
+
+    pub(crate) async fn verify(&self, run: RunId) -> Result<Verification, ReadError> {
+        let row = self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
+        let mut head = Head::empty();
+        loop {
+            let events = self.store.page(row.key, head.sequence, 256).await?;
+            if events.is_empty() {
+                break;
+            }
+            for event in events {
+                let sequence = head.sequence + 1;
+                if event.sequence != sequence {
+                    return Ok(Verification::Broken {
+                        sequence,
+                        fault: Fault::Missing,
+                    });
+                }
+                if !event.continues(head.hash, run) {
+                    return Ok(Verification::Broken {
+                        sequence,
+                        fault: Fault::HashMismatch,
+                    });
+                }
+                head = event.head();
+            }
+        }
+        Ok(match row.end {
+            _ if row.summary.state == RunState::Open => intact(head),
+            Some(end) if end == head => intact(head),
+            Some(end) if end.sequence > head.sequence => Verification::Broken {
+                sequence: head.sequence + 1,
+                fault: Fault::Missing,
+            },
+            end => {
+                let sequence = end.map_or(head.sequence, |end| end.sequence);
+                Verification::Broken {
+                    sequence,
+                    fault: Fault::EndMismatch,
+                }
+            }
+        })
+    }
+}
+
+/// Answers a repeated request with the run it made, unless it says something else now.
+pub(crate) fn replayed(summary: RunSummary, request: &RequestKey) -> Result<Created, CreateError> {
+    let body = summary.request.as_ref().map(|request| request.body_hash);
+    if body == Some(request.body_hash) {
+        Ok(Created::Replayed(summary))
+    } else {
+        Err(CreateError::RequestIdConflict { run: summary.id })
+    }
+}
+
+fn intact(head: Head) -> Verification {
+    Verification::Intact {
+        events: head.sequence,
+        head: head.hash,
+    }
+}

@@ -1,0 +1,61 @@
+//! The append-only, hash-chained event log behind every run.
+//!
+//! A run is a resource with an id, a state and a log of events. Its owner creates it
+//! ([`RunLog::create`]), appends events through the [`RunWriter`] that it got, and finishes it;
+//! anyone may follow it ([`RunLog::follow`]) from any sequence on. The crate stores bytes and
+//! knows nothing of what they mean.
+//!
+//! # Reading order
+//!
+//! [`event`] and [`run`] are the data, [`limits`] what is accepted of it, [`error`] what can go
+//! wrong. [`log`] is the contract; [`writer`] and [`follower`] are its two handles. Behind them,
+//! `cell` holds what the process knows of a live run, `step` is the unit that is stored, and
+//! `engine` does everything that does not depend on where events are kept. [`sqlite`] and
+//! [`memory`] keep them; [`router`] picks between the two.
+//!
+//! # What is promised
+//!
+//! - `append`, `finish` and `create` return after the commit. At [`Durability::Sync`] what they
+//!   acknowledged survives power loss; at [`Durability::Memory`] it is gone with the process, and
+//!   finished runs are dropped when the log is full.
+//! - Sequences start at 1 and have no gaps. An event never changes.
+//! - Nothing is shown to a follower before it is committed.
+//! - One run per request id and scope: the same request again finds the first run, and the same
+//!   id with another body is refused.
+//! - A slow follower never slows a run: it is served from the store at its own pace.
+//! - After an error that leaves doubt, the writer says so ([`AppendError::Unknown`]) and stops.
+//!
+//! # What is deliberately absent
+//!
+//! Compaction is not built. Followers do report a [`Batch::Gap`] where events are missing, so
+//! that adding it changes no contract. Payloads are not merged: whoever streams small chunks puts
+//! some KiB of them into one event and uses [`RunWriter::submit`].
+//!
+//! [`Durability::Sync`]: core_types::Durability::Sync
+//! [`Durability::Memory`]: core_types::Durability::Memory
+
+mod cell;
+mod engine;
+pub mod error;
+pub mod event;
+pub mod follower;
+pub mod limits;
+pub mod log;
+pub mod memory;
+pub mod router;
+pub mod run;
+pub mod sqlite;
+mod step;
+pub mod writer;
+
+pub use error::{AppendError, CreateError, ReadError, ReopenError, StorageError, Violation};
+pub use event::{Event, Hash, NewEvent};
+pub use follower::{Batch, Follower};
+pub use log::{Created, Fault, RunLog, Verification};
+pub use memory::{MemoryLimits, MemoryRunLog};
+pub use router::RunLogs;
+pub use run::{
+    NewRun, Order, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary, StateFilter,
+};
+pub use sqlite::SqliteRunLog;
+pub use writer::RunWriter;

@@ -1,0 +1,224 @@
+//! The contract of a run log.
+
+use async_trait::async_trait;
+use core_types::{RequestId, RunId};
+
+use crate::{
+    CreateError, Event, Follower, Hash, NewEvent, NewRun, Order, ReadError, ReopenError, RunCursor,
+    RunFilter, RunPage, RunSummary, RunWriter, StateFilter, StorageError,
+};
+
+/// A log of runs.
+#[async_trait]
+pub trait RunLog: Send + Sync {
+    /// Creates a run with its first events (there may be none) in one commit.
+    ///
+    /// Of several calls with one request id and scope exactly one creates; the others get the
+    /// run that it made.
+    ///
+    /// # Errors
+    /// [`CreateError`]; only after [`CreateError::Unknown`] may anything have been stored.
+    async fn create(&self, run: NewRun, first: Vec<NewEvent>) -> Result<Created, CreateError>;
+
+    /// Takes over an open run, after a restart above all. Every earlier writer of it is fenced.
+    ///
+    /// # Errors
+    /// [`ReopenError`] when the run is not there or has ended, or cannot be read.
+    async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError>;
+
+    /// Returns what is known of a run, or `None` when it is not there.
+    ///
+    /// # Errors
+    /// [`StorageError`] when it cannot be read.
+    async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError>;
+
+    /// Returns the run that a request created, or `None`.
+    ///
+    /// # Errors
+    /// [`StorageError`] when it cannot be read.
+    async fn by_request(
+        &self,
+        scope: &str,
+        request_id: &RequestId,
+    ) -> Result<Option<RunSummary>, StorageError>;
+
+    /// Lists runs. A page has at most `limit` runs, held between 1 and
+    /// [`MAX_PAGE_RUNS`](crate::limits::MAX_PAGE_RUNS).
+    ///
+    /// # Errors
+    /// [`StorageError`] when they cannot be read.
+    async fn list(
+        &self,
+        filter: &RunFilter,
+        order: Order,
+        after: Option<&RunCursor>,
+        limit: usize,
+    ) -> Result<RunPage, StorageError>;
+
+    /// Reads events after sequence `after`: at most `limit`, held between 1 and
+    /// [`MAX_READ_EVENTS`](crate::limits::MAX_READ_EVENTS), and no more than about
+    /// [`MAX_READ_BYTES`](crate::limits::MAX_READ_BYTES). None means the end of what is there.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the run is not there or cannot be read.
+    async fn read(&self, run: RunId, after: u64, limit: usize) -> Result<Vec<Event>, ReadError>;
+
+    /// Follows a run: the events after sequence `after` and all that come, to the terminal one.
+    ///
+    /// At or past the end of a finished run the terminal event is given again. Past the end of an
+    /// open run, following starts at its end.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the run is not there or cannot be read.
+    async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError>;
+
+    /// Recomputes the hash chain of a run.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the run is not there or cannot be read.
+    async fn verify(&self, run: RunId) -> Result<Verification, ReadError>;
+
+    /// Stores what was accepted, then ends. Later calls answer [`StorageError::Closed`], and so do
+    /// followers.
+    async fn close(&self);
+
+    /// Lists the runs about `subject`, newest first.
+    ///
+    /// # Errors
+    /// [`StorageError`] when they cannot be read.
+    async fn by_subject(
+        &self,
+        subject: &str,
+        after: Option<&RunCursor>,
+        limit: usize,
+    ) -> Result<RunPage, StorageError> {
+        let filter = RunFilter {
+            subject: Some(subject.to_owned()),
+            ..RunFilter::default()
+        };
+        self.list(&filter, Order::NewestFirst, after, limit).await
+    }
+
+    /// Lists the runs that have not ended, oldest first: what a restart must resume.
+    ///
+    /// # Errors
+    /// [`StorageError`] when they cannot be read.
+    async fn open_runs(
+        &self,
+        after: Option<&RunCursor>,
+        limit: usize,
+    ) -> Result<RunPage, StorageError> {
+        let filter = RunFilter {
+            state: StateFilter::Open,
+            ..RunFilter::default()
+        };
+        self.list(&filter, Order::OldestFirst, after, limit).await
+    }
+}
+
+/// What became of a request to create a run.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per request, and it is taken apart at once"
+)]
+pub enum Created {
+    /// The run is new; this is its writer.
+    New(RunWriter),
+    /// The request was answered before, by this run.
+    Replayed(RunSummary),
+}
+
+/// What recomputing a run's hash chain found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// Every event is there and follows from the one before.
+    Intact {
+        /// How many events there are.
+        events: u64,
+        /// The last event's hash.
+        head: Hash,
+    },
+    /// The chain is broken.
+    Broken {
+        /// The first event that is not as it was written.
+        sequence: u64,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+}
+
+/// What is wrong with an event of a broken chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The event is not there.
+    Missing,
+    /// Its hash does not follow from the event before it and its own content. One of the two was
+    /// changed; if this one was changed together with its hash, the next is named instead.
+    HashMismatch,
+    /// It is not the event that the run ended with.
+    EndMismatch,
+}
+
+/// Implements [`RunLog`] for a log that keeps an `Engine` in its field `engine`; only closing
+/// differs between them.
+macro_rules! delegate_to_engine {
+    ($log:ty, { $close:item }) => {
+        #[async_trait]
+        impl RunLog for $log {
+            async fn create(
+                &self,
+                run: NewRun,
+                first: Vec<NewEvent>,
+            ) -> Result<Created, CreateError> {
+                self.engine.create(run, first).await
+            }
+
+            async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
+                self.engine.reopen(run).await
+            }
+
+            async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {
+                self.engine.summary(run).await
+            }
+
+            async fn by_request(
+                &self,
+                scope: &str,
+                request_id: &RequestId,
+            ) -> Result<Option<RunSummary>, StorageError> {
+                self.engine.by_request(scope, request_id).await
+            }
+
+            async fn list(
+                &self,
+                filter: &RunFilter,
+                order: Order,
+                after: Option<&RunCursor>,
+                limit: usize,
+            ) -> Result<RunPage, StorageError> {
+                self.engine.list(filter, order, after, limit).await
+            }
+
+            async fn read(
+                &self,
+                run: RunId,
+                after: u64,
+                limit: usize,
+            ) -> Result<Vec<Event>, ReadError> {
+                self.engine.read(run, after, limit).await
+            }
+
+            async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError> {
+                self.engine.follow(run, after).await
+            }
+
+            async fn verify(&self, run: RunId) -> Result<Verification, ReadError> {
+                self.engine.verify(run).await
+            }
+
+            $close
+        }
+    };
+}
+pub(crate) use delegate_to_engine;

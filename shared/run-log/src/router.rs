@@ -1,0 +1,155 @@
+//! One log out of two: durable runs to one, fleeting ones to the other.
+
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use core_types::{Durability, RequestId, RunId};
+use tokio::sync::Mutex;
+
+use crate::{
+    CreateError, Created, Event, Follower, NewEvent, NewRun, Order, ReadError, ReopenError,
+    RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter, StorageError, Verification,
+    engine::replayed,
+};
+
+/// Requests that hash to one of these are created one after the other.
+const STRIPES: usize = 1024;
+
+/// The logs of one service, together a log: a new run goes where its durability says, and a run is
+/// found wherever it is.
+///
+/// Clones are handles of the same logs.
+#[derive(Clone)]
+pub struct RunLogs {
+    sync: Arc<dyn RunLog>,
+    memory: Arc<dyn RunLog>,
+    /// Each log keeps request ids unique; these keep them unique over both. A lock is held while
+    /// one run is created, and few requests share one.
+    creating: Arc<[Mutex<()>]>,
+}
+
+impl std::fmt::Debug for RunLogs {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("RunLogs")
+    }
+}
+
+impl RunLogs {
+    /// Puts the log of durable runs and the log of fleeting runs together.
+    pub fn new(sync: Arc<dyn RunLog>, memory: Arc<dyn RunLog>) -> Self {
+        Self {
+            sync,
+            memory,
+            creating: (0..STRIPES).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    fn stripe(&self, scope: &str, request_id: &RequestId) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        (scope, request_id).hash(&mut hasher);
+        let index = hasher.finish() % self.creating.len() as u64;
+        &self.creating[usize::try_from(index).expect("a remainder of a length is an index")]
+    }
+
+    /// Returns the log that holds the run. Memory first: it costs next to nothing to ask.
+    async fn holder(&self, run: RunId) -> Result<&dyn RunLog, StorageError> {
+        let in_memory = self.memory.summary(run).await?.is_some();
+        Ok(if in_memory {
+            &*self.memory
+        } else {
+            &*self.sync
+        })
+    }
+}
+
+#[async_trait]
+impl RunLog for RunLogs {
+    async fn create(&self, run: NewRun, first: Vec<NewEvent>) -> Result<Created, CreateError> {
+        let (log, other) = match run.durability {
+            Durability::Sync => (&self.sync, &self.memory),
+            Durability::Memory => (&self.memory, &self.sync),
+        };
+        let Some(request) = run.request.clone() else {
+            return log.create(run, first).await;
+        };
+        let _creating = self
+            .stripe(&request.scope, &request.request_id)
+            .lock()
+            .await;
+        if let Some(summary) = other
+            .by_request(&request.scope, &request.request_id)
+            .await?
+        {
+            return replayed(summary, &request);
+        }
+        log.create(run, first).await
+    }
+
+    async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
+        self.holder(run).await?.reopen(run).await
+    }
+
+    async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {
+        match self.memory.summary(run).await? {
+            Some(summary) => Ok(Some(summary)),
+            None => self.sync.summary(run).await,
+        }
+    }
+
+    async fn by_request(
+        &self,
+        scope: &str,
+        request_id: &RequestId,
+    ) -> Result<Option<RunSummary>, StorageError> {
+        match self.memory.by_request(scope, request_id).await? {
+            Some(summary) => Ok(Some(summary)),
+            None => self.sync.by_request(scope, request_id).await,
+        }
+    }
+
+    async fn list(
+        &self,
+        filter: &RunFilter,
+        order: Order,
+        after: Option<&RunCursor>,
+        limit: usize,
+    ) -> Result<RunPage, StorageError> {
+        let sync = self.sync.list(filter, order, after, limit).await?;
+        let memory = self.memory.list(filter, order, after, limit).await?;
+        let more = sync.next.is_some() || memory.next.is_some();
+        let mut runs = sync.runs;
+        runs.extend(memory.runs);
+        match order {
+            Order::NewestFirst => {
+                runs.sort_by_cached_key(|run| std::cmp::Reverse(run.cursor().sort_key()));
+            }
+            Order::OldestFirst => runs.sort_by_cached_key(|run| run.cursor().sort_key()),
+        }
+        let limit = limit.clamp(1, crate::limits::MAX_PAGE_RUNS);
+        let mut page = RunPage::cut(runs, limit);
+        if more {
+            page.next = page.runs.last().map(RunSummary::cursor);
+        }
+        Ok(page)
+    }
+
+    async fn read(&self, run: RunId, after: u64, limit: usize) -> Result<Vec<Event>, ReadError> {
+        self.holder(run).await?.read(run, after, limit).await
+    }
+
+    async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError> {
+        self.holder(run).await?.follow(run, after).await
+    }
+
+    async fn verify(&self, run: RunId) -> Result<Verification, ReadError> {
+        self.holder(run).await?.verify(run).await
+    }
+
+    async fn close(&self) {
+        self.memory.close().await;
+        self.sync.close().await;
+    }
+}

@@ -1,0 +1,111 @@
+//! The log in a SQLite file, one commit for all who wait at the same time.
+//!
+//! `committer` is the one task that writes; `batch` is the SQL of a group, `rows` the SQL of
+//! reading. The file belongs to the log alone: see [`sql_store`] for why.
+
+use std::sync::{Arc, Mutex, atomic::AtomicI64};
+
+use async_trait::async_trait;
+use core_types::{Durability, RequestId, RunId};
+use sql_store::{Migrations, OpenError, SqliteDatabase, SqliteOptions};
+use sqlx::migrate::Migrator;
+use tokio::{
+    sync::{Notify, Semaphore, mpsc},
+    task::JoinHandle,
+};
+
+use crate::{
+    CreateError, Created, Event, Follower, NewEvent, NewRun, Order, ReadError, ReopenError,
+    RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter, StorageError, Verification,
+    cell::lock,
+    engine::Engine,
+    step::{Queue, Sink},
+};
+use committer::Committer;
+use rows::SqliteStore;
+
+mod batch;
+mod committer;
+mod rows;
+
+static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
+
+/// How many steps may wait for a commit; whoever comes then waits for room.
+const QUEUED_STEPS: usize = 4096;
+/// How many bytes of payload may wait.
+const QUEUED_BYTES: usize = 64 << 20;
+/// How many committed groups may wait to be shown to followers.
+const QUEUED_GROUPS: usize = 64;
+/// Every size of group has a statement of its own, up to 256 rows, and there are some others.
+const PREPARED_STATEMENTS: usize = 300;
+
+/// A run log in a file of its own, for runs that declare [`Durability::Sync`].
+///
+/// It must be made inside a tokio runtime: it keeps two tasks there, one that commits and one that
+/// shows what was committed to followers. They end with [`RunLog::close`], or when the log and all
+/// writers are dropped.
+#[derive(Debug)]
+pub struct SqliteRunLog {
+    engine: Engine,
+    database: SqliteDatabase,
+    closing: Arc<Notify>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl SqliteRunLog {
+    /// Opens the log in the file that `options` name, creating it if it is missing.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the file cannot be used.
+    pub async fn open(mut options: SqliteOptions) -> Result<Self, OpenError> {
+        options.statement_cache = options.statement_cache.max(PREPARED_STATEMENTS);
+        let migrations = [Migrations::new("run_log", &MIGRATOR)];
+        let database = SqliteDatabase::open(options, &migrations).await?;
+        let failed = |source| OpenError::Connect {
+            path: database.path().to_owned(),
+            source,
+        };
+        let connection = database.connect_writer().await.map_err(failed)?;
+        let next_key: i64 = sqlx::query_scalar("SELECT coalesce(max(key), 0) + 1 FROM runs")
+            .fetch_one(database.reader())
+            .await
+            .map_err(failed)?;
+
+        let (steps, queued) = mpsc::channel(QUEUED_STEPS);
+        let (committed, groups) = mpsc::channel(QUEUED_GROUPS);
+        let closing = Arc::new(Notify::new());
+        let committer = Committer::new(database.clone(), connection, committed);
+        let commit = tokio::spawn(committer.run(queued, Arc::clone(&closing)));
+        let publish = tokio::spawn(committer::publish(groups));
+
+        let room = Arc::new(Semaphore::new(QUEUED_BYTES));
+        let engine = Engine {
+            durability: Durability::Sync,
+            store: Arc::new(SqliteStore::new(database.clone())),
+            sink: Sink::Queue(Queue { steps, room }),
+            registry: Arc::default(),
+            next_key: AtomicI64::new(next_key),
+        };
+        let tasks = Mutex::new(vec![commit, publish]);
+        Ok(Self {
+            engine,
+            database,
+            closing,
+            tasks,
+        })
+    }
+}
+
+crate::log::delegate_to_engine!(SqliteRunLog, {
+    async fn close(&self) {
+        self.closing.notify_one();
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task of the run log ended badly");
+            }
+        }
+        self.engine.registry.close();
+        self.database.close().await;
+    }
+});

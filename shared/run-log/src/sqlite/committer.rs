@@ -1,0 +1,251 @@
+//! The task that commits, and the task that shows what was committed.
+
+use std::sync::Arc;
+
+use sql_store::{ErrorClass, SqliteDatabase, classify};
+use sqlx::{Connection, SqliteConnection};
+use tokio::{
+    sync::{Notify, mpsc},
+    task,
+};
+
+use super::batch::{self, InsertTexts};
+use crate::{
+    AppendError, StorageError,
+    step::{Step, StepError},
+};
+
+/// The most steps of one commit.
+const GROUP_STEPS: usize = 1024;
+/// Where a group stops taking further steps, in bytes of payload.
+const GROUP_BYTES: usize = 8 << 20;
+/// How often the runs that the last commit woke are let run before the next one starts. It costs
+/// a lone run nothing, and without it busy runs fall into halves that commit in turn.
+const YIELDS: usize = 4;
+
+/// Steps that are stored, on their way to followers.
+pub(super) type Group = Vec<Step>;
+
+/// Owns the connection that writes.
+#[derive(Debug)]
+pub(super) struct Committer {
+    database: SqliteDatabase,
+    /// `None` after a failure that left no new connection behind.
+    connection: Option<SqliteConnection>,
+    texts: InsertTexts,
+    committed: mpsc::Sender<Group>,
+}
+
+/// Shows committed steps to the followers of their runs.
+///
+/// A task of its own, because waking a thousand followers takes longer than a commit should.
+pub(super) async fn publish(mut groups: mpsc::Receiver<Group>) {
+    while let Some(group) = groups.recv().await {
+        for step in group {
+            step.cell.publish(&step.events, step.place);
+        }
+    }
+}
+
+impl Committer {
+    pub(super) fn new(
+        database: SqliteDatabase,
+        connection: SqliteConnection,
+        committed: mpsc::Sender<Group>,
+    ) -> Self {
+        Self {
+            database,
+            connection: Some(connection),
+            texts: InsertTexts::new(),
+            committed,
+        }
+    }
+
+    /// Commits what comes, group by group, until the queue is closed and empty.
+    pub(super) async fn run(mut self, mut queued: mpsc::Receiver<Step>, closing: Arc<Notify>) {
+        let mut carried = None;
+        loop {
+            let first = match carried.take() {
+                Some(step) => step,
+                None => tokio::select! {
+                    step = queued.recv() => match step {
+                        Some(step) => step,
+                        None => break,
+                    },
+                    () = closing.notified() => {
+                        // What is queued is still received; nothing more is let in.
+                        queued.close();
+                        continue;
+                    }
+                },
+            };
+            let mut group = vec![first];
+            carried = gather(&mut group, &mut queued).await;
+            self.commit(group).await;
+        }
+        if let Some(connection) = self.connection.take()
+            && let Err(error) = connection.close().await
+        {
+            tracing::warn!(%error, "the run log's connection did not close cleanly");
+        }
+    }
+
+    async fn commit(&mut self, group: Group) {
+        let group = admitted(group);
+        match self.try_store(&group).await {
+            Ok(duplicates) => self.acknowledge(group, &duplicates).await,
+            // One bad row fails the statement for all; alone, only its own step fails.
+            Err(error) if is_constraint(&error) && group.len() > 1 => {
+                for step in group {
+                    self.commit_alone(step).await;
+                }
+            }
+            Err(error) => self.settle_failure(group, error).await,
+        }
+    }
+
+    async fn commit_alone(&mut self, step: Step) {
+        // The step before may have been of the same run, and failed.
+        let group = admitted(vec![step]);
+        match self.try_store(&group).await {
+            Ok(duplicates) => self.acknowledge(group, &duplicates).await,
+            Err(error) => self.settle_failure(group, error).await,
+        }
+    }
+
+    async fn try_store(&mut self, group: &[Step]) -> Result<Vec<usize>, sqlx::Error> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            None => self
+                .connection
+                .insert(self.database.connect_writer().await?),
+        };
+        batch::store(connection, &mut self.texts, group).await
+    }
+
+    async fn acknowledge(&mut self, mut group: Group, duplicates: &[usize]) {
+        for (index, step) in group.iter_mut().enumerate() {
+            let cell = Arc::clone(&step.cell);
+            if duplicates.contains(&index) {
+                step.answer(Err(StepError::Duplicate));
+            } else {
+                step.acknowledge(&mut cell.chain());
+            }
+            step.room = None;
+        }
+        let mut index = 0;
+        group.retain(|_| {
+            index += 1;
+            !duplicates.contains(&(index - 1))
+        });
+        // The publishing task ends after this one; it does bounded work and never waits.
+        self.committed.send(group).await.unwrap_or_default();
+    }
+
+    /// Finds out what a failed commit left behind, and tells each step its fate.
+    ///
+    /// After a failed sync nothing of the old connection can be trusted, so the truth is read
+    /// through a new one. When even that fails the outcome is unknown, and the writers of these
+    /// runs stop until they are reopened.
+    async fn settle_failure(&mut self, group: Group, error: sqlx::Error) {
+        if is_constraint(&error) {
+            return self.reject_constraint(group, &error);
+        }
+        tracing::warn!(%error, steps = group.len(), "a commit of the run log failed");
+        let attempted = self.connection.is_some();
+        if let Some(connection) = self.connection.take() {
+            // It is being thrown away; that it may not close cleanly is expected.
+            connection.close().await.unwrap_or_default();
+        }
+        let failure = AppendError::Storage(StorageError::from(error));
+        for mut step in group {
+            let cell = Arc::clone(&step.cell);
+            // A step before it, of the same run, may just have been rejected.
+            if let Err(error) = { cell.chain().admits(&step) } {
+                step.reject(&mut cell.chain(), error);
+                continue;
+            }
+            let stored = if attempted {
+                self.look_up(&step).await
+            } else {
+                Some(false)
+            };
+            match stored {
+                Some(true) => self.acknowledge(vec![step], &[]).await,
+                Some(false) => step.reject(&mut cell.chain(), failure.clone()),
+                None => step.reject(&mut cell.chain(), AppendError::Unknown),
+            }
+        }
+    }
+
+    /// Returns whether a step is stored, or `None` when that cannot be read.
+    async fn look_up(&mut self, step: &Step) -> Option<bool> {
+        if self.connection.is_none() {
+            self.connection = self.database.connect_writer().await.ok();
+        }
+        batch::is_stored(self.connection.as_mut()?, step).await.ok()
+    }
+
+    /// Someone else has written to these runs: their writers have lost them.
+    fn reject_constraint(&self, group: Group, error: &sqlx::Error) {
+        for mut step in group {
+            tracing::error!(%error, run = %step.cell.id(), "the run has another writer");
+            let cell = Arc::clone(&step.cell);
+            step.reject(&mut cell.chain(), AppendError::Fenced);
+        }
+    }
+}
+
+/// Fills `group` with what is queued. Returns a step that did not fit.
+async fn gather(group: &mut Group, queued: &mut mpsc::Receiver<Step>) -> Option<Step> {
+    let mut bytes = payload_bytes(&group[0]);
+    for round in 0..=YIELDS {
+        let before = group.len();
+        while group.len() < GROUP_STEPS {
+            let Ok(step) = queued.try_recv() else { break };
+            bytes += payload_bytes(&step);
+            if bytes > GROUP_BYTES {
+                return Some(step);
+            }
+            group.push(step);
+        }
+        let idle = group.len() == before;
+        if group.len() == GROUP_STEPS || round == YIELDS || (idle && round > 0) {
+            break;
+        }
+        task::yield_now().await;
+    }
+    None
+}
+
+fn payload_bytes(step: &Step) -> usize {
+    let meta = step.create.as_ref().map_or(0, |run| run.meta.len());
+    meta + step
+        .events
+        .iter()
+        .map(|event| event.payload.len())
+        .sum::<usize>()
+}
+
+/// Rejects the steps of a group that follow something that was not stored.
+fn admitted(group: Group) -> Group {
+    let admit = |mut step: Step| {
+        let cell = Arc::clone(&step.cell);
+        let mut chain = cell.chain();
+        match chain.admits(&step) {
+            Ok(()) => Some(step),
+            Err(error) => {
+                step.reject(&mut chain, error);
+                None
+            }
+        }
+    };
+    group.into_iter().filter_map(admit).collect()
+}
+
+fn is_constraint(error: &sqlx::Error) -> bool {
+    matches!(
+        classify(error),
+        ErrorClass::UniqueViolation | ErrorClass::Constraint
+    )
+}

@@ -1,0 +1,225 @@
+//! Reading runs and events.
+
+use async_trait::async_trait;
+use core_types::{Durability, RequestId, RunId, Timestamp};
+use futures::TryStreamExt;
+use sql_store::SqliteDatabase;
+use sqlx::{FromRow, QueryBuilder, Row, Sqlite, sqlite::SqliteRow};
+
+use super::batch::integer;
+use crate::{
+    Event, Hash, Order, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary,
+    StateFilter, StorageError,
+    event::Head,
+    limits::MAX_READ_BYTES,
+    step::{RunRow, Store},
+};
+
+/// Reads through the database's reading connections.
+#[derive(Debug)]
+pub(super) struct SqliteStore {
+    database: SqliteDatabase,
+}
+
+impl SqliteStore {
+    pub(super) fn new(database: SqliteDatabase) -> Self {
+        Self { database }
+    }
+}
+
+/// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
+const SELECT_RUN: &str = "SELECT key, id, kind, subject, scope, request_id, body_hash, parent, state, \
+     created, finished, deadline, meta, end_sequence, end_hash, \
+     (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence FROM runs";
+
+#[derive(FromRow)]
+struct StoredRun {
+    key: i64,
+    id: String,
+    kind: String,
+    subject: String,
+    scope: Option<String>,
+    request_id: Option<String>,
+    body_hash: Option<Vec<u8>>,
+    parent: Option<String>,
+    state: Option<i32>,
+    created: i64,
+    finished: Option<i64>,
+    deadline: Option<i64>,
+    meta: Vec<u8>,
+    end_sequence: Option<i64>,
+    end_hash: Option<Vec<u8>>,
+    last_sequence: i64,
+}
+
+impl TryFrom<StoredRun> for RunRow {
+    type Error = StorageError;
+
+    fn try_from(stored: StoredRun) -> Result<Self, StorageError> {
+        let key = stored.key;
+        let corrupt = |column| StorageError::Corrupt {
+            table: "runs",
+            column,
+            row: key.to_string(),
+        };
+        let request = match (stored.scope, stored.request_id, stored.body_hash) {
+            (Some(scope), Some(request_id), Some(body_hash)) => Some(RequestKey {
+                scope,
+                request_id: RequestId::new(request_id).map_err(|_| corrupt("request_id"))?,
+                body_hash: hash(&body_hash).ok_or_else(|| corrupt("body_hash"))?,
+            }),
+            _ => None,
+        };
+        let parent = stored.parent.map(|parent| parent.parse()).transpose();
+        let end = match (stored.end_sequence, stored.end_hash) {
+            (Some(sequence), Some(end_hash)) => Some(Head {
+                sequence: u64::try_from(sequence).map_err(|_| corrupt("end_sequence"))?,
+                hash: hash(&end_hash).ok_or_else(|| corrupt("end_hash"))?,
+            }),
+            _ => None,
+        };
+        let summary = RunSummary {
+            id: stored.id.parse().map_err(|_| corrupt("id"))?,
+            kind: stored.kind,
+            subject: stored.subject,
+            request,
+            parent: parent.map_err(|_| corrupt("parent"))?,
+            state: stored.state.map_or(RunState::Open, RunState::Finished),
+            created: Timestamp::from_unix_nanos(stored.created),
+            finished: stored.finished.map(Timestamp::from_unix_nanos),
+            deadline: stored.deadline.map(Timestamp::from_unix_nanos),
+            durability: Durability::Sync,
+            meta: stored.meta.into(),
+            last_sequence: u64::try_from(stored.last_sequence)
+                .map_err(|_| corrupt("last_sequence"))?,
+        };
+        Ok(RunRow { key, summary, end })
+    }
+}
+
+fn event(key: i64, row: &SqliteRow) -> Result<Event, StorageError> {
+    let sequence: i64 = row.try_get("sequence")?;
+    let corrupt = |column| {
+        let row = format!("run {key}, sequence {sequence}");
+        StorageError::Corrupt {
+            table: "events",
+            column,
+            row,
+        }
+    };
+    Ok(Event {
+        sequence: u64::try_from(sequence).map_err(|_| corrupt("sequence"))?,
+        time: Timestamp::from_unix_nanos(row.try_get("time").map_err(|_| corrupt("time"))?),
+        kind: row.try_get("kind").map_err(|_| corrupt("kind"))?,
+        payload: row
+            .try_get::<Vec<u8>, _>("payload")
+            .map_err(|_| corrupt("payload"))?
+            .into(),
+        hash: row
+            .try_get("hash")
+            .ok()
+            .and_then(hash)
+            .ok_or_else(|| corrupt("hash"))?,
+    })
+}
+
+fn hash(bytes: &[u8]) -> Option<Hash> {
+    bytes.try_into().ok().map(Hash)
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
+        let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
+        query.push(" WHERE id = ").push_bind(run.to_string());
+        let stored: Option<StoredRun> = query
+            .build_query_as()
+            .fetch_optional(self.database.reader())
+            .await?;
+        stored.map(RunRow::try_from).transpose()
+    }
+
+    async fn row_by_request(
+        &self,
+        scope: &str,
+        request_id: &RequestId,
+    ) -> Result<Option<RunRow>, StorageError> {
+        let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
+        query.push(" WHERE scope = ").push_bind(scope.to_owned());
+        query
+            .push(" AND request_id = ")
+            .push_bind(request_id.to_string());
+        let stored: Option<StoredRun> = query
+            .build_query_as()
+            .fetch_optional(self.database.reader())
+            .await?;
+        stored.map(RunRow::try_from).transpose()
+    }
+
+    async fn list(
+        &self,
+        filter: &RunFilter,
+        order: Order,
+        after: Option<&RunCursor>,
+        limit: usize,
+    ) -> Result<RunPage, StorageError> {
+        let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
+        query.push(match filter.state {
+            StateFilter::Any => " WHERE TRUE",
+            StateFilter::Open => " WHERE state IS NULL",
+            StateFilter::Finished => " WHERE state IS NOT NULL",
+        });
+        if let Some(subject) = &filter.subject {
+            query.push(" AND subject = ").push_bind(subject.clone());
+        }
+        if let Some(kind) = &filter.kind {
+            query.push(" AND kind = ").push_bind(kind.clone());
+        }
+        if let Some(parent) = filter.parent {
+            query.push(" AND parent = ").push_bind(parent.to_string());
+        }
+        let (past, direction) = match order {
+            Order::NewestFirst => ("<", "DESC"),
+            Order::OldestFirst => (">", "ASC"),
+        };
+        if let Some(after) = after {
+            query.push(format_args!(" AND (created, id) {past} ("));
+            query.push_bind(after.created.unix_nanos()).push(", ");
+            query.push_bind(after.id.to_string()).push(")");
+        }
+        query.push(format_args!(
+            " ORDER BY created {direction}, id {direction} LIMIT "
+        ));
+        query.push_bind(i64::try_from(limit + 1).unwrap_or(i64::MAX));
+        let stored: Vec<StoredRun> = query
+            .build_query_as()
+            .fetch_all(self.database.reader())
+            .await?;
+        let runs = stored
+            .into_iter()
+            .map(|stored| RunRow::try_from(stored).map(|row| row.summary));
+        Ok(RunPage::cut(runs.collect::<Result<_, _>>()?, limit))
+    }
+
+    async fn page(&self, key: i64, after: u64, limit: usize) -> Result<Vec<Event>, StorageError> {
+        let mut rows = sqlx::query(
+            "SELECT sequence, time, kind, payload, hash FROM events \
+             WHERE run = ? AND sequence > ? ORDER BY sequence LIMIT ?",
+        )
+        .bind(key)
+        .bind(integer(after))
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch(self.database.reader());
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        while let Some(row) = rows.try_next().await? {
+            let event = event(key, &row)?;
+            bytes += event.payload.len();
+            if bytes > MAX_READ_BYTES && !events.is_empty() {
+                break;
+            }
+            events.push(event);
+        }
+        Ok(events)
+    }
+}

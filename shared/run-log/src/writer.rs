@@ -1,0 +1,143 @@
+//! The one who appends to a run.
+
+use std::sync::Arc;
+
+use core_types::RunId;
+use tokio::sync::oneshot;
+
+use crate::{
+    AppendError, NewEvent, StorageError, Violation,
+    cell::{Purpose, RunCell},
+    limits,
+    step::{Sink, Step, StepError},
+};
+
+/// Appends to one run. Clones append to the same run, in the order of their calls.
+///
+/// Dropping the last clone leaves the run open; [`RunLog::reopen`](crate::RunLog::reopen) takes it
+/// up again. Dropping the future of a call does not undo the call.
+#[derive(Clone, Debug)]
+pub struct RunWriter {
+    cell: Arc<RunCell>,
+    key: i64,
+    lease: u64,
+    sink: Sink,
+}
+
+impl RunWriter {
+    pub(crate) fn new(cell: Arc<RunCell>, key: i64, lease: u64, sink: Sink) -> Self {
+        Self {
+            cell,
+            key,
+            lease,
+            sink,
+        }
+    }
+
+    /// Returns the run.
+    pub fn run(&self) -> RunId {
+        self.cell.id()
+    }
+
+    /// Returns the sequence of the last event that is known to be stored; zero for none.
+    pub fn last_sequence(&self) -> u64 {
+        self.cell.chain().durable().head.sequence
+    }
+
+    /// Returns whether the run has ended.
+    pub fn is_finished(&self) -> bool {
+        self.cell.chain().durable().ended
+    }
+
+    /// Appends events in one commit and returns the sequence of the last, once it is stored.
+    ///
+    /// # Errors
+    /// [`AppendError`]; only after [`AppendError::Unknown`] may anything have been stored.
+    pub async fn append(&self, events: Vec<NewEvent>) -> Result<u64, AppendError> {
+        self.write(events, Purpose::Append).await
+    }
+
+    /// Hands over an event that is stored with the next commit, and returns its sequence.
+    ///
+    /// It waits only while the queue is full. If the event is lost, the next call says so.
+    ///
+    /// # Errors
+    /// [`AppendError`]; this event was then not accepted.
+    pub async fn submit(&self, event: NewEvent) -> Result<u64, AppendError> {
+        self.send(vec![event], Purpose::Append, None).await
+    }
+
+    /// Waits until everything submitted is stored and returns the last sequence.
+    ///
+    /// # Errors
+    /// [`AppendError`] when something submitted was lost.
+    pub async fn flush(&self) -> Result<u64, AppendError> {
+        self.write(Vec::new(), Purpose::Flush).await
+    }
+
+    /// Ends the run: appends `events`, the last of which is the terminal one, and sets the state
+    /// in the same commit. Returns the sequence of the terminal event.
+    ///
+    /// # Errors
+    /// [`AppendError`]; without any event the call is invalid.
+    pub async fn finish(&self, state: i32, events: Vec<NewEvent>) -> Result<u64, AppendError> {
+        if events.is_empty() {
+            let problem = "are missing; a run ends with a terminal event".to_owned();
+            let place = "events".to_owned();
+            return Err(AppendError::Invalid(vec![Violation { place, problem }]));
+        }
+        self.write(events, Purpose::Finish(state)).await
+    }
+
+    async fn write(&self, events: Vec<NewEvent>, purpose: Purpose) -> Result<u64, AppendError> {
+        let (reply, answer) = oneshot::channel();
+        let sequence = self.send(events, purpose, Some(reply)).await?;
+        match answer.await {
+            Ok(Ok(())) => Ok(sequence),
+            Ok(Err(StepError::Append(error))) => Err(error),
+            // Only a creation can meet a duplicate.
+            Ok(Err(StepError::Duplicate)) => Err(AppendError::Fenced),
+            // The committing task died with the step in its hands.
+            Err(_) => Err(AppendError::Unknown),
+        }
+    }
+
+    async fn send(
+        &self,
+        events: Vec<NewEvent>,
+        purpose: Purpose,
+        reply: Option<oneshot::Sender<Result<(), StepError>>>,
+    ) -> Result<u64, AppendError> {
+        let bytes = limits::check_events(&events).map_err(AppendError::Invalid)?;
+        let slot = self
+            .sink
+            .reserve(bytes)
+            .await
+            .map_err(|error| self.refused(error))?;
+        let mut chain = self.cell.chain();
+        let assigned = chain.assign(self.lease, self.cell.id(), events, purpose)?;
+        let sequence = assigned.place.head.sequence;
+        let step = Step {
+            cell: Arc::clone(&self.cell),
+            key: self.key,
+            epoch: assigned.epoch,
+            create: None,
+            events: assigned.events,
+            finish: assigned.finish,
+            place: assigned.place,
+            reply,
+            room: None,
+        };
+        slot.send(step, &mut chain);
+        Ok(sequence)
+    }
+
+    /// A finished run says so even when the log is closed.
+    fn refused(&self, error: StorageError) -> AppendError {
+        if self.is_finished() {
+            AppendError::Finished
+        } else {
+            AppendError::Storage(error)
+        }
+    }
+}

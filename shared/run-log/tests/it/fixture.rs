@@ -1,0 +1,143 @@
+//! Logs and events for the tests.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use core_types::{Durability, RequestId, RunId, RunOwner, Timestamp};
+use run_log::{
+    Batch, Created, Event, Follower, Hash, MemoryLimits, MemoryRunLog, NewEvent, NewRun,
+    RequestKey, RunLog, RunLogs, RunWriter, SqliteRunLog,
+};
+use sql_store::SqliteOptions;
+use sqlx::{ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// A log under test; the directory lives as long as it.
+pub(crate) struct Fixture {
+    pub(crate) log: Arc<dyn RunLog>,
+    pub(crate) durability: Durability,
+    _dir: TempDir,
+}
+
+pub(crate) async fn sqlite_at(path: &Path) -> SqliteRunLog {
+    SqliteRunLog::open(SqliteOptions::new(path)).await.unwrap()
+}
+
+pub(crate) async fn sqlite() -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let log = Arc::new(sqlite_at(&dir.path().join("runs.db")).await);
+    Fixture {
+        log,
+        durability: Durability::Sync,
+        _dir: dir,
+    }
+}
+
+pub(crate) async fn memory() -> Fixture {
+    let log = Arc::new(MemoryRunLog::new(MemoryLimits::default()));
+    let dir = tempfile::tempdir().unwrap();
+    Fixture {
+        log,
+        durability: Durability::Memory,
+        _dir: dir,
+    }
+}
+
+async fn router(durability: Durability) -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let sync = Arc::new(sqlite_at(&dir.path().join("runs.db")).await);
+    let memory = Arc::new(MemoryRunLog::new(MemoryLimits::default()));
+    Fixture {
+        log: Arc::new(RunLogs::new(sync, memory)),
+        durability,
+        _dir: dir,
+    }
+}
+
+pub(crate) async fn router_to_sqlite() -> Fixture {
+    router(Durability::Sync).await
+}
+
+pub(crate) async fn router_to_memory() -> Fixture {
+    router(Durability::Memory).await
+}
+
+/// Opens the file of a log beside the log.
+pub(crate) async fn side_door(path: &Path) -> SqliteConnection {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(Duration::from_secs(10));
+    options.connect().await.unwrap()
+}
+
+pub(crate) fn at(nanos: i64) -> Timestamp {
+    Timestamp::from_unix_nanos(nanos)
+}
+
+pub(crate) fn run_id(number: u128) -> RunId {
+    RunId::new(RunOwner::Workflow, Uuid::from_u128(number))
+}
+
+pub(crate) fn event(number: i64) -> NewEvent {
+    NewEvent::new(at(number), 7, format!("event {number}").into_bytes())
+}
+
+pub(crate) fn events(numbers: std::ops::RangeInclusive<i64>) -> Vec<NewEvent> {
+    numbers.map(event).collect()
+}
+
+pub(crate) fn request(name: &str, body: &str) -> RequestKey {
+    RequestKey {
+        scope: "tenant/start".to_owned(),
+        request_id: RequestId::new(name).unwrap(),
+        body_hash: Hash::of(body.as_bytes()),
+    }
+}
+
+impl Fixture {
+    pub(crate) fn new_run(&self, number: u128) -> NewRun {
+        let created = at(i64::try_from(number).unwrap());
+        NewRun {
+            durability: self.durability,
+            ..NewRun::new(run_id(number), "flow", created)
+        }
+    }
+
+    pub(crate) async fn start(&self, number: u128) -> RunWriter {
+        start(&*self.log, self.new_run(number)).await
+    }
+}
+
+pub(crate) async fn start(log: &dyn RunLog, run: NewRun) -> RunWriter {
+    match log.create(run, Vec::new()).await.unwrap() {
+        Created::New(writer) => writer,
+        Created::Replayed(run) => panic!("{run:?} was there before"),
+    }
+}
+
+/// What a caller gave, without what the log added.
+pub(crate) fn contents(events: &[Event]) -> Vec<NewEvent> {
+    events
+        .iter()
+        .map(|e| NewEvent::new(e.time, e.kind, e.payload.clone()))
+        .collect()
+}
+
+/// Follows to the end and checks that sequences have no gaps.
+pub(crate) async fn drain(mut follower: Follower) -> Vec<Event> {
+    let mut all: Vec<Event> = Vec::new();
+    while let Some(batch) = follower.next_batch().await.unwrap() {
+        let Batch::Events(events) = batch else {
+            panic!("{batch:?}")
+        };
+        assert!(!events.is_empty());
+        for event in events {
+            assert!(
+                all.last()
+                    .is_none_or(|last| last.sequence + 1 == event.sequence)
+            );
+            all.push(event);
+        }
+    }
+    all
+}

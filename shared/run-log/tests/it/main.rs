@@ -1,0 +1,37 @@
+//! The run log over its public API: one suite for every implementation, then faults.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+/// Makes each case a test on every log, and on a router in front of each.
+macro_rules! on_every_log {
+    ($($case:ident)*) => {
+        on_every_log!(@log sqlite, sqlite, $($case)*);
+        on_every_log!(@log memory, memory, $($case)*);
+        on_every_log!(@log router_to_sqlite, router_to_sqlite, $($case)*);
+        on_every_log!(@log router_to_memory, router_to_memory, $($case)*);
+    };
+    (@log $module:ident, $log:ident, $($case:ident)*) => {
+        mod $module {
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    super::$case(crate::fixture::$log().await).await;
+                }
+            )*
+        }
+    };
+}
+
+mod appender;
+mod conformance;
+mod crash;
+mod fixture;
+mod follow;
+mod lists;
+mod model;
+mod storage_full;
+mod tamper;

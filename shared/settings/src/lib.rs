@@ -1,0 +1,33 @@
+//! Typed settings from defaults, file and environment, every error at once.
+//!
+//! A program has one settings struct that implements [`Settings`]. [`load`] fills it from its
+//! `Default`, then from a TOML file, then from the environment, each overriding what came before.
+//! The variable for the key `server.listen` of a program with the prefix `TAVERN_GATEWAY` is
+//! `TAVERN_GATEWAY__SERVER__LISTEN`; the file is named by the caller or by
+//! `TAVERN_GATEWAY_CONFIG`.
+//!
+//! Whatever is wrong is collected: unknown keys, wrong types, values out of range and the
+//! program's own checks arrive as one [`SettingsError`], each [`Problem`] with its key, where it
+//! was set and what to do. The conventional end of such a program is [`report_and_exit_code`].
+//!
+//! - [`load`]: the three layers and the collecting.
+//! - [`problem`]: what can be wrong.
+//! - [`effective`]: printing what is in force, secrets redacted.
+//! - [`secret`], [`duration`], [`size`]: value types for settings structs.
+//!
+//! A settings struct derives `Serialize` and `Deserialize`, and what it serialises to must be
+//! readable again: its `Default` is laid below file and environment in that form, field by field,
+//! and unknown keys are found by comparing with it. So it skips and flattens no fields, and its
+//! `Default` holds no secret. A list that is set replaces the default list; a table is merged.
+
+pub mod duration;
+pub mod effective;
+mod layers;
+pub mod load;
+pub mod problem;
+pub mod secret;
+pub mod size;
+
+pub use load::{Loaded, Settings, load, load_from};
+pub use problem::{EXIT_CONFIG, Problem, Problems, SettingsError, Source, report_and_exit_code};
+pub use secret::Secret;

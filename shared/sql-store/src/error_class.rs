@@ -1,0 +1,79 @@
+//! The few kinds of database failure that a caller can act on.
+
+use sqlx::Error;
+
+/// What kind of failure a database answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// A row with the same unique key is already there.
+    UniqueViolation,
+    /// Another constraint refused the row.
+    Constraint,
+    /// Someone else holds the lock or every connection is taken; trying again can help.
+    Busy,
+    /// There is no room left on the disk, or the file has reached its quota.
+    DiskFull,
+    /// Reading, writing or syncing the file failed, or it may not be written.
+    Io,
+    /// The stored data is damaged, or is not what this program wrote.
+    Corrupt,
+    /// Anything else: a wrong statement, a closed pool.
+    Other,
+}
+
+/// Sorts a database error into its class.
+pub fn classify(error: &Error) -> ErrorClass {
+    match error {
+        Error::Database(error) => {
+            let code = error.code().and_then(|code| code.parse::<u32>().ok());
+            code.map_or(ErrorClass::Other, of_sqlite)
+        }
+        Error::PoolTimedOut => ErrorClass::Busy,
+        Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => ErrorClass::DiskFull,
+        Error::Io(_) => ErrorClass::Io,
+        Error::ColumnDecode { .. } | Error::Decode(_) => ErrorClass::Corrupt,
+        _ => ErrorClass::Other,
+    }
+}
+
+/// Sorts an extended result code of SQLite; its low byte is the primary code.
+fn of_sqlite(code: u32) -> ErrorClass {
+    const CONSTRAINT_UNIQUE: u32 = 2067;
+    const CONSTRAINT_PRIMARY_KEY: u32 = 1555;
+    const CONSTRAINT_ROWID: u32 = 2579;
+    match (code, code & 0xff) {
+        (CONSTRAINT_UNIQUE | CONSTRAINT_PRIMARY_KEY | CONSTRAINT_ROWID, _) => {
+            ErrorClass::UniqueViolation
+        }
+        (_, 19) => ErrorClass::Constraint,
+        (_, 5 | 6) => ErrorClass::Busy,
+        (_, 13) => ErrorClass::DiskFull,
+        (_, 8 | 10 | 14) => ErrorClass::Io,
+        (_, 11 | 26) => ErrorClass::Corrupt,
+        _ => ErrorClass::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_class() {
+        for (code, class) in [
+            (2067, ErrorClass::UniqueViolation),
+            (1555, ErrorClass::UniqueViolation),
+            (787, ErrorClass::Constraint),
+            (5, ErrorClass::Busy),
+            (517, ErrorClass::Busy),
+            (13, ErrorClass::DiskFull),
+            (778, ErrorClass::Io),
+            (1034, ErrorClass::Io),
+            (11, ErrorClass::Corrupt),
+            (26, ErrorClass::Corrupt),
+            (1, ErrorClass::Other),
+        ] {
+            assert_eq!(of_sqlite(code), class, "code {code}");
+        }
+    }
+}

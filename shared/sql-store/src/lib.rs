@@ -1,0 +1,31 @@
+//! Database pools, migrations and error classes.
+//!
+//! In order: [`data_dir`] is the directory that holds every file of an embedded installation,
+//! [`sqlite`] opens one database file in it, [`migrations`] brings that file to the present shape,
+//! and [`error_class`] sorts what a database may answer into the few cases a caller acts on.
+//!
+//! # One file per component
+//!
+//! Each service opens a file of its own, and a run log has another beside it. SQLite has one
+//! writer per file, so components that shared a file would wait for each other's transactions;
+//! above all the group commit of the run log would. Migrations carry a namespace all the same, so
+//! that two components *may* live in one file where that matters more than speed.
+//!
+//! A file belongs to one process: opening takes a lock that the kernel frees when the process
+//! ends, however it ends. A second owner is refused by name instead of corrupting sequences.
+//!
+//! # PostgreSQL
+//!
+//! Only SQLite is here. [`ErrorClass`] and [`Migrations`] name nothing of it, and a sibling of
+//! [`SqliteDatabase`] with the same `reader`, `writer` and `begin_write` is what a second
+//! database needs.
+
+pub mod data_dir;
+pub mod error_class;
+pub mod migrations;
+pub mod sqlite;
+
+pub use data_dir::{DataDir, DataDirError};
+pub use error_class::{ErrorClass, classify};
+pub use migrations::Migrations;
+pub use sqlite::{OpenError, SqliteDatabase, SqliteOptions};

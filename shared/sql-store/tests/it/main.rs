@@ -1,0 +1,164 @@
+//! Opening, migrating and refusing SQLite files.
+
+use std::{fs, path::Path};
+
+use sql_store::{ErrorClass, Migrations, OpenError, SqliteDatabase, SqliteOptions, classify};
+use sqlx::{
+    SqlSafeStr,
+    migrate::{Migration, MigrationType, Migrator},
+};
+
+fn migrations(namespace: &'static str, statements: &[&'static str]) -> Migrations {
+    let list = statements.iter().zip(1..).map(|(sql, version)| {
+        let sql = sql.into_sql_str();
+        Migration::new(version, "change".into(), MigrationType::Simple, sql, false)
+    });
+    Migrations::new(
+        namespace,
+        Box::leak(Box::new(Migrator::with_migrations(list.collect()))),
+    )
+}
+
+async fn open(path: &Path, components: &[Migrations]) -> Result<SqliteDatabase, OpenError> {
+    SqliteDatabase::open(SqliteOptions::new(path), components).await
+}
+
+#[tokio::test]
+async fn connections_have_the_durable_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("a.db"), &[]).await.unwrap();
+    for (pragma, expected) in [
+        ("PRAGMA synchronous", "2"),
+        ("PRAGMA journal_mode", "wal"),
+        ("PRAGMA foreign_keys", "1"),
+        ("PRAGMA wal_autocheckpoint", "4000"),
+    ] {
+        let row = sqlx::query(pragma)
+            .fetch_one(database.writer())
+            .await
+            .unwrap();
+        let value = sqlx::Row::try_get::<i64, _>(&row, 0)
+            .map(|number| number.to_string())
+            .or_else(|_| sqlx::Row::try_get::<String, _>(&row, 0))
+            .unwrap();
+        assert_eq!(value, expected, "{pragma}");
+    }
+}
+
+#[tokio::test]
+async fn two_components_share_a_file_and_migrate_independently() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.db");
+    let left = migrations("left", &["CREATE TABLE l (x)"]);
+    let first = open(&path, &[left]).await.unwrap();
+    first.close().await;
+    let left = migrations(
+        "left",
+        &["CREATE TABLE l (x)", "ALTER TABLE l ADD COLUMN y"],
+    );
+    let right = migrations("right", &["CREATE TABLE r (x)"]);
+    let second = open(&path, &[left, right]).await.unwrap();
+    sqlx::query("INSERT INTO l (x, y) VALUES (1, 2)")
+        .execute(second.writer())
+        .await
+        .unwrap();
+    sqlx::query("INSERT INTO r (x) VALUES (1)")
+        .execute(second.writer())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_file_has_one_owner_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.db");
+    let first = open(&path, &[]).await.unwrap();
+    assert!(matches!(
+        open(&path, &[]).await,
+        Err(OpenError::InUse { .. })
+    ));
+    first.close().await;
+    open(&path, &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn readers_cannot_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = migrations("a", &["CREATE TABLE t (x)"]);
+    let database = open(&dir.path().join("a.db"), &[table]).await.unwrap();
+    let refused = sqlx::query("INSERT INTO t VALUES (1)")
+        .execute(database.reader())
+        .await;
+    assert_eq!(classify(&refused.unwrap_err()), ErrorClass::Io);
+}
+
+#[tokio::test]
+async fn constraint_and_quota_errors_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = migrations("a", &["CREATE TABLE t (x UNIQUE NOT NULL)"]);
+    let mut options = SqliteOptions::new(dir.path().join("a.db"));
+    options.max_bytes = Some(1 << 20);
+    let database = SqliteDatabase::open(options, &[table]).await.unwrap();
+    let class = async |sql: &'static str| {
+        classify(
+            &sqlx::query(sql)
+                .execute(database.writer())
+                .await
+                .unwrap_err(),
+        )
+    };
+    sqlx::query("INSERT INTO t VALUES (1)")
+        .execute(database.writer())
+        .await
+        .unwrap();
+    assert_eq!(
+        class("INSERT INTO t VALUES (1)").await,
+        ErrorClass::UniqueViolation
+    );
+    assert_eq!(
+        class("INSERT INTO t VALUES (NULL)").await,
+        ErrorClass::Constraint
+    );
+    assert_eq!(
+        class("INSERT INTO t VALUES (zeroblob(2000000))").await,
+        ErrorClass::DiskFull
+    );
+    assert_eq!(
+        class("INSERT INTO nowhere VALUES (1)").await,
+        ErrorClass::Other
+    );
+}
+
+#[tokio::test]
+async fn damaged_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.db");
+    let table = || migrations("a", &["CREATE TABLE t (x)"]);
+    let database = open(&path, &[table()]).await.unwrap();
+    for _ in 0..50 {
+        let insert = sqlx::query("INSERT INTO t VALUES (randomblob(3000))");
+        insert.execute(database.writer()).await.unwrap();
+    }
+    database.close().await;
+    let sound = fs::read(&path).unwrap();
+
+    let no_database = vec![7_u8; 8192];
+    let truncated = sound[..sound.len() / 2].to_vec();
+    let mut scrambled = sound.clone();
+    // The root page of the table: a page of rubbish in the middle of the tree.
+    scrambled[3 * 4096..5 * 4096].fill(0xa5);
+    for (name, bytes) in [
+        ("no database", no_database),
+        ("truncated", truncated),
+        ("scrambled", scrambled),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let refused = open(&path, &[table()]).await;
+        assert!(
+            matches!(refused, Err(OpenError::Damaged { .. })),
+            "{name}: {refused:?}"
+        );
+    }
+    fs::write(&path, sound).unwrap();
+    open(&path, &[table()]).await.unwrap();
+}

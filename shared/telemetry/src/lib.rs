@@ -1,0 +1,21 @@
+//! Traces, metrics and logs over OTLP, and all attribute names.
+//!
+//! [`init`] is called once at the top of `main`, inside the tokio runtime. Logs go to standard
+//! error as text or JSON. With an OTLP endpoint in the settings, traces, metrics and logs are
+//! exported to it over gRPC as well; without one nothing leaves the process, but every span
+//! still has its trace and span id, so that events and answers can name them.
+//!
+//! - [`settings`]: what an operator can choose.
+//! - [`init`]: setting up and the guard that flushes.
+//! - [`context`]: W3C trace context in and out, ids of the current span.
+//! - [`spans`]: the spans of agents, tools, workflows and models.
+//! - [`attributes`]: every attribute key; nobody writes one as a literal elsewhere.
+
+pub mod attributes;
+pub mod context;
+pub mod init;
+pub mod settings;
+pub mod spans;
+
+pub use init::{Guard, TelemetryError, init, init_for_tests, meter};
+pub use settings::{LogFormat, TelemetrySettings};

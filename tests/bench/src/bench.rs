@@ -1,0 +1,76 @@
+//! The benchmarks, one file each.
+
+mod call;
+mod durable;
+mod follow;
+mod parse;
+mod script;
+mod serve;
+mod tracing;
+mod workflow;
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+use crate::harness::Effort;
+use crate::table::Figure;
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Benchmark {
+    /// Reading what a model wrote.
+    Parse,
+    /// A tool call through gateway and registry.
+    Call,
+    /// Nodes of a workflow, in memory.
+    Workflow,
+    /// Steps that survive power loss.
+    Durable,
+    /// Following and resuming a run.
+    Follow,
+    /// Scripts in the sandbox.
+    Script,
+    /// Starting the program, and what it needs while idle.
+    Serve,
+    /// What tracing costs.
+    Tracing,
+}
+
+impl Benchmark {
+    /// All, in the order of the table.
+    pub(crate) const ALL: [Benchmark; 8] = [
+        Benchmark::Parse,
+        Benchmark::Call,
+        Benchmark::Workflow,
+        Benchmark::Durable,
+        Benchmark::Follow,
+        Benchmark::Script,
+        Benchmark::Serve,
+        Benchmark::Tracing,
+    ];
+
+    /// Measures.
+    ///
+    /// # Errors
+    /// What keeps it from being measured here.
+    pub(crate) async fn run(self, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
+        match self {
+            Benchmark::Parse => parse::run(effort),
+            Benchmark::Call => call::run(effort).await,
+            Benchmark::Workflow => workflow::run(effort).await,
+            Benchmark::Durable => durable::run(effort).await,
+            Benchmark::Follow => follow::run(effort).await,
+            Benchmark::Script => script::run(effort).await,
+            Benchmark::Serve => serve::run(effort).await,
+            Benchmark::Tracing => tracing::run(effort).await,
+        }
+    }
+}
+
+impl fmt::Display for Benchmark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no benchmark is hidden");
+        f.write_str(value.get_name())
+    }
+}

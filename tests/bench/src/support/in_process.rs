@@ -1,0 +1,153 @@
+//! All services in this process, reached in memory.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use all_in_one::{Tavern, TavernSettings};
+use anyhow::{Context, ensure};
+use contracts::tavern::common::v1::watch_record::Record;
+use contracts::tavern::common::v1::{Durability, RunOptions, RunState};
+use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::gateway::v1::invoke_text_request::Input;
+use contracts::tavern::gateway::v1::{InvokeTextRequest, InvokeTextResponse, ToolScope};
+use grpc_kit::{ServerSettings, Shutdown, Transport};
+use tempfile::TempDir;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::harness::Effort;
+
+/// The tool that is called: it looks at the clock and at nothing else.
+pub(crate) const TOOL: &str = "system:get_current_time";
+
+/// All services, on data that are gone with this.
+pub(crate) struct InProcess {
+    tavern: Tavern,
+    _directory: TempDir,
+}
+
+impl InProcess {
+    /// Builds the services without plugins, workflows, agents or models.
+    ///
+    /// # Errors
+    /// A service cannot be built.
+    pub(crate) async fn start(effort: &Effort) -> anyhow::Result<Self> {
+        let directory = effort.fresh_directory()?;
+        let deploy_dir = directory.path().join("deploy");
+        for part in ["plugins", "workflows", "agents", "models"] {
+            fs::create_dir_all(deploy_dir.join(part))?;
+        }
+        let data_dir = directory.path().join("data");
+        let settings = TavernSettings {
+            data_dir,
+            deploy_dir,
+            ..TavernSettings::default()
+        };
+        let tavern = Tavern::build(&settings).await?;
+        Ok(Self {
+            tavern,
+            _directory: directory,
+        })
+    }
+
+    /// Returns a way to every service, in memory.
+    pub(crate) fn transport(&self) -> Transport {
+        grpc_kit::local(&self.tavern.services())
+    }
+
+    /// Returns the gateway, in memory.
+    pub(crate) fn gateway(&self) -> GatewayServiceClient<Transport> {
+        self.tavern.gateway()
+    }
+
+    /// Serves on a loopback socket as the program does, and returns the gateway as a foreign
+    /// client sees it.
+    ///
+    /// # Errors
+    /// The socket cannot be had.
+    pub(crate) async fn gateway_over_socket(
+        &self,
+    ) -> anyhow::Result<GatewayServiceClient<Channel>> {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let settings = ServerSettings {
+            listen,
+            ..ServerSettings::default()
+        };
+        let listener = grpc_kit::bind(&settings).await?;
+        let address = listener.local_addr()?;
+        let server = grpc_kit::Server::new(settings, self.tavern.services());
+        // It ends with the process.
+        tokio::spawn(server.serve(listener, Shutdown::when(std::future::pending())));
+        connect(&format!("http://{address}")).await
+    }
+
+    /// Ends all tasks.
+    pub(crate) async fn stop(self) {
+        self.tavern.shutdown().await;
+    }
+}
+
+/// Connects to a gateway as a foreign client does.
+///
+/// # Errors
+/// Nobody is there.
+pub(crate) async fn connect(address: &str) -> anyhow::Result<GatewayServiceClient<Channel>> {
+    let endpoint = Endpoint::from_shared(address.to_owned())?.tcp_nodelay(true);
+    Ok(GatewayServiceClient::new(endpoint.connect().await?))
+}
+
+/// Returns what asks for `calls` calls of [`TOOL`] without a journal.
+pub(crate) fn invocation(calls: usize) -> InvokeTextRequest {
+    InvokeTextRequest {
+        input: Some(Input::ModelText(model_text(calls))),
+        scope: Some(scope()),
+        options: Some(in_memory()),
+        ..InvokeTextRequest::default()
+    }
+}
+
+/// Returns what a model would write to call [`TOOL`] so many times.
+pub(crate) fn model_text(calls: usize) -> String {
+    let call = format!("  <{TOOL}></{TOOL}>\n");
+    format!("<ACTION>\n{}</ACTION>", call.repeat(calls))
+}
+
+/// Makes [`TOOL`] visible and nothing else.
+pub(crate) fn scope() -> ToolScope {
+    ToolScope {
+        tool_ids: vec![TOOL.to_owned()],
+        ..ToolScope::default()
+    }
+}
+
+/// Returns the options of a run that is not written to disk.
+pub(crate) fn in_memory() -> RunOptions {
+    RunOptions {
+        durability: Durability::Memory.into(),
+        ..RunOptions::default()
+    }
+}
+
+/// Follows an invocation to the end of its run and returns how many records came.
+///
+/// # Errors
+/// The run does not succeed.
+pub(crate) async fn follow(
+    mut stream: tonic::Streaming<InvokeTextResponse>,
+) -> anyhow::Result<u32> {
+    let (mut records, mut ended) = (0, None);
+    // To the end of the stream and not only of the run: whoever drops a stream makes the
+    // connection reset it, and too many resets cost the connection.
+    while let Some(answer) = stream.message().await? {
+        records += 1;
+        if let Some(Record::Terminal(terminal)) = answer.record.and_then(|record| record.record) {
+            ended = terminal.run;
+        }
+    }
+    let run = ended.context("the stream ended before the run did")?;
+    ensure!(
+        run.state() == RunState::Succeeded,
+        "the run did not succeed: {:?}",
+        run.outcome
+    );
+    Ok(records)
+}

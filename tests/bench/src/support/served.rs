@@ -1,0 +1,108 @@
+//! The program `tavern` as a process.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use grpc_kit::ClientSettings;
+use tempfile::TempDir;
+use testkit::Process;
+
+use crate::harness::Effort;
+
+/// How long a start may take before it counts as failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `tavern serve` on fresh data; it is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Served {
+    /// How many seconds passed from its start until it answered.
+    pub(crate) seconds_to_ready: f64,
+    address: String,
+    process: Process,
+    _directory: TempDir,
+}
+
+impl Served {
+    /// Starts the program on `host`, a loopback address that nobody else uses, and waits until it
+    /// answers.
+    ///
+    /// # Errors
+    /// The program is missing or does not come up; the error has what it printed.
+    pub(crate) async fn start(
+        effort: &Effort,
+        host: &str,
+        environment: &[(String, String)],
+    ) -> anyhow::Result<Self> {
+        let program = program("tavern")?;
+        let directory = effort.fresh_directory()?;
+        let listen = format!("{host}:7401");
+        let data = directory.path().join("data").display().to_string();
+        let deploy = testkit::repository().join("deploy").display().to_string();
+        let arguments = [
+            "serve",
+            "--listen",
+            &listen,
+            "--data-dir",
+            &data,
+            "--deploy-dir",
+            &deploy,
+        ];
+        let begin = Instant::now();
+        let mut process = Process::start(
+            "tavern",
+            &program,
+            &arguments,
+            environment,
+            directory.path(),
+        )?;
+        let address = format!("http://{listen}");
+        await_health(&mut process, &address, begin).await?;
+        let seconds_to_ready = begin.elapsed().as_secs_f64();
+        Ok(Self {
+            seconds_to_ready,
+            address,
+            process,
+            _directory: directory,
+        })
+    }
+
+    /// Returns where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+async fn await_health(process: &mut Process, address: &str, begin: Instant) -> anyhow::Result<()> {
+    let settings = ClientSettings::to(address.to_owned());
+    while grpc_kit::check_health(&settings).await.is_err() {
+        process.ensure_alive()?;
+        ensure!(
+            begin.elapsed() < PATIENCE,
+            "it did not answer in a minute\n{}",
+            process.output()
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+/// Returns a program of this workspace, built in the same profile as this one.
+///
+/// # Errors
+/// Says how to build it if it is not there.
+pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("a program knows its own path")?;
+    let path = own.parent().unwrap_or(Path::new(".")).join(name);
+    ensure!(
+        path.exists(),
+        "{} is missing; run `cargo build --release --bin tavern --bin sandbox-launcher` first",
+        path.display()
+    );
+    Ok(path)
+}

@@ -1,0 +1,187 @@
+//! The work grows with the text and no faster: bytes looked at per byte, counted.
+
+use call_text::{FinishReason, Limits, Parser, Policy};
+use conformance::catalogue;
+
+/// Shapes that invite searching the same text again and again.
+const SHAPES: &[(&str, &str, &str)] = &[
+    ("plain words", "", "some plain words and more of them, "),
+    ("opening wrappers", "", "<ACTION>"),
+    ("opening wrappers and words", "", "<ACTION> x "),
+    ("opened tools", "", "<ACTION><note>"),
+    ("bare tools in lines", "", "<note>\n"),
+    ("opened values", "<ACTION><note>", "<text>"),
+    (
+        "closed values without end",
+        "<ACTION><write>",
+        "<content>a</content> ",
+    ),
+    (
+        "closing tags and words",
+        "<ACTION><write><content>",
+        "</content> x ",
+    ),
+    (
+        "closing tags and elements",
+        "<ACTION><write><content>",
+        "</content><b>",
+    ),
+    (
+        "known siblings",
+        "<ACTION><write>",
+        "<path>a</path><content>b</content>",
+    ),
+    (
+        "ends of calls in a value",
+        "<ACTION><write><content>",
+        "</write></ACTION> ",
+    ),
+    (
+        "ends of values and calls",
+        "<ACTION><write><content>",
+        "</content></write> x ",
+    ),
+    (
+        "comments in a gap",
+        "<ACTION><write><content>a</content>",
+        "<!-- </content> ",
+    ),
+    ("open comments", "", "<!-- "),
+    ("cdata openings", "<ACTION><note><text>", "<![CDATA["),
+    ("cdata ends", "<ACTION><note><text><![CDATA[", "]]> "),
+    (
+        "closings in cdata",
+        "<ACTION><write><content><![CDATA[",
+        "</content></write></ACTION>",
+    ),
+    ("attributes", "<ACTION>", "<note a=\"b\" c=\"d\">"),
+    ("open quotes", "", "<note a=\""),
+    ("brackets", "", "<"),
+    ("brackets in a value", "<ACTION><note><text>", "<"),
+    (
+        "spaces in a gap",
+        "<ACTION><write><content>a</content>",
+        " ",
+    ),
+    ("backticks", "", "` "),
+    ("rows of backticks", "", "` `` ``` "),
+    ("fences", "", "```\n<ACTION>\n"),
+    ("closed fences", "", "```\n<ACTION><ping/></ACTION>\n```\n"),
+    ("thoughts", "<think>", "</thin"),
+    ("quotes", "", "> <ACTION>\n"),
+    ("blocks", "", "<ACTION><ping/></ACTION>"),
+    (
+        "field blocks",
+        "",
+        "<|[REQUEST_TOOL]|>\ncommand:「始」ping「末」\n<|[END_TOOL]|>\n",
+    ),
+    (
+        "opened field blocks",
+        "",
+        "<|[REQUEST_TOOL]|>\ncommand:「始」ping「末」\n",
+    ),
+    ("opened field values", "<|[REQUEST_TOOL]|>\n", "text:「始」"),
+    (
+        "closers and words",
+        "<|[REQUEST_TOOL]|>\ntext:「始」",
+        "「末」 x ",
+    ),
+    (
+        "closers and spaces",
+        "<|[REQUEST_TOOL]|>\ntext:「始」「末」",
+        " ",
+    ),
+    (
+        "closers and unknown keys",
+        "<|[REQUEST_TOOL]|>\ntext:「始」",
+        "「末」 k:「始」",
+    ),
+    (
+        "end marks in a value",
+        "<|[REQUEST_TOOL]|>\ntext:「始」",
+        "\n<|[END_TOOL]|>",
+    ),
+    (
+        "remarks between fields",
+        "<|[REQUEST_TOOL]|>\n",
+        "some remark ",
+    ),
+    ("arrows", "<|[REQUEST_TOOL]|>\ntext:>>>", "<<< "),
+    ("json openings", "<tool_call>", "{\"a\":["),
+    ("full-width brackets", "", "＜ACTION＞ "),
+];
+
+fn steps(text: &str, chunk: usize) -> u64 {
+    let policy = Policy {
+        limits: Limits {
+            message_bytes: 64 << 20,
+            block_bytes: 64 << 20,
+            value_bytes: 64 << 20,
+            parameters: 256,
+            ..Limits::default()
+        },
+        ..Policy::default()
+    };
+    let mut parser = Parser::new(catalogue().expect("the catalogue is valid"), policy);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let mut cut = chunk.min(rest.len());
+        while !rest.is_char_boundary(cut) {
+            cut += 1;
+        }
+        parser.push(&rest[..cut]);
+        rest = &rest[cut..];
+    }
+    // The last decisions are made at the end; they count as well.
+    parser.finish_counting(FinishReason::Length)
+}
+
+fn filled(prefix: &str, unit: &str, bytes: usize) -> String {
+    let mut text = prefix.to_owned();
+    while text.len() < bytes {
+        text.push_str(unit);
+    }
+    text
+}
+
+/// The long text; an unoptimised build takes a shorter one, for time only.
+const LONG: usize = if cfg!(debug_assertions) {
+    500_000
+} else {
+    10_000_000
+};
+
+#[test]
+fn steps_per_byte_are_the_same_for_short_and_long_texts() {
+    let mut failures = Vec::new();
+    for (name, prefix, unit) in SHAPES {
+        let small = filled(prefix, unit, 10_000);
+        let large = filled(prefix, unit, LONG);
+        let of_small = steps(&small, usize::MAX) as f64 / small.len() as f64;
+        let of_large = steps(&large, usize::MAX) as f64 / large.len() as f64;
+        if of_large > 2.0 * of_small + 1.0 || of_large > 64.0 {
+            failures.push(format!(
+                "{name}: {of_small:.1} steps per byte of 10 KB, {of_large:.1} of {LONG} bytes"
+            ));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn small_pieces_cost_little_more_than_the_whole() {
+    let mut failures = Vec::new();
+    for (name, prefix, unit) in SHAPES {
+        let text = filled(prefix, unit, 50_000);
+        let whole = steps(&text, usize::MAX) as f64;
+        let pieces = steps(&text, 7) as f64;
+        if pieces > 4.0 * whole + 40.0 * text.len() as f64 {
+            failures.push(format!(
+                "{name}: {:.1} steps per byte whole, {:.1} in pieces",
+                whole / text.len() as f64,
+                pieces / text.len() as f64
+            ));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

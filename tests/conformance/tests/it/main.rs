@@ -1,0 +1,8 @@
+//! The conformance cases of the text dialects and the promises that hold for every text.
+
+mod benign;
+mod cases;
+mod injection;
+mod linear;
+mod promises;
+mod reference;

@@ -1,0 +1,82 @@
+//! Cancel means cancelled: the model request, the call and every process of a script.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use contracts::tavern::common::v1::{RunState, event::Kind};
+use contracts::tavern::gateway::v1::CancelRunRequest;
+use testkit::{Stack, collect, eventually, until};
+
+use crate::text::{failing_agents, model_text, user_message};
+
+/// What the contract allows; the benchmark measures how long it really takes.
+pub(crate) const ALLOWED: Duration = Duration::from_secs(4);
+
+/// Counts processes whose command line holds `mark`.
+pub(crate) fn processes_with(mark: &str) -> usize {
+    let listed = Command::new("ps")
+        .args(["-eo", "args"])
+        .output()
+        .expect("ps runs");
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    listed.lines().filter(|line| line.contains(mark)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_ends_every_process_of_a_script() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let mark = format!("sleep 86{}", 400 + std::process::id() % 10_000);
+    let code = format!(
+        "import subprocess\nsubprocess.Popen(['sh', '-c', '{mark}; true'])\nsubprocess.run(['sh', '-c', '{mark}; true'])"
+    );
+    let call = format!(
+        "<ACTION><CodeInterpreter:execute><language>python</language><code><![CDATA[\n{code}\n]]></code>\
+         </CodeInterpreter:execute></ACTION>"
+    );
+    let gateway = stack.gateway();
+    let dispatched = |event: &contracts::tavern::common::v1::Event| {
+        matches!(event.kind, Some(Kind::CallDispatched(_)))
+    };
+    let (run_id, _) = until(&gateway, model_text(&call), dispatched).await?;
+    eventually("the script to start", || async {
+        (processes_with(&mark) >= 2).then_some(())
+    })
+    .await?;
+    let begin = Instant::now();
+    let request = CancelRunRequest {
+        run_id: run_id.clone(),
+        reason: "enough".into(),
+    };
+    let cancelled = gateway.clone().cancel_run(request).await?.into_inner();
+    assert!(begin.elapsed() < ALLOWED);
+    assert_eq!(cancelled.still_running, Vec::<String>::new());
+    assert_eq!(
+        cancelled.run.unwrap_or_default().state(),
+        RunState::Cancelled
+    );
+    eventually("the processes to be gone", || async {
+        (processes_with(&mark) == 0).then_some(())
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_ends_the_request_to_a_model() -> anyhow::Result<()> {
+    let stack = Stack::builder().deploy(failing_agents()).start().await?;
+    let gateway = stack.gateway();
+    let asked = |event: &contracts::tavern::common::v1::Event| {
+        matches!(event.kind, Some(Kind::ModelRequested(_)))
+    };
+    let (run_id, _) = until(&gateway, user_message("slow_thinker", "Think."), asked).await?;
+    let begin = Instant::now();
+    let request = CancelRunRequest {
+        run_id: run_id.clone(),
+        reason: String::new(),
+    };
+    gateway.clone().cancel_run(request).await?;
+    assert!(begin.elapsed() < ALLOWED);
+    let ended = collect(&gateway, &run_id, 0).await?;
+    assert_eq!(ended.run.state(), RunState::Cancelled);
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Bad input of every kind gets a typed answer that names the place and the remedy.
+
+use contracts::tavern::common::v1::{CallError, CallStatus, ErrorReason, RunState, event::Kind};
+use contracts::tavern::gateway::v1::invoke_text_request::Input;
+use contracts::tavern::gateway::v1::{InvokeTextRequest, ToolScope};
+use contracts::tavern::workflow::v1::ValidateWorkflowRequest;
+use testkit::{Followed, Stack, invoke};
+use tonic::Code;
+
+use crate::text::{failing_agents, model_text, user_message};
+
+/// A text, and what its only observation must contain.
+const TEXTS: [(&str, &str); 6] = [
+    (
+        "<ACTION><NoSuchTool></NoSuchTool></ACTION>",
+        "Unknown tool ID",
+    ),
+    (
+        "<ACTION><FileOperator.WriteFil></FileOperator.WriteFil></ACTION>",
+        "FileOperator.WriteFile",
+    ),
+    (
+        "<ACTION><FileOperator.WriteFile><filepath>a</filepath><content>x</content></FileOperator.WriteFile></ACTION>",
+        "Unknown parameter 'filepath', did you mean 'filePath'?",
+    ),
+    (
+        "<ACTION><FileOperator.WriteFile><filePath>a",
+        "Observation: Error",
+    ),
+    ("<ACTION></ACTION>", "Observation: Error"),
+    (
+        "<|[REQUEST_TOOL]|>\nfilePath:「始」a「末」\n<|[END_TOOL]|>",
+        "command",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_cannot_be_carried_out_says_what_to_mend() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    for (text, told) in TEXTS {
+        let run = invoke(&stack.gateway(), model_text(text)).await?;
+        let observations = observations(&run);
+        assert!(
+            observations.iter().any(|o| o.contains(told)),
+            "{text} gave {observations:?}"
+        );
+        let ran = run
+            .events
+            .iter()
+            .any(|event| matches!(event.kind, Some(Kind::CallDispatched(_))));
+        assert!(!ran, "{text} was carried out");
+    }
+    Ok(())
+}
+
+/// Python code for the interpreter, and the code of the error that it must end with.
+const SCRIPTS: [(&str, &str); 3] = [
+    ("import sys; sys.exit(3)", "script_exited"),
+    ("import os; os.kill(os.getpid(), 11)", "script_signalled"),
+    ("x = 'a' * (1 << 33)", ""),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_fails_is_a_typed_result() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    for (code, error_code) in SCRIPTS {
+        let call = format!(
+            "<ACTION><CodeInterpreter:execute><language>python</language><code>{code}</code></CodeInterpreter:execute></ACTION>"
+        );
+        let run = invoke(&stack.gateway(), model_text(&call)).await?;
+        let (status, error) = settled(&run);
+        assert_eq!(status, CallStatus::Failed, "{code}: {error:?}");
+        assert!(error.code.starts_with(error_code), "{code}: {error:?}");
+        assert!(
+            !error.message.is_empty() && !error.details_json.is_empty(),
+            "{code}: {error:?}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_endpoint_that_is_down_fails_the_turn_and_says_so() -> anyhow::Result<()> {
+    let stack = Stack::builder().deploy(failing_agents()).start().await?;
+    let run = invoke(&stack.gateway(), user_message("nobody_home", "Hello?")).await?;
+    assert_eq!(run.run.state(), RunState::Failed);
+    let error = run
+        .run
+        .outcome
+        .unwrap_or_default()
+        .error
+        .unwrap_or_default();
+    assert!(error.message.contains("nobody_home"), "{error:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_names_everything_that_is_wrong_with_it_at_once() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let request = InvokeTextRequest {
+        input: Some(Input::UserMessage("x".repeat((1 << 20) + 1))),
+        dialect: 77,
+        continue_with_model: true,
+        scope: Some(ToolScope::default()),
+        ..Default::default()
+    };
+    let status = stack.gateway().invoke_text(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::InvalidFields));
+    let named: Vec<String> = grpc_kit::violations(&status)
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    for field in [
+        "user_message",
+        "dialect",
+        "continue_with_model",
+        "scope.profile_id",
+    ] {
+        assert!(
+            named.iter().any(|name| name == field),
+            "{field} is not in {named:?}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_names_every_mistake_with_its_place() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let definition = serde_json::json!({
+        "name": "broken",
+        "nodes": [
+            { "id": "a", "type": "core:TextMerge" },
+            { "id": "b", "type": "core:TextMerge" },
+            { "id": "c", "type": "core:TextMergee" }
+        ],
+        "edges": [
+            { "id": "1", "source": "a", "sourceHandle": "merged_text", "target": "b", "targetHandle": "text_inputs" },
+            { "id": "2", "source": "b", "sourceHandle": "merged_text", "target": "a", "targetHandle": "text_inputs" },
+            { "id": "3", "source": "a", "sourceHandle": "merged_text", "target": "ghost", "targetHandle": "x" }
+        ],
+        "interfaceInputs": {}, "interfaceOutputs": {}
+    });
+    let request = ValidateWorkflowRequest {
+        definition_json: definition.to_string(),
+    };
+    let found = stack
+        .workflow()
+        .validate_workflow(request)
+        .await?
+        .into_inner()
+        .violations;
+    let all = format!("{found:?}");
+    for word in ["core:TextMerge", "ghost", "/nodes/2", "/edges/2"] {
+        assert!(all.contains(word), "{word} is not in {all}");
+    }
+    Ok(())
+}
+
+fn observations(run: &Followed) -> Vec<String> {
+    let told = run.events.iter().filter_map(|event| match &event.kind {
+        Some(Kind::Observation(told)) => Some(told.text.clone()),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn settled(run: &Followed) -> (CallStatus, CallError) {
+    let result = run.events.iter().find_map(|event| match &event.kind {
+        Some(Kind::CallSettled(settled)) => settled.result.clone(),
+        _ => None,
+    });
+    let result = result.unwrap_or_default();
+    (result.status(), result.error.unwrap_or_default())
+}

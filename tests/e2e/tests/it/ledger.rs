@@ -1,0 +1,143 @@
+//! A ledger that every test of effects shares: a backend in a process of its own that remembers
+//! every call durably before it answers.
+
+use std::path::PathBuf;
+
+use contracts::tavern::common::v1::{Event, event::Kind};
+use contracts::tavern::registry::v1::{RegisterBackendRequest, RegisterToolRequest};
+use contracts::tavern::workflow::v1::PutWorkflowRequest;
+use serde_json::{Value, json};
+use testkit::{PythonServer, Stack, eventually};
+
+/// A stack with a ledger whose tools it knows.
+pub(crate) struct World {
+    pub(crate) stack: Stack,
+    _ledger: PythonServer,
+    out: PathBuf,
+}
+
+impl World {
+    pub(crate) async fn new(stack: Stack) -> anyhow::Result<Self> {
+        let out = stack.directory().join("ledger.jsonl");
+        let ledger = PythonServer::start("ledger_backend.py", &out, stack.directory()).await?;
+        let mut registry = stack.registry();
+        let backend = RegisterBackendRequest {
+            name: "ledger".into(),
+            endpoint: ledger.uri(),
+            ..Default::default()
+        };
+        let methods = registry
+            .register_backend(backend)
+            .await?
+            .into_inner()
+            .methods;
+        assert!(
+            methods.contains(&"tavern.test.v1.Ledger/Append".to_owned()),
+            "{methods:?}"
+        );
+        for (id, idempotent) in [("ledger.append", false), ("ledger.append_idempotent", true)] {
+            let definition_json = append_tool(id, idempotent).to_string();
+            registry
+                .register_tool(RegisterToolRequest {
+                    definition_json,
+                    ..Default::default()
+                })
+                .await?;
+        }
+        Ok(Self {
+            stack,
+            _ledger: ledger,
+            out,
+        })
+    }
+
+    /// Makes a workflow known.
+    pub(crate) async fn put_workflow(&self, id: &str, definition: &Value) -> anyhow::Result<()> {
+        let put = PutWorkflowRequest {
+            workflow_id: id.into(),
+            definition_json: definition.to_string(),
+            ..Default::default()
+        };
+        self.stack.workflow().put_workflow(put).await?;
+        Ok(())
+    }
+
+    /// Every effect that happened with `note`.
+    pub(crate) fn effects(&self, note: &str) -> anyhow::Result<Vec<Value>> {
+        let lines = std::fs::read_to_string(&self.out)?;
+        let all: Result<Vec<Value>, _> = lines.lines().map(serde_json::from_str).collect();
+        Ok(all?
+            .into_iter()
+            .filter(|entry| entry["note"] == note)
+            .collect())
+    }
+
+    /// Waits until an effect with `note` has happened.
+    pub(crate) async fn await_effect(&self, note: &str) -> anyhow::Result<()> {
+        eventually("the effect to happen", || async {
+            self.effects(note)
+                .ok()
+                .filter(|effects| !effects.is_empty())
+                .map(drop)
+        })
+        .await
+    }
+}
+
+fn append_tool(id: &str, idempotent: bool) -> Value {
+    json!({
+        "id": id,
+        "description": "Appends a note to the ledger.",
+        "idempotent": idempotent,
+        "implementation": {
+            "type": "service",
+            "service": "ledger",
+            "method": "tavern.test.v1.Ledger/Append",
+            "timeout": 60_000
+        },
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "key": { "type": "string" },
+                "note": { "type": "string" },
+                "delay_ms": { "type": "integer" }
+            },
+            "required": ["key", "note"]
+        }
+    })
+}
+
+/// A block that calls an appending tool.
+pub(crate) fn append(tool: &str, note: &str, delay_ms: u32) -> String {
+    format!(
+        "<ACTION><{tool}><key>k</key><note>{note}</note><delay_ms>{delay_ms}</delay_ms></{tool}></ACTION>"
+    )
+}
+
+/// Says that a call left.
+pub(crate) fn dispatched(event: &Event) -> bool {
+    matches!(event.kind, Some(Kind::CallDispatched(_)))
+}
+
+/// Three calls in a chain: two quick ones of an ordinary tool, then a slow one of `last`.
+pub(crate) fn chain(last: &str) -> Value {
+    let call = |tool: &str, note: &str, delay: u32| json!({ "tool_id": tool, "arguments": { "key": "k", "note": note, "delay_ms": delay } });
+    let node = |id: &str, values: Value| json!({ "id": id, "type": "core:ExecuteTool", "inputValues": values });
+    json!({
+        "name": "chain",
+        "nodes": [
+            { "id": "in", "type": "core:GroupInput" },
+            node("first", call("ledger.append", "first", 0)),
+            node("second", call("ledger.append", "second", 0)),
+            node("third", call(last, "third", 3_000)),
+            { "id": "out", "type": "core:GroupOutput" }
+        ],
+        "edges": [
+            { "id": "e1", "source": "first", "sourceHandle": "status", "target": "second", "targetHandle": "key" },
+            { "id": "e2", "source": "second", "sourceHandle": "status", "target": "third", "targetHandle": "key" },
+            { "id": "e3", "source": "third", "sourceHandle": "result", "target": "out", "targetHandle": "done" }
+        ],
+        "interfaceInputs": {},
+        "interfaceOutputs": { "done": { "dataFlowType": "WILDCARD" } }
+    })
+}

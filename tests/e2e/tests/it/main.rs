@@ -1,0 +1,14 @@
+//! Black-box tests over the wire: Tavern as processes, asked as any other backend would ask.
+
+mod cancel;
+mod dialects;
+mod errors;
+mod faults;
+mod follow;
+mod foreign;
+mod ledger;
+mod once;
+mod requests;
+mod text;
+mod trace;
+mod transcripts;

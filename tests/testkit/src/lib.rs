@@ -1,0 +1,17 @@
+//! Starts real servers for tests and waits for conditions.
+//!
+//! A [`Stack`] is Tavern as an operator runs it: the built binaries as processes, in one or in
+//! five. Every stack has a loopback address of its own, so that all of them can use the fixed
+//! ports and no test has to guess a free one.
+
+mod process;
+mod python;
+mod run;
+mod stack;
+mod wait;
+
+pub use process::{Process, binary, repository};
+pub use python::{PythonServer, python, python_program};
+pub use run::{Followed, collect, invoke, until};
+pub use stack::{Stack, StackBuilder};
+pub use wait::eventually;

@@ -1,0 +1,83 @@
+//! The Python programs of the tests.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+use crate::process::{Process, repository};
+use crate::wait::eventually;
+
+/// A Python program that listens; it ends with this.
+#[derive(Debug)]
+pub struct PythonServer {
+    process: Process,
+    address: String,
+}
+
+/// Returns the interpreter that has the packages of the tests.
+///
+/// # Errors
+/// Says how to get it if it is not there.
+pub fn python() -> anyhow::Result<PathBuf> {
+    let given = std::env::var_os("TAVERN_TEST_PYTHON").map(PathBuf::from);
+    let path = match given {
+        Some(path) => path,
+        None => crate::process::binary_directory()?.join("../python/bin/python"),
+    };
+    ensure!(
+        path.exists(),
+        "{} is missing; run `make python`",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// Returns the path of a program under `tests/python`.
+pub fn python_program(name: &str) -> String {
+    repository()
+        .join("tests/python")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+impl PythonServer {
+    /// Starts a program that writes to `out` and waits until it listens.
+    ///
+    /// # Errors
+    /// The program does not come up; the error has what it printed.
+    pub async fn start(program: &str, out: &Path, directory: &Path) -> anyhow::Result<Self> {
+        let script = python_program(program);
+        let out = out.display().to_string();
+        let arguments = [script.as_str(), "--out", &out];
+        let none: &[(String, String)] = &[];
+        let mut process = Process::start(program, &python()?, &arguments, none, directory)?;
+        let listening = eventually("a Python program to listen", || {
+            let ended = process.ensure_alive().err();
+            let printed = process.output();
+            async move {
+                if let Some(error) = ended {
+                    return Some(Err(error));
+                }
+                let line = printed
+                    .lines()
+                    .find(|line| line.starts_with("listening "))?;
+                Some(Ok(line.trim_start_matches("listening ").to_owned()))
+            }
+        });
+        let address = listening
+            .await?
+            .with_context(|| format!("{program} does not come up"))?;
+        Ok(Self { process, address })
+    }
+
+    /// Returns where it listens, as `http://host:port`.
+    pub fn uri(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns what it printed so far.
+    pub fn output(&self) -> String {
+        self.process.output()
+    }
+}

@@ -1,0 +1,119 @@
+//! Following runs in tests.
+
+use anyhow::{Context, bail, ensure};
+use contracts::tavern::common::v1::{Event, Run, WatchRecord, watch_record::Record};
+use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::gateway::v1::{InvokeTextRequest, WatchRunRequest};
+use grpc_kit::Transport;
+
+/// Everything that a watch gave.
+#[derive(Clone, Debug)]
+pub struct Followed {
+    /// The events in order.
+    pub events: Vec<Event>,
+    /// The run as it ended.
+    pub run: Run,
+    /// Says that the request id had been seen before.
+    pub replayed: bool,
+}
+
+/// Invokes a text and follows the run to its end.
+///
+/// # Errors
+/// The call fails, or the events have gaps.
+pub async fn invoke(
+    gateway: &GatewayServiceClient<Transport>,
+    request: InvokeTextRequest,
+) -> anyhow::Result<Followed> {
+    let mut stream = gateway.clone().invoke_text(request).await?.into_inner();
+    let mut events = Vec::new();
+    while let Some(answer) = stream.message().await? {
+        if let Some(run) = take(answer.record, &mut events, 0)? {
+            return Ok(Followed {
+                events,
+                run,
+                replayed: answer.replayed,
+            });
+        }
+    }
+    bail!("the stream ended before the run did")
+}
+
+/// Follows a run to its end, after the sequence `after`.
+///
+/// # Errors
+/// The call fails, or the events have gaps.
+pub async fn collect(
+    gateway: &GatewayServiceClient<Transport>,
+    run_id: &str,
+    after: u64,
+) -> anyhow::Result<Followed> {
+    let request = WatchRunRequest {
+        run_id: run_id.to_owned(),
+        after_sequence: after,
+    };
+    let mut stream = gateway.clone().watch_run(request).await?.into_inner();
+    let mut events = Vec::new();
+    while let Some(answer) = stream.message().await? {
+        if let Some(run) = take(answer.record, &mut events, after)? {
+            return Ok(Followed {
+                events,
+                run,
+                replayed: false,
+            });
+        }
+    }
+    bail!("the stream ended before the run did")
+}
+
+/// Invokes a text and follows the run until `enough` says so, then drops the stream.
+///
+/// # Errors
+/// The call fails, or the run ends before.
+pub async fn until(
+    gateway: &GatewayServiceClient<Transport>,
+    request: InvokeTextRequest,
+    enough: impl Fn(&Event) -> bool,
+) -> anyhow::Result<(String, Vec<Event>)> {
+    let mut stream = gateway.clone().invoke_text(request).await?.into_inner();
+    let mut events = Vec::new();
+    while let Some(answer) = stream.message().await? {
+        if let Some(run) = take(answer.record, &mut events, 0)? {
+            bail!("the run ended first: {run:?}");
+        }
+        if events.last().is_some_and(&enough) {
+            return Ok((answer.run_id, events));
+        }
+    }
+    bail!("the stream ended first")
+}
+
+/// Takes one record; gives the run when it has ended.
+fn take(
+    record: Option<WatchRecord>,
+    events: &mut Vec<Event>,
+    after: u64,
+) -> anyhow::Result<Option<Run>> {
+    match record
+        .and_then(|record| record.record)
+        .context("a watch gave an empty record")?
+    {
+        Record::Event(event) => {
+            let due = after + events.len() as u64 + 1;
+            ensure!(
+                event.sequence == due,
+                "event {} came where {due} was due",
+                event.sequence
+            );
+            events.push(event);
+            Ok(None)
+        }
+        Record::Terminal(terminal) => terminal
+            .run
+            .context("the terminal record has no run")
+            .map(Some),
+        Record::Heartbeat(_) => Ok(None),
+        Record::Gap(gap) => bail!("events are missing: {gap:?}"),
+        Record::Drain(_) => bail!("the server drains"),
+    }
+}

@@ -1,0 +1,400 @@
+//! Tavern as processes: all services in one, or each in its own.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use anyhow::{Context, ensure};
+use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
+use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
+use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
+use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
+use grpc_kit::{ClientSettings, Transport};
+use tempfile::TempDir;
+use tonic::{Code, Request};
+
+use crate::process::{Process, binary, repository};
+use crate::wait::eventually;
+
+/// A service: the name of its program, the prefix of its settings, and its port.
+struct Service {
+    program: &'static str,
+    prefix: &'static str,
+    port: u16,
+}
+
+const GATEWAY: Service = Service {
+    program: "gateway",
+    prefix: "TAVERN_GATEWAY",
+    port: 7401,
+};
+const REGISTRY: Service = Service {
+    program: "tool-registry",
+    prefix: "TAVERN_REGISTRY",
+    port: 7402,
+};
+const WORKFLOW: Service = Service {
+    program: "workflow-execution",
+    prefix: "TAVERN_WORKFLOW",
+    port: 7403,
+};
+const SANDBOX: Service = Service {
+    program: "script-sandbox",
+    prefix: "TAVERN_SANDBOX",
+    port: 7404,
+};
+const AGENT: Service = Service {
+    program: "agent-runtime",
+    prefix: "TAVERN_AGENT",
+    port: 7405,
+};
+const ALL: [&Service; 5] = [&SANDBOX, &REGISTRY, &WORKFLOW, &AGENT, &GATEWAY];
+
+/// How a stack shall be started.
+#[derive(Clone, Debug, Default)]
+pub struct StackBuilder {
+    separate: bool,
+    deploy: Option<PathBuf>,
+    environment: Vec<(String, String)>,
+}
+
+/// Tavern as processes, which end with this.
+#[derive(Debug)]
+pub struct Stack {
+    builder: StackBuilder,
+    host: String,
+    directory: TempDir,
+    processes: Vec<Process>,
+}
+
+impl StackBuilder {
+    /// Starts each service as a process of its own.
+    pub fn separate(mut self) -> Self {
+        self.separate = true;
+        self
+    }
+
+    /// Takes plugins, workflows, agents and models from `deploy` instead of the repository's.
+    pub fn deploy(mut self, deploy: impl Into<PathBuf>) -> Self {
+        self.deploy = Some(deploy.into());
+        self
+    }
+
+    /// Sets an environment variable of every process.
+    pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment.push((key.into(), value.into()));
+        self
+    }
+
+    /// Starts the processes and waits until each of them serves.
+    ///
+    /// # Errors
+    /// A program is missing or does not come up; the error has what it printed.
+    pub async fn start(self) -> anyhow::Result<Stack> {
+        let mut stack = Stack {
+            builder: self,
+            host: own_loopback_address(),
+            directory: TempDir::with_prefix("tavern-test-")?,
+            processes: Vec::new(),
+        };
+        stack.restart().await?;
+        Ok(stack)
+    }
+}
+
+impl Stack {
+    /// Starts to describe a stack.
+    pub fn builder() -> StackBuilder {
+        StackBuilder::default()
+    }
+
+    /// Starts all services in one process.
+    ///
+    /// # Errors
+    /// As [`StackBuilder::start`].
+    pub async fn all_in_one() -> anyhow::Result<Self> {
+        Self::builder().start().await
+    }
+
+    /// Returns the address of the gateway.
+    pub fn address(&self) -> String {
+        self.uri(&GATEWAY)
+    }
+
+    /// Returns the directory that holds data and logs of the stack.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Returns the processes.
+    pub fn processes(&mut self) -> &mut [Process] {
+        &mut self.processes
+    }
+
+    /// Kills every process at once; data stay.
+    ///
+    /// # Errors
+    /// A process cannot be waited for.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.processes.iter_mut().try_for_each(Process::kill)?;
+        self.processes.clear();
+        Ok(())
+    }
+
+    /// Asks every process to end, and waits for it.
+    ///
+    /// # Errors
+    /// A process cannot be signalled or waited for.
+    pub fn terminate(&mut self) -> anyhow::Result<Vec<ExitStatus>> {
+        let ended = self
+            .processes
+            .iter_mut()
+            .rev()
+            .map(Process::terminate)
+            .collect();
+        self.processes.clear();
+        ended
+    }
+
+    /// Starts every process on the data that are there.
+    ///
+    /// # Errors
+    /// As [`StackBuilder::start`].
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.kill()?;
+        if self.builder.separate {
+            for service in ALL {
+                let environment = self.environment(service);
+                self.spawn(service.program, &[], &environment)?;
+            }
+            for service in ALL {
+                self.await_service(service).await?;
+            }
+            return Ok(());
+        }
+        let listen = format!("{}:{}", self.host, GATEWAY.port);
+        let data = self.directory.path().join("data").display().to_string();
+        let deploy = self.deploy().display().to_string();
+        let environment = self.builder.environment.clone();
+        let arguments = [
+            "serve",
+            "--listen",
+            &listen,
+            "--data-dir",
+            &data,
+            "--deploy-dir",
+            &deploy,
+        ];
+        self.spawn("tavern", &arguments, &environment)?;
+        self.await_service(&GATEWAY).await
+    }
+
+    /// Kills one service of a separate stack at once; its data stay.
+    ///
+    /// # Errors
+    /// It does not run, or cannot be waited for.
+    pub fn kill_service(&mut self, program: &str) -> anyhow::Result<()> {
+        self.take_service(program)?.kill()
+    }
+
+    /// Asks one service of a separate stack to end, and waits for it.
+    ///
+    /// # Errors
+    /// It does not run, or cannot be signalled or waited for.
+    pub fn terminate_service(&mut self, program: &str) -> anyhow::Result<ExitStatus> {
+        self.take_service(program)?.terminate()
+    }
+
+    /// Starts one service of a separate stack on the data that are there; ends it first if it runs.
+    ///
+    /// # Errors
+    /// There is no such service, or it does not come up.
+    pub async fn restart_service(&mut self, program: &str) -> anyhow::Result<()> {
+        ensure!(self.builder.separate, "the services are one process");
+        let service = ALL.into_iter().find(|service| service.program == program);
+        let service = service.with_context(|| format!("there is no service {program}"))?;
+        if let Ok(mut running) = self.take_service(program) {
+            running.kill()?;
+        }
+        let environment = self.environment(service);
+        self.spawn(service.program, &[], &environment)?;
+        self.await_service(service).await
+    }
+
+    fn take_service(&mut self, program: &str) -> anyhow::Result<Process> {
+        let place = self
+            .processes
+            .iter()
+            .position(|process| process.name() == program);
+        let place = place.with_context(|| format!("{program} does not run"))?;
+        Ok(self.processes.swap_remove(place))
+    }
+
+    /// Returns a client of the gateway.
+    pub fn gateway(&self) -> GatewayServiceClient<Transport> {
+        GatewayServiceClient::new(self.transport(&GATEWAY))
+    }
+
+    /// Returns a client of tool-registry.
+    pub fn registry(&self) -> ToolRegistryServiceClient<Transport> {
+        ToolRegistryServiceClient::new(self.transport(&REGISTRY))
+    }
+
+    /// Returns a client of workflow-execution.
+    pub fn workflow(&self) -> WorkflowServiceClient<Transport> {
+        WorkflowServiceClient::new(self.transport(&WORKFLOW))
+    }
+
+    /// Returns a client of script-sandbox.
+    pub fn sandbox(&self) -> ScriptSandboxServiceClient<Transport> {
+        ScriptSandboxServiceClient::new(self.transport(&SANDBOX))
+    }
+
+    /// Returns a client of agent-runtime.
+    pub fn agent(&self) -> AgentRuntimeServiceClient<Transport> {
+        AgentRuntimeServiceClient::new(self.transport(&AGENT))
+    }
+
+    /// Returns a client of the models of agent-runtime.
+    pub fn models(&self) -> ModelServiceClient<Transport> {
+        ModelServiceClient::new(self.transport(&AGENT))
+    }
+
+    fn transport(&self, service: &Service) -> Transport {
+        let settings = ClientSettings::to(self.uri(service));
+        grpc_kit::remote(&settings).expect("a loopback address is a good address")
+    }
+
+    fn uri(&self, service: &Service) -> String {
+        let port = if self.builder.separate {
+            service.port
+        } else {
+            GATEWAY.port
+        };
+        format!("http://{}:{port}", self.host)
+    }
+
+    fn deploy(&self) -> PathBuf {
+        self.builder
+            .deploy
+            .clone()
+            .unwrap_or_else(|| repository().join("deploy"))
+    }
+
+    fn environment(&self, service: &Service) -> Vec<(String, String)> {
+        let mut environment = self.builder.environment.clone();
+        if service.program == "agent-runtime" {
+            let file = self
+                .deploy()
+                .join("agent-runtime.toml")
+                .display()
+                .to_string();
+            environment.push(("TAVERN_AGENT_CONFIG".to_owned(), file));
+        }
+        let mut set = |key: &str, value: String| {
+            environment.push((format!("{}__{key}", service.prefix), value));
+        };
+        set("SERVER__LISTEN", format!("{}:{}", self.host, service.port));
+        let peers: &[(&str, &Service)] = match service.program {
+            "gateway" => &[
+                ("REGISTRY", &REGISTRY),
+                ("WORKFLOW", &WORKFLOW),
+                ("AGENT", &AGENT),
+            ],
+            "tool-registry" => &[("WORKFLOW", &WORKFLOW), ("SANDBOX", &SANDBOX)],
+            "workflow-execution" => &[("REGISTRY", &REGISTRY), ("SANDBOX", &SANDBOX)],
+            "agent-runtime" => &[("REGISTRY", &REGISTRY)],
+            _ => &[],
+        };
+        for (key, peer) in peers {
+            set(&format!("{key}__URI"), self.uri(peer));
+        }
+        let deploy = |part: &str| self.deploy().join(part).display().to_string();
+        match service.program {
+            "tool-registry" => set("PLUGINS_DIR", deploy("plugins")),
+            "workflow-execution" => set("WORKFLOWS_DIR", deploy("workflows")),
+            "agent-runtime" => {
+                set("AGENTS_DIR", deploy("agents"));
+                set("SCRIPTS_DIR", deploy("models"));
+            }
+            _ => {}
+        }
+        if !matches!(service.program, "gateway" | "script-sandbox") {
+            set(
+                "DATA_DIR",
+                self.directory
+                    .path()
+                    .join(service.program)
+                    .display()
+                    .to_string(),
+            );
+        }
+        environment
+    }
+
+    fn spawn(
+        &mut self,
+        program: &str,
+        arguments: &[&str],
+        environment: &[(String, String)],
+    ) -> anyhow::Result<()> {
+        let path = binary(program)?;
+        let process = Process::start(
+            program,
+            &path,
+            arguments,
+            environment,
+            self.directory.path(),
+        )?;
+        self.processes.push(process);
+        Ok(())
+    }
+
+    /// Waits until a service answers, or says what its process printed before it ended.
+    async fn await_service(&mut self, service: &Service) -> anyhow::Result<()> {
+        let mut probe = GatewayServiceClient::new(self.transport(service));
+        let what = format!("{} to serve", service.program);
+        let processes = &mut self.processes;
+        let answered = eventually(&what, || {
+            if let Some(error) = processes
+                .iter_mut()
+                .find_map(|process| process.ensure_alive().err())
+            {
+                return probe_once(Some(Err(error)), &mut probe);
+            }
+            probe_once(None, &mut probe)
+        });
+        answered.await?
+    }
+}
+
+/// Asks for a run that does not exist: any answer but "unavailable" says that the service serves.
+fn probe_once(
+    failed: Option<anyhow::Result<()>>,
+    probe: &mut GatewayServiceClient<Transport>,
+) -> impl Future<Output = Option<anyhow::Result<()>>> + use<> {
+    let mut probe = probe.clone();
+    async move {
+        if failed.is_some() {
+            return failed;
+        }
+        let request = contracts::tavern::gateway::v1::GetRunRequest {
+            run_id: String::new(),
+        };
+        let code = probe.get_run(Request::new(request)).await.err()?.code();
+        (code != Code::Unavailable).then_some(Ok(()))
+    }
+}
+
+/// Returns a loopback address that no other stack of this machine is likely to use: all of
+/// 127.0.0.0/8 belongs to this machine, so fixed ports never collide.
+fn own_loopback_address() -> String {
+    let random = uuid::Uuid::now_v7().into_bytes();
+    format!(
+        "127.{}.{}.{}",
+        1 + random[13] % 254,
+        random[14],
+        1 + random[15] % 254
+    )
+}

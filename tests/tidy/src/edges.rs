@@ -1,0 +1,188 @@
+//! Which crate may depend on which, and what a domain module may name.
+
+use toml::Value;
+
+use crate::manifests::{DEPENDENCY_TABLES, read};
+use crate::rust_text::{code_only, word_at};
+use crate::{Finding, Tree};
+
+/// The shared crates, from the bottom up, each with the ones below it that it may use.
+#[rustfmt::skip] // one line per crate
+const SHARED: [(&str, &[&str]); 11] = [
+    ("contracts", &[]),
+    ("core-types", &[]),
+    ("call-text", &[]),
+    ("json-schema", &[]),
+    ("settings", &[]),
+    ("call-wire", &["contracts", "call-text", "json-schema"]),
+    ("telemetry", &["settings"]),
+    ("sql-store", &["core-types"]),
+    ("run-log", &["core-types", "sql-store"]),
+    ("grpc-kit", &["contracts", "core-types", "telemetry", "settings"]),
+    (
+        "run-events",
+        &["contracts", "core-types", "sql-store", "run-log", "telemetry", "settings", "grpc-kit"],
+    ),
+];
+
+/// Shared crates that only some services link, because they read or write the text dialects.
+const OF_CALLS: [&str; 2] = ["call-text", "call-wire"];
+
+/// The services that may link them.
+const READS_CALLS: [&str; 4] = [
+    "gateway",
+    "agent-runtime",
+    "workflow-execution",
+    "tool-registry",
+];
+
+/// Crates whose names a domain module may not mention, with those that begin with them.
+const NOT_IN_DOMAIN: [&str; 4] = ["tonic", "prost", "sqlx", "tokio"];
+
+/// Holds every dependency within the workspace against the allowed edges.
+pub fn between_crates(tree: &Tree) -> Vec<Finding> {
+    let crates = tree.crates();
+    let home = |name: &str| {
+        crates.iter().find_map(|root| {
+            let (layer, found) = root.split_once('/')?;
+            (found == name).then_some(layer)
+        })
+    };
+    let mut findings = Vec::new();
+    for root in &crates {
+        let Some((layer, name)) = root.split_once('/') else {
+            continue;
+        };
+        let path = format!("{root}/Cargo.toml");
+        if layer == "shared" && !SHARED.iter().any(|(known, _)| *known == name) {
+            findings.push(Finding::new(
+                &path,
+                format!("the shared crate `{name}` has no place in the layers"),
+                "add it with its allowed edges to `SHARED` in tests/tidy/src/edges.rs and to ARCHITECTURE.md",
+            ));
+            continue;
+        }
+        let manifest = read(tree, &path).unwrap_or_default();
+        for table in DEPENDENCY_TABLES {
+            for dependency in manifest
+                .get(table)
+                .and_then(Value::as_table)
+                .into_iter()
+                .flat_map(toml::Table::keys)
+            {
+                let Some(target) = home(dependency) else {
+                    continue;
+                };
+                if let Some(remedy) = refuse(layer, name, target, dependency) {
+                    findings.push(Finding::new(
+                        &path,
+                        format!("`{name}` must not depend on `{dependency}`"),
+                        remedy,
+                    ));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Returns how to do without an edge that is not allowed.
+fn refuse(layer: &str, name: &str, target: &str, dependency: &str) -> Option<String> {
+    let allowed = match (layer, target) {
+        ("tests", _) => true,
+        (_, "tests") => {
+            return Some(
+                "tests depend on crates, never the other way; move the test to `tests/e2e`"
+                    .to_owned(),
+            );
+        }
+        ("shared", "shared") => {
+            let below = SHARED
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map_or(&[][..], |(_, below)| below);
+            if below.contains(&dependency) {
+                return None;
+            }
+            let listed = if below.is_empty() {
+                "none".to_owned()
+            } else {
+                below.join(", ")
+            };
+            return Some(format!(
+                "a shared crate uses only shared crates below it (for `{name}`: {listed}); pass a value or a trait in, or move the code"
+            ));
+        }
+        ("shared", _) => {
+            return Some("a shared crate knows no service; move the code into the service, or what both need into `shared/`".to_owned());
+        }
+        ("services", "shared") => {
+            if OF_CALLS.contains(&dependency)
+                && !READS_CALLS.contains(&name)
+                && name != "all-in-one"
+            {
+                return Some(format!(
+                    "only {} read the text dialects; ask the gateway over gRPC",
+                    READS_CALLS.join(", ")
+                ));
+            }
+            true
+        }
+        ("services", _) => {
+            name == "all-in-one" || (name == "script-sandbox" && dependency == "sandbox-launcher")
+        }
+        _ => false,
+    };
+    (!allowed).then(|| {
+        "services meet over gRPC: call it through its client, or move what both need into `shared/`; only all-in-one and tests link services".to_owned()
+    })
+}
+
+/// Keeps the wire, the database and the runtime out of the pure part of a service.
+pub fn within_domain(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts(&[".rs"]) {
+        let in_domain = path.starts_with("services/")
+            && (path.contains("/src/domain/") || path.ends_with("/src/domain.rs"));
+        if !in_domain {
+            continue;
+        }
+        let code = code_only(text);
+        for (index, line) in code.lines().enumerate() {
+            if let Some(name) = NOT_IN_DOMAIN.iter().find(|name| names_crate(line, name)) {
+                let finding = Finding::new(
+                    path,
+                    format!("a domain module names `{name}`"),
+                    "keep the domain pure: take plain values and return plain values; convert in `rpc/`, query in `store/`, wait in the runner",
+                );
+                findings.push(finding.at_line(index + 1));
+            }
+            if word_at(line, "async").is_some() || line.contains(".await") {
+                let finding = Finding::new(
+                    path,
+                    "a domain module is asynchronous",
+                    "return what is to be done, and let the runner outside `domain/` do it and report back",
+                );
+                findings.push(finding.at_line(index + 1));
+            }
+        }
+    }
+    findings
+}
+
+/// Returns whether the line names the crate or one of its family, as `prost_types` is of `prost`.
+fn names_crate(line: &str, name: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(name).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let rest = line[at..].trim_start_matches(part_of_name);
+        let word = &line[at..line.len() - rest.len()];
+        let family = word == name
+            || word
+                .strip_prefix(name)
+                .is_some_and(|tail| tail.starts_with('_'));
+        !before.is_some_and(part_of_name)
+            && family
+            && (rest.starts_with("::") || line.trim_start().starts_with("use "))
+    })
+}

@@ -1,0 +1,27 @@
+//! The repository's rules as tests.
+//!
+//! A rule is a function from a [`Tree`] to findings, and a finding says where, what and how to mend
+//! it. `tests/it` holds every rule against this repository, and against made-up trees that break it.
+//!
+//! * [`tree`]: the files that count.
+//! * [`finding`]: what a rule answers with.
+//! * [`layout`]: the fixed top level, the files of every service, one way to lay out modules.
+//! * [`manifests`]: what every manifest says.
+//! * [`edges`]: which crate may depend on which, and what a domain module may name.
+//! * [`sizes`]: how long files and functions may be.
+//! * [`words`]: what no file may contain.
+//! * [`unsafe_code`]: where unsafe code may stand, and what stands beside it.
+//! * [`rust_text`]: Rust source with comments and literals blanked out, which the rules read.
+
+pub mod edges;
+pub mod finding;
+pub mod layout;
+pub mod manifests;
+pub mod rust_text;
+pub mod sizes;
+pub mod tree;
+pub mod unsafe_code;
+pub mod words;
+
+pub use finding::Finding;
+pub use tree::Tree;

@@ -1,0 +1,474 @@
+//! Every rule fails where it should, at the right place, and says how to mend it.
+
+use tidy::{Finding, Tree, edges, layout, manifests, sizes, unsafe_code, words};
+
+const GOOD: &str = r#"
+[package]
+name = "good"
+description = "Does good."
+version.workspace = true
+edition.workspace = true
+rust-version.workspace = true
+license.workspace = true
+publish.workspace = true
+[lints]
+workspace = true
+"#;
+
+/// Holds a rule against a tree; each expected finding is a place, and words of problem and remedy.
+#[track_caller]
+fn check(rule: fn(&Tree) -> Vec<Finding>, files: &[(&str, &str)], expected: &[(&str, &str, &str)]) {
+    let findings = rule(&Tree::made_up(files.iter().copied()));
+    let found: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (place, problem, remedy) in expected {
+        let matching = found.iter().any(|text| {
+            let (first, second) = text
+                .split_once("\n    to mend it: ")
+                .expect("a finding has a remedy");
+            first.starts_with(&format!("{place}:"))
+                && first.contains(problem)
+                && second.contains(remedy)
+        });
+        assert!(matching, "{place}: {problem} / {remedy} not in {found:#?}");
+    }
+}
+
+/// Writes a manifest with dependencies.
+fn manifest(name: &str, dependencies: &[&str]) -> String {
+    let lines: String = dependencies
+        .iter()
+        .map(|name| format!("{name}.workspace = true\n"))
+        .collect();
+    format!("{}[dependencies]\n{lines}", GOOD.replace("good", name))
+}
+
+#[test]
+fn a_stray_file_at_the_root_is_found() {
+    let findings = layout::top_level(&Tree::made_up([
+        ("scripts/x.sh", ""),
+        ("Makefile", ""),
+        (".gitignore", ""),
+    ]));
+    let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.starts_with("scripts: does not belong") && text.contains("tests/")),
+        "{texts:?}"
+    );
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.starts_with("README.md: is missing") && text.contains("add it")),
+        "{texts:?}"
+    );
+    assert!(
+        !texts
+            .iter()
+            .any(|text| text.starts_with("Makefile") || text.starts_with(".gitignore")),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn a_service_without_its_files_is_found() {
+    let with_sqlx = manifest("gateway", &["sqlx"]);
+    check(
+        layout::services,
+        &[
+            ("services/gateway/Cargo.toml", &with_sqlx),
+            ("services/gateway/src/main.rs", ""),
+            ("services/gateway/src/lib.rs", ""),
+            ("services/gateway/src/error.rs", ""),
+            ("services/gateway/src/rpc.rs", ""),
+        ],
+        &[
+            (
+                "services/gateway/src/settings.rs",
+                "missing in the service gateway",
+                "typed settings",
+            ),
+            ("services/gateway/src/domain.rs", "missing", "pure part"),
+            ("services/gateway/src/store.rs", "missing", "sqlx"),
+            (
+                "services/gateway/migrations/sqlite",
+                "missing",
+                "migrations",
+            ),
+        ],
+    );
+    let without = manifest("sandbox-launcher", &[]);
+    let launcher = [
+        ("services/sandbox-launcher/Cargo.toml", without.as_str()),
+        ("services/sandbox-launcher/src/main.rs", ""),
+        ("services/sandbox-launcher/src/lib.rs", ""),
+    ];
+    check(layout::services, &launcher, &[]);
+}
+
+#[test]
+fn a_mod_file_is_found() {
+    check(
+        layout::module_files,
+        &[("shared/a/src/b/mod.rs", ""), ("shared/a/src/model.rs", "")],
+        &[(
+            "shared/a/src/b/mod.rs",
+            "is a `mod.rs`",
+            "shared/a/src/b.rs",
+        )],
+    );
+}
+
+#[test]
+fn a_second_test_binary_is_found() {
+    check(
+        layout::integration_binaries,
+        &[
+            ("shared/a/Cargo.toml", GOOD),
+            ("shared/a/tests/it/main.rs", ""),
+            ("shared/a/tests/other.rs", ""),
+            ("shared/a/tests/data/x.json", ""),
+        ],
+        &[(
+            "shared/a/tests/other.rs",
+            "binary of its own",
+            "shared/a/tests/it/main.rs",
+        )],
+    );
+}
+
+#[test]
+fn manifests_without_the_common_fields_are_found() {
+    check(manifests::fields, &[("shared/good/Cargo.toml", GOOD)], &[]);
+    check(
+        manifests::fields,
+        &[(
+            "shared/bad/Cargo.toml",
+            "[package]\nname = \"other\"\nversion = \"1.0.0\"\n[dependencies]\nserde = \"1\"\n",
+        )],
+        &[
+            (
+                "shared/bad/Cargo.toml",
+                "not named after its directory",
+                "name = \"bad\"",
+            ),
+            (
+                "shared/bad/Cargo.toml",
+                "description is missing",
+                "full stop",
+            ),
+            (
+                "shared/bad/Cargo.toml",
+                "`version` is not inherited",
+                "version.workspace = true",
+            ),
+            (
+                "shared/bad/Cargo.toml",
+                "`edition` is not inherited",
+                "edition.workspace = true",
+            ),
+            (
+                "shared/bad/Cargo.toml",
+                "`rust-version` is not inherited",
+                "rust-version.workspace = true",
+            ),
+            (
+                "shared/bad/Cargo.toml",
+                "`license` is not inherited",
+                "license.workspace = true",
+            ),
+            (
+                "shared/bad/Cargo.toml",
+                "`publish` is not inherited",
+                "publish.workspace = true",
+            ),
+            ("shared/bad/Cargo.toml", "lints do not apply", "[lints]"),
+            (
+                "shared/bad/Cargo.toml",
+                "version of `serde` is not inherited",
+                "[workspace.dependencies]",
+            ),
+        ],
+    );
+    check(
+        manifests::fields,
+        &[("shared/bad/Cargo.toml", "[package")],
+        &[("shared/bad/Cargo.toml", "not readable", "syntax")],
+    );
+}
+
+#[test]
+fn a_package_from_elsewhere_is_found() {
+    let lock = "[[package]]\nname = \"mine\"\n[[package]]\nname = \"odd\"\nsource = \"git+https://example.com/odd\"\n";
+    check(
+        manifests::lock_file_sources,
+        &[("Cargo.lock", lock)],
+        &[("Cargo.lock", "`odd` does not come", "published version")],
+    );
+}
+
+#[test]
+fn a_loose_python_requirement_is_found() {
+    check(
+        manifests::python_requirements,
+        &[(
+            "tests/python/requirements.txt",
+            "# for tests\ngrpcio==1.0.0\nprotobuf>=3 # newest\n",
+        )],
+        &[(
+            "tests/python/requirements.txt:3",
+            "`protobuf>=3` is not pinned",
+            "==",
+        )],
+    );
+}
+
+/// One crate: its directory and what it depends on.
+type Crate<'a> = (&'a str, &'a [&'a str]);
+
+/// The crates that the cases below depend on.
+const COMMON: [Crate<'static>; 6] = [
+    ("shared/contracts", &[]),
+    ("shared/core-types", &["serde"]),
+    ("shared/call-text", &[]),
+    ("shared/sql-store", &[]),
+    ("services/sandbox-launcher", &[]),
+    ("tests/testkit", &["contracts"]),
+];
+
+#[track_caller]
+fn check_edges(crates: &[Crate<'_>], expected: &[(&str, &str, &str)]) {
+    let files: Vec<(String, String)> = COMMON
+        .iter()
+        .chain(crates)
+        .map(|(root, dependencies)| {
+            let name = root.rsplit('/').next().unwrap_or_default();
+            (format!("{root}/Cargo.toml"), manifest(name, dependencies))
+        })
+        .collect();
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
+    check(edges::between_crates, &files, expected);
+}
+
+#[test]
+fn edges_that_go_down_pass() {
+    check_edges(
+        &[
+            ("shared/run-log", &["core-types", "sql-store"]),
+            ("services/gateway", &["contracts", "call-text"]),
+            ("services/script-sandbox", &["sandbox-launcher"]),
+            (
+                "services/all-in-one",
+                &["gateway", "script-sandbox", "call-text"],
+            ),
+            ("tests/e2e", &["gateway", "testkit", "call-text"]),
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn edges_that_go_up_or_across_are_found() {
+    check_edges(
+        &[
+            ("shared/run-log", &["contracts"]),
+            ("shared/novelty", &[]),
+            ("shared/settings", &["gateway"]),
+            ("services/gateway", &["sandbox-launcher", "testkit"]),
+            ("services/script-sandbox", &["call-text"]),
+        ],
+        &[
+            (
+                "shared/run-log/Cargo.toml",
+                "must not depend on `contracts`",
+                "core-types, sql-store",
+            ),
+            (
+                "shared/novelty/Cargo.toml",
+                "no place in the layers",
+                "SHARED",
+            ),
+            (
+                "shared/settings/Cargo.toml",
+                "must not depend on `gateway`",
+                "knows no service",
+            ),
+            (
+                "services/gateway/Cargo.toml",
+                "must not depend on `sandbox-launcher`",
+                "meet over gRPC",
+            ),
+            (
+                "services/gateway/Cargo.toml",
+                "must not depend on `testkit`",
+                "tests/e2e",
+            ),
+            (
+                "services/script-sandbox/Cargo.toml",
+                "must not depend on `call-text`",
+                "ask the gateway",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn edges_of_development_count_too() {
+    let launcher = manifest("sandbox-launcher", &[]);
+    let hidden =
+        manifest("gateway", &[]) + "[dev-dependencies]\nsandbox-launcher.workspace = true\n";
+    check(
+        edges::between_crates,
+        &[
+            ("services/sandbox-launcher/Cargo.toml", &launcher),
+            ("services/gateway/Cargo.toml", &hidden),
+        ],
+        &[(
+            "services/gateway/Cargo.toml",
+            "must not depend on `sandbox-launcher`",
+            "gRPC",
+        )],
+    );
+}
+
+#[test]
+fn an_impure_domain_module_is_found() {
+    let source = "//! Knows no tokio.\nuse prost_types::Any;\nfn f(_: tonic::Status) {}\nasync fn g() {}\nfn tokio_like() {}\nlet s = \"sqlx::query\";\n";
+    check(
+        edges::within_domain,
+        &[
+            ("services/gateway/src/domain/a.rs", source),
+            ("services/gateway/src/rpc/a.rs", source),
+            ("shared/a/src/domain/a.rs", source),
+        ],
+        &[
+            (
+                "services/gateway/src/domain/a.rs:2",
+                "names `prost`",
+                "convert in `rpc/`",
+            ),
+            (
+                "services/gateway/src/domain/a.rs:3",
+                "names `tonic`",
+                "plain values",
+            ),
+            (
+                "services/gateway/src/domain/a.rs:4",
+                "asynchronous",
+                "runner",
+            ),
+        ],
+    );
+    check(
+        edges::within_domain,
+        &[("services/gateway/src/domain.rs", "use sqlx as db;\n")],
+        &[(
+            "services/gateway/src/domain.rs:1",
+            "names `sqlx`",
+            "`store/`",
+        )],
+    );
+}
+
+#[test]
+fn long_files_are_found() {
+    let long = "\n".repeat(601);
+    check(
+        sizes::files,
+        &[
+            ("shared/a/src/b.rs", &long),
+            ("tests/python/b.py", &long),
+            ("proto/b.proto", &long),
+            ("README.md", &long),
+            ("shared/a/src/c.rs", &long[1..]),
+        ],
+        &[
+            (
+                "shared/a/src/b.rs",
+                "has 601 lines, more than 600",
+                "split it",
+            ),
+            ("tests/python/b.py", "has 601 lines", "split it"),
+            ("proto/b.proto", "has 601 lines", "split it"),
+        ],
+    );
+}
+
+#[test]
+fn long_functions_are_found() {
+    let body = "    x();\n".repeat(79);
+    let text = format!(
+        "struct A;\n\nimpl A {{\n    fn long() {{\n{body}    }}\n    fn short() {{}}\n}}\n"
+    );
+    check(
+        sizes::functions,
+        &[("a/src/b.rs", &text)],
+        &[("a/src/b.rs:4", "`long` has 81 lines, more than 80", "steps")],
+    );
+    let text = format!("fn fits() {{\n{}}}\n", "    x();\n".repeat(78));
+    check(sizes::functions, &[("a/src/b.rs", &text)], &[]);
+}
+
+#[test]
+fn unfinished_work_is_found() {
+    let source = "fn f() { todo!() }\n#[ignore]\nfn test_it() {}\n// FIXME later\n// \"todo!\" and XXXXXX are fine\nlet s = \"#[ignore]\";\n";
+    check(
+        words::unfinished,
+        &[
+            ("shared/a/src/b.rs", source),
+            ("tests/tidy/src/b.rs", source),
+            ("deploy/notes.md", "TODO: buy milk"),
+        ],
+        &[
+            ("shared/a/src/b.rs:1", "`todo!`", "do it now"),
+            ("shared/a/src/b.rs:2", "`#[ignore`", "run everywhere"),
+            ("shared/a/src/b.rs:3", "`fn test_`", "state a fact"),
+            ("shared/a/src/b.rs:4", "`FIXME`", "do it now"),
+        ],
+    );
+}
+
+#[test]
+fn machine_paths_and_talk_are_found() {
+    check(
+        words::places_and_talk,
+        &[(
+            "README.md",
+            "Run it in /work/main.\nComes with a Later Issue.\nThe script's /work is private.\n",
+        )],
+        &[
+            ("README.md:1", "`/work/main`", "relative to the repository"),
+            ("README.md:2", "\"later issue\"", "what the code is"),
+        ],
+    );
+}
+
+#[test]
+fn unsafe_code_is_found() {
+    let source = "// SAFETY: the pointer is valid\nlet a = unsafe { f() };\n\n\n\n\n\n\n\n\n\nlet b = unsafe { g() };\nlet s = \"unsafe {\";\nunsafe extern \"C\" {}\n";
+    check(
+        unsafe_code::unsafe_code,
+        &[("services/sandbox-launcher/src/a.rs", source)],
+        &[(
+            "services/sandbox-launcher/src/a.rs:12",
+            "without its reason",
+            "SAFETY:",
+        )],
+    );
+    check(
+        unsafe_code::unsafe_code,
+        &[(
+            "shared/a/src/a.rs",
+            "let a = unsafe { f() };\nlet unsafe_name = 1;\n",
+        )],
+        &[(
+            "shared/a/src/a.rs:1",
+            "outside the sandbox launcher",
+            "safe wrapper",
+        )],
+    );
+}

@@ -1,0 +1,88 @@
+//! Holds the rules against this repository, and against made-up trees that break them.
+
+mod broken_trees;
+mod scanner;
+
+use tidy::{Finding, Tree, edges, finding, layout, manifests, sizes, unsafe_code, words};
+
+#[track_caller]
+fn check(rule: fn(&Tree) -> Vec<Finding>) {
+    let tree = Tree::of_this_repository().expect("the repository can be read");
+    let findings = rule(&tree);
+    assert!(
+        findings.is_empty(),
+        "{} breaches:\n{}",
+        findings.len(),
+        finding::report(&findings)
+    );
+}
+
+#[test]
+fn the_top_level_is_fixed() {
+    check(layout::top_level);
+}
+
+#[test]
+fn every_service_has_the_same_files() {
+    check(layout::services);
+}
+
+#[test]
+fn module_files_stand_beside_their_directories() {
+    check(layout::module_files);
+}
+
+#[test]
+fn a_crate_has_one_integration_test_binary() {
+    check(layout::integration_binaries);
+}
+
+#[test]
+fn manifests_have_the_common_form() {
+    check(manifests::fields);
+}
+
+#[test]
+fn packages_come_from_the_public_registry() {
+    check(manifests::lock_file_sources);
+}
+
+#[test]
+fn python_requirements_are_pinned() {
+    check(manifests::python_requirements);
+}
+
+#[test]
+fn crates_depend_downward_only() {
+    check(edges::between_crates);
+}
+
+#[test]
+fn domain_modules_are_pure() {
+    check(edges::within_domain);
+}
+
+#[test]
+fn files_are_short_enough() {
+    check(sizes::files);
+}
+
+#[test]
+fn functions_are_short_enough() {
+    check(sizes::functions);
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    check(words::unfinished);
+}
+
+#[test]
+fn no_file_names_a_machine_or_how_it_came_to_be() {
+    check(words::places_and_talk);
+}
+
+#[test]
+fn unsafe_code_stands_in_the_launcher_with_its_reason() {
+    check(unsafe_code::unsafe_code);
+}
