@@ -22,9 +22,8 @@ AGAINST ?= $(shell main=$$(git rev-parse --verify --quiet origin/main 2>/dev/nul
   if [ -n "$$main" ] && [ "$$main" != "$$(git rev-parse HEAD)" ]; then echo "$$main"; \
   else git rev-parse --verify --quiet HEAD~1 2>/dev/null || true; fi)
 
-# Where the tests find the interpreter with their packages, and the built programs.
+# Where the tests find the interpreter with their packages.
 export TAVERN_TEST_PYTHON
-export TAVERN_TEST_BIN_DIR := $(TARGET)/debug
 
 ##@ Run it
 
