@@ -105,7 +105,7 @@ lint-dependencies: check-rust
 	  fi; \
 	done
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
-	  $(CARGO) deny --offline check bans licenses sources; \
+	  $(CARGO) deny --locked check --hide-inclusion-graph bans licenses sources; \
 	else \
 	  echo "cargo-deny is not installed; licences are not checked (cargo install --locked cargo-deny)"; \
 	fi
