@@ -19,7 +19,7 @@ use crate::{
     channel::{self, ScriptDescriptors},
     confine, payload,
     place::{self, Areas},
-    plan::{Confinement, INPUT_DIRECTORY, LaunchPlan, Start, WORK_DIRECTORY},
+    plan::{Confinement, Delivery, INPUT_DIRECTORY, LaunchPlan, Start, WORK_DIRECTORY},
     privileges,
     report::{At, End, Failure, Layer, Report, Step},
     root,
@@ -221,8 +221,17 @@ impl Watch {
             drain(events);
             if delivery && let Some(files) = &mut self.files {
                 match place::deliver(files, &self.areas) {
-                    Ok(true) => send(reports, &Report::Placed),
-                    Ok(false) => self.files = None,
+                    Ok(Some(Delivery { files, signal })) => {
+                        if signal.is_none() || !files.is_empty() {
+                            send(reports, &Report::Placed);
+                        }
+                        if let Some(signal) = signal {
+                            // The script leads its group and is reaped only here, so the number is
+                            // still its own. A group that lost everybody has nobody to tell.
+                            let _ = sys::kill(-script, signal);
+                        }
+                    }
+                    Ok(None) => self.files = None,
                     Err(failure) => {
                         send(reports, &Report::Failed(failure));
                         self.files = None;

@@ -33,15 +33,15 @@ pub(crate) struct Areas {
     pub(crate) input: OwnedFd,
 }
 
-/// Takes one delivery from the stream. False: the stream has ended and there was none.
+/// Takes one delivery from the stream. `None`: the stream has ended and there was none.
 ///
 /// # Errors
 /// When the stream is broken or a file cannot be made; the rest of the delivery is then lost.
-pub(crate) fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<bool> {
+pub(crate) fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<Option<Delivery>> {
     let delivery: Option<Delivery> =
         channel::read_frame(stream).at(Layer::Files, "reading a delivery")?;
     let Some(delivery) = delivery else {
-        return Ok(false);
+        return Ok(None);
     };
     for file in &delivery.files {
         let area = match file.area {
@@ -50,7 +50,7 @@ pub(crate) fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<bool> {
         };
         place(area.as_fd(), file, stream)?;
     }
-    Ok(true)
+    Ok(Some(delivery))
 }
 
 fn place(area: BorrowedFd<'_>, file: &DeliveredFile, stream: &mut impl Read) -> Step {
@@ -132,7 +132,11 @@ mod tests {
             size: content.len() as u64,
             executable: false,
         };
-        let mut bytes = channel::frame(&Delivery { files: vec![file] }).unwrap();
+        let mut bytes = channel::frame(&Delivery {
+            files: vec![file],
+            signal: None,
+        })
+        .unwrap();
         bytes.extend(content);
         bytes
     }
@@ -141,12 +145,13 @@ mod tests {
     fn a_file_arrives_with_its_directories() {
         let root = tempfile::tempdir().unwrap();
         let areas = areas(root.path());
-        assert!(deliver(&mut delivery("a/b/c.txt", b"text").as_slice(), &areas).unwrap());
+        let placed = deliver(&mut delivery("a/b/c.txt", b"text").as_slice(), &areas);
+        assert_eq!(placed.unwrap().unwrap().files.len(), 1);
         assert_eq!(
             std::fs::read(root.path().join("work/a/b/c.txt")).unwrap(),
             b"text"
         );
-        assert!(!deliver(&mut [].as_slice(), &areas).unwrap());
+        assert_eq!(deliver(&mut [].as_slice(), &areas), Ok(None));
     }
 
     #[test]
@@ -177,7 +182,7 @@ mod tests {
         std::fs::write(&canary, "alive").unwrap();
         std::os::unix::fs::symlink(&canary, root.path().join("work/file")).unwrap();
         std::os::unix::fs::symlink(root.path(), root.path().join("work/up")).unwrap();
-        assert!(deliver(&mut delivery("file", b"new").as_slice(), &areas).unwrap());
+        assert!(deliver(&mut delivery("file", b"new").as_slice(), &areas).is_ok());
         assert!(deliver(&mut delivery("up/canary", b"new").as_slice(), &areas).is_err());
         assert_eq!(std::fs::read(&canary).unwrap(), b"alive");
     }

@@ -149,6 +149,10 @@ pub enum Start {
 pub struct Delivery {
     /// The files.
     pub files: Vec<DeliveredFile>,
+    /// A signal for the script's process group, once the files are in place. A delivery of nothing
+    /// but a signal is not reported.
+    #[serde(default)]
+    pub signal: Option<i32>,
 }
 
 /// One file of a delivery.

@@ -17,7 +17,7 @@ use std::{
 use rustix::pipe::PipeFlags;
 use sandbox_launcher::{
     channel::{self, ScriptDescriptors},
-    plan::LaunchPlan,
+    plan::{LaunchPlan, Start},
 };
 use tokio::{net::unix::pipe, sync::oneshot};
 
@@ -51,6 +51,8 @@ pub struct Launched {
     pub stderr: pipe::Receiver,
     /// The script's result channel.
     pub result: pipe::Receiver,
+    /// The other end of the script's job channel, if the plan has one.
+    pub job: Option<tokio::net::UnixStream>,
 }
 
 /// A supervisor process, killed and waited for when it is dropped.
@@ -114,7 +116,13 @@ impl Launcher {
         let (result, script_result) = pipe()?;
         let (files, keeper_files) = UnixStream::pair()?;
         let (control, launcher_control) = UnixStream::pair()?;
-        let no_job = std::fs::File::open("/dev/null")?;
+        let (job, script_job) = match plan.start {
+            Start::AfterFiles => (None, OwnedFd::from(std::fs::File::open("/dev/null")?)),
+            Start::AtOnce => {
+                let (job, script_job) = UnixStream::pair()?;
+                (Some(job), script_job.into())
+            }
+        };
         channel::send_head(
             &control,
             &frame,
@@ -124,7 +132,7 @@ impl Launcher {
                 stderr: script_stderr.as_fd(),
                 result: script_result.as_fd(),
                 files: keeper_files.as_fd(),
-                job: no_job.as_fd(),
+                job: script_job.as_fd(),
             },
         )?;
         let (answer, child) = oneshot::channel();
@@ -153,6 +161,7 @@ impl Launcher {
             stdout: pipe::Receiver::from_owned_fd(stdout)?,
             stderr: pipe::Receiver::from_owned_fd(stderr)?,
             result: pipe::Receiver::from_owned_fd(result)?,
+            job: job.map(convert).transpose()?,
         })
     }
 }

@@ -29,11 +29,13 @@ use crate::{
     runtimes::Interpreter,
 };
 
-mod feed;
+pub(crate) mod attend;
+pub(crate) mod feed;
 mod gauge;
 mod output;
 mod watch;
 
+use attend::Attendant;
 use gauge::Gauge;
 
 /// What every run of a sandbox shares.
@@ -68,7 +70,12 @@ pub struct Job {
 
 /// Runs one script. When `cancel` fires or its sender is dropped, every process of it is ended and
 /// the outcome says so.
-pub async fn run(tools: &Tools, job: Job, cancel: oneshot::Receiver<()>) -> Outcome {
+pub(crate) async fn run(
+    tools: &Tools,
+    job: Job,
+    attendant: Box<dyn Attendant>,
+    cancel: oneshot::Receiver<()>,
+) -> Outcome {
     let level = tools.backend.level();
     let mut outcome = Outcome {
         verdict: Verdict::Cancelled {
@@ -120,7 +127,7 @@ pub async fn run(tools: &Tools, job: Job, cancel: oneshot::Receiver<()>) -> Outc
         launched.supervisor.id(),
         prepared.place.scratch.clone(),
     );
-    let watched = watch::watch(launched, &prepared, &job, gauge, cancel).await;
+    let watched = watch::watch(launched, &prepared, &job, gauge, attendant, cancel).await;
     // The working directory may hold a great many files, whose removal blocks.
     let removed = tokio::task::spawn_blocking(move || drop(prepared)).await;
     if let Err(error) = removed {
@@ -326,7 +333,10 @@ fn delivery(script: &Script, script_path: &str) -> Delivery {
             false,
         ));
     }
-    Delivery { files }
+    Delivery {
+        files,
+        signal: None,
+    }
 }
 
 /// Widens the kernel's limit on processes where a script has to share its user with the service and

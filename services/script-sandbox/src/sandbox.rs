@@ -20,7 +20,7 @@ use crate::{
     },
     error::{BuildError, Refusal},
     launch::Launcher,
-    run::{self, Job, Tools},
+    run::{self, Job, Tools, attend::Collector},
     runtimes::{self, Runtime},
     settings::SandboxSettings,
 };
@@ -187,7 +187,7 @@ impl Sandbox {
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.script.run", runtime = job.profile.name);
         let running = async move {
-            let outcome = Arc::new(run::run(&tools, job, cancelled).await);
+            let outcome = Arc::new(run::run(&tools, job, Box::new(Collector), cancelled).await);
             drop(slot);
             // Whoever asked may have gone; the answer is kept for one who repeats the request.
             publish.send_replace(Some(outcome));

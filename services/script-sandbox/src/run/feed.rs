@@ -11,8 +11,8 @@ use sandbox_launcher::{channel, plan::Delivery};
 
 use crate::domain::request::{Program, Script};
 
-/// Sends the files and closes the stream: no more will come.
-pub(super) async fn files(
+/// Sends the files of the first delivery.
+pub(crate) async fn files(
     files: &mut UnixStream,
     delivery: &Delivery,
     script: &Script,
@@ -25,8 +25,7 @@ pub(super) async fn files(
     if let Program::Source(source) = &script.program {
         files.write_all(source.as_bytes()).await?;
     }
-    files.write_all(script.input_json.as_bytes()).await?;
-    files.shutdown().await
+    files.write_all(script.input_json.as_bytes()).await
 }
 
 /// Writes all of standard input and closes it. A script that does not read it to the end is none of

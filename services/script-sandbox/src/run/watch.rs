@@ -6,15 +6,15 @@ use sandbox_launcher::report::{End, Failure, Layer, Report};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
-    sync::{mpsc, oneshot},
-    task::{JoinHandle, JoinSet},
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
     time::MissedTickBehavior,
 };
 
 use super::{
-    Job, Prepared, feed,
+    Job, Prepared,
+    attend::{Attendant, Attended, Charge, Overflow, Progress, Stage},
     gauge::Gauge,
-    output::{Overflow, capture},
 };
 use crate::{
     domain::{
@@ -54,45 +54,45 @@ pub(super) async fn watch(
     prepared: &Prepared,
     job: &Job,
     gauge: Gauge,
+    attendant: Box<dyn Attendant>,
     cancel: oneshot::Receiver<()>,
 ) -> Watched {
     let Launched {
         supervisor,
         control,
         rest_of_plan,
-        mut files,
+        files,
         stdin,
         stdout,
         stderr,
         result,
+        job: _,
     } = launched;
-    let limits = job.script.limits;
     let (overflow, overflows) = mpsc::channel(3);
-    let read = |stream, pipe, limit| tokio::spawn(capture(stream, pipe, limit, overflow.clone()));
-    let streams = [
-        read(Stream::Stdout, stdout, limits.output),
-        read(Stream::Stderr, stderr, limits.output),
-        read(Stream::Result, result, limits.result),
-    ];
-    let mut helpers = JoinSet::new();
-    helpers.spawn(feed::standard_input(stdin, job.script.clone()));
-
-    let delivery = prepared.delivery.clone();
-    let script = job.script.clone();
-    // A launcher that dies early closes its ends, and its reports, or their absence, tell why: an
-    // error of feeding has nothing to add.
-    helpers.spawn(async move {
-        let _ = feed::files(&mut files, &delivery, &script).await;
+    let Attended {
+        outputs,
+        helpers,
+        progress,
+    } = attendant.attend(Charge {
+        files,
+        stdin,
+        stdout,
+        stderr,
+        result,
+        delivery: prepared.delivery.clone(),
+        script: job.script.clone(),
+        overflow,
     });
 
     let (reports, mut say) = control.into_split();
-    let mut watch = Watch::new(limits, gauge, job.accepted);
+    let mut watch = Watch::new(job.script.limits, gauge, job.accepted, progress);
     // The plan is small enough for the socket to take it at once.
     let _ = tokio::time::timeout(SET_UP, say.write_all(&rest_of_plan)).await;
     watch
         .follow(BufReader::new(reports).lines(), say, overflows, cancel)
         .await;
-    watch.conclude(supervisor, streams).await
+    drop(helpers);
+    watch.conclude(supervisor, outputs).await
 }
 
 struct Watch {
@@ -114,10 +114,16 @@ struct Watch {
     survivors: u32,
     gone: bool,
     sampling: Option<JoinHandle<(Gauge, Option<Stopped>)>>,
+    progress: watch::Sender<Progress>,
 }
 
 impl Watch {
-    fn new(limits: Limits, gauge: Gauge, accepted: Instant) -> Self {
+    fn new(
+        limits: Limits,
+        gauge: Gauge,
+        accepted: Instant,
+        progress: watch::Sender<Progress>,
+    ) -> Self {
         Self {
             limits,
             gauge: Some(gauge),
@@ -136,6 +142,7 @@ impl Watch {
             survivors: 0,
             gone: false,
             sampling: None,
+            progress,
         }
     }
 
@@ -213,10 +220,17 @@ impl Watch {
         match serde_json::from_str(line) {
             Ok(Report::Started { missing }) => {
                 self.started = Some(Instant::now());
-                self.missing = missing;
+                self.missing = missing.clone();
+                self.progress.send_replace(Progress {
+                    stage: Stage::Started,
+                    missing,
+                });
             }
-            Ok(Report::Placed) => {}
-            Ok(Report::Failed(failure)) => self.failure = Some(failure),
+            Ok(Report::Placed) => self.reach(Stage::Placed),
+            Ok(Report::Failed(failure)) => {
+                self.failure = Some(failure);
+                self.over = self.over.or(Some(Instant::now()));
+            }
             Ok(Report::Ended {
                 end,
                 disk_bytes,
@@ -239,6 +253,10 @@ impl Watch {
             }
             Err(error) => self.fail(&format!("the launcher spoke unclearly: {error}")),
         }
+    }
+
+    fn reach(&self, stage: Stage) {
+        self.progress.send_modify(|progress| progress.stage = stage);
     }
 
     /// Measures on a thread that may block, one measurement at a time.
@@ -308,6 +326,7 @@ impl Watch {
             });
             self.gauge = killed.await.ok();
         }
+        self.reach(Stage::Gone);
         let [stdout, stderr, result] = streams.map(drain);
         let (stdout, stderr, result) = (stdout.await, stderr.await, result.await);
 

@@ -18,7 +18,7 @@ use crate::{
         verdict::Verdict,
     },
     launch::Launcher,
-    run::{self, Job, Tools},
+    run::{self, Job, Tools, attend::Collector},
     runtimes::{Interpreter, Runtime},
     settings::SandboxSettings,
 };
@@ -174,7 +174,7 @@ async fn run_proof(
     };
     // Nobody cancels; the sender only has to live as long.
     let (_cancel, cancelled) = oneshot::channel();
-    Some(run::run(tools, job, cancelled).await)
+    Some(run::run(tools, job, Box::new(Collector), cancelled).await)
 }
 
 fn into_failure(outcome: &Outcome) -> Failure {
