@@ -6,8 +6,8 @@
 //! `sandbox-launcher`), a plan, and pipes, and ends in exactly one [`domain::verdict::Verdict`].
 //!
 //! Reading order: [`domain`] decides, [`backend`] says how a level is made, [`cgroup`] and
-//! [`census`] measure, [`launch`] starts processes, [`run`] drives one script to its end,
-//! [`sandbox`] admits requests, [`rpc`] speaks the contract.
+//! [`census`] measure, [`launch`] starts processes, [`start`] confined ones, [`run`] drives one
+//! script to its end, [`sandbox`] admits requests, [`rpc`] speaks the contract.
 
 pub mod backend;
 pub mod census;
@@ -21,6 +21,8 @@ pub mod runtimes;
 pub mod sandbox;
 pub mod scratch;
 pub mod settings;
+pub mod start;
+pub mod users;
 
 mod answers;
 

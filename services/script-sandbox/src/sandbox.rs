@@ -1,7 +1,6 @@
 //! The sandbox: admits requests and runs them.
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -20,9 +19,11 @@ use crate::{
     },
     error::{BuildError, Refusal},
     launch::Launcher,
-    run::{self, Job, Tools, attend::Collector},
+    run::{self, Job, Origin, attend::Collector},
     runtimes::{self, Runtime},
     settings::SandboxSettings,
+    start::Tools,
+    users::Users,
 };
 
 mod probe;
@@ -76,7 +77,16 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         None
     };
     let slots = Arc::new(Slots::new(&settings));
-    let probed = probe::probe(&settings, &launcher, cgroups.as_ref(), &slots, runtimes).await;
+    let users = Users::new(settings.first_user);
+    let probed = probe::probe(
+        &settings,
+        &launcher,
+        cgroups.as_ref(),
+        &users,
+        &slots,
+        runtimes,
+    )
+    .await;
     let probe::Probed {
         level,
         tools,
@@ -220,17 +230,17 @@ impl Sandbox {
             problem: problem.clone(),
         };
         let interpreter = runtime.interpreter.as_ref().map_err(unusable)?.clone();
-        let slot = self.slots.clone().take().await?;
+        let slot = self.slots.take().await?;
         let profile = runtime.profile.clone();
         let script = Arc::new(script);
-        let user = slot.user();
+        let user = tools.users.take().map_err(|_| self.slots.busy())?;
         Ok((
             tools.clone(),
             Job {
                 script,
                 profile,
                 interpreter,
-                user,
+                origin: Origin::Cold(user),
                 accepted,
             },
             slot,
@@ -312,9 +322,4 @@ impl Drop for Unclaim<'_> {
             self.answers.release(request_id);
         }
     }
-}
-
-/// Says that the process is root, so that scripts can be given users of their own.
-fn is_root() -> bool {
-    Path::new("/proc/self").exists() && rustix::process::geteuid().is_root()
 }

@@ -111,6 +111,20 @@ impl Script {
         problems.0
     }
 
+    /// The path of the script below the working directory. A source gets a name that none of its
+    /// files has.
+    pub fn path(&self, suffix: &str) -> String {
+        if let Program::Entry(path) = &self.program {
+            return path.clone();
+        }
+        let taken = |name: &String| self.files.iter().any(|file| file.path == *name);
+        let numbered = (1..).map(|number| format!("main-{number}{suffix}"));
+        std::iter::once(format!("main{suffix}"))
+            .chain(numbered)
+            .find(|name| !taken(name))
+            .expect("there are more numbers than files")
+    }
+
     fn placed_bytes(&self) -> usize {
         let source = match &self.program {
             Program::Source(source) => source.len(),

@@ -1,10 +1,16 @@
 //! Follows a launched script until nobody of it is left.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use sandbox_launcher::report::{End, Failure, Layer, Report};
+use sandbox_launcher::{
+    plan::Delivery,
+    report::{End, Failure, Layer, Report},
+};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    io::{AsyncWriteExt, BufReader, Lines},
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
@@ -12,7 +18,6 @@ use tokio::{
 };
 
 use super::{
-    Job, Prepared,
     attend::{Attendant, Attended, Charge, Overflow, Progress, Stage},
     gauge::Gauge,
 };
@@ -20,9 +25,11 @@ use crate::{
     domain::{
         limits::Limits,
         outcome::{Captured, Usage},
+        request::Script,
         verdict::{Facts, Stopped, Stream},
     },
-    launch::{Launched, Supervisor},
+    launch::Supervisor,
+    start::{Confined, Seat},
 };
 
 /// How often a script is measured.
@@ -48,26 +55,46 @@ pub(super) struct Watched {
     pub(super) missing: Vec<Layer>,
 }
 
-/// Feeds and follows a script.
+/// What a started interpreter is to do.
+pub(super) struct Errand {
+    /// The files that it needs.
+    pub(super) delivery: Delivery,
+    /// The script.
+    pub(super) script: Arc<Script>,
+    /// When it was accepted.
+    pub(super) accepted: Instant,
+}
+
+/// Feeds and follows a script. The seat comes back when nobody is left in it.
 pub(super) async fn watch(
-    launched: Launched,
-    prepared: &Prepared,
-    job: &Job,
-    gauge: Gauge,
+    confined: Confined,
+    errand: Errand,
     attendant: Box<dyn Attendant>,
     cancel: oneshot::Receiver<()>,
-) -> Watched {
-    let Launched {
+) -> (Watched, Seat) {
+    let Confined {
         supervisor,
-        control,
-        rest_of_plan,
+        reports,
+        say,
         files,
         stdin,
         stdout,
         stderr,
         result,
         job: _,
-    } = launched;
+        mut seat,
+    } = confined;
+    let Errand {
+        delivery,
+        script,
+        accepted,
+    } = errand;
+    let limits = script.limits;
+    let gauge = Gauge::new(
+        seat.cgroup.take(),
+        supervisor.id(),
+        seat.place.scratch.clone(),
+    );
     let (overflow, overflows) = mpsc::channel(3);
     let Attended {
         outputs,
@@ -79,20 +106,14 @@ pub(super) async fn watch(
         stdout,
         stderr,
         result,
-        delivery: prepared.delivery.clone(),
-        script: job.script.clone(),
+        delivery,
+        script,
         overflow,
     });
-
-    let (reports, mut say) = control.into_split();
-    let mut watch = Watch::new(job.script.limits, gauge, job.accepted, progress);
-    // The plan is small enough for the socket to take it at once.
-    let _ = tokio::time::timeout(SET_UP, say.write_all(&rest_of_plan)).await;
-    watch
-        .follow(BufReader::new(reports).lines(), say, overflows, cancel)
-        .await;
+    let mut watch = Watch::new(limits, gauge, accepted, progress);
+    watch.follow(reports, say, overflows, cancel).await;
     drop(helpers);
-    watch.conclude(supervisor, outputs).await
+    (watch.conclude(supervisor, outputs).await, seat)
 }
 
 struct Watch {

@@ -18,9 +18,11 @@ use crate::{
         verdict::Verdict,
     },
     launch::Launcher,
-    run::{self, Job, Tools, attend::Collector},
+    run::{self, Job, Origin, attend::Collector},
     runtimes::{Interpreter, Runtime},
     settings::SandboxSettings,
+    start::Tools,
+    users::Users,
 };
 
 /// Why a level does not work.
@@ -46,6 +48,7 @@ pub(super) async fn probe(
     settings: &SandboxSettings,
     launcher: &Launcher,
     cgroups: Option<&Cgroups>,
+    users: &Users,
     slots: &Arc<Slots>,
     runtimes: Vec<Runtime>,
 ) -> Probed {
@@ -60,6 +63,7 @@ pub(super) async fn probe(
             launcher: launcher.clone(),
             backend: backend(level, host.clone(), settings.scratch_directory.clone()),
             cgroups: cgroups.cloned(),
+            users: users.clone(),
             lowest_enforcement: settings.lowest_memory_enforcement,
             concurrent_scripts: settings.concurrent_scripts,
         };
@@ -149,7 +153,7 @@ async fn run_proof(
     interpreter: &Interpreter,
 ) -> Option<Outcome> {
     let (profile, interpreter) = (profile.clone(), interpreter.clone());
-    let slot = slots.clone().take().await.ok()?;
+    let _slot = slots.take().await.ok()?;
     let script = Script {
         runtime: profile.name.clone(),
         program: Program::Source(profile.proof.clone()),
@@ -164,12 +168,12 @@ async fn run_proof(
         minimum_isolation: None,
         minimum_enforcement: None,
     };
-    let user = slot.user();
+    let user = tools.users.take().ok()?;
     let job = Job {
         script: Arc::new(script),
         profile,
         interpreter,
-        user,
+        origin: Origin::Cold(user),
         accepted: Instant::now(),
     };
     // Nobody cancels; the sender only has to live as long.

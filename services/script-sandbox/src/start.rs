@@ -1,0 +1,326 @@
+//! Starts confined interpreters: makes the place, the cgroup and the plan, and starts a launcher.
+//!
+//! [`Tools::seat`] makes room for one script, so that the caller knows what paths the script will
+//! see; [`Tools::start`] starts a program there. What is done with the running program is the
+//! caller's: [`crate::run`] drives one script to its end.
+
+use std::{io, sync::Arc, time::Duration};
+
+use sandbox_launcher::{
+    plan::{LaunchPlan, OutsideUser, ProcessLimits, RESULT_FD, Start},
+    report::{Failure, Layer},
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
+    },
+};
+
+use crate::{
+    backend::{Backend, Place, Wanted},
+    census,
+    cgroup::{Cgroup, Cgroups},
+    domain::{
+        isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
+        limits::Limits,
+        profile::Profile,
+        verdict::Verdict,
+    },
+    launch::{Launched, Launcher, Supervisor},
+    runtimes::Interpreter,
+    users::{User, Users},
+};
+
+/// How long a launcher may take to accept its plan.
+const PLAN_TIME: Duration = Duration::from_secs(20);
+
+/// What every run of a sandbox shares.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// Starts launchers.
+    pub launcher: Launcher,
+    /// Makes the isolation level.
+    pub backend: Arc<dyn Backend>,
+    /// The host's cgroups, if they are used.
+    pub cgroups: Option<Cgroups>,
+    /// Gives each script a user.
+    pub users: Users,
+    /// The least enforcement that is allowed.
+    pub lowest_enforcement: MemoryEnforcement,
+    /// How many scripts may run at once.
+    pub concurrent_scripts: u32,
+}
+
+/// Room for one script, before anything runs in it.
+#[derive(Debug)]
+pub struct Seat {
+    /// What the script will see.
+    pub place: Place,
+    /// Removed when it is dropped, which must be after its last process.
+    pub cgroup: Option<Cgroup>,
+    /// The user that is the script's alone, when the service is root.
+    pub user: Option<User>,
+    /// The limits that the room was made for.
+    pub limits: Limits,
+    /// What enforces the limits on memory and processes.
+    pub enforcement: MemoryEnforcement,
+    /// Layers that are known to be missing.
+    pub missing: Vec<MissingLayer>,
+}
+
+/// What is started in a seat.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Its whole environment.
+    pub environment: Vec<(String, String)>,
+    /// When it starts.
+    pub start: Start,
+}
+
+/// A launcher that has its plan, with the service's ends of everything. Dropping it ends every
+/// process of it.
+#[derive(Debug)]
+pub struct Confined {
+    /// The supervisor process.
+    pub supervisor: Supervisor,
+    /// What the launcher reports, a line each.
+    pub reports: Lines<BufReader<OwnedReadHalf>>,
+    /// Shutting it down is the order to end everybody.
+    pub say: OwnedWriteHalf,
+    /// Deliveries of files go here.
+    pub files: UnixStream,
+    /// The program's standard input.
+    pub stdin: pipe::Sender,
+    /// The program's standard output.
+    pub stdout: pipe::Receiver,
+    /// The program's standard error.
+    pub stderr: pipe::Receiver,
+    /// The program's result channel.
+    pub result: pipe::Receiver,
+    /// The other end of the program's job channel, if its start has one.
+    pub job: Option<UnixStream>,
+    /// The room that it sits in.
+    pub seat: Seat,
+}
+
+/// Why nothing was started.
+#[derive(Debug)]
+pub struct NotStarted {
+    /// The same as a verdict.
+    pub verdict: Verdict,
+    /// Layers that are known to be missing.
+    pub missing: Vec<MissingLayer>,
+}
+
+impl Tools {
+    /// Makes room for one script: its place, its cgroup. `least` is the enforcement without which
+    /// nothing may be started; the operator's minimum holds in any case.
+    ///
+    /// # Errors
+    /// When the place cannot be made, or the enforcement is not reached.
+    pub fn seat(
+        &self,
+        interpreter: &Interpreter,
+        limits: &Limits,
+        user: Option<User>,
+        least: Option<MemoryEnforcement>,
+    ) -> Result<Seat, Box<NotStarted>> {
+        let mut missing = self.backend.level().missing();
+        let least = least.map_or(self.lowest_enforcement, |least| {
+            least.max(self.lowest_enforcement)
+        });
+        let cgroup = match self.cgroup(limits, least, &mut missing) {
+            Ok(cgroup) => cgroup,
+            Err(verdict) => return Err(Box::new(NotStarted { verdict, missing })),
+        };
+        let wanted = Wanted {
+            mounts: &interpreter.mounts,
+            limits,
+            user: user.as_ref().map(User::id),
+        };
+        let place = self.backend.place(&wanted).map_err(|error| {
+            let verdict = launch_failed(Layer::Files, "making the working directory", &error);
+            let missing = missing.clone();
+            Box::new(NotStarted { verdict, missing })
+        })?;
+        let enforcement = match (&self.cgroups, &cgroup) {
+            (Some(cgroups), Some(_)) => cgroups.enforcement(),
+            _ => MemoryEnforcement::Sampled,
+        };
+        Ok(Seat {
+            place,
+            cgroup,
+            user,
+            limits: *limits,
+            enforcement,
+            missing,
+        })
+    }
+
+    /// The cgroup of a script. Where one is used but cannot be made, the script goes on without it
+    /// only if nobody demands it.
+    fn cgroup(
+        &self,
+        limits: &Limits,
+        least: MemoryEnforcement,
+        missing: &mut Vec<MissingLayer>,
+    ) -> Result<Option<Cgroup>, Verdict> {
+        let made = self.cgroups.as_ref().map(|cgroups| cgroups.make(limits));
+        if let Some(Ok(cgroup)) = made {
+            return Ok(Some(cgroup));
+        }
+        missing.push(MissingLayer::reported(Layer::CgroupLimits));
+        let Some(Err(error)) = made else {
+            return Ok(None);
+        };
+        tracing::warn!(%error, "no cgroup could be made for a script");
+        if least > MemoryEnforcement::Sampled {
+            return Err(Verdict::Policy {
+                policy: "minimum_memory_enforcement",
+                wanted: least.name().to_owned(),
+                reached: MemoryEnforcement::Sampled.name().to_owned(),
+            });
+        }
+        Ok(None)
+    }
+
+    /// Starts a program in a seat.
+    ///
+    /// # Errors
+    /// When the launcher cannot be started. What fails later is in its reports.
+    pub async fn start(
+        &self,
+        seat: Seat,
+        invocation: Invocation,
+    ) -> Result<Confined, Box<NotStarted>> {
+        let plan = self.plan(&seat, invocation);
+        match self.launch(&plan).await {
+            Ok(launched) => Ok(Confined::new(launched, seat)),
+            Err(error) => Err(Box::new(NotStarted {
+                verdict: launch_failed(Layer::Launch, "starting the launcher", &error),
+                missing: seat.missing,
+            })),
+        }
+    }
+
+    async fn launch(&self, plan: &LaunchPlan) -> io::Result<Launched> {
+        let mut launched = self.launcher.launch(plan).await?;
+        // The plan is small enough for the socket to take it at once. A launcher that has died
+        // already is known by its missing reports.
+        let rest = std::mem::take(&mut launched.rest_of_plan);
+        let _ = tokio::time::timeout(PLAN_TIME, launched.control.write_all(&rest)).await;
+        Ok(launched)
+    }
+
+    fn plan(&self, seat: &Seat, invocation: Invocation) -> LaunchPlan {
+        let mut limits = process_limits(&seat.limits);
+        if self.backend.level() == IsolationLevel::Reduced && seat.user.is_none() {
+            share_user(&mut limits, self.concurrent_scripts);
+        }
+        LaunchPlan {
+            confinement: seat.place.confinement.clone(),
+            outside_user: seat.user.as_ref().map(|user| OutsideUser { id: user.id() }),
+            command: invocation.command,
+            environment: invocation.environment,
+            limits,
+            cgroups: seat.cgroup.as_ref().map(Cgroup::procs).unwrap_or_default(),
+            start: invocation.start,
+        }
+    }
+}
+
+impl Confined {
+    fn new(launched: Launched, seat: Seat) -> Self {
+        let (reports, say) = launched.control.into_split();
+        Self {
+            supervisor: launched.supervisor,
+            reports: BufReader::new(reports).lines(),
+            say,
+            files: launched.files,
+            stdin: launched.stdin,
+            stdout: launched.stdout,
+            stderr: launched.stderr,
+            result: launched.result,
+            job: launched.job,
+            seat,
+        }
+    }
+}
+
+/// The environment that every program of a runtime starts with, before anything of a request.
+pub fn base_environment(
+    profile: &Profile,
+    interpreter: &Interpreter,
+    place: &Place,
+) -> Vec<(String, String)> {
+    let mut path = "/usr/local/bin:/usr/bin:/bin".to_owned();
+    if let Some(own) = interpreter
+        .executable
+        .parent()
+        .filter(|own| !own.starts_with("/usr/bin"))
+    {
+        path = format!("{}:{path}", own.display());
+    }
+    let shown = |path: &std::path::Path| path.display().to_string();
+    let mut variables: Vec<(String, String)> = vec![
+        ("PATH".to_owned(), path),
+        ("HOME".to_owned(), shown(&place.work)),
+        ("TMPDIR".to_owned(), shown(&place.temporary)),
+        ("LANG".to_owned(), "C.UTF-8".to_owned()),
+        // The host's own may exist and be unreadable, which libraries take for a broken machine.
+        ("OPENSSL_CONF".to_owned(), "/dev/null".to_owned()),
+    ];
+    for (name, value) in &profile.environment {
+        set_variable(&mut variables, name, value.clone());
+    }
+    set_variable(&mut variables, "TAVERN_RESULT_FD", RESULT_FD.to_string());
+    variables
+}
+
+/// Sets a variable, which may be set already.
+pub fn set_variable(variables: &mut Vec<(String, String)>, name: &str, value: String) {
+    variables.retain(|(other, _)| other != name);
+    variables.push((name.to_owned(), value));
+}
+
+fn launch_failed(layer: Layer, doing: &str, error: &io::Error) -> Verdict {
+    Verdict::LauncherFailure(Failure {
+        layer,
+        message: format!("{doing}: {error}"),
+        errno: error.raw_os_error().unwrap_or(0),
+    })
+}
+
+/// Widens the kernel's limit on processes where a script has to share its user with the service and
+/// with other scripts: the kernel counts them all. What the script itself may have is then measured.
+fn share_user(limits: &mut ProcessLimits, concurrent_scripts: u32) {
+    /// Launcher and keeper.
+    const HELPERS: u64 = 2;
+    let others = census::tasks_of(rustix::process::geteuid().as_raw());
+    limits.processes = others + u64::from(concurrent_scripts) * (limits.processes + HELPERS);
+}
+
+/// What the kernel keeps for each process. The limits of the whole script are kept elsewhere; these
+/// only have to be no narrower.
+fn process_limits(limits: &Limits) -> ProcessLimits {
+    /// Room above the memory limit, so that passing it is seen by what measures the whole script
+    /// and gets its verdict, instead of an error inside the interpreter. What is reserved and not
+    /// touched costs nothing.
+    const HEADROOM: u64 = 2 << 30;
+    /// The sum over all processes is measured and has its verdict; the kernel's own limit, which is
+    /// coarse, only has to hold when measuring does not.
+    const CPU_SLACK_SECONDS: u64 = 2;
+    /// The keeper belongs to the script's user as well.
+    const KEEPER: u64 = 1;
+    ProcessLimits {
+        cpu_seconds: limits.cpu_time.as_secs() + CPU_SLACK_SECONDS,
+        file_bytes: limits.file as u64,
+        open_files: u64::from(limits.open_files),
+        processes: u64::from(limits.processes) + KEEPER,
+        data_bytes: limits.memory as u64 + HEADROOM,
+    }
+}

@@ -1,0 +1,121 @@
+//! Users for scripts, when the service is root.
+//!
+//! Each script gets a user id of its own, so that nothing that the kernel counts or allows by user
+//! is shared between two scripts.
+
+use std::{
+    ops::Range,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// How many user ids the service may use, so that several services on one host find some each.
+const USERS: u32 = 1000;
+
+/// Gives users away, each to one script at a time.
+#[derive(Clone, Debug)]
+pub struct Users {
+    /// `None` where the service is no root and has nobody to give away. Held for a push or a pop
+    /// only.
+    known: Option<Arc<Mutex<Known>>>,
+}
+
+/// No user is free: other services on this host hold them, or too many scripts run.
+#[derive(Clone, Copy, Debug)]
+pub struct NoUser;
+
+impl Users {
+    /// Gives away the users from `first` on, if this process is root.
+    pub fn new(first: u32) -> Self {
+        let known = || {
+            Arc::new(Mutex::new(Known {
+                free: Vec::new(),
+                untried: first..first.saturating_add(USERS),
+            }))
+        };
+        Self {
+            known: rustix::process::geteuid().is_root().then(known),
+        }
+    }
+
+    /// Takes a user; `None` if scripts run as the service's own user.
+    ///
+    /// # Errors
+    /// When no user is free.
+    pub fn take(&self) -> Result<Option<User>, NoUser> {
+        let Some(known) = &self.known else {
+            return Ok(None);
+        };
+        let lease = known.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lease
+            .map(|lease| {
+                Some(User {
+                    lease: Some(lease),
+                    known: known.clone(),
+                })
+            })
+            .ok_or(NoUser)
+    }
+}
+
+/// Users that this service holds, and those that it has not tried to hold yet.
+#[derive(Debug)]
+struct Known {
+    free: Vec<Lease>,
+    untried: Range<u32>,
+}
+
+impl Known {
+    fn take(&mut self) -> Option<Lease> {
+        self.free
+            .pop()
+            .or_else(|| self.untried.by_ref().find_map(Lease::take))
+    }
+}
+
+/// The sole use of a user id among the services of this host.
+///
+/// All processes of a user can be killed at once, which is how a script without a pid namespace is
+/// ended: two services must never give the same user away. A name in the abstract socket space can
+/// be bound once, and is free again when its holder dies, however it dies.
+#[derive(Debug)]
+struct Lease {
+    user: u32,
+    _name: UnixListener,
+}
+
+impl Lease {
+    fn take(user: u32) -> Option<Self> {
+        let address = SocketAddr::from_abstract_name(format!("tavern-script-user-{user}")).ok()?;
+        Some(Self {
+            user,
+            _name: UnixListener::bind_addr(&address).ok()?,
+        })
+    }
+}
+
+/// A user that one script has for itself, given back when it is dropped.
+#[derive(Debug)]
+pub struct User {
+    lease: Option<Lease>,
+    known: Arc<Mutex<Known>>,
+}
+
+impl User {
+    /// The user id.
+    pub fn id(&self) -> u32 {
+        self.lease.as_ref().map_or(0, |lease| lease.user)
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.free.push(lease);
+        }
+    }
+}
