@@ -1,7 +1,5 @@
 //! Turns that are cancelled, that fail, and that a crash interrupts.
 
-use std::time::{Duration, Instant};
-
 use contracts::tavern::{
     agent::v1::StartTurnRequest,
     common::v1::{RunOptions, RunState, event::Kind},
@@ -36,9 +34,8 @@ async fn a_cancel_ends_the_request_to_the_model() {
     running
         .until(&run_id, |kind| matches!(kind, Kind::Text(_)))
         .await;
-    let began = Instant::now();
     let cancelled = running.cancel(&run_id).await;
-    assert!(began.elapsed() < Duration::from_secs(2));
+    // What has not ended after the time that the contract allows would be named.
     assert!(cancelled.still_running.is_empty());
     let run = cancelled.run.unwrap();
     assert_eq!(run.state(), RunState::Cancelled);

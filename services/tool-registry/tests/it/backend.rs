@@ -205,7 +205,7 @@ async fn a_server_that_does_not_answer_in_time_leaves_the_effect_unknown_unless_
         ("safe", CallStatus::Failed),
     ] {
         let request = CallToolRequest {
-            timeout: prost_types::Duration::try_from(Duration::from_millis(200)).ok(),
+            timeout: prost_types::Duration::try_from(Duration::from_secs(1)).ok(),
             ..with_effect(id, id, json!({"workflowId": "w1"}))
         };
         let (_, result) = finish(fixture.client.clone(), request).await.unwrap();

@@ -130,7 +130,7 @@ async fn a_call_ends_at_its_timeout() {
     fixture.workflows.put("hold", json!({"name": "hold"}));
     for tool in ["effect", "workflow:hold"] {
         let request = CallToolRequest {
-            timeout: prost_types::Duration::try_from(Duration::from_millis(150)).ok(),
+            timeout: prost_types::Duration::try_from(Duration::from_secs(1)).ok(),
             ..with_effect(tool, tool, json!({}))
         };
         let arguments = if tool == "effect" { code() } else { json!({}) };

@@ -93,8 +93,9 @@ async fn a_deadline_ends_the_run_as_failed() {
     let world = World::new().await;
     let mut request = of_definition(&json!({"nodes": [tool("t", "wait")]}), json!({}));
     let timeout = prost_types::Duration {
-        seconds: 0,
-        nanos: 200_000_000,
+        // Enough for the call to leave on a busy machine.
+        seconds: 3,
+        nanos: 0,
     };
     request.options = Some(RunOptions {
         durability: 0,

@@ -118,12 +118,14 @@ impl ChildServer {
 async fn the_first_signal_lets_calls_finish() {
     let server = ChildServer::start("serve");
     let mut client = server.client();
-    let mut beside = server.client();
     assert_eq!(client.say("echo up").await.unwrap(), "up");
-    let begun = tokio::spawn(async move { beside.say("wait 500").await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The first text says that the call has begun, the second that it has seen the drain.
+    let mut begun = client.tell("drain").await.unwrap();
+    assert_eq!(begun.message().await.unwrap().as_deref(), Some("first"));
     server.signal();
-    assert_eq!(begun.await.unwrap().unwrap(), "waited");
+    let last = soon("the drain record", begun.message()).await;
+    assert_eq!(last.unwrap().as_deref(), Some("drain"));
+    assert_eq!(begun.message().await.unwrap(), None);
     assert_eq!(server.code().await, Some(0));
     assert_eq!(
         client.say("echo x").await.unwrap_err().code(),

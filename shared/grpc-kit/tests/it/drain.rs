@@ -21,7 +21,7 @@ async fn what_was_begun_is_finished_and_nothing_new_begins() {
     let server = TestServer::start(Default::default()).await;
     let mut client = server.client();
     let mut inflight = server.client();
-    let begun = tokio::spawn(async move { inflight.say("wait 300").await });
+    let begun = tokio::spawn(async move { inflight.say("gate").await });
     let mut texts = client.tell("drain").await.unwrap();
     assert_eq!(texts.message().await.unwrap().as_deref(), Some("first"));
     server.running(2).await;
@@ -35,7 +35,8 @@ async fn what_was_begun_is_finished_and_nothing_new_begins() {
         Some("drain")
     );
     assert_eq!(texts.message().await.unwrap(), None);
-    assert_eq!(begun.await.unwrap().unwrap(), "waited");
+    server.probe.gate.add_permits(1);
+    assert_eq!(begun.await.unwrap().unwrap(), "passed");
     let served = soon("the end", server.served).await.unwrap().unwrap();
     assert_eq!(
         served,

@@ -121,7 +121,8 @@ async fn a_deadline_is_kept(transport: Transport, probe: Probe) {
 
 async fn a_deadline_ends_a_stream(transport: Transport, probe: Probe) {
     let mut request = Request::new("forever".to_owned());
-    request.set_timeout(Duration::from_millis(100));
+    // Enough for the first text to arrive on a busy machine.
+    request.set_timeout(Duration::from_secs(3));
     let mut texts = Client::new(transport).tell_with(request).await.unwrap();
     assert_eq!(texts.message().await.unwrap().as_deref(), Some("first"));
     assert_eq!(
@@ -182,13 +183,13 @@ async fn dropping_a_stream_ends_its_handler(transport: Transport, probe: Probe) 
 
 async fn path_and_deadline_are_inherited(transport: Transport, _: Probe) {
     let mut client = Client::new(transport);
-    let context = CallContext::default().with_timeout(Duration::from_secs(5));
+    let context = CallContext::default().with_timeout(Duration::from_secs(60));
     let context = context.enter("workflow:摘要").unwrap().enter("b").unwrap();
     context
         .scope(async {
             assert_eq!(client.say("path").await.unwrap(), "workflow:摘要 > b");
             let left: u64 = client.say("remaining").await.unwrap().parse().unwrap();
-            assert!((1..5_000).contains(&left), "{left}");
+            assert!((1..60_000).contains(&left), "{left}");
             let mut texts = client.tell("path").await.unwrap();
             let inside = texts.message().await.unwrap();
             assert_eq!(inside.as_deref(), Some("workflow:摘要 > b"));

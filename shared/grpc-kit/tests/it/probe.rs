@@ -25,7 +25,7 @@ use prost::Message;
 use prost_types::{
     FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto,
 };
-use tokio::task::JoinHandle;
+use tokio::{sync::Semaphore, task::JoinHandle};
 use tonic::{Request, Response, Status, Streaming, body::Body, server::NamedService};
 use tonic_prost::ProstCodec;
 use tower::Service;
@@ -34,11 +34,38 @@ use tower::Service;
 #[derive(Clone, Debug)]
 pub(crate) struct Forged;
 
-/// The service. Clones share the count.
-#[derive(Clone, Debug, Default)]
+/// How long a test waits for anything. Nothing takes nearly so long on an idle machine; a busy one
+/// gets its time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The service. Clones share everything.
+#[derive(Clone, Debug)]
 pub(crate) struct Probe {
     /// Handlers that have begun and not ended.
     pub(crate) running: Arc<AtomicUsize>,
+    /// Handlers that have begun.
+    pub(crate) begun: Arc<AtomicUsize>,
+    /// Each permit lets one call of `gate` pass.
+    pub(crate) gate: Arc<Semaphore>,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self {
+            running: Arc::default(),
+            begun: Arc::default(),
+            gate: Arc::new(Semaphore::new(0)),
+        }
+    }
+}
+
+impl Probe {
+    /// Counts a handler while the result lives.
+    fn enter(&self) -> Running {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.running.fetch_add(1, Ordering::SeqCst);
+        Running(self.running.clone())
+    }
 }
 
 struct Running(Arc<AtomicUsize>);
@@ -82,16 +109,15 @@ impl tonic::server::UnaryService<String> for Say {
     type Future = Pin<Box<dyn Future<Output = Result<Response<String>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<String>) -> Self::Future {
-        let running = self.0.running.clone();
+        let probe = self.0.clone();
         Box::pin(async move {
-            running.fetch_add(1, Ordering::SeqCst);
-            let _running = Running(running);
-            say(request).await
+            let _running = probe.enter();
+            say(request, &probe).await
         })
     }
 }
 
-async fn say(request: Request<String>) -> Result<Response<String>, Status> {
+async fn say(request: Request<String>, probe: &Probe) -> Result<Response<String>, Status> {
     let (word, argument) = words(request.get_ref());
     let header = |name: &str| {
         request
@@ -106,6 +132,10 @@ async fn say(request: Request<String>) -> Result<Response<String>, Status> {
         "wait" => {
             tokio::time::sleep(Duration::from_millis(argument.parse().unwrap())).await;
             "waited".to_owned()
+        }
+        "gate" => {
+            probe.gate.acquire().await.unwrap().forget();
+            "passed".to_owned()
         }
         "panic" => panic!("the secret of the handler"),
         "forged" => request.extensions().get::<Forged>().is_some().to_string(),
@@ -146,9 +176,7 @@ impl tonic::server::ServerStreamingService<String> for Tell {
     type Future = std::future::Ready<Result<Response<Texts>, Status>>;
 
     fn call(&mut self, request: Request<String>) -> Self::Future {
-        let running = self.0.running.clone();
-        running.fetch_add(1, Ordering::SeqCst);
-        let held = Running(running);
+        let held = self.0.enter();
         let texts = tell(&request).inspect(move |_| {
             let _ = &held;
         });
@@ -328,7 +356,7 @@ pub(crate) fn services(probe: &Probe) -> Services {
         .descriptor_set(descriptor_set())
 }
 
-/// Waits for a condition, for ten seconds at most.
+/// Waits for a condition.
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let wait = async {
         while !condition() {
@@ -336,17 +364,15 @@ pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
         }
     };
     assert!(
-        tokio::time::timeout(Duration::from_secs(10), wait)
-            .await
-            .is_ok(),
-        "{what}"
+        tokio::time::timeout(PATIENCE, wait).await.is_ok(),
+        "waited {PATIENCE:?} until {what}"
     );
 }
 
-/// Waits for a future, for ten seconds at most.
+/// Waits for a future.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    match tokio::time::timeout(Duration::from_secs(10), future).await {
+    match tokio::time::timeout(PATIENCE, future).await {
         Ok(output) => output,
-        Err(_) => panic!("{what} took more than ten seconds"),
+        Err(_) => panic!("{what} took more than {PATIENCE:?}"),
     }
 }

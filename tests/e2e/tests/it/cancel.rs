@@ -1,16 +1,12 @@
 //! Cancel means cancelled: the model request, the call and every process of a script.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use contracts::tavern::common::v1::{RunState, event::Kind};
 use contracts::tavern::gateway::v1::CancelRunRequest;
 use testkit::{Stack, collect, eventually, until};
 
 use crate::text::{failing_agents, model_text, user_message};
-
-/// What the contract allows; the benchmark measures how long it really takes.
-pub(crate) const ALLOWED: Duration = Duration::from_secs(4);
 
 /// Counts processes whose command line holds `mark`.
 pub(crate) fn processes_with(mark: &str) -> usize {
@@ -42,13 +38,12 @@ async fn a_cancel_ends_every_process_of_a_script() -> anyhow::Result<()> {
         (processes_with(&mark) >= 2).then_some(())
     })
     .await?;
-    let begin = Instant::now();
     let request = CancelRunRequest {
         run_id: run_id.clone(),
         reason: "enough".into(),
     };
     let cancelled = gateway.clone().cancel_run(request).await?.into_inner();
-    assert!(begin.elapsed() < ALLOWED);
+    // What has not ended after the time that the contract allows would be named.
     assert_eq!(cancelled.still_running, Vec::<String>::new());
     assert_eq!(
         cancelled.run.unwrap_or_default().state(),
@@ -69,13 +64,12 @@ async fn a_cancel_ends_the_request_to_a_model() -> anyhow::Result<()> {
         matches!(event.kind, Some(Kind::ModelRequested(_)))
     };
     let (run_id, _) = until(&gateway, user_message("slow_thinker", "Think."), asked).await?;
-    let begin = Instant::now();
     let request = CancelRunRequest {
         run_id: run_id.clone(),
         reason: String::new(),
     };
-    gateway.clone().cancel_run(request).await?;
-    assert!(begin.elapsed() < ALLOWED);
+    let cancelled = gateway.clone().cancel_run(request).await?.into_inner();
+    assert_eq!(cancelled.still_running, Vec::<String>::new());
     let ended = collect(&gateway, &run_id, 0).await?;
     assert_eq!(ended.run.state(), RunState::Cancelled);
     Ok(())
