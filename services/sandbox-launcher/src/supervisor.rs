@@ -23,8 +23,9 @@ use crate::{
 
 mod tree;
 
-/// How long the end of all processes is waited for after they were killed.
-const KILL_TIME: Duration = Duration::from_secs(5);
+/// How long the end of all processes is waited for after they were killed. It takes milliseconds; on
+/// a machine with more to do than it can, a crowd may still take its time to die.
+const KILL_TIME: Duration = Duration::from_secs(30);
 
 /// All namespaces but the cgroup one, which the keeper makes after it has joined its cgroups.
 const NAMESPACES: [(i32, Layer); 6] = [

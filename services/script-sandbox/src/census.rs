@@ -161,16 +161,29 @@ mod tests {
         assert!(read_stat("34 (bash) S 12", 100).is_none());
     }
 
+    fn kill_tree(pid: u32) {
+        for (child, process) in processes() {
+            if process.parent == pid {
+                kill_tree(child);
+            }
+        }
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+
     #[test]
-    fn the_tree_of_this_test_is_counted() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("30")
+    fn the_tree_of_a_supervisor_is_counted() {
+        let mut supervisor = std::process::Command::new("sh")
+            .args(["-c", "sh -c 'sleep 600 & echo started; wait' & wait"])
+            .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let sum = sample(std::process::id(), u64::MAX);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        // The sleeper is of the first generation, which does not count.
-        assert_eq!(sum.processes, 0);
+        let mut started = [0; 8];
+        std::io::Read::read_exact(supervisor.stdout.as_mut().unwrap(), &mut started).unwrap();
+        let sum = sample(supervisor.id(), u64::MAX);
+        kill_tree(supervisor.id());
+        supervisor.wait().unwrap();
+        // The inner shell is of the first generation, which does not count; its sleeper does.
+        assert_eq!(sum.processes, 1);
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How long a cgroup may stay busy after its last process has gone.
-const BUSY_TIME: Duration = Duration::from_secs(2);
+const BUSY_TIME: Duration = Duration::from_secs(10);
 
 /// How often a busy cgroup is looked at again.
 const STEP: Duration = Duration::from_millis(5);

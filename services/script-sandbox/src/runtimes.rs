@@ -25,7 +25,7 @@ const BUILT_IN: [(&str, &str); 3] = [
 ];
 
 /// How long an interpreter may take to describe itself.
-const DESCRIBE_TIME: Duration = Duration::from_secs(20);
+const DESCRIBE_TIME: Duration = Duration::from_secs(60);
 
 /// A runtime and what is known about it here.
 #[derive(Clone, Debug)]

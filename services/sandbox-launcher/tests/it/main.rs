@@ -11,12 +11,18 @@
 use std::{
     fs::File,
     io::{BufRead, BufReader, Read, Write},
+    ops::Range,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
+        linux::net::SocketAddrExt,
+        unix::{
+            net::{SocketAddr, UnixListener, UnixStream},
+            process::CommandExt,
+        },
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::LazyLock,
 };
 
 use sandbox_launcher::{
@@ -87,9 +93,19 @@ impl Fault {
     }
 }
 
-/// A user of this process alone: ending a script without namespaces ends all that its user runs.
-fn user(first: u32) -> u32 {
-    first + std::process::id() % 1000
+/// Users of this process alone: ending a script without namespaces ends all that its user runs. The
+/// name that says so is free again when the process has ended.
+static USER: LazyLock<(u32, UnixListener)> = LazyLock::new(|| lease(61_000..62_000));
+static REDUCED_USER: LazyLock<(u32, UnixListener)> = LazyLock::new(|| lease(62_000..63_000));
+
+fn lease(mut users: Range<u32>) -> (u32, UnixListener) {
+    users
+        .find_map(|user| {
+            let name = format!("tavern-launcher-test-user-{user}");
+            let address = SocketAddr::from_abstract_name(name).ok()?;
+            Some((user, UnixListener::bind_addr(&address).ok()?))
+        })
+        .unwrap()
 }
 
 fn root() -> bool {
@@ -124,7 +140,7 @@ fn plan() -> LaunchPlan {
     };
     LaunchPlan {
         confinement: Confinement::Namespaces(root_plan),
-        outside_user: root().then_some(OutsideUser { id: user(61_000) }),
+        outside_user: root().then(|| OutsideUser { id: USER.0 }),
         command: vec!["/usr/bin/echo".to_owned(), "ran".to_owned()],
         environment: Vec::new(),
         limits: ProcessLimits {
@@ -399,7 +415,7 @@ fn plans_that_cannot_be_met_name_their_layer() {
 #[test]
 fn the_reduced_level_fails_closed_as_well() {
     let directory = tempfile::tempdir().unwrap();
-    let user = root().then_some(user(62_000));
+    let user = root().then(|| REDUCED_USER.0);
     for name in ["work", "input", "tmp"] {
         let path = directory.path().join(name);
         std::fs::create_dir(&path).unwrap();

@@ -36,14 +36,14 @@ use crate::{
 const SAMPLE: Duration = Duration::from_millis(25);
 
 /// How long the set-up may take before it counts as failed.
-const SET_UP: Duration = Duration::from_secs(20);
+const SET_UP: Duration = Duration::from_secs(60);
 
 /// How long the launcher may take to end everybody before it is killed itself, which the kernel
-/// answers by killing its keeper.
-const END: Duration = Duration::from_secs(6);
+/// answers by killing its keeper. Longer than the launcher tries.
+const END: Duration = Duration::from_secs(35);
 
 /// How long pipes may stay open when everybody is gone. Only a survivor could hold them.
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN: Duration = Duration::from_secs(10);
 
 /// What was seen of a script.
 pub(super) struct Watched {

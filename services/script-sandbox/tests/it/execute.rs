@@ -4,11 +4,14 @@ use contracts::tavern::sandbox::v1::{
     ExecuteRequest, InputFile, ResultState, execute_request::Program,
 };
 
-use crate::support::{Host, class, expect_class, expect_output, python, request, stderr, stdout};
+use crate::{
+    rounds::{as_every_user, everywhere},
+    support::{Host, class, expect_class, expect_output, python, request, stderr, stdout},
+};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_runtime_prints_on_every_level() {
-    for (name, host) in Host::all().await {
+#[test]
+fn every_runtime_prints_on_every_level() {
+    everywhere(async |host| {
         for (runtime, source) in [
             ("python3", "print('hello')"),
             ("node", "console.log('hello')"),
@@ -20,210 +23,230 @@ async fn every_runtime_prints_on_every_level() {
             assert_eq!(
                 (class(&response).as_str(), stdout(&response).as_str()),
                 ("exited 0", "hello\n"),
-                "{name} {runtime}: {}",
+                "{runtime}: {}",
                 stderr(&response)
             );
         }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn json_goes_in_and_comes_out_apart_from_standard_output() {
-    let host = Host::full().await;
-    let input = r#"{"n": 12345678901234567890.5}"#;
-    let sources = [
-        (
-            "python3",
-            "import os\nprint('{\"forged\": 1}')\nos.write(int(os.environ['TAVERN_RESULT_FD']), open(os.environ['TAVERN_INPUT_PATH'], 'rb').read())",
-        ),
-        (
-            "node",
-            "const fs = require('fs'); console.log('{\"forged\": 1}'); fs.writeSync(3, fs.readFileSync(process.env.TAVERN_INPUT_PATH));",
-        ),
-        (
-            "bash",
-            "echo '{\"forged\": 1}'; cat \"$TAVERN_INPUT_PATH\" >&3",
-        ),
-    ];
-    for (runtime, source) in sources {
-        let mut request = request(runtime, source);
-        request.input_json = input.to_owned();
-        let response = host.run(request).await;
-        expect_output(&response, "{\"forged\": 1}\n");
-        assert_eq!(response.result_state(), ResultState::Json);
-        assert_eq!(response.result_json, input);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn files_arguments_input_and_variables_reach_the_script() {
-    let host = Host::full().await;
-    let file = |path: &str, content: &str, executable| InputFile {
-        path: path.to_owned(),
-        content: content.as_bytes().to_vec(),
-        executable,
-    };
-    let request = ExecuteRequest {
-        runtime: "python3".to_owned(),
-        program: Some(Program::EntryPath("app/main.py".to_owned())),
-        files: vec![
-            file(
-                "app/main.py",
-                "import sys, os, helper, subprocess\nprint(helper.word, sys.argv[1:], sys.stdin.read(), os.environ['COLOUR'], os.getcwd())\nprint(subprocess.check_output(['../tool.sh'], cwd='/work/app').decode())",
-                false,
-            ),
-            file("app/helper.py", "word = 'helped'", false),
-            file("tool.sh", "#!/bin/bash\necho tool", true),
-        ],
-        arguments: vec!["a b".to_owned(), "-c".to_owned()],
-        stdin: b"typed".to_vec(),
-        environment: [("COLOUR".to_owned(), "blue".to_owned())].into(),
-        ..ExecuteRequest::default()
-    };
-    let response = host.run(request).await;
-    expect_output(&response, "helped ['a b', '-c'] typed blue /work\ntool\n\n");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_environment_is_built_from_nothing() {
-    let host = Host::full().await;
-    let mut request = request("bash", "env | sed 's/=.*//' | sort | tr '\\n' ' '");
-    request.effect_id = "effect-1".to_owned();
-    let response = host.run(request).await;
-    let names = stdout(&response).replace("TRACEPARENT ", "");
-    assert_eq!(
-        names,
-        "HOME LANG OPENSSL_CONF PATH PWD SHLVL TAVERN_EFFECT_ID TAVERN_RESULT_FD TMPDIR _ "
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_trace_of_the_call_reaches_the_script() {
-    telemetry::init_for_tests();
-    let host = Host::full().await;
-    let response = host.run(request("bash", "echo -n $TRACEPARENT")).await;
-    let traceparent = stdout(&response);
-    assert!(
-        telemetry::context::parse_traceparent(&traceparent).is_some(),
-        "{traceparent:?}"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_json_is_no_result() {
-    let host = Host::full().await;
-    let response = host.python("import os; os.write(3, b'{\"a\": ')").await;
-    expect_class(&response, &["exited 0"]);
-    assert_eq!(response.result_state(), ResultState::Malformed);
-    assert_eq!(response.result_json, "");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_request_is_refused_with_every_field() {
-    let host = Host::full().await;
-    let request = ExecuteRequest {
-        effect_id: "a b".to_owned(),
-        input_json: "{".to_owned(),
-        limits: Some(contracts::tavern::sandbox::v1::Limits {
-            processes: Some(0),
-            memory_bytes: Some(1 << 63),
-            ..Default::default()
-        }),
-        ..ExecuteRequest::default()
-    };
-    let status = host.client.clone().execute(request).await.unwrap_err();
-    let mut fields: Vec<String> = grpc_kit::violations(&status)
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
-    fields.sort();
-    let expected = [
-        "effect_id",
-        "input_json",
-        "limits.memory_bytes",
-        "limits.processes",
-        "program",
-        "runtime",
-    ];
-    assert_eq!(fields, expected);
-
-    let status = host
-        .client
-        .clone()
-        .execute(crate::support::request("cobol", "x"))
-        .await
-        .unwrap_err();
-    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failing_script_tells_its_error() {
-    let host = Host::full().await;
-    let response = host.python("x = 1\nraise ValueError('wrong')").await;
-    expect_class(&response, &["exited 1"]);
-    let said = stderr(&response);
-    assert!(
-        said.contains("main.py\", line 2") && said.contains("ValueError: wrong"),
-        "{said}"
-    );
-    let usage = response.usage.unwrap();
-    assert!(
-        usage.max_memory_bytes > 1 << 20 && usage.wall_time.unwrap().nanos > 0,
-        "{usage:?}"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_kept_python_is_found_behind_its_shim() {
-    let host = Host::full().await;
-    let response = host
-        .python("import sys; print(sys.executable, sys.flags.no_user_site)")
-        .await;
-    expect_class(&response, &["exited 0"]);
-    assert!(
-        !stdout(&response).contains("shims"),
-        "{}",
-        stdout(&response)
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn e98_odd_sources_run_exactly() {
-    let host = Host::full().await;
-    let response = host
-        .run(python("\u{feff}print('é\u{1F600}')\r\nprint(2)\r\n"))
-        .await;
-    expect_output(&response, "é\u{1F600}\n2\n");
-    let status = host
-        .client
-        .clone()
-        .execute(python("print(1)\0"))
-        .await
-        .unwrap_err();
-    assert_eq!(status.code(), tonic::Code::InvalidArgument);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn e102_a_request_id_runs_once() {
-    let host = Host::full().await;
-    let mut asked = python("import os; print(os.urandom(8).hex())");
-    asked.request_id = "once".to_owned();
-    let calls = (0..20).map(|_| {
-        let (host, asked) = (host.clone(), asked.clone());
-        tokio::spawn(async move { host.run(asked).await })
     });
-    let mut answers = Vec::new();
-    for call in calls.collect::<Vec<_>>() {
-        answers.push(call.await.unwrap());
-    }
-    assert!(
-        answers
-            .iter()
-            .all(|answer| answer.stdout == answers[0].stdout)
-    );
-    assert_eq!(answers.iter().filter(|answer| !answer.replayed).count(), 1);
+}
 
-    asked.stdin = b"other".to_vec();
-    let status = host.client.clone().execute(asked).await.unwrap_err();
-    assert_eq!(status.code(), tonic::Code::AlreadyExists);
+#[test]
+fn json_goes_in_and_comes_out_apart_from_standard_output() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let input = r#"{"n": 12345678901234567890.5}"#;
+        let sources = [
+            (
+                "python3",
+                "import os\nprint('{\"forged\": 1}')\nos.write(int(os.environ['TAVERN_RESULT_FD']), open(os.environ['TAVERN_INPUT_PATH'], 'rb').read())",
+            ),
+            (
+                "node",
+                "const fs = require('fs'); console.log('{\"forged\": 1}'); fs.writeSync(3, fs.readFileSync(process.env.TAVERN_INPUT_PATH));",
+            ),
+            (
+                "bash",
+                "echo '{\"forged\": 1}'; cat \"$TAVERN_INPUT_PATH\" >&3",
+            ),
+        ];
+        for (runtime, source) in sources {
+            let mut request = request(runtime, source);
+            request.input_json = input.to_owned();
+            let response = host.run(request).await;
+            expect_output(&response, "{\"forged\": 1}\n");
+            assert_eq!(response.result_state(), ResultState::Json);
+            assert_eq!(response.result_json, input);
+        }
+    });
+}
+
+#[test]
+fn files_arguments_input_and_variables_reach_the_script() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let file = |path: &str, content: &str, executable| InputFile {
+            path: path.to_owned(),
+            content: content.as_bytes().to_vec(),
+            executable,
+        };
+        let request = ExecuteRequest {
+            runtime: "python3".to_owned(),
+            program: Some(Program::EntryPath("app/main.py".to_owned())),
+            files: vec![
+                file(
+                    "app/main.py",
+                    "import sys, os, helper, subprocess\nprint(helper.word, sys.argv[1:], sys.stdin.read(), os.environ['COLOUR'], os.getcwd())\nprint(subprocess.check_output(['../tool.sh'], cwd='/work/app').decode())",
+                    false,
+                ),
+                file("app/helper.py", "word = 'helped'", false),
+                file("tool.sh", "#!/bin/bash\necho tool", true),
+            ],
+            arguments: vec!["a b".to_owned(), "-c".to_owned()],
+            stdin: b"typed".to_vec(),
+            environment: [("COLOUR".to_owned(), "blue".to_owned())].into(),
+            ..ExecuteRequest::default()
+        };
+        let response = host.run(request).await;
+        expect_output(&response, "helped ['a b', '-c'] typed blue /work\ntool\n\n");
+    });
+}
+
+#[test]
+fn the_environment_is_built_from_nothing() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let mut request = request("bash", "env | sed 's/=.*//' | sort | tr '\\n' ' '");
+        request.effect_id = "effect-1".to_owned();
+        let response = host.run(request).await;
+        let names = stdout(&response).replace("TRACEPARENT ", "");
+        assert_eq!(
+            names,
+            "HOME LANG OPENSSL_CONF PATH PWD SHLVL TAVERN_EFFECT_ID TAVERN_RESULT_FD TMPDIR _ "
+        );
+    });
+}
+
+#[test]
+fn the_trace_of_the_call_reaches_the_script() {
+    as_every_user(async || {
+        telemetry::init_for_tests();
+        let host = Host::full().await;
+        let response = host.run(request("bash", "echo -n $TRACEPARENT")).await;
+        let traceparent = stdout(&response);
+        assert!(
+            telemetry::context::parse_traceparent(&traceparent).is_some(),
+            "{traceparent:?}"
+        );
+    });
+}
+
+#[test]
+fn what_is_no_json_is_no_result() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let response = host.python("import os; os.write(3, b'{\"a\": ')").await;
+        expect_class(&response, &["exited 0"]);
+        assert_eq!(response.result_state(), ResultState::Malformed);
+        assert_eq!(response.result_json, "");
+    });
+}
+
+#[test]
+fn a_wrong_request_is_refused_with_every_field() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let request = ExecuteRequest {
+            effect_id: "a b".to_owned(),
+            input_json: "{".to_owned(),
+            limits: Some(contracts::tavern::sandbox::v1::Limits {
+                processes: Some(0),
+                memory_bytes: Some(1 << 63),
+                ..Default::default()
+            }),
+            ..ExecuteRequest::default()
+        };
+        let status = host.client.clone().execute(request).await.unwrap_err();
+        let mut fields: Vec<String> = grpc_kit::violations(&status)
+            .into_iter()
+            .map(|(field, _)| field)
+            .collect();
+        fields.sort();
+        let expected = [
+            "effect_id",
+            "input_json",
+            "limits.memory_bytes",
+            "limits.processes",
+            "program",
+            "runtime",
+        ];
+        assert_eq!(fields, expected);
+
+        let status = host
+            .client
+            .clone()
+            .execute(crate::support::request("cobol", "x"))
+            .await
+            .unwrap_err();
+        assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+    });
+}
+
+#[test]
+fn a_failing_script_tells_its_error() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let response = host.python("x = 1\nraise ValueError('wrong')").await;
+        expect_class(&response, &["exited 1"]);
+        let said = stderr(&response);
+        assert!(
+            said.contains("main.py\", line 2") && said.contains("ValueError: wrong"),
+            "{said}"
+        );
+        let usage = response.usage.unwrap();
+        assert!(
+            usage.max_memory_bytes > 1 << 20 && usage.wall_time.unwrap().nanos > 0,
+            "{usage:?}"
+        );
+    });
+}
+
+#[test]
+fn a_kept_python_is_found_behind_its_shim() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let response = host
+            .python("import sys; print(sys.executable, sys.flags.no_user_site)")
+            .await;
+        expect_class(&response, &["exited 0"]);
+        assert!(
+            !stdout(&response).contains("shims"),
+            "{}",
+            stdout(&response)
+        );
+    });
+}
+
+#[test]
+fn e98_odd_sources_run_exactly() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let response = host
+            .run(python("\u{feff}print('é\u{1F600}')\r\nprint(2)\r\n"))
+            .await;
+        expect_output(&response, "é\u{1F600}\n2\n");
+        let status = host
+            .client
+            .clone()
+            .execute(python("print(1)\0"))
+            .await
+            .unwrap_err();
+        assert_eq!(status.code(), tonic::Code::InvalidArgument);
+    });
+}
+
+#[test]
+fn e102_a_request_id_runs_once() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let mut asked = python("import os; print(os.urandom(8).hex())");
+        asked.request_id = "once".to_owned();
+        let calls = (0..100).map(|_| {
+            let (host, asked) = (host.clone(), asked.clone());
+            tokio::spawn(async move { host.run(asked).await })
+        });
+        let mut answers = Vec::new();
+        for call in calls.collect::<Vec<_>>() {
+            answers.push(call.await.unwrap());
+        }
+        assert!(
+            answers
+                .iter()
+                .all(|answer| answer.stdout == answers[0].stdout)
+        );
+        assert_eq!(answers.iter().filter(|answer| !answer.replayed).count(), 1);
+
+        asked.stdin = b"other".to_vec();
+        let status = host.client.clone().execute(asked).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::AlreadyExists);
+    });
 }

@@ -8,11 +8,14 @@ use script_sandbox::{
     domain::isolation::{IsolationLevel, MemoryEnforcement},
 };
 
-use crate::support::{Host, expect_class, python, stdout};
+use crate::{
+    rounds::{as_every_user, everywhere, is_root},
+    support::{Host, expect_class, python, stdout},
+};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_report_says_what_is_there_and_what_is_missing() {
-    for (name, host) in Host::all().await {
+#[test]
+fn the_report_says_what_is_there_and_what_is_missing() {
+    everywhere(async |host| {
         let report = host
             .client
             .clone()
@@ -35,7 +38,7 @@ async fn the_report_says_what_is_there_and_what_is_missing() {
         assert_eq!(response.isolation, report.level);
         assert_eq!(response.memory_enforcement, report.memory_enforcement);
         assert_eq!(response.missing_layers, report.missing_layers);
-        match name {
+        match host.kind {
             "reduced" => assert!(
                 report.missing_layers.len() >= 8,
                 "{:?}",
@@ -43,136 +46,144 @@ async fn the_report_says_what_is_there_and_what_is_missing() {
             ),
             _ => assert_eq!(report.level(), Wire::Full),
         }
-        if rustix::process::geteuid().is_root() {
+        if is_root() {
             assert_eq!(
-                name == "sampled",
+                host.kind == "sampled",
                 report.memory_enforcement() == Memory::Sampled
             );
         }
-    }
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lower_level_needs_its_setting() {
-    let host = Host::with(SandboxSettings {
-        highest_isolation: IsolationLevel::Reduced,
-        ..SandboxSettings::default()
-    })
-    .await;
-    let report = host
-        .client
-        .clone()
-        .get_isolation(GetIsolationRequest {})
-        .await
-        .unwrap()
-        .into_inner();
-    assert!(!report.ready);
-    let status = host
-        .client
-        .clone()
-        .execute(python("print(1)"))
-        .await
-        .unwrap_err();
-    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
-    let metadata = grpc_kit::metadata(&status);
-    assert_eq!(
-        (metadata["wanted"].as_str(), metadata["available"].as_str()),
-        ("full", "reduced")
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_can_demand_more_than_the_operator() {
-    let host = Host::reduced().await;
-    let mut asked = python("print(1)");
-    asked.minimum_isolation = Wire::FullWithoutProc.into();
-    let status = host.client.clone().execute(asked).await.unwrap_err();
-    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
-
-    let host = Host::sampled().await;
-    let mut asked = python("print(1)");
-    asked.minimum_memory_enforcement = Memory::CgroupV1.into();
-    let status = host.client.clone().execute(asked).await.unwrap_err();
-    assert_eq!(grpc_kit::metadata(&status)["available"], "sampled");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_level_without_proc_runs_scripts_without_proc() {
-    let host = Host::with(SandboxSettings {
-        lowest_isolation: IsolationLevel::FullWithoutProc,
-        highest_isolation: IsolationLevel::FullWithoutProc,
-        lowest_memory_enforcement: MemoryEnforcement::Sampled,
-        ..SandboxSettings::default()
-    })
-    .await;
-    let response = host
-        .python("import os; print(os.path.exists('/proc'))")
+#[test]
+fn a_lower_level_needs_its_setting() {
+    as_every_user(async || {
+        let host = Host::with(SandboxSettings {
+            highest_isolation: IsolationLevel::Reduced,
+            ..SandboxSettings::default()
+        })
         .await;
-    expect_class(&response, &["exited 0"]);
-    assert_eq!(
-        (stdout(&response).as_str(), response.isolation()),
-        ("False\n", Wire::FullWithoutProc)
-    );
-    for runtime in host
-        .client
-        .clone()
-        .list_runtimes(ListRuntimesRequest {})
-        .await
-        .unwrap()
-        .into_inner()
-        .runtimes
-    {
-        assert!(runtime.usable, "{runtime:?}");
-    }
+        let report = host
+            .client
+            .clone()
+            .get_isolation(GetIsolationRequest {})
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(!report.ready);
+        let status = host
+            .client
+            .clone()
+            .execute(python("print(1)"))
+            .await
+            .unwrap_err();
+        assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+        let metadata = grpc_kit::metadata(&status);
+        assert_eq!(
+            (metadata["wanted"].as_str(), metadata["available"].as_str()),
+            ("full", "reduced")
+        );
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn runtimes_say_whether_and_why_not() {
-    let profiles = tempfile::tempdir().unwrap();
-    let cobol = include_str!("../../profiles/bash.toml")
-        .replace("name = \"bash\"", "name = \"cobol\"")
-        .replace("aliases = [\"sh\"]", "aliases = []")
-        .replace(
-            "find = [\"bash\", \"/usr/bin/bash\"]",
-            "find = [\"/opt/cobol\"]",
+#[test]
+fn a_request_can_demand_more_than_the_operator() {
+    as_every_user(async || {
+        let host = Host::reduced().await;
+        let mut asked = python("print(1)");
+        asked.minimum_isolation = Wire::FullWithoutProc.into();
+        let status = host.client.clone().execute(asked).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+
+        let host = Host::sampled().await;
+        let mut asked = python("print(1)");
+        asked.minimum_memory_enforcement = Memory::CgroupV1.into();
+        let status = host.client.clone().execute(asked).await.unwrap_err();
+        assert_eq!(grpc_kit::metadata(&status)["available"], "sampled");
+    });
+}
+
+#[test]
+fn the_level_without_proc_runs_scripts_without_proc() {
+    as_every_user(async || {
+        let host = Host::with(SandboxSettings {
+            lowest_isolation: IsolationLevel::FullWithoutProc,
+            highest_isolation: IsolationLevel::FullWithoutProc,
+            lowest_memory_enforcement: MemoryEnforcement::Sampled,
+            ..SandboxSettings::default()
+        })
+        .await;
+        let response = host
+            .python("import os; print(os.path.exists('/proc'))")
+            .await;
+        expect_class(&response, &["exited 0"]);
+        assert_eq!(
+            (stdout(&response).as_str(), response.isolation()),
+            ("False\n", Wire::FullWithoutProc)
         );
-    std::fs::write(profiles.path().join("cobol.toml"), cobol).unwrap();
-    let host = Host::with(SandboxSettings {
-        profiles_directory: profiles.path().to_owned(),
-        ..SandboxSettings::default()
-    })
-    .await;
-    let runtimes = host
-        .client
-        .clone()
-        .list_runtimes(ListRuntimesRequest {})
-        .await
-        .unwrap()
-        .into_inner()
-        .runtimes;
-    let names: Vec<(&str, bool)> = runtimes
-        .iter()
-        .map(|runtime| (runtime.name.as_str(), runtime.usable))
-        .collect();
-    assert_eq!(
-        names,
-        [
-            ("bash", true),
-            ("cobol", false),
-            ("node", true),
-            ("python3", true)
-        ]
-    );
-    assert!(
-        runtimes[1].problem.contains("/opt/cobol"),
-        "{}",
-        runtimes[1].problem
-    );
-    assert!(
-        runtimes[3].version.starts_with("3."),
-        "{}",
-        runtimes[3].version
-    );
+        for runtime in host
+            .client
+            .clone()
+            .list_runtimes(ListRuntimesRequest {})
+            .await
+            .unwrap()
+            .into_inner()
+            .runtimes
+        {
+            assert!(runtime.usable, "{runtime:?}");
+        }
+    });
+}
+
+#[test]
+fn runtimes_say_whether_and_why_not() {
+    as_every_user(async || {
+        let profiles = tempfile::tempdir().unwrap();
+        let cobol = include_str!("../../profiles/bash.toml")
+            .replace("name = \"bash\"", "name = \"cobol\"")
+            .replace("aliases = [\"sh\"]", "aliases = []")
+            .replace(
+                "find = [\"bash\", \"/usr/bin/bash\"]",
+                "find = [\"/opt/cobol\"]",
+            );
+        std::fs::write(profiles.path().join("cobol.toml"), cobol).unwrap();
+        let host = Host::with(SandboxSettings {
+            profiles_directory: profiles.path().to_owned(),
+            ..SandboxSettings::default()
+        })
+        .await;
+        let runtimes = host
+            .client
+            .clone()
+            .list_runtimes(ListRuntimesRequest {})
+            .await
+            .unwrap()
+            .into_inner()
+            .runtimes;
+        let names: Vec<(&str, bool)> = runtimes
+            .iter()
+            .map(|runtime| (runtime.name.as_str(), runtime.usable))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("bash", true),
+                ("cobol", false),
+                ("node", true),
+                ("python3", true)
+            ]
+        );
+        assert!(
+            runtimes[1].problem.contains("/opt/cobol"),
+            "{}",
+            runtimes[1].problem
+        );
+        assert!(
+            runtimes[3].version.starts_with("3."),
+            "{}",
+            runtimes[3].version
+        );
+    });
 }
 
 #[tokio::test]
@@ -189,18 +200,20 @@ async fn a_missing_launcher_is_named_with_its_remedy() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_launcher_that_is_none_gives_no_level() {
-    let settings = SandboxSettings {
-        launcher_path: "/usr/bin/true".into(),
-        ..SandboxSettings::default()
-    };
-    let host = Host::with(settings).await;
-    let status = host
-        .client
-        .clone()
-        .execute(python("print(1)"))
-        .await
-        .unwrap_err();
-    assert_eq!(grpc_kit::metadata(&status)["available"], "none");
+#[test]
+fn a_launcher_that_is_none_gives_no_level() {
+    as_every_user(async || {
+        let settings = SandboxSettings {
+            launcher_path: "/usr/bin/true".into(),
+            ..SandboxSettings::default()
+        };
+        let host = Host::with(settings).await;
+        let status = host
+            .client
+            .clone()
+            .execute(python("print(1)"))
+            .await
+            .unwrap_err();
+        assert_eq!(grpc_kit::metadata(&status)["available"], "none");
+    });
 }

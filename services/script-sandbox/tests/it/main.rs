@@ -8,4 +8,5 @@ mod abuse;
 mod execute;
 mod isolation;
 mod lifecycle;
+mod rounds;
 mod support;

@@ -1,7 +1,11 @@
 //! Programs that go after the kernel and other processes.
 
-use crate::support::{
-    Host, class, expect_class, expect_output, limited, processes_with, request, seconds, stdout,
+use crate::{
+    rounds::{as_every_user, everywhere, is_root},
+    support::{
+        Host, eventually, expect_class, expect_output, limited, marker, patient, processes_with,
+        request, seconds, stdout,
+    },
 };
 use contracts::tavern::sandbox::v1::Limits;
 
@@ -16,20 +20,18 @@ def call(number, *arguments):
 ";
 
 /// Makes each call and expects one of the errors.
-async fn refused(calls: &[(&str, &str)], errors: &[&str]) {
+async fn refused(host: &Host, calls: &[(&str, &str)], errors: &[&str]) {
     let lines: String = calls
         .iter()
         .map(|(name, call)| format!("print('{name}', call({call}))\n"))
         .collect();
-    for (host_name, host) in Host::all().await {
-        let response = host.python(&format!("{CALL}{lines}")).await;
-        expect_class(&response, &["exited 0"]);
-        let output = stdout(&response);
-        assert_eq!(output.lines().count(), calls.len());
-        for line in output.lines() {
-            let (_, error) = line.rsplit_once(' ').unwrap();
-            assert!(errors.contains(&error), "{host_name}: {line}");
-        }
+    let response = host.python(&format!("{CALL}{lines}")).await;
+    expect_class(&response, &["exited 0"]);
+    let output = stdout(&response);
+    assert_eq!(output.lines().count(), calls.len());
+    for line in output.lines() {
+        let (_, error) = line.rsplit_once(' ').unwrap();
+        assert!(errors.contains(&error), "{line}");
     }
 }
 
@@ -59,9 +61,10 @@ fn the_probes_succeed_without_a_sandbox() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e41_e43_e51_e52_e74_calls_beyond_a_script_are_refused() {
-    refused(
+#[test]
+fn e41_e43_e51_e52_e74_calls_beyond_a_script_are_refused() {
+    everywhere(async |host| {
+        refused(&host,
         &[
             ("name_to_handle_at", "303, -100, b'/', ctypes.create_string_buffer(128), ctypes.create_string_buffer(8), 0"),
             ("open_by_handle_at", "304, -100, ctypes.create_string_buffer(128), 0"),
@@ -106,41 +109,45 @@ async fn e41_e43_e51_e52_e74_calls_beyond_a_script_are_refused() {
         &["EPERM", "ENOSYS"],
     )
     .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e49_e50_other_processes_cannot_be_touched() {
-    refused(
-        &[
-            ("ptrace attach", "101, 16, os.getppid(), 0, 0"),
-            ("ptrace traceme", "101, 0, 0, 0, 0"),
-            ("process_vm_readv", "310, os.getppid(), None, 0, None, 0, 0"),
-            (
-                "process_vm_writev",
-                "311, os.getppid(), None, 0, None, 0, 0",
-            ),
-            ("pidfd_getfd", "438, 0, 0, 0"),
-            ("pidfd_send_signal", "424, 0, 0, None, 0"),
-            (
-                "rt_sigqueueinfo",
-                "129, os.getppid(), 9, ctypes.create_string_buffer(128)",
-            ),
-            (
-                "prlimit of another",
-                "302, os.getppid(), 7, None, ctypes.create_string_buffer(16)",
-            ),
-            ("kcmp", "312, os.getpid(), os.getppid(), 0, 0, 0"),
-        ],
-        &["EPERM", "ENOSYS", "ESRCH"],
-    )
-    .await;
+#[test]
+fn e49_e50_other_processes_cannot_be_touched() {
+    everywhere(async |host| {
+        refused(
+            &host,
+            &[
+                ("ptrace attach", "101, 16, os.getppid(), 0, 0"),
+                ("ptrace traceme", "101, 0, 0, 0, 0"),
+                ("process_vm_readv", "310, os.getppid(), None, 0, None, 0, 0"),
+                (
+                    "process_vm_writev",
+                    "311, os.getppid(), None, 0, None, 0, 0",
+                ),
+                ("pidfd_getfd", "438, 0, 0, 0"),
+                ("pidfd_send_signal", "424, 0, 0, None, 0"),
+                (
+                    "rt_sigqueueinfo",
+                    "129, os.getppid(), 9, ctypes.create_string_buffer(128)",
+                ),
+                (
+                    "prlimit of another",
+                    "302, os.getppid(), 7, None, ctypes.create_string_buffer(16)",
+                ),
+                ("kcmp", "312, os.getpid(), os.getppid(), 0, 0, 0"),
+            ],
+            &["EPERM", "ENOSYS", "ESRCH"],
+        )
+        .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e49_signals_do_not_leave_the_script() {
+#[test]
+fn e49_signals_do_not_leave_the_script() {
     // The script's neighbour and its service must survive; that they do is that this test ends.
     let mut neighbour = std::process::Command::new("sleep")
-        .arg("60")
+        .arg("600")
         .spawn()
         .unwrap();
     let source = format!(
@@ -155,48 +162,50 @@ print('tried')
         neighbour.id(),
         std::process::id()
     );
-    for (_, host) in Host::all().await {
+    everywhere(async |host| {
         expect_output(&host.python(&source).await, "tried\n");
-    }
+    });
     assert!(neighbour.try_wait().unwrap().is_none());
     neighbour.kill().unwrap();
     neighbour.wait().unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e54_no_namespace_can_be_made() {
-    let mut calls: Vec<(String, String)> = Vec::new();
-    for bit in [
-        0x80_u64,
-        0x20000,
-        0x0200_0000,
-        0x0400_0000,
-        0x0800_0000,
-        0x1000_0000,
-        0x2000_0000,
-        0x4000_0000,
-    ] {
-        calls.push((format!("unshare-{bit:x}"), format!("272, {bit}")));
-        if bit != 0x80 {
-            calls.push((
-                format!("clone-{bit:x}"),
-                format!("56, {}, 0, 0, 0, 0", bit | 17),
-            ));
+#[test]
+fn e54_no_namespace_can_be_made() {
+    everywhere(async |host| {
+        let mut calls: Vec<(String, String)> = Vec::new();
+        for bit in [
+            0x80_u64,
+            0x20000,
+            0x0200_0000,
+            0x0400_0000,
+            0x0800_0000,
+            0x1000_0000,
+            0x2000_0000,
+            0x4000_0000,
+        ] {
+            calls.push((format!("unshare-{bit:x}"), format!("272, {bit}")));
+            if bit != 0x80 {
+                calls.push((
+                    format!("clone-{bit:x}"),
+                    format!("56, {}, 0, 0, 0, 0", bit | 17),
+                ));
+            }
         }
-    }
-    calls.push((
-        "clone3".to_owned(),
-        "435, ctypes.create_string_buffer(88), 88".to_owned(),
-    ));
-    let calls: Vec<(&str, &str)> = calls
-        .iter()
-        .map(|(name, call)| (name.as_str(), call.as_str()))
-        .collect();
-    refused(&calls, &["EPERM", "ENOSYS"]).await;
+        calls.push((
+            "clone3".to_owned(),
+            "435, ctypes.create_string_buffer(88), 88".to_owned(),
+        ));
+        let calls: Vec<(&str, &str)> = calls
+            .iter()
+            .map(|(name, call)| (name.as_str(), call.as_str()))
+            .collect();
+        refused(&host, &calls, &["EPERM", "ENOSYS"]).await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e55_no_namespace_of_another_can_be_opened() {
+#[test]
+fn e55_no_namespace_of_another_can_be_opened() {
     let source = "
 import os
 for pid in (1, os.getppid()):
@@ -204,28 +213,32 @@ for pid in (1, os.getppid()):
         try: os.open(f'/proc/{pid}/ns/{name}', os.O_RDONLY); print('opened', pid, name)
         except OSError: pass
 ";
-    for (_, host) in Host::all().await {
+    everywhere(async |host| {
         expect_output(&host.python(source).await, "");
-    }
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e58_there_is_no_terminal_to_type_into() {
-    refused(
-        &[
-            ("TIOCSTI", "16, 0, 0x5412, b'x'"),
-            ("TIOCLINUX", "16, 0, 0x541c, b'x'"),
-            ("TIOCSCTTY", "16, 0, 0x540e, 0"),
-            ("TIOCSTI high", "16, 0, 0x100005412, b'x'"),
-        ],
-        &["ENOTTY", "EPERM"],
-    )
-    .await;
+#[test]
+fn e58_there_is_no_terminal_to_type_into() {
+    everywhere(async |host| {
+        refused(
+            &host,
+            &[
+                ("TIOCSTI", "16, 0, 0x5412, b'x'"),
+                ("TIOCLINUX", "16, 0, 0x541c, b'x'"),
+                ("TIOCSCTTY", "16, 0, 0x540e, 0"),
+                ("TIOCSTI high", "16, 0, 0x100005412, b'x'"),
+            ],
+            &["ENOTTY", "EPERM"],
+        )
+        .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e60_a_script_knows_nothing_and_may_nothing() {
-    let source = "
+#[test]
+fn e60_a_script_knows_nothing_and_may_nothing() {
+    as_every_user(async || {
+        let source = "
 import os, socket
 status = dict(line.split(':\\t', 1) for line in open('/proc/self/status').read().splitlines() if ':\\t' in line)
 print([status[name].strip() for name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb')])
@@ -233,68 +246,69 @@ print(status['NoNewPrivs'], status['Seccomp'], os.getuid(), socket.gethostname()
 print(open('/proc/self/cgroup').read().count('tavern'), sorted(name for name in os.listdir('/proc') if name.isdigit()) == [str(os.getpid())])
 print([line for line in open('/proc/self/mountinfo') if 'tavern' in line or '/work/' in line])
 ";
-    for host in [Host::full().await, Host::sampled().await] {
-        let response = host.python(source).await;
-        let zero = "'0000000000000000'";
-        let expected = format!(
-            "[{zero}, {zero}, {zero}, {zero}, {zero}]\n1 2 1000 sandbox True\n0 True\n[]\n"
-        );
-        expect_output(&response, &expected);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_script_is_nobody_outside() {
-    let host = Host::full().await;
-    let running = tokio::spawn({
-        let host = host.clone();
-        async move {
-            host.run(limited(
-                request("bash", "exec sleep 4321.5"),
-                Limits {
-                    wall_time: seconds(5.0),
-                    ..Limits::default()
-                },
-            ))
-            .await
+        for host in [Host::full().await, Host::sampled().await] {
+            let response = host.python(source).await;
+            let zero = "'0000000000000000'";
+            let expected = format!(
+                "[{zero}, {zero}, {zero}, {zero}, {zero}]\n1 2 1000 sandbox True\n0 True\n[]\n"
+            );
+            expect_output(&response, &expected);
         }
     });
-    let mut found = Vec::new();
-    crate::support::eventually("the script runs", || {
-        found = processes_with("4321.5");
-        !found.is_empty()
-    })
-    .await;
-    let status = std::fs::read_to_string(format!("/proc/{}/status", found[0])).unwrap();
-    let users = status
-        .lines()
-        .find(|line| line.starts_with("Uid:"))
-        .unwrap();
-    let root = rustix::process::geteuid().is_root();
-    assert!(
-        !root || users.split_whitespace().skip(1).all(|user| user != "0"),
-        "{users}"
-    );
-    running.abort();
-    crate::support::eventually("the script is gone", || processes_with("4321.5").is_empty()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e61_a_native_program_is_as_confined() {
-    let source = "
+#[test]
+fn a_script_is_nobody_outside() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let marker = marker();
+        let running = tokio::spawn({
+            let (host, marker) = (host.clone(), marker.clone());
+            async move {
+                host.run(request("bash", &format!("exec sleep {marker}")))
+                    .await
+            }
+        });
+        let mut found = Vec::new();
+        eventually("the script runs", || {
+            found = processes_with(&marker);
+            !found.is_empty()
+        })
+        .await;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", found[0])).unwrap();
+        let users = status
+            .lines()
+            .find(|line| line.starts_with("Uid:"))
+            .unwrap();
+        let root = is_root();
+        assert!(
+            !root || users.split_whitespace().skip(1).all(|user| user != "0"),
+            "{users}"
+        );
+        running.abort();
+        eventually("the script is gone", || processes_with(&marker).is_empty()).await;
+    });
+}
+
+#[test]
+fn e61_a_native_program_is_as_confined() {
+    as_every_user(async || {
+        let source = "
 import ctypes, os, subprocess
 fd = os.memfd_create('x')
 os.write(fd, open('/usr/bin/env', 'rb').read())
 libc = ctypes.CDLL(None, use_errno=True)
 print(subprocess.run(['/bin/sh', '-c', 'grep -E \"^(Seccomp|NoNewPrivs):\" /proc/self/status || true'], capture_output=True).stdout.decode().split())
 ";
-    let response = Host::full().await.python(source).await;
-    expect_output(&response, "['NoNewPrivs:', '1', 'Seccomp:', '2']\n");
+        let response = Host::full().await.python(source).await;
+        expect_output(&response, "['NoNewPrivs:', '1', 'Seccomp:', '2']\n");
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e63_e64_nothing_of_the_machine_is_in_proc() {
-    let source = "
+#[test]
+fn e63_e64_nothing_of_the_machine_is_in_proc() {
+    as_every_user(async || {
+        let source = "
 import os
 print(sorted(name for name in os.listdir('/proc') if not name.isdigit()))
 for path in ('/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/sys/kernel/uevent_helper', '/proc/self/oom_score_adj'):
@@ -302,12 +316,13 @@ for path in ('/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/sys/kerne
     except OSError: pass
 print(os.path.exists('/sys'))
 ";
-    let response = Host::full().await.python(source).await;
-    expect_output(&response, "['self', 'thread-self']\nFalse\n");
+        let response = Host::full().await.python(source).await;
+        expect_output(&response, "['self', 'thread-self']\nFalse\n");
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e65_e69_the_way_of_ending_is_told_apart() {
+#[test]
+fn e65_e69_the_way_of_ending_is_told_apart() {
     let table = [
         (
             "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
@@ -326,7 +341,7 @@ async fn e65_e69_the_way_of_ending_is_told_apart() {
         ("import os; os._exit(139)", "exited 139"),
         ("import os; os._exit(255)", "exited 255"),
     ];
-    for (_, host) in Host::all().await {
+    everywhere(async |host| {
         for (source, expected) in table {
             expect_class(&host.python(source).await, &[expected]);
         }
@@ -334,63 +349,57 @@ async fn e65_e69_the_way_of_ending_is_told_apart() {
             .run(request("bash", "kill -SEGV $$; ls core* 2>/dev/null"))
             .await;
         expect_class(&response, &["signalled SIGSEGV"]);
-    }
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_call_interface_is_deadly() {
-    // mov eax, 20 (getpid of i386); int 0x80; ret -- and the x32 form of getpid.
-    let i386 = "b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3'";
-    let x32 = "b'\\xb8\\x27\\x00\\x00\\x40\\x0f\\x05\\xc3'";
-    for code in [i386, x32] {
-        let source = format!(
-            "
+#[test]
+fn a_foreign_call_interface_is_deadly() {
+    everywhere(async |host| {
+        // mov eax, 20 (getpid of i386); int 0x80; ret -- and the x32 form of getpid.
+        let i386 = "b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3'";
+        let x32 = "b'\\xb8\\x27\\x00\\x00\\x40\\x0f\\x05\\xc3'";
+        for code in [i386, x32] {
+            let source = format!(
+                "
 import ctypes, mmap
 page = mmap.mmap(-1, 4096, prot=7)
 page.write({code})
 address = ctypes.addressof(ctypes.c_char.from_buffer(page))
 print(ctypes.CFUNCTYPE(ctypes.c_int)(address)())
 "
-        );
-        for (_, host) in Host::all().await {
-            expect_class(&host.python(&source).await, &["forbidden_syscall"]);
+            );
+            {
+                expect_class(&host.python(&source).await, &["forbidden_syscall"]);
+            }
         }
-    }
-    for (_, host) in Host::all().await {
-        let response = host.python(&format!("{CALL}call(173, 0, 0, 0)")).await;
-        expect_class(&response, &["forbidden_syscall"]);
-    }
+        {
+            let response = host.python(&format!("{CALL}call(173, 0, 0, 0)")).await;
+            expect_class(&response, &["forbidden_syscall"]);
+        }
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e67_a_daemon_that_holds_the_output_does_not_hold_the_answer() {
-    let source = "sleep 5432.1 & disown; setsid sleep 5432.1 & echo started";
-    for (name, host) in Host::all().await {
-        let before = std::time::Instant::now();
-        let response = host.run(request("bash", source)).await;
+#[test]
+fn e67_a_daemon_that_holds_the_output_does_not_hold_the_answer() {
+    let marker = marker();
+    let source = format!("sleep {marker} & disown; setsid sleep {marker} & echo started");
+    everywhere(async |host| {
+        let response = host.run(request("bash", &source)).await;
+        // Waiting for the daemons would end at the wall time.
         expect_output(&response, "started\n");
-        assert!(
-            before.elapsed().as_secs_f64() < 2.0,
-            "{name} {:?}",
-            before.elapsed()
-        );
-        assert!(processes_with("5432.1").is_empty(), "{name}");
-    }
+        assert!(processes_with(&marker).is_empty());
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e68_a_stopped_group_ends_at_its_wall_time() {
-    let source = "kill -STOP -1 2>/dev/null; kill -KILL 1 2>/dev/null; kill -STOP 0; kill -STOP $$; sleep 60";
-    for (name, host) in Host::all().await {
+#[test]
+fn e68_a_stopped_group_ends_at_its_wall_time() {
+    let source = "kill -STOP -1 2>/dev/null; kill -KILL 1 2>/dev/null; kill -STOP 0; kill -STOP $$; sleep 600";
+    everywhere(async |host| {
         let limits = Limits {
             wall_time: seconds(1.5),
-            ..Limits::default()
+            ..patient()
         };
         let response = host.run(limited(request("bash", source), limits)).await;
-        assert!(
-            ["wall", "exited 0"].contains(&class(&response).as_str()),
-            "{name} {}",
-            class(&response)
-        );
-    }
+        expect_class(&response, &["wall"]);
+    });
 }

@@ -2,10 +2,13 @@
 
 use std::net::TcpListener;
 
-use crate::support::{Host, expect_output};
+use crate::{
+    rounds::everywhere,
+    support::{eventually, expect_output, marker, processes_with, python},
+};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e78_e79_e80_nobody_can_be_reached() {
+#[test]
+fn e78_e79_e80_nobody_can_be_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     // The control: from outside, the same address answers.
@@ -25,13 +28,13 @@ try: print(socket.getaddrinfo('example.com', 80))
 except OSError: pass
 "
     );
-    for (_, host) in Host::all().await {
+    everywhere(async |host| {
         expect_output(&host.python(&source).await, "");
-    }
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e73_only_plain_sockets_exist() {
+#[test]
+fn e73_only_plain_sockets_exist() {
     let source = "
 import socket
 made = []
@@ -42,18 +45,18 @@ for family in range(0, 46):
             except OSError: pass
 print(sorted(set(made)))
 ";
-    for (name, host) in Host::all().await {
-        let expected = if name == "reduced" {
+    everywhere(async |host| {
+        let expected = if host.kind == "reduced" {
             "[]\n"
         } else {
             "[1, 2, 10]\n"
         };
         expect_output(&host.python(source).await, expected);
-    }
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e81_sockets_of_the_host_cannot_be_reached() {
+#[test]
+fn e81_sockets_of_the_host_cannot_be_reached() {
     use std::os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
@@ -75,30 +78,41 @@ for address in ['\\0{name}', '{}', '/run/docker.sock', '/var/run/dbus/system_bus
 ",
         path.display()
     );
-    for (_, host) in Host::all().await {
+    everywhere(async |host| {
         expect_output(&host.python(&source).await, "");
-    }
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn e85_two_scripts_cannot_meet() {
-    let host = Host::full().await;
-    let listen = "
+#[test]
+fn e85_two_scripts_cannot_meet() {
+    everywhere(async |host| {
+        let marker = marker();
+        // Without a network of its own a script has no sockets to listen on.
+        let listen = format!(
+            "
+import os, socket
+try:
+    s = socket.socket(); s.bind(('0.0.0.0', 40085)); s.listen(); s.set_inheritable(True)
+    u = socket.socket(socket.AF_UNIX); u.bind('\\0meet-85'); u.listen(); u.set_inheritable(True)
+except OSError: pass
+os.execvp('sleep', ['sleep', '{marker}'])
+"
+        );
+        let connect = "
 import socket
-s = socket.socket(); s.bind(('0.0.0.0', 40085)); s.listen(); s.settimeout(1.5)
-u = socket.socket(socket.AF_UNIX); u.bind('\\0meet-85'); u.listen()
-try: s.accept(); print('met')
-except OSError: print('alone')
+for make, address in ((lambda: socket.socket(), ('127.0.0.1', 40085)), (lambda: socket.socket(socket.AF_UNIX), '\\0meet-85')):
+    try: make().connect(address); print('met')
+    except OSError: pass
 ";
-    let connect = "
-import socket, time
-for _ in range(10):
-    for make, address in ((lambda: socket.socket(), ('127.0.0.1', 40085)), (lambda: socket.socket(socket.AF_UNIX), '\\0meet-85')):
-        try: make().connect(address); print('met')
-        except OSError: pass
-    time.sleep(0.1)
-";
-    let (one, other) = tokio::join!(host.python(listen), host.python(connect));
-    expect_output(&one, "alone\n");
-    expect_output(&other, "");
+        let listening = tokio::spawn({
+            let host = host.clone();
+            async move { host.run(python(&listen)).await }
+        });
+        eventually("the first one listens", || {
+            !processes_with(&marker).is_empty()
+        })
+        .await;
+        expect_output(&host.python(connect).await, "");
+        listening.abort();
+    });
 }

@@ -1,0 +1,157 @@
+//! Each test in processes of its own: once as the present user and, where that is root, once more as
+//! a user who is not.
+//!
+//! A test that looks at what its sandbox left behind must be alone in its process, and where the
+//! service is no root the user namespace maps its own user and nothing can be given away. So a test
+//! starts its own program again for each user, and only there its body runs.
+
+use std::{
+    io::Write,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::chown,
+            net::{SocketAddr, UnixListener},
+            process::CommandExt,
+        },
+    },
+    path::Path,
+    process::{Command, Output},
+};
+
+use crate::support::Host;
+
+/// Says to a process that it is a round of a test.
+const ROUND: &str = "TAVERN_TEST_ROUND";
+
+/// Users who own nothing; below those that scripts are given.
+const ORDINARY_USERS: std::ops::Range<u32> = 63_000..64_000;
+
+/// Runs a test's body as every user.
+pub(crate) fn as_every_user<B: AsyncFn()>(body: B) {
+    if is_round() {
+        runtime().block_on(body());
+    } else {
+        rounds(name_of::<B>());
+    }
+}
+
+/// Runs a test's body on every kind of host as every user.
+pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
+    if is_round() {
+        runtime().block_on(async {
+            // Whoever starts the round shows this if it fails.
+            let mut shown = std::io::stderr();
+            for host in Host::all().await {
+                writeln!(shown, "on the host `{}`", host.kind).unwrap();
+                body(host).await;
+            }
+        });
+    } else {
+        rounds(name_of::<B>());
+    }
+}
+
+fn is_round() -> bool {
+    std::env::var_os(ROUND).is_some()
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Runtime::new().unwrap()
+}
+
+/// The name of a test: that of the closure that it hands over, without the crate's.
+fn name_of<B>() -> &'static str {
+    let name = std::any::type_name::<B>();
+    let name = name.split("::{{").next().unwrap();
+    name.split_once("::").unwrap().1
+}
+
+/// Runs the rounds of a test side by side.
+fn rounds(test: &str) {
+    let outputs: Vec<(&str, Output)> = std::thread::scope(|scope| {
+        let own = scope.spawn(|| own_round(test));
+        let ordinary = is_root().then(|| scope.spawn(|| ordinary_round(test)));
+        let own = ("as the present user", own.join().unwrap());
+        let ordinary = ordinary.map(|round| ("as an ordinary user", round.join().unwrap()));
+        std::iter::once(own).chain(ordinary).collect()
+    });
+    let failed: Vec<String> = outputs
+        .into_iter()
+        .filter_map(|(who, output)| {
+            let [said, more] = [output.stdout, output.stderr]
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            // A round that finds no test of its name would pass as well.
+            let passed = output.status.success() && said.contains("1 passed");
+            (!passed).then(|| format!("{who}:\n{said}\n{more}"))
+        })
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// The command of a round.
+fn round(program: &Path, test: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args([test, "--exact", "--test-threads", "1"])
+        .env(ROUND, "1");
+    command
+}
+
+fn own_round(test: &str) -> Output {
+    let own = std::env::current_exe().unwrap();
+    round(&own, test).output().unwrap()
+}
+
+fn ordinary_round(test: &str) -> Output {
+    let (user, _lease) = ordinary_user();
+    let directory = tempfile::tempdir().unwrap();
+    let temporary = directory.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    for path in [directory.path(), &temporary] {
+        chown(path, Some(user), Some(user)).unwrap();
+    }
+    // The test and the launcher may lie where only root can reach them.
+    let own = std::env::current_exe().unwrap();
+    let launcher = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|path| path.join("sandbox-launcher"))
+        .find(|path| path.is_file())
+        .unwrap();
+    let [program, _] = [own, launcher].map(|path| {
+        let here = directory.path().join(path.file_name().unwrap());
+        std::fs::hard_link(&path, &here)
+            .or_else(|_| std::fs::copy(&path, &here).map(|_| ()))
+            .unwrap();
+        here
+    });
+    round(&program, test)
+        .env_clear()
+        .env(ROUND, "1")
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("TMPDIR", &temporary)
+        .current_dir(directory.path())
+        .uid(user)
+        .gid(user)
+        .output()
+        .unwrap()
+}
+
+/// A user that no other test of this host is at the moment: without a namespace the kernel counts
+/// the processes of all of them together.
+fn ordinary_user() -> (u32, UnixListener) {
+    ORDINARY_USERS
+        .into_iter()
+        .find_map(|user| {
+            let name = format!("tavern-test-user-{user}");
+            let address = SocketAddr::from_abstract_name(name).unwrap();
+            Some((user, UnixListener::bind_addr(&address).ok()?))
+        })
+        .expect("fewer than a thousand tests run at once")
+}
