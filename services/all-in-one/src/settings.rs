@@ -80,6 +80,7 @@ impl TavernSettings {
         services.registry.data_dir = self.data_dir.clone();
         services.workflow.data_dir = self.data_dir.clone();
         services.agent.data_dir = self.data_dir.clone();
+        services.sandbox.blobs.directory = self.data_dir.join("blobs");
         services.registry.plugins_dir = self.deploy_dir.join("plugins");
         services.workflow.workflows_dir = self.deploy_dir.join("workflows");
         services.agent.agents_dir = self.deploy_dir.join("agents");

@@ -138,6 +138,56 @@ pub fn receive<T: DeserializeOwned>(
     ))
 }
 
+/// Sends one descriptor by itself.
+///
+/// # Errors
+/// When the socket fails.
+pub fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let all = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&all)) {
+        return Err(io::Error::other(
+            "the descriptor does not fit into a message",
+        ));
+    }
+    let sent = rustix::net::sendmsg(
+        socket,
+        &[IoSlice::new(&[0])],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
+    if sent == 1 {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
+}
+
+/// Takes a descriptor that was sent by itself. It never waits: whoever asks knows that the other
+/// side has sent it, or never will.
+///
+/// # Errors
+/// When none is there.
+pub fn take_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    rustix::net::recvmsg(
+        socket.as_fd(),
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
+    )?;
+    let mut taken = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            taken = descriptors.last().or(taken);
+        }
+    }
+    taken.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no descriptor was sent"))
+}
+
 /// Reads one frame; `None` if the writer has closed its end before one began.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! The limits that a process puts on itself and can never take back.
 
+use std::os::fd::OwnedFd;
+
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
@@ -28,7 +30,10 @@ const DEVICES: [&str; 5] = [
 
 /// For whom the system call list is made under a plan.
 pub(crate) fn profile(plan: &LaunchPlan) -> Profile {
-    profile_of(matches!(plan.confinement, Confinement::Namespaces(_)))
+    Profile {
+        tells_network: plan.tell_network,
+        ..profile_of(matches!(plan.confinement, Confinement::Namespaces(_)))
+    }
 }
 
 /// For whom the system call list is made, with or without namespaces of the script's own.
@@ -36,7 +41,13 @@ pub fn profile_of(namespaces: bool) -> Profile {
     Profile {
         own_network: namespaces,
         signals_contained: namespaces || has_scopes(),
+        tells_network: false,
     }
+}
+
+/// Says that the kernel can tell of attempts to use a network.
+pub fn tells_network() -> bool {
+    sys::can_tell_calls()
 }
 
 /// The version of Landlock that the kernel has; 0 if it has none.
@@ -185,7 +196,13 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
 }
 
 /// Installs the system call filter; afterwards hardly anything but becoming the script is possible.
-pub(crate) fn seccomp(profile: Profile) -> Step {
+/// Gives the descriptor by which attempts are told, if the profile tells any.
+pub(crate) fn seccomp(profile: Profile) -> Step<Option<OwnedFd>> {
     let mut program = seccomp::compile(&policy::policy(profile));
-    sys::install_filter(&mut program).at(Layer::Seccomp, "installing the system call filter")
+    let installed = if profile.tells_network {
+        sys::install_telling_filter(&mut program).map(Some)
+    } else {
+        sys::install_filter(&mut program).map(|()| None)
+    };
+    installed.at(Layer::Seccomp, "installing the system call filter")
 }

@@ -95,14 +95,17 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
     if plan.start == Start::AfterFiles {
         place::deliver(&mut files, &areas)?;
     }
+    // A service that is not there any more does not collect either.
+    let _ = channel::send_descriptor(&files, areas.work.as_fd());
     let events = sys::child_events().at(Layer::Launch, "watching for ended processes")?;
-    let script = start(plan, descriptors)?;
+    let (script, listener) = start(plan, descriptors)?;
     send(reports, &Report::Started { missing });
 
     let quota = matches!(plan.confinement, Confinement::Namespaces(_));
     let mut watch = Watch {
         areas,
         files: Some(files),
+        listener,
         quota,
         disk_bytes: 0,
         disk_files: 0,
@@ -160,25 +163,33 @@ fn areas(confinement: &Confinement) -> Step<Areas> {
     })
 }
 
-/// Forks the payload and waits until it has become the interpreter.
-fn start(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>) -> Step<i32> {
+/// Forks the payload and waits until it has become the interpreter. With its id comes the descriptor
+/// by which attempts are told, if the plan wants any told.
+fn start(
+    plan: &LaunchPlan,
+    descriptors: ScriptDescriptors<OwnedFd>,
+) -> Step<(i32, Option<OwnedFd>)> {
     let (outcome, told) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .at(Layer::Exec, "making a pipe")?;
+    let pair = plan.tell_network.then(UnixStream::pair).transpose();
+    let (own, payloads) = pair.at(Layer::Exec, "making a socket")?.unzip();
     match sys::fork(0).at(Layer::Exec, "forking")? {
         Forked::Child => {
-            let failure = payload::become_script(plan, descriptors);
+            let failure = payload::become_script(plan, descriptors, payloads);
             // Without a reader nobody is left to tell.
             let _ = channel::write_report(&mut File::from(told), &failure);
             sys::exit_now(1)
         }
         Forked::Parent(script) => {
-            drop((told, descriptors));
+            drop((told, descriptors, payloads));
             let mut failure = Vec::new();
             File::from(outcome)
                 .read_to_end(&mut failure)
                 .at(Layer::Exec, "waiting for the interpreter")?;
             if failure.is_empty() {
-                return Ok(script);
+                let take = |own: UnixStream| channel::take_descriptor(&own);
+                let listener = own.map(take).transpose();
+                return Ok((script, listener.at(Layer::Seccomp, "taking the listener")?));
             }
             Err(
                 serde_json::from_slice::<Failure>(&failure).unwrap_or_else(|_| Failure {
@@ -195,6 +206,9 @@ fn start(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>) -> Step<i32
 struct Watch {
     areas: Areas,
     files: Option<UnixStream>,
+    /// Tells of attempts to use a network. Nobody but the keeper has it: the script cannot take it
+    /// from here, and what could make another is refused by its filter.
+    listener: Option<OwnedFd>,
     quota: bool,
     disk_bytes: u64,
     disk_files: u64,
@@ -207,17 +221,14 @@ impl Watch {
             if let Some(end) = reap_until(script) {
                 return Ok(end);
             }
-            let delivery = {
-                let mut fds = vec![PollFd::new(events, PollFlags::IN)];
-                if let Some(files) = &self.files {
-                    fds.push(PollFd::from_borrowed_fd(files.as_fd(), PollFlags::IN));
-                }
-                match rustix::event::poll(&mut fds, Some(&SAMPLE)) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => return Err(error).at(Layer::Launch, "waiting"),
-                }
-                fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
-            };
+            let delivery = self.wait(events)?;
+            let attempts = self.attempts();
+            if attempts > 0 {
+                send(reports, &Report::NetworkAttempted { attempts });
+                // Who tried waits for an answer that never comes. The others are ended with it.
+                let _ = sys::kill(script, libc::SIGKILL);
+                return Ok(End::Signalled(libc::SIGKILL));
+            }
             drain(events);
             if delivery && let Some(files) = &mut self.files {
                 match place::deliver(files, &self.areas) {
@@ -240,6 +251,53 @@ impl Watch {
             }
             self.sample();
         }
+    }
+
+    /// Waits until something has happened. True: a delivery has come, or no more will.
+    fn wait(&self, events: &OwnedFd) -> Step<bool> {
+        let mut fds = vec![PollFd::new(events, PollFlags::IN)];
+        let others = [
+            self.files.as_ref().map(AsFd::as_fd),
+            self.listener.as_ref().map(AsFd::as_fd),
+        ];
+        for other in others.into_iter().flatten() {
+            fds.push(PollFd::from_borrowed_fd(other, PollFlags::IN));
+        }
+        match rustix::event::poll(&mut fds, Some(&SAMPLE)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).at(Layer::Launch, "waiting"),
+        }
+        Ok(self.files.is_some() && fds.get(1).is_some_and(|fd| !fd.revents().is_empty()))
+    }
+
+    /// How many attempts to use a network wait for an answer. A listener that has nobody to listen
+    /// to any more is closed.
+    fn attempts(&mut self) -> u64 {
+        /// A script can have many threads; when they are counted is up to it.
+        const MOST: u64 = 10_000;
+        const NOW: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut attempts = 0;
+        while let Some(listener) = &self.listener
+            && attempts < MOST
+        {
+            let mut fds = [PollFd::new(listener, PollFlags::IN)];
+            let polled = rustix::event::poll(&mut fds, Some(&NOW));
+            let ready = fds[0].revents();
+            if polled.is_err() || ready.is_empty() {
+                break;
+            }
+            match ready
+                .contains(PollFlags::IN)
+                .then(|| sys::take_told_call(listener.as_fd()))
+            {
+                Some(Ok(alive)) => attempts += u64::from(alive),
+                Some(Err(_)) | None => self.listener = None,
+            }
+        }
+        attempts
     }
 
     fn sample(&mut self) {

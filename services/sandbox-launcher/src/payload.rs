@@ -2,11 +2,14 @@
 
 use std::{
     ffi::CString,
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
 };
 
 use crate::{
-    channel::ScriptDescriptors,
+    channel::{self, ScriptDescriptors},
     confine,
     plan::{Confinement, JOB_FD, LaunchPlan, RESULT_FD, Start},
     report::{At, Failure, Layer, Step},
@@ -16,9 +19,14 @@ use crate::{
 /// Numbers below this one are the script's; everything else is moved out of the way first.
 const FIRST_FREE: i32 = 16;
 
-/// Confines this process and becomes the script. Returns only if that fails.
-pub(crate) fn become_script(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>) -> Failure {
-    match prepare(plan, descriptors) {
+/// Confines this process and becomes the script. Returns only if that fails. Over `keeper` goes the
+/// descriptor by which attempts are told; neither of the two outlives the change of program.
+pub(crate) fn become_script(
+    plan: &LaunchPlan,
+    descriptors: ScriptDescriptors<OwnedFd>,
+    keeper: Option<UnixStream>,
+) -> Failure {
+    match prepare(plan, descriptors, keeper) {
         Err(failure) => failure,
         Ok((command, environment)) => {
             let error = sys::execute(&command, &environment);
@@ -34,6 +42,7 @@ pub(crate) fn become_script(plan: &LaunchPlan, descriptors: ScriptDescriptors<Ow
 fn prepare(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,
+    keeper: Option<UnixStream>,
 ) -> Step<(Vec<CString>, Vec<CString>)> {
     sys::new_session().at(Layer::Privileges, "starting a session")?;
     if let Confinement::Reduced(reduced) = &plan.confinement {
@@ -46,13 +55,21 @@ fn prepare(
         .iter()
         .map(|(name, value)| format!("{name}={value}"));
     let environment = strings(variables)?;
+    let keeper = keeper
+        .map(|keeper| sys::move_above(keeper.into(), FIRST_FREE))
+        .transpose()
+        .at(Layer::Exec, "moving the descriptors")?;
     place(plan, descriptors)?;
     sys::reset_signals();
     confine::limits(&plan.limits)?;
     let profile = confine::profile(plan);
     confine::landlock(plan)?;
     sys::die_with_parent().at(Layer::Privileges, "tying the life to the keeper")?;
-    confine::seccomp(profile)?;
+    let listener = confine::seccomp(profile)?;
+    if let (Some(listener), Some(keeper)) = (listener, keeper) {
+        channel::send_descriptor(&keeper.into(), listener.as_fd())
+            .at(Layer::Seccomp, "handing over the listener")?;
+    }
     Ok((command, environment))
 }
 

@@ -43,6 +43,9 @@ pub struct LaunchPlan {
     pub cgroups: Vec<PathBuf>,
     /// When the interpreter starts.
     pub start: Start,
+    /// Says that the first attempt to use a network ends the script.
+    #[serde(default)]
+    pub tell_network: bool,
 }
 
 /// How the script is kept apart.

@@ -364,6 +364,18 @@ pub(crate) fn reset_signals() {
 
 /// Installs a system call filter for good.
 pub(crate) fn install_filter(program: &mut [libc::sock_filter]) -> io::Result<()> {
+    seccomp_filter(program, 0).map(drop)
+}
+
+/// Does the same with a filter that tells of calls; gives the descriptor by which it does. It is
+/// closed when this process becomes another program.
+pub(crate) fn install_telling_filter(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
+    let fd = seccomp_filter(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+fn seccomp_filter(program: &mut [libc::sock_filter], flags: c_ulong) -> io::Result<c_long> {
     let length = u16::try_from(program.len())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the filter is too long"))?;
     let program = libc::sock_fprog {
@@ -375,11 +387,42 @@ pub(crate) fn install_filter(program: &mut [libc::sock_filter]) -> io::Result<()
         libc::syscall(
             libc::SYS_seccomp,
             c_long::from(libc::SECCOMP_SET_MODE_FILTER),
-            0 as c_long,
+            flags,
             &raw const program,
         )
     })
-    .map(drop)
+}
+
+/// Says that the kernel knows filters that tell of calls.
+pub(crate) fn can_tell_calls() -> bool {
+    let action = libc::SECCOMP_RET_USER_NOTIF;
+    // SAFETY: the kernel reads one word from the pointer, which refers to a live local.
+    let known = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            c_long::from(libc::SECCOMP_GET_ACTION_AVAIL),
+            0 as c_long,
+            &raw const action,
+        )
+    };
+    known == 0
+}
+
+/// Takes one call that a filter tells of, and leaves its process waiting. To be called only when the
+/// descriptor is readable. False: the process has died meanwhile.
+pub(crate) fn take_told_call(listener: BorrowedFd<'_>) -> io::Result<bool> {
+    const READ_AND_WRITE: c_ulong = 3;
+    let size = size_of::<libc::seccomp_notif>() as c_ulong;
+    // The kernel's `SECCOMP_IOCTL_NOTIF_RECV`.
+    let receive = READ_AND_WRITE << 30 | size << 16 | c_ulong::from(b'!') << 8;
+    // SAFETY: an all-zero value of that plain struct is valid, and the kernel asks for one.
+    let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer refers to a live local of the size that the request names.
+    match check(unsafe { libc::ioctl(listener.as_raw_fd(), receive, &raw mut call) }.into()) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Becomes another program; returns only if that fails.

@@ -86,7 +86,7 @@ impl Answers {
 
     /// Notes how large an answer is.
     pub(crate) fn weigh(&self, request_id: &str, outcome: &Outcome) {
-        let bytes = outcome.stdout.bytes.len() + outcome.stderr.bytes.len();
+        let bytes = outcome.bytes();
         let mut known = self.lock();
         if let Some(entry) = known.entries.get_mut(request_id) {
             entry.bytes = bytes;

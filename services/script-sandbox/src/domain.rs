@@ -1,5 +1,7 @@
 //! What the sandbox decides without touching the system.
 
+pub mod blob;
+pub mod collect;
 pub mod isolation;
 pub mod limits;
 pub mod outcome;

@@ -2,7 +2,10 @@
 
 use std::{io, path::PathBuf};
 
-use crate::domain::{isolation::IsolationLevel, request::Violation};
+use crate::{
+    blobs::{BlobError, OpenError},
+    domain::{isolation::IsolationLevel, request::Violation},
+};
 
 /// Why the sandbox could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +22,9 @@ pub enum BuildError {
     /// The thread that starts launchers could not be started.
     #[error("cannot start the spawning thread")]
     Spawner(#[source] io::Error),
+    /// The blobs cannot be kept.
+    #[error(transparent)]
+    Blobs(OpenError),
     /// A runtime profile cannot be used.
     #[error("the runtime profile {place} is wrong: {}", problems.join("; "))]
     Profile {
@@ -75,6 +81,9 @@ pub enum Refusal {
         /// The id.
         request_id: String,
     },
+    /// A file of the request is a blob that cannot be given.
+    #[error(transparent)]
+    Blob(BlobError),
     /// The task that ran the script is gone, which ends the script.
     #[error("the run was lost")]
     Lost,

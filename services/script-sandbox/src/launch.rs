@@ -11,7 +11,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::{Arc, mpsc},
 };
 
 use rustix::pipe::PipeFlags;
@@ -43,6 +43,8 @@ pub struct Launched {
     pub rest_of_plan: Vec<u8>,
     /// Deliveries of files go here.
     pub files: tokio::net::UnixStream,
+    /// The script's working directory.
+    pub work: WorkDirectory,
     /// The script's standard input.
     pub stdin: pipe::Sender,
     /// The script's standard output.
@@ -53,6 +55,22 @@ pub struct Launched {
     pub result: pipe::Receiver,
     /// The other end of the script's job channel, if the plan has one.
     pub job: Option<tokio::net::UnixStream>,
+}
+
+/// The script's working directory, as the launcher has opened it before the script began. It can be
+/// had when the launcher has started the script, and stays readable after everybody's end. As long
+/// as neither this nor the descriptor is dropped, neither are the files.
+#[derive(Clone, Debug)]
+pub struct WorkDirectory(Arc<UnixStream>);
+
+impl WorkDirectory {
+    /// Takes the descriptor, once.
+    ///
+    /// # Errors
+    /// When it has not come.
+    pub fn take(&self) -> io::Result<OwnedFd> {
+        channel::take_descriptor(&self.0)
+    }
 }
 
 /// A supervisor process, killed and waited for when it is dropped.
@@ -156,6 +174,7 @@ impl Launcher {
             supervisor,
             control: convert(control)?,
             rest_of_plan,
+            work: WorkDirectory(Arc::new(files.try_clone()?)),
             files: convert(files)?,
             stdin: pipe::Sender::from_owned_fd(stdin)?,
             stdout: pipe::Receiver::from_owned_fd(stdout)?,

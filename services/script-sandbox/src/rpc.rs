@@ -7,6 +7,7 @@ use contracts::tavern::{
     sandbox::v1::{
         ExecuteRequest, ExecuteResponse, GetIsolationRequest, GetIsolationResponse,
         ListRuntimesRequest, ListRuntimesResponse,
+        blob_service_server::BlobServiceServer,
         script_sandbox_service_server::{ScriptSandboxService, ScriptSandboxServiceServer},
     },
 };
@@ -19,11 +20,14 @@ use crate::{
     sandbox::Sandbox,
 };
 
+mod blobs;
 mod inward;
 mod outward;
 
 /// When to come back if too many scripts wait.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
+
+pub use blobs::BlobRpc;
 
 /// Answers the RPCs of a sandbox.
 #[derive(Clone, Debug)]
@@ -35,7 +39,18 @@ pub struct Rpc {
 pub fn services(sandbox: Arc<Sandbox>) -> Services {
     let longest = sandbox.longest_request();
     Services::new()
+        .add(BlobServiceServer::new(BlobRpc::new(
+            sandbox.blobs().clone(),
+        )))
         .add(ScriptSandboxServiceServer::new(Rpc { sandbox }))
+        .method_timeout(
+            "tavern.sandbox.v1.BlobService/UploadBlob",
+            blobs::LONGEST_TRANSFER,
+        )
+        .method_timeout(
+            "tavern.sandbox.v1.BlobService/DownloadBlob",
+            blobs::LONGEST_TRANSFER,
+        )
         .method_timeout("tavern.sandbox.v1.ScriptSandboxService/Execute", longest)
 }
 
@@ -51,7 +66,9 @@ impl ScriptSandboxService for Rpc {
         let (default, maximum) = self.sandbox.limits();
         let traceparent = telemetry::context::current_traceparent().unwrap_or_default();
         let mut problems = request_id_problems(&request_id);
-        let script = match inward::script(request, traceparent, &default, &maximum) {
+        let most_collected = self.sandbox.most_collected();
+        let script = match inward::script(request, traceparent, &default, &maximum, &most_collected)
+        {
             Ok(script) => script,
             Err(more) => {
                 problems.extend(more);
@@ -129,6 +146,7 @@ fn refused(refusal: Refusal) -> Status {
                 .metadata("request_id", request_id)
                 .into_status()
         }
+        Refusal::Blob(error) => blobs::status(error),
         Refusal::Lost => grpc_kit::internal(&refusal),
     }
 }

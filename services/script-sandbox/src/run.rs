@@ -1,22 +1,28 @@
 //! Drives one script from its request to its verdict.
 
 use std::{
+    os::fd::AsFd,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use sandbox_launcher::plan::{Area, DeliveredFile, Delivery, Start};
+use sandbox_launcher::plan::Start;
 use tokio::sync::oneshot;
 
 use crate::{
     backend::Place,
+    collect::Collection,
     domain::{
+        blob::Caller,
+        collect::Collected,
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         outcome::{Outcome, ScriptResult, Usage},
         profile::Profile,
-        request::{Program, Script},
-        verdict::{Facts, Verdict},
+        request::{Network, Script},
+        verdict::{Facts, Stopped, Verdict},
     },
+    launch::WorkDirectory,
+    placing::{HeldBlobs, INPUT_NAME, Placing},
     runtimes::Interpreter,
     start::{Confined, Invocation, NotStarted, Tools, base_environment, set_variable},
     users::User,
@@ -41,6 +47,8 @@ pub struct Job {
     pub interpreter: Interpreter,
     /// Where its interpreter comes from.
     pub origin: Origin,
+    /// The blobs that it is given.
+    pub blobs: HeldBlobs,
     /// When it was accepted.
     pub accepted: Instant,
 }
@@ -65,6 +73,7 @@ pub(crate) async fn run(
         profile,
         interpreter,
         origin,
+        blobs,
         accepted,
     } = job;
     let level = tools.backend.level();
@@ -80,6 +89,7 @@ pub(crate) async fn run(
         missing: Vec::new(),
         enforcement: MemoryEnforcement::Sampled,
         limits: script.limits,
+        collected: None,
     };
     let script_path = script.path(&profile.file_suffix);
     let opened = match origin {
@@ -103,18 +113,57 @@ pub(crate) async fn run(
         enforcement: confined.seat.enforcement,
         ..outcome
     };
+    let placing = Placing::of(script.clone(), &script_path, &blobs);
+    let work = confined.work.clone();
     let errand = watch::Errand {
-        delivery: delivery(&script, &script_path),
-        script,
+        delivery: placing.clone(),
+        script: script.clone(),
         accepted,
     };
     let (watched, seat) = watch::watch(confined, errand, attendant, cancel).await;
+    let collected = gather(tools, &script, placing, work, &watched).await;
     // The working directory may hold a great many files, whose removal blocks.
     let removed = tokio::task::spawn_blocking(move || drop(seat)).await;
     if let Err(error) = removed {
         tracing::error!(%error, "removing a working directory panicked");
     }
-    conclude(watched, outcome, level)
+    Outcome {
+        collected,
+        ..conclude(watched, outcome, level)
+    }
+}
+
+/// Collects what the script has left, if that is wanted, it has started and somebody waits for it.
+async fn gather(
+    tools: &Tools,
+    script: &Script,
+    placing: Placing,
+    work: WorkDirectory,
+    watched: &watch::Watched,
+) -> Option<Collected> {
+    let wanted = script.collect.clone()?;
+    if !watched.started || watched.facts.stopped == Some(Stopped::Cancelled) {
+        return None;
+    }
+    if !watched.nobody_left {
+        return Some(Collected::not_ended());
+    }
+    let (blobs, caller) = (tools.blobs.clone(), Caller::named(&script.caller));
+    let collecting = tokio::task::spawn_blocking(move || {
+        let work = work.take()?;
+        let collection = Collection {
+            wanted,
+            placed: placing.placed(),
+            blobs,
+            caller,
+        };
+        std::io::Result::Ok(collection.collect(work.as_fd()))
+    });
+    let collected = collecting.await.map_err(std::io::Error::other).flatten();
+    Some(collected.unwrap_or_else(|error| {
+        tracing::error!(%error, "a script's working directory could not be looked at");
+        Collected::not_ended()
+    }))
 }
 
 /// Starts an interpreter for one script.
@@ -138,6 +187,7 @@ async fn start_for(
         command: profile.command(&executable, &full_path, &script.arguments),
         environment: environment(script, profile, interpreter, &seat.place),
         start: Start::AfterFiles,
+        tell_network: script.network == Network::End,
     };
     tools.start(seat, invocation).await
 }
@@ -150,6 +200,7 @@ fn conclude(watched: watch::Watched, outcome: Outcome, level: IsolationLevel) ->
         result,
         started,
         missing,
+        nobody_left: _,
     } = watched;
     let mut all = outcome.missing;
     all.extend(missing.into_iter().map(MissingLayer::reported));
@@ -188,35 +239,4 @@ fn environment(
         set("TRACEPARENT", script.traceparent.clone());
     }
     variables
-}
-
-const INPUT_NAME: &str = "input.json";
-
-fn delivery(script: &Script, script_path: &str) -> Delivery {
-    let file = |area, path: &str, content: &[u8], executable| DeliveredFile {
-        area,
-        path: path.to_owned(),
-        size: content.len() as u64,
-        executable,
-    };
-    let mut files: Vec<DeliveredFile> = script
-        .files
-        .iter()
-        .map(|each| file(Area::Work, &each.path, &each.content, each.executable))
-        .collect();
-    if let Program::Source(source) = &script.program {
-        files.push(file(Area::Work, script_path, source.as_bytes(), false));
-    }
-    if !script.input_json.is_empty() {
-        files.push(file(
-            Area::Input,
-            INPUT_NAME,
-            script.input_json.as_bytes(),
-            false,
-        ));
-    }
-    Delivery {
-        files,
-        signal: None,
-    }
 }

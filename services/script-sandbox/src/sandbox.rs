@@ -10,15 +10,18 @@ use tracing::Instrument;
 
 use crate::{
     answers::{Answers, Claim, Digest},
+    blobs::Blobs,
     cgroup::Cgroups,
     domain::{
+        collect::Caps,
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::Outcome,
-        request::Script,
+        request::{Content, InputFile, Network, Script},
     },
     error::{BuildError, Refusal},
     launch::Launcher,
+    placing::HeldBlobs,
     run::{self, Job, Origin, attend::Collector},
     runtimes::{self, Runtime},
     settings::SandboxSettings,
@@ -36,6 +39,7 @@ use slots::Slots;
 #[derive(Debug)]
 pub struct Sandbox {
     settings: SandboxSettings,
+    blobs: Blobs,
     tools: Option<Tools>,
     report: Report,
     runtimes: Vec<Runtime>,
@@ -76,12 +80,15 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     } else {
         None
     };
+    let blobs = Blobs::open(&settings.blobs).map_err(BuildError::Blobs)?;
+    blobs.sweep_in_background();
     let slots = Arc::new(Slots::new(&settings));
     let users = Users::new(settings.first_user);
     let probed = probe::probe(
         &settings,
         &launcher,
         cgroups.as_ref(),
+        &blobs,
         &users,
         &slots,
         runtimes,
@@ -107,6 +114,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     let answers = Answers::new(settings.remembered_answers);
     Ok(Arc::new(Sandbox {
         settings,
+        blobs,
         tools,
         report,
         runtimes,
@@ -152,6 +160,17 @@ impl Sandbox {
     /// Every runtime, also those that cannot be used.
     pub fn runtimes(&self) -> &[Runtime] {
         &self.runtimes
+    }
+
+    /// The files that are kept for scripts and of scripts.
+    pub fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// The most that a request can ask to collect.
+    pub fn most_collected(&self) -> Caps {
+        let blobs = &self.settings.blobs;
+        Caps::maximum(blobs.largest as u64, blobs.per_caller as u64)
     }
 
     /// The limits that a request takes that names none, and the most that it can ask for.
@@ -233,6 +252,7 @@ impl Sandbox {
         let slot = self.slots.take().await?;
         let profile = runtime.profile.clone();
         let script = Arc::new(script);
+        let blobs = self.hold_blobs(&script).await?;
         let user = tools.users.take().map_err(|_| self.slots.busy())?;
         Ok((
             tools.clone(),
@@ -241,10 +261,29 @@ impl Sandbox {
                 profile,
                 interpreter,
                 origin: Origin::Cold(user),
+                blobs,
                 accepted,
             },
             slot,
         ))
+    }
+
+    /// Holds the blobs that a script is given, and sees that they leave room.
+    async fn hold_blobs(&self, script: &Arc<Script>) -> Result<HeldBlobs, Refusal> {
+        let given = |file: &InputFile| matches!(file.content, Content::Blob(_));
+        if !script.files.iter().any(given) {
+            return Ok(HeldBlobs::default());
+        }
+        let (blobs, holding) = (self.blobs.clone(), script.clone());
+        let held = tokio::task::spawn_blocking(move || HeldBlobs::of(&holding, &blobs));
+        let held = held
+            .await
+            .map_err(|_| Refusal::Lost)?
+            .map_err(Refusal::Blob)?;
+        match script.problems_with_blobs(held.placed_bytes(script)) {
+            problems if problems.is_empty() => Ok(held),
+            problems => Err(Refusal::Invalid(problems)),
+        }
     }
 
     /// The tools, if what they reach is enough for operator and request.
@@ -269,6 +308,14 @@ impl Sandbox {
             available: Refusal::level_name(self.report.level),
             missing: missing(),
         })?;
+        if script.network == Network::End && !sandbox_launcher::confine::tells_network() {
+            return Err(Refusal::Isolation {
+                what: "a kernel",
+                wanted: "that tells of network attempts",
+                available: "one that does not",
+                missing: vec!["seccomp user notification".to_owned()],
+            });
+        }
         let enforcement = settings.lowest_memory_enforcement.max(
             script
                 .minimum_enforcement

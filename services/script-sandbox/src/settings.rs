@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
-use crate::domain::{
-    isolation::{IsolationLevel, MemoryEnforcement},
-    limits::Limits,
+use crate::{
+    blobs::BlobSettings,
+    domain::{
+        isolation::{IsolationLevel, MemoryEnforcement},
+        limits::Limits,
+    },
 };
 
 /// Settings of the script sandbox; variables begin with `TAVERN_SANDBOX__`.
@@ -48,6 +51,8 @@ pub struct SandboxSettings {
     /// How many answers are remembered for repeated request ids. The oldest are forgotten first.
     /// Default 256.
     pub remembered_answers: u32,
+    /// Files that are too large for messages: where they are and how much is kept.
+    pub blobs: BlobSettings,
     /// Limits of a request that names none.
     pub default_limits: Limits,
     /// The most that a request can ask for.
@@ -73,6 +78,7 @@ impl Default for SandboxSettings {
             waiting_scripts: 64,
             first_user: 64_000,
             remembered_answers: 256,
+            blobs: BlobSettings::default(),
             default_limits: Limits::DEFAULT,
             maximum_limits: Limits::MAXIMUM,
         }
@@ -128,6 +134,7 @@ impl settings::Settings for SandboxSettings {
                 "give a user id from 1000 on",
             );
         }
+        self.blobs.check("blobs", problems);
         for violation in self.maximum_limits.problems(&Limits::CEILING) {
             let key = limit_key(&violation.field, "maximum_limits");
             problems.add(key, violation.problem, "give a value in that range");
@@ -185,6 +192,8 @@ mod tests {
             ("HIGHEST_ISOLATION", "reduced"),
             ("CONCURRENT_SCRIPTS", "0"),
             ("FIRST_USER", "0"),
+            ("BLOBS__TOTAL", "1B"),
+            ("BLOBS__TRANSFERS", "0"),
             ("MAXIMUM_LIMITS__OUTPUT", "1GiB"),
             ("DEFAULT_LIMITS__PROCESSES", "0"),
         ])
@@ -194,6 +203,8 @@ mod tests {
             "highest_isolation",
             "concurrent_scripts",
             "first_user",
+            "blobs.total",
+            "blobs.transfers",
             "maximum_limits.output",
             "default_limits.processes",
         ] {

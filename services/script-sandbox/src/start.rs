@@ -20,6 +20,7 @@ use tokio::{
 
 use crate::{
     backend::{Backend, Place, Wanted},
+    blobs::Blobs,
     census,
     cgroup::{Cgroup, Cgroups},
     domain::{
@@ -28,7 +29,7 @@ use crate::{
         profile::Profile,
         verdict::Verdict,
     },
-    launch::{Launched, Launcher, Supervisor},
+    launch::{Launched, Launcher, Supervisor, WorkDirectory},
     runtimes::Interpreter,
     users::{User, Users},
 };
@@ -45,6 +46,8 @@ pub struct Tools {
     pub backend: Arc<dyn Backend>,
     /// The host's cgroups, if they are used.
     pub cgroups: Option<Cgroups>,
+    /// Keeps the large files that scripts leave.
+    pub blobs: Blobs,
     /// Gives each script a user.
     pub users: Users,
     /// The least enforcement that is allowed.
@@ -79,6 +82,8 @@ pub struct Invocation {
     pub environment: Vec<(String, String)>,
     /// When it starts.
     pub start: Start,
+    /// Says that the first attempt to use a network ends it.
+    pub tell_network: bool,
 }
 
 /// A launcher that has its plan, with the service's ends of everything. Dropping it ends every
@@ -93,6 +98,8 @@ pub struct Confined {
     pub say: OwnedWriteHalf,
     /// Deliveries of files go here.
     pub files: UnixStream,
+    /// The program's working directory.
+    pub work: WorkDirectory,
     /// The program's standard input.
     pub stdin: pipe::Sender,
     /// The program's standard output.
@@ -229,6 +236,7 @@ impl Tools {
             limits,
             cgroups: seat.cgroup.as_ref().map(Cgroup::procs).unwrap_or_default(),
             start: invocation.start,
+            tell_network: invocation.tell_network,
         }
     }
 }
@@ -241,6 +249,7 @@ impl Confined {
             reports: BufReader::new(reports).lines(),
             say,
             files: launched.files,
+            work: launched.work,
             stdin: launched.stdin,
             stdout: launched.stdout,
             stderr: launched.stderr,

@@ -310,6 +310,10 @@ impl Stack {
         for (key, peer) in peers {
             set(&format!("{key}__URI"), self.uri(peer));
         }
+        if service.program == "script-sandbox" {
+            let blobs = self.directory.path().join("blobs");
+            set("BLOBS__DIRECTORY", blobs.display().to_string());
+        }
         let deploy = |part: &str| self.deploy().join(part).display().to_string();
         match service.program {
             "tool-registry" => set("PLUGINS_DIR", deploy("plugins")),

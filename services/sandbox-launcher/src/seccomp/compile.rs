@@ -51,7 +51,15 @@ fn block(rule: &Rule) -> Vec<sock_filter> {
         Rule::AllowIf { any, otherwise } => {
             let mut block = Vec::new();
             for conditions in any {
-                block.extend(alternative(conditions));
+                block.extend(alternative(conditions, Answer::Allow));
+            }
+            block.push(answer(*otherwise));
+            block
+        }
+        Rule::Cases { cases, otherwise } => {
+            let mut block = Vec::new();
+            for (conditions, answer) in cases {
+                block.extend(alternative(conditions, *answer));
             }
             block.push(answer(*otherwise));
             block
@@ -59,8 +67,8 @@ fn block(rule: &Rule) -> Vec<sock_filter> {
     }
 }
 
-/// The tests of one alternative: the first that fails jumps behind it, past its `allow`.
-fn alternative(conditions: &[Condition]) -> Vec<sock_filter> {
+/// The tests of one alternative: the first that fails jumps behind it, past its answer.
+fn alternative(conditions: &[Condition], then: Answer) -> Vec<sock_filter> {
     let halves: Vec<(u32, u32, u32)> = conditions.iter().flat_map(halves).collect();
     let steps = |mask: u32| if mask == u32::MAX { 2 } else { 3 };
     let mut left: usize = halves.iter().map(|&(_, mask, _)| steps(mask)).sum();
@@ -71,10 +79,10 @@ fn alternative(conditions: &[Condition]) -> Vec<sock_filter> {
             program.push(statement(AND, mask));
         }
         left -= steps(mask);
-        let past_allow = u8::try_from(left + 1).expect("an alternative has few conditions");
-        program.push(jump(JUMP_IF_EQUAL, value, 0, past_allow));
+        let past_answer = u8::try_from(left + 1).expect("an alternative has few conditions");
+        program.push(jump(JUMP_IF_EQUAL, value, 0, past_answer));
     }
-    program.push(answer(Answer::Allow));
+    program.push(answer(then));
     program
 }
 
@@ -98,6 +106,7 @@ fn answer(answer: Answer) -> sock_filter {
         Answer::Allow => libc::SECCOMP_RET_ALLOW,
         Answer::Errno(errno) => libc::SECCOMP_RET_ERRNO | (errno as u32 & libc::SECCOMP_RET_DATA),
         Answer::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+        Answer::Tell => libc::SECCOMP_RET_USER_NOTIF,
     };
     statement(RETURN, value)
 }

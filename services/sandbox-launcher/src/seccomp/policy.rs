@@ -13,6 +13,8 @@ pub struct Profile {
     pub own_network: bool,
     /// Says that signals cannot leave the script's own processes (a pid namespace, or landlock).
     pub signals_contained: bool,
+    /// Says that attempts to use a network are told to the keeper instead of being answered.
+    pub tells_network: bool,
 }
 
 /// What happens to a call.
@@ -24,6 +26,8 @@ pub enum Answer {
     Errno(i32),
     /// The process is killed with SIGSYS.
     Kill,
+    /// The process waits until the keeper, which is told of it, has ended it.
+    Tell,
 }
 
 /// A test of one argument: `argument & mask == value`, on all 64 bits.
@@ -46,6 +50,13 @@ pub enum Rule {
     AllowIf {
         /// The alternatives.
         any: Vec<Vec<Condition>>,
+        /// What happens if none holds.
+        otherwise: Answer,
+    },
+    /// As the first case of which every condition holds.
+    Cases {
+        /// The cases.
+        cases: Vec<(Vec<Condition>, Answer)>,
         /// What happens if none holds.
         otherwise: Answer,
     },
@@ -183,7 +194,9 @@ fn sockets(profile: Profile) -> Vec<Entry> {
         otherwise: Answer::Errno(EPERM),
     };
 
-    let socket_rule = if profile.own_network {
+    let socket_rule = if profile.tells_network {
+        told_sockets(profile, pairs.collect())
+    } else if profile.own_network {
         let mut any: Vec<Vec<Condition>> = pairs.collect();
         for family in [libc::AF_INET, libc::AF_INET6] {
             let plain = [
@@ -223,4 +236,30 @@ fn sockets(profile: Profile) -> Vec<Entry> {
         rule: Rule::Always(addressed),
     }));
     entries
+}
+
+/// The rule for `socket` where attempts to use a network are told: every family is one but those
+/// that speak to this machine's own kernel and processes.
+fn told_sockets(profile: Profile, local: Vec<Vec<Condition>>) -> Rule {
+    let refused = if profile.own_network {
+        Answer::Errno(EAFNOSUPPORT)
+    } else {
+        Answer::Errno(EPERM)
+    };
+    let mut cases = Vec::new();
+    if profile.own_network {
+        cases.extend(local.into_iter().map(|each| (each, Answer::Allow)));
+    }
+    for family in [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG] {
+        let is_family = Condition {
+            argument: 0,
+            mask: ALL_BITS,
+            value: family as u64,
+        };
+        cases.push((vec![is_family], refused));
+    }
+    Rule::Cases {
+        cases,
+        otherwise: Answer::Tell,
+    }
 }

@@ -6,24 +6,37 @@ use proptest::prelude::*;
 
 use super::{
     compile::{NATIVE_ARCH, X32_BIT, compile},
-    policy::{self, Answer, Entry, NAMESPACE_FLAGS, Profile, Rule, UNNAMED},
+    policy::{self, Answer, Condition, Entry, NAMESPACE_FLAGS, Profile, Rule, UNNAMED},
 };
 
 const I386_ARCH: u32 = 0x4000_0003;
 const ARM64_ARCH: u32 = 0xc000_00b7;
 
-const PROFILES: [Profile; 3] = [
+const PROFILES: [Profile; 5] = [
     Profile {
         own_network: true,
         signals_contained: true,
+        tells_network: false,
     },
     Profile {
         own_network: false,
         signals_contained: true,
+        tells_network: false,
     },
     Profile {
         own_network: false,
         signals_contained: false,
+        tells_network: false,
+    },
+    Profile {
+        own_network: true,
+        signals_contained: true,
+        tells_network: true,
+    },
+    Profile {
+        own_network: false,
+        signals_contained: false,
+        tells_network: true,
     },
 ];
 
@@ -80,6 +93,7 @@ fn interpret(program: &[libc::sock_filter], call: &Call) -> Answer {
                     libc::SECCOMP_RET_ALLOW => Answer::Allow,
                     libc::SECCOMP_RET_ERRNO => Answer::Errno((step.k & 0xffff) as i32),
                     libc::SECCOMP_RET_KILL_PROCESS => Answer::Kill,
+                    libc::SECCOMP_RET_USER_NOTIF => Answer::Tell,
                     other => panic!("the filter returns {other:x}"),
                 };
             }
@@ -98,12 +112,30 @@ fn declared(entries: &BTreeMap<u32, Rule>, call: &Call) -> Answer {
         None => UNNAMED,
         Some(Rule::Always(answer)) => *answer,
         Some(Rule::AllowIf { any, otherwise }) => {
-            let holds = any.iter().any(|conditions| {
-                conditions
-                    .iter()
-                    .all(|test| call.arguments[test.argument as usize] & test.mask == test.value)
-            });
+            let holds = any.iter().any(|conditions| hold(conditions, call));
             if holds { Answer::Allow } else { *otherwise }
+        }
+        Some(Rule::Cases { cases, otherwise }) => cases
+            .iter()
+            .find(|(conditions, _)| hold(conditions, call))
+            .map_or(*otherwise, |(_, answer)| *answer),
+    }
+}
+
+fn hold(conditions: &[Condition], call: &Call) -> bool {
+    conditions
+        .iter()
+        .all(|test| call.arguments[test.argument as usize] & test.mask == test.value)
+}
+
+/// Every condition of a rule.
+fn conditions(rule: &Rule) -> Vec<Condition> {
+    match rule {
+        Rule::Always(_) => Vec::new(),
+        Rule::AllowIf { any, .. } => any.iter().flatten().copied().collect(),
+        Rule::Cases { cases, .. } => {
+            let all = cases.iter().flat_map(|(conditions, _)| conditions);
+            all.copied().collect()
         }
     }
 }
@@ -126,11 +158,9 @@ fn answer(profile: Profile, number: i64, arguments: &[u64]) -> Answer {
 fn edges(entries: &[Entry]) -> Vec<u64> {
     let mut values = BTreeSet::from([0, 1, u64::from(u32::MAX), 1 << 32, u64::MAX, 1 << 63]);
     for entry in entries {
-        if let Rule::AllowIf { any, .. } = &entry.rule {
-            for test in any.iter().flatten() {
-                for value in [test.value, test.mask, !test.mask, test.value | 1 << 40] {
-                    values.extend([value, value.wrapping_add(1), value.wrapping_sub(1)]);
-                }
+        for test in conditions(&entry.rule) {
+            for value in [test.value, test.mask, !test.mask, test.value | 1 << 40] {
+                values.extend([value, value.wrapping_add(1), value.wrapping_sub(1)]);
             }
         }
     }
@@ -168,7 +198,7 @@ fn every_edge_of_every_argument_is_answered_as_declared() {
         let values = edges(&entries);
         let conditional = entries
             .iter()
-            .filter(|entry| matches!(entry.rule, Rule::AllowIf { .. }));
+            .filter(|entry| !matches!(entry.rule, Rule::Always(_)));
         for entry in conditional {
             for place in 0..3 {
                 for &value in &values {
@@ -330,6 +360,30 @@ fn sockets_are_plain_and_only_in_a_network_of_ones_own() {
     for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
         check(PROFILES[1], [family, libc::SOCK_STREAM, 0], false);
     }
+}
+
+#[test]
+fn attempts_to_use_a_network_are_told_and_nothing_else_is() {
+    let local = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG];
+    for profile in PROFILES {
+        let entries = policy::policy(profile);
+        let program = compile(&entries);
+        for family in 0..64 {
+            for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_RAW] {
+                let arguments = [family as u64, kind as u64, 0];
+                let call = Call::native(libc::SYS_socket, &arguments);
+                let told = interpret(&program, &call) == Answer::Tell;
+                let expected = profile.tells_network && !local.contains(&family);
+                assert_eq!(told, expected, "{profile:?} {family}");
+            }
+        }
+        for number in (0..600).filter(|number| i64::from(*number) != libc::SYS_socket) {
+            let call = Call::native(number.into(), &[2, 1, 0]);
+            assert_ne!(interpret(&program, &call), Answer::Tell, "{number}");
+        }
+    }
+    let own = answer(PROFILES[3], libc::SYS_socket, &[libc::AF_UNIX as u64, 1, 0]);
+    assert_eq!(own, Answer::Allow);
 }
 
 #[test]

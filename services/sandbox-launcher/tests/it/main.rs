@@ -152,6 +152,7 @@ fn plan() -> LaunchPlan {
         },
         cgroups: Vec::new(),
         start: Start::AfterFiles,
+        tell_network: false,
     }
 }
 

@@ -114,6 +114,15 @@ pub struct Span {
     pub nanos: i32,
 }
 
+impl Span {
+    /// The time; `None` if it is negative or malformed.
+    pub fn duration(self) -> Option<Duration> {
+        let seconds = u64::try_from(self.seconds).ok()?;
+        let nanos = u32::try_from(self.nanos).ok()?;
+        (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
+    }
+}
+
 impl From<Duration> for Span {
     fn from(duration: Duration) -> Self {
         let nanos = i32::try_from(duration.subsec_nanos()).unwrap_or(0);
@@ -249,14 +258,10 @@ impl Check {
         default: Duration,
         maximum: Duration,
     ) -> Duration {
-        let Some(Span { seconds, nanos }) = asked else {
+        let Some(span) = asked else {
             return default.min(maximum);
         };
-        let span = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok());
-        let duration = span
-            .filter(|&(_, nanos)| nanos < 1_000_000_000)
-            .map(|(seconds, nanos)| Duration::new(seconds, nanos));
-        match duration {
+        match span.duration() {
             Some(duration) if (LEAST_TIME..=maximum).contains(&duration) => duration,
             _ => {
                 let range = format!(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    collect::Collected,
     isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
     limits::Limits,
     verdict::Verdict,
@@ -29,6 +30,16 @@ pub struct Outcome {
     pub enforcement: MemoryEnforcement,
     /// The limits that were in force.
     pub limits: Limits,
+    /// The files that it left, if they were wanted and it started.
+    pub collected: Option<Collected>,
+}
+
+impl Outcome {
+    /// About how many bytes it takes to remember this.
+    pub fn bytes(&self) -> usize {
+        let collected = self.collected.as_ref().map_or(0, Collected::inline_bytes);
+        self.stdout.bytes.len() + self.stderr.bytes.len() + collected
+    }
 }
 
 /// What was read from one stream.

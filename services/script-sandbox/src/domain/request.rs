@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
+    blob::BlobDigest,
+    collect,
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::Limits,
 };
@@ -27,6 +29,8 @@ pub const MAX_STRING_BYTES: usize = 64 << 10;
 pub const MAX_REQUEST_ID_BYTES: usize = 128;
 /// The longest effect id.
 pub const MAX_EFFECT_ID_BYTES: usize = 256;
+/// The longest name of a caller.
+pub const MAX_CALLER_BYTES: usize = 128;
 /// The largest JSON input, in bytes.
 pub const MAX_INPUT_BYTES: usize = 1 << 20;
 
@@ -54,9 +58,38 @@ pub struct InputFile {
     /// Where, below the working directory.
     pub path: String,
     /// What is in it.
-    pub content: Vec<u8>,
+    pub content: Content,
     /// Says that it may be executed.
     pub executable: bool,
+}
+
+/// What is in a file that the request places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// A blob of the request's caller.
+    Blob(BlobDigest),
+}
+
+impl Content {
+    /// How many bytes the request itself brings.
+    pub fn brought(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Blob(_) => 0,
+        }
+    }
+}
+
+/// What happens when a script tries to use a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// It fails inside the script.
+    #[default]
+    Refuse,
+    /// The first attempt ends the script.
+    End,
 }
 
 /// One script and all it needs.
@@ -86,6 +119,12 @@ pub struct Script {
     pub minimum_isolation: Option<IsolationLevel>,
     /// The least enforcement of memory that the request demands.
     pub minimum_enforcement: Option<MemoryEnforcement>,
+    /// Which of the files that it leaves are collected; none of them if this is missing.
+    pub collect: Option<collect::Wanted>,
+    /// What happens when it tries to use a network.
+    pub network: Network,
+    /// Whose blobs it is given and leaves.
+    pub caller: String,
 }
 
 impl Script {
@@ -98,6 +137,7 @@ impl Script {
         problems.arguments(&self.arguments);
         problems.environment(&self.environment);
         problems.identifier("effect_id", &self.effect_id, MAX_EFFECT_ID_BYTES);
+        problems.identifier("caller_id", &self.caller, MAX_CALLER_BYTES);
         if self.input_json.len() > MAX_INPUT_BYTES {
             problems.add(
                 "input_json",
@@ -125,14 +165,30 @@ impl Script {
             .expect("there are more numbers than files")
     }
 
+    /// Names what is wrong if the blobs of the script have so many bytes.
+    pub fn problems_with_blobs(&self, bytes: u64) -> Vec<Violation> {
+        let mut problems = Problems(Vec::new());
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let placed = self.placed_bytes().saturating_add(bytes);
+        problems.scratch(placed, self.limits.disk);
+        problems.0
+    }
+
     fn placed_bytes(&self) -> usize {
         let source = match &self.program {
             Program::Source(source) => source.len(),
             Program::Entry(_) => 0,
         };
-        let files: usize = self.files.iter().map(|file| file.content.len()).sum();
+        let files: usize = self.files.iter().map(|file| file.content.brought()).sum();
         source + files + self.input_json.len()
     }
+}
+
+/// Names what is wrong with the name of a caller.
+pub fn caller_problems(caller: &str) -> Vec<Violation> {
+    let mut problems = Problems(Vec::new());
+    problems.identifier("caller_id", caller, MAX_CALLER_BYTES);
+    problems.0
 }
 
 /// Names what is wrong with a request id.
@@ -188,7 +244,7 @@ impl Problems {
             self.add("files", format!("must be at most {MAX_FILES}"));
             return;
         }
-        let total: usize = files.iter().map(|file| file.content.len()).sum();
+        let total: usize = files.iter().map(|file| file.content.brought()).sum();
         if total > MAX_FILE_BYTES {
             self.add(
                 "files",
@@ -327,13 +383,16 @@ mod tests {
             limits: Limits::DEFAULT,
             minimum_isolation: None,
             minimum_enforcement: None,
+            collect: None,
+            network: Network::Refuse,
+            caller: String::new(),
         }
     }
 
     fn file(path: &str) -> InputFile {
         InputFile {
             path: path.to_owned(),
-            content: Vec::new(),
+            content: Content::Bytes(Vec::new()),
             executable: false,
         }
     }

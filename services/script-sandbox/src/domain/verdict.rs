@@ -74,6 +74,11 @@ pub enum Verdict {
         /// The signal that killed it.
         signal: i32,
     },
+    /// It tried to use a network.
+    Network {
+        /// How many attempts had been seen.
+        attempts: u64,
+    },
     /// What was reached is less than a policy demands.
     Policy {
         /// Which policy.
@@ -123,6 +128,11 @@ pub enum Stopped {
     },
     /// The sampled sum of scratch files was over.
     Disk,
+    /// It tried to use a network, and that ends it.
+    Network {
+        /// How many attempts had been seen.
+        attempts: u64,
+    },
     /// The caller went away.
     Cancelled,
 }
@@ -201,6 +211,7 @@ impl Facts {
                 }
             }
             Stopped::Disk => self.disk(),
+            Stopped::Network { attempts } => Verdict::Network { attempts },
             Stopped::Cancelled => Verdict::Cancelled {
                 after: usage.wall_time,
             },

@@ -7,9 +7,11 @@ use prost::Message;
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::{
+    blob::BlobDigest,
+    collect::{self, Caps},
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::{Asked, Limits, Span},
-    request::{InputFile, Program, Script, Violation},
+    request::{Content, InputFile, Network, Program, Script, Violation},
 };
 
 /// What tells two requests of the same id apart: everything in them, the order of variables aside.
@@ -43,6 +45,7 @@ pub(super) fn script(
     traceparent: String,
     default: &Limits,
     maximum: &Limits,
+    most_collected: &Caps,
 ) -> Result<Script, Vec<Violation>> {
     let mut problems = Vec::new();
     let mut refuse = |field: &str, problem: &str| {
@@ -74,6 +77,11 @@ pub(super) fn script(
             refuse("minimum_memory_enforcement", "is no known kind");
             None
         });
+    let network = network(request.network).unwrap_or_else(|()| {
+        refuse("network", "is no known policy");
+        Network::Refuse
+    });
+    let files = files(request.files, &mut refuse);
     let limits = match asked(&request.limits.unwrap_or_default()).resolve(default, maximum) {
         Ok(limits) => limits,
         Err(more) => {
@@ -83,15 +91,20 @@ pub(super) fn script(
     };
     let mut environment: Vec<(String, String)> = request.environment.into_iter().collect();
     environment.sort();
-    let files = request.files.into_iter().map(|file| InputFile {
-        path: file.path,
-        content: file.content,
-        executable: file.executable,
-    });
+    let collect = request
+        .collect
+        .map(|asked| wanted(asked).resolve(most_collected));
+    let collect = match collect.transpose() {
+        Ok(collect) => collect,
+        Err(more) => {
+            problems.extend(more);
+            None
+        }
+    };
     let script = Script {
         runtime: request.runtime,
         program: program.unwrap_or(Program::Source(String::new())),
-        files: files.collect(),
+        files,
         arguments: request.arguments,
         stdin: request.stdin,
         environment,
@@ -101,6 +114,9 @@ pub(super) fn script(
         limits,
         minimum_isolation,
         minimum_enforcement,
+        collect,
+        network,
+        caller: request.caller_id,
     };
     if problems.is_empty() {
         return Ok(script);
@@ -109,6 +125,53 @@ pub(super) fn script(
     // Without a program there is nothing to say about its text.
     problems.extend(more.filter(|problem| problem.field != "source_text"));
     Err(problems)
+}
+
+fn files(files: Vec<wire::InputFile>, refuse: &mut impl FnMut(&str, &str)) -> Vec<InputFile> {
+    let mut read = Vec::with_capacity(files.len());
+    for (index, file) in files.into_iter().enumerate() {
+        let field = format!("files[{index}].blob_sha256");
+        let mut content = Content::Bytes(file.content);
+        if !file.blob_sha256.is_empty() {
+            if content.brought() > 0 {
+                refuse(&field, "must not be set together with `content`");
+            }
+            match BlobDigest::parse(&file.blob_sha256) {
+                Some(digest) => content = Content::Blob(digest),
+                None => refuse(&field, "must be 64 lower-case hexadecimal digits"),
+            }
+        }
+        read.push(InputFile {
+            path: file.path,
+            content,
+            executable: file.executable,
+        });
+    }
+    read
+}
+
+fn wanted(collect: wire::Collect) -> collect::Asked {
+    collect::Asked {
+        patterns: collect.patterns,
+        files: collect.max_files,
+        file_bytes: collect.max_file_bytes,
+        total_bytes: collect.max_total_bytes,
+        depth: collect.max_depth,
+        time: collect.max_time.map(span),
+    }
+}
+
+fn network(value: i32) -> Result<Network, ()> {
+    use wire::NetworkPolicy as Wire;
+    Ok(match Wire::try_from(value).map_err(|_| ())? {
+        Wire::Unspecified | Wire::Refuse => Network::Refuse,
+        Wire::End => Network::End,
+    })
+}
+
+fn span(duration: prost_types::Duration) -> Span {
+    let prost_types::Duration { seconds, nanos } = duration;
+    Span { seconds, nanos }
 }
 
 fn level(value: i32) -> Result<Option<IsolationLevel>, ()> {
@@ -132,12 +195,9 @@ fn enforcement(value: i32) -> Result<Option<MemoryEnforcement>, ()> {
 }
 
 fn asked(limits: &wire::Limits) -> Asked {
-    let span = |duration: Option<prost_types::Duration>| {
-        duration.map(|prost_types::Duration { seconds, nanos }| Span { seconds, nanos })
-    };
     Asked {
-        wall_time: span(limits.wall_time),
-        cpu_time: span(limits.cpu_time),
+        wall_time: limits.wall_time.map(span),
+        cpu_time: limits.cpu_time.map(span),
         memory: limits.memory_bytes,
         processes: limits.processes,
         file: limits.file_bytes,

@@ -16,6 +16,8 @@ use crate::{
     sandbox::Sandbox,
 };
 
+mod files;
+
 pub(super) fn response(outcome: &Outcome, replayed: bool) -> wire::ExecuteResponse {
     let (result_json, result_state) = match &outcome.result {
         ScriptResult::None => (String::new(), wire::ResultState::None),
@@ -39,6 +41,7 @@ pub(super) fn response(outcome: &Outcome, replayed: bool) -> wire::ExecuteRespon
         memory_enforcement: enforcement(outcome.enforcement).into(),
         replayed,
         limits: Some(limits(&outcome.limits)),
+        collected: outcome.collected.as_ref().map(files::collected),
     }
 }
 
@@ -90,6 +93,7 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         unproven,
         default_limits: Some(limits(&default)),
         maximum_limits: Some(limits(&maximum)),
+        tells_network_attempts: sandbox_launcher::confine::tells_network(),
     }
 }
 
@@ -168,6 +172,9 @@ fn verdict(verdict: &Verdict) -> Kind {
         Verdict::ForbiddenSyscall { signal } => {
             Kind::ForbiddenSyscall(wire::ForbiddenSyscall { signal: *signal })
         }
+        Verdict::Network { attempts } => Kind::NetworkDenied(wire::NetworkDenied {
+            attempts: *attempts,
+        }),
         Verdict::Policy {
             policy,
             wanted,
@@ -301,7 +308,7 @@ fn layer(layer: Layer) -> wire::IsolationLayer {
     }
 }
 
-fn duration(duration: Duration) -> prost_types::Duration {
+pub(super) fn duration(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {
         seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sandbox_launcher::{plan::Delivery, report::Layer};
+use sandbox_launcher::report::Layer;
 use tokio::{
     net::{UnixStream, unix::pipe},
     sync::{mpsc, watch},
@@ -14,7 +14,10 @@ use tokio::{
 };
 
 use super::{feed, output::capture};
-use crate::domain::{outcome::Captured, request::Script, verdict::Stream};
+use crate::{
+    domain::{outcome::Captured, request::Script, verdict::Stream},
+    placing::Placing,
+};
 
 /// A stream passed its limit.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +41,8 @@ pub(crate) struct Charge {
     pub(crate) stderr: pipe::Receiver,
     /// The script's result channel.
     pub(crate) result: pipe::Receiver,
-    /// The head of the first delivery.
-    pub(crate) delivery: Delivery,
+    /// The first delivery.
+    pub(crate) delivery: Placing,
     /// What is run, with the content of the files.
     pub(crate) script: Arc<Script>,
     /// Takes one message of each stream that passes its limit, upon which the script is ended.
@@ -116,7 +119,7 @@ impl Attendant for Collector {
         // A launcher that dies early closes its ends, and its reports, or their absence, tell why:
         // an error of feeding has nothing to add.
         helpers.spawn(async move {
-            let _ = feed::files(&mut files, &delivery, &script).await;
+            let _ = delivery.send(&mut files).await;
         });
         Attended {
             outputs,

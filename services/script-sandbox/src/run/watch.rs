@@ -5,10 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandbox_launcher::{
-    plan::Delivery,
-    report::{End, Failure, Layer, Report},
-};
+use sandbox_launcher::report::{End, Failure, Layer, Report};
 use tokio::{
     io::{AsyncWriteExt, BufReader, Lines},
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
@@ -29,6 +26,7 @@ use crate::{
         verdict::{Facts, Stopped, Stream},
     },
     launch::Supervisor,
+    placing::Placing,
     start::{Confined, Seat},
 };
 
@@ -53,12 +51,14 @@ pub(super) struct Watched {
     pub(super) result: Captured,
     pub(super) started: bool,
     pub(super) missing: Vec<Layer>,
+    /// Says that no process of the script lives, which the launcher has made sure of.
+    pub(super) nobody_left: bool,
 }
 
 /// What a started interpreter is to do.
 pub(super) struct Errand {
     /// The files that it needs.
-    pub(super) delivery: Delivery,
+    pub(super) delivery: Placing,
     /// The script.
     pub(super) script: Arc<Script>,
     /// When it was accepted.
@@ -77,6 +77,7 @@ pub(super) async fn watch(
         reports,
         say,
         files,
+        work: _,
         stdin,
         stdout,
         stderr,
@@ -252,6 +253,7 @@ impl Watch {
                 self.failure = Some(failure);
                 self.over = self.over.or(Some(Instant::now()));
             }
+            Ok(Report::NetworkAttempted { attempts }) => self.stop(Stopped::Network { attempts }),
             Ok(Report::Ended {
                 end,
                 disk_bytes,
@@ -389,6 +391,7 @@ impl Watch {
             result,
             started: self.started.is_some(),
             missing: self.missing,
+            nobody_left: self.gone && self.survivors == 0,
         }
     }
 }

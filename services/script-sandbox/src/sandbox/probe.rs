@@ -8,16 +8,18 @@ use tokio::{sync::oneshot, task::JoinSet};
 use super::Slots;
 use crate::{
     backend::{HostSystem, backend},
+    blobs::Blobs,
     cgroup::Cgroups,
     domain::{
         isolation::{IsolationLevel, MissingLayer},
         limits::Limits,
         outcome::Outcome,
         profile::Profile,
-        request::{Program, Script},
+        request::{Network, Program, Script},
         verdict::Verdict,
     },
     launch::Launcher,
+    placing::HeldBlobs,
     run::{self, Job, Origin, attend::Collector},
     runtimes::{Interpreter, Runtime},
     settings::SandboxSettings,
@@ -48,6 +50,7 @@ pub(super) async fn probe(
     settings: &SandboxSettings,
     launcher: &Launcher,
     cgroups: Option<&Cgroups>,
+    blobs: &Blobs,
     users: &Users,
     slots: &Arc<Slots>,
     runtimes: Vec<Runtime>,
@@ -63,6 +66,7 @@ pub(super) async fn probe(
             launcher: launcher.clone(),
             backend: backend(level, host.clone(), settings.scratch_directory.clone()),
             cgroups: cgroups.cloned(),
+            blobs: blobs.clone(),
             users: users.clone(),
             lowest_enforcement: settings.lowest_memory_enforcement,
             concurrent_scripts: settings.concurrent_scripts,
@@ -167,6 +171,9 @@ async fn run_proof(
         limits: Limits::DEFAULT,
         minimum_isolation: None,
         minimum_enforcement: None,
+        collect: None,
+        network: Network::Refuse,
+        caller: String::new(),
     };
     let user = tools.users.take().ok()?;
     let job = Job {
@@ -174,6 +181,7 @@ async fn run_proof(
         profile,
         interpreter,
         origin: Origin::Cold(user),
+        blobs: HeldBlobs::default(),
         accepted: Instant::now(),
     };
     // Nobody cancels; the sender only has to live as long.

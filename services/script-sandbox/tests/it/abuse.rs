@@ -1,5 +1,6 @@
 //! Hostile programs, by family. Each meets every kind of host that this machine can be.
 
+mod attempts;
 mod exhaustion;
 mod files;
 mod kernel;

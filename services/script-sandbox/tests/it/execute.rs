@@ -68,6 +68,7 @@ fn files_arguments_input_and_variables_reach_the_script() {
             path: path.to_owned(),
             content: content.as_bytes().to_vec(),
             executable,
+            ..InputFile::default()
         };
         let request = ExecuteRequest {
             runtime: "python3".to_owned(),

@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod abuse;
+mod blobs;
+mod collect;
 mod execute;
 mod isolation;
 mod lifecycle;

@@ -75,6 +75,7 @@ fn input_file(file: &PluginFile) -> InputFile {
         path: file.path.clone(),
         content: file.content.to_vec(),
         executable: false,
+        ..InputFile::default()
     }
 }
 

@@ -25,6 +25,7 @@ fn kind(verdict: &Verdict) -> &'static str {
         Verdict::Output { .. } => "output",
         Verdict::Disk { .. } => "disk",
         Verdict::ForbiddenSyscall { .. } => "forbidden_syscall",
+        Verdict::Network { .. } => "network_denied",
         Verdict::Policy { .. } => "policy",
         Verdict::Cancelled { .. } => "cancelled",
         Verdict::LauncherFailure(_) => "launcher_failure",
@@ -73,6 +74,7 @@ fn what_the_service_did_decides_before_the_way_it_ended() {
         (Stopped::Processes, "processes"),
         (output, "output"),
         (Stopped::Disk, "disk"),
+        (Stopped::Network { attempts: 1 }, "network_denied"),
         (Stopped::Cancelled, "cancelled"),
     ];
     for (stopped, expected) in table {

@@ -198,6 +198,7 @@ fn e48_poisoned_start_up_files_stay_inside() {
                 path: name.to_owned(),
                 content: b"import os; open('/tmp/poisoned-48', 'w')".to_vec(),
                 executable: false,
+                ..Default::default()
             });
         }
         asked

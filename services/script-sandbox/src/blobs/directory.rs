@@ -1,0 +1,374 @@
+//! Blobs on disk: `<caller>/<digest>-<size>`, and `incoming/` for what is not whole yet.
+//!
+//! The directory is held open and everything is reached beneath it. A blob appears by one rename,
+//! so that a crash leaves either the whole of it or a file in `incoming/`, which the next start
+//! removes.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::{fd::OwnedFd, unix::fs::DirBuilderExt},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime},
+};
+
+use rustix::{
+    fs::{
+        AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Timespec, Timestamps,
+        UTIME_OMIT,
+    },
+    io::Errno,
+};
+
+use super::index::Key;
+use crate::domain::blob::{BlobDigest, Caller};
+
+/// Where a blob is while it is being taken in.
+const INCOMING: &str = "incoming";
+
+/// Who holds this file's lock uses the directory.
+const LOCK: &str = "lock";
+
+/// How directories for temporary blobs begin.
+const TEMPORARY: &str = "tavern-blobs-";
+
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
+
+/// Why the directory could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be made, read or written.
+    #[error("cannot use {} for blobs", path.display())]
+    Unusable {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process uses it.
+    #[error("{} holds the blobs of another process that runs; set another directory", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// The name of a blob's file. It has the size, so that a file that was cut is known by a look.
+#[derive(Clone, Debug)]
+pub(super) struct FileName {
+    caller: String,
+    path: String,
+}
+
+impl FileName {
+    pub(super) fn new(key: &Key, size: u64) -> Self {
+        let caller = key.caller().directory().to_owned();
+        let path = format!("{caller}/{}-{size}", key.digest());
+        Self { caller, path }
+    }
+}
+
+/// A blob that lies in the directory.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) key: Key,
+    pub(super) size: u64,
+    pub(super) used: SystemTime,
+}
+
+/// The directory of the blobs; vanishes with all it holds when it is dropped, if it is temporary.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    root: OwnedFd,
+    _lock: OwnedFd,
+    temporary: bool,
+    next: AtomicU64,
+}
+
+impl Directory {
+    /// Opens the directory at `path`, or a new temporary one if that is empty.
+    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        let temporary = path.as_os_str().is_empty();
+        let path = if temporary {
+            remove_abandoned();
+            new_temporary()
+        } else {
+            make(path).map(|()| path.to_owned())
+        }
+        .map_err(|source| OpenError::Unusable {
+            path: path.to_owned(),
+            source,
+        })?;
+        let unusable = |error: Errno| OpenError::Unusable {
+            path: path.clone(),
+            source: error.into(),
+        };
+        let root = rustix::fs::open(&path, directory_flags(), Mode::empty()).map_err(unusable)?;
+        let lock = match lock(&root, temporary) {
+            Ok(lock) => lock,
+            Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse { path }),
+            Err(error) => return Err(unusable(error)),
+        };
+        match rustix::fs::mkdirat(&root, INCOMING, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(unusable(error)),
+        }
+        Ok(Self {
+            path,
+            root,
+            _lock: lock,
+            temporary,
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// Where it is.
+    #[cfg(test)]
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Everything that is whole, the least recently used first. What is not is removed.
+    pub(super) fn scan(&self) -> Result<Vec<Found>, OpenError> {
+        let mut found = Vec::new();
+        self.look(&mut found).map_err(|error| OpenError::Unusable {
+            path: self.path.clone(),
+            source: error.into(),
+        })?;
+        found.sort_by_key(|blob| blob.used);
+        Ok(found)
+    }
+
+    fn look(&self, found: &mut Vec<Found>) -> Result<(), Errno> {
+        for name in names(&self.root)? {
+            if name == INCOMING {
+                let incoming = open_directory(&self.root, INCOMING)?;
+                for left in names(&incoming)? {
+                    rustix::fs::unlinkat(&incoming, left.as_str(), AtFlags::empty())?;
+                }
+            } else if let Some(caller) = Caller::from_directory(&name) {
+                let directory = open_directory(&self.root, &name)?;
+                for file in names(&directory)? {
+                    match read_blob(&directory, &caller, &file)? {
+                        Some(blob) => found.push(blob),
+                        None => {
+                            tracing::warn!(file, "a file that is no whole blob was removed");
+                            rustix::fs::unlinkat(&directory, file.as_str(), AtFlags::empty())?;
+                        }
+                    }
+                }
+                remove_if_empty(&self.root, &name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a file for a blob that is being taken in; tells its name.
+    pub(super) fn begin(&self) -> io::Result<(String, File)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{INCOMING}/{number}");
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat2(&self.root, name.as_str(), flags, mode, BENEATH)?;
+        Ok((name, file.into()))
+    }
+
+    /// Gives a file that is whole its final name.
+    pub(super) fn finish(&self, incoming: &str, blob: &FileName) -> io::Result<()> {
+        match rustix::fs::mkdirat(&self.root, blob.caller.as_str(), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let to = blob.path.as_str();
+        Ok(rustix::fs::renameat(&self.root, incoming, &self.root, to)?)
+    }
+
+    /// Removes a file that will not become a blob.
+    pub(super) fn give_up(&self, incoming: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(
+            &self.root,
+            incoming,
+            AtFlags::empty(),
+        )?)
+    }
+
+    /// Opens a blob for reading.
+    pub(super) fn read(&self, blob: &FileName) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let path = blob.path.as_str();
+        let file = rustix::fs::openat2(&self.root, path, flags, Mode::empty(), BENEATH)?;
+        Ok(file.into())
+    }
+
+    /// Removes a blob.
+    pub(super) fn remove(&self, blob: &FileName) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.root, blob.path.as_str(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        remove_if_empty(&self.root, &blob.caller);
+        Ok(())
+    }
+
+    /// Writes down when a blob was used.
+    pub(super) fn touch(&self, blob: &FileName, now: SystemTime) -> io::Result<()> {
+        let since = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let times = Timestamps {
+            last_access: Timespec {
+                tv_sec: 0,
+                tv_nsec: UTIME_OMIT,
+            },
+            last_modification: Timespec {
+                tv_sec: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(since.subsec_nanos()),
+            },
+        };
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        Ok(rustix::fs::utimensat(
+            &self.root,
+            blob.path.as_str(),
+            &times,
+            flags,
+        )?)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if self.temporary
+            && let Err(error) = remove(&self.root, &self.path)
+        {
+            tracing::error!(path = %self.path.display(), %error, "temporary blobs could not be removed");
+        }
+    }
+}
+
+fn directory_flags() -> OFlags {
+    OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC
+}
+
+fn open_directory(above: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat2(above, name, directory_flags(), Mode::empty(), BENEATH)
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+}
+
+fn new_temporary() -> io::Result<PathBuf> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(0o700);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{TEMPORARY}{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        match builder.create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Takes the lock. In a temporary directory it gets its name when it is held already, so that
+/// whoever looks for abandoned ones never finds it free too early.
+fn lock(root: &OwnedFd, temporary: bool) -> Result<OwnedFd, Errno> {
+    const NOT_HELD_YET: &str = "lock.new";
+    let name = if temporary { NOT_HELD_YET } else { LOCK };
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = rustix::fs::openat2(root, name, flags, mode, BENEATH)?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    if temporary {
+        rustix::fs::renameat(root, name, root, LOCK)?;
+    }
+    Ok(file)
+}
+
+/// Removes the temporary directories of processes that were killed. One that cannot be removed is
+/// left alone.
+fn remove_abandoned() {
+    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| name.starts_with(TEMPORARY)) {
+            // That it is in use, or somebody else's, is no failure.
+            let _ = remove_one_abandoned(&path);
+        }
+    }
+}
+
+fn remove_one_abandoned(path: &Path) -> io::Result<()> {
+    let root = rustix::fs::open(path, directory_flags(), Mode::empty())?;
+    if rustix::fs::fstat(&root)?.st_uid != rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let lock = rustix::fs::openat2(&root, LOCK, flags, Mode::empty(), BENEATH)?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    remove(&root, path)
+}
+
+/// Removes a directory of blobs: files, and directories with files.
+fn remove(root: &OwnedFd, path: &Path) -> io::Result<()> {
+    for name in names(root)? {
+        if let Ok(inner) = open_directory(root, &name) {
+            for file in names(&inner)? {
+                rustix::fs::unlinkat(&inner, file.as_str(), AtFlags::empty())?;
+            }
+            rustix::fs::unlinkat(root, name.as_str(), AtFlags::REMOVEDIR)?;
+        } else {
+            rustix::fs::unlinkat(root, name.as_str(), AtFlags::empty())?;
+        }
+    }
+    fs::remove_dir(path)
+}
+
+/// Another blob of the caller keeps the directory, which is no failure.
+fn remove_if_empty(root: &OwnedFd, caller: &str) {
+    let _ = rustix::fs::unlinkat(root, caller, AtFlags::REMOVEDIR);
+}
+
+/// The names in a directory; those that are no UTF-8 are none of ours.
+fn names(directory: &OwnedFd) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        if let Ok(name) = entry.file_name().to_str()
+            && !matches!(name, "." | "..")
+        {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Reads the name of a file and holds it against the file; `None` if it is no whole blob.
+fn read_blob(directory: &OwnedFd, caller: &Caller, name: &str) -> Result<Option<Found>, Errno> {
+    let Some((digest, size)) = name
+        .split_once('-')
+        .and_then(|(digest, size)| Some((BlobDigest::parse(digest)?, size.parse::<u64>().ok()?)))
+    else {
+        return Ok(None);
+    };
+    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let whole = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && u64::try_from(stat.st_size) == Ok(size);
+    let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+    let nanos = Duration::from_nanos(stat.st_mtime_nsec);
+    Ok(whole.then(|| Found {
+        key: Key::new(caller, digest),
+        size,
+        used: SystemTime::UNIX_EPOCH + seconds + nanos,
+    }))
+}

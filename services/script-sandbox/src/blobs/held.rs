@@ -1,0 +1,121 @@
+//! A blob that is in use.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::FileExt,
+    sync::Arc,
+    time::SystemTime,
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{BlobError, Shared, directory::FileName, index::Key};
+use crate::domain::blob::BlobDigest;
+
+/// One read.
+const PIECE: usize = 256 << 10;
+
+/// A blob whose content is what its digest says, and which stays until this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    size: u64,
+    file: File,
+    pin: Pin,
+}
+
+impl Held {
+    /// Pins a blob and reads it once from end to end.
+    pub(super) fn verified(shared: Arc<Shared>, key: Key) -> Result<Self, BlobError> {
+        let now = SystemTime::now();
+        let digest = key.digest();
+        let pinned = shared.index().pin(&key, now);
+        let size = pinned.ok_or(BlobError::NotFound(digest))?;
+        let pin = Pin::already(shared.clone(), key);
+        let name = FileName::new(&pin.key, size);
+        let opened = shared.directory.read(&name);
+        let read = opened.and_then(|mut file| Ok((content_of(&mut file)?, file)));
+        match read {
+            Ok(((observed, length), file)) if observed == digest && length == size => {
+                if let Err(error) = shared.directory.touch(&name, now) {
+                    tracing::debug!(%error, "the time of a blob could not be set");
+                }
+                Ok(Self { size, file, pin })
+            }
+            Ok(_) => {
+                tracing::error!(%digest, "a blob is damaged and is removed");
+                pin.remove(&name);
+                Err(BlobError::Corrupt(digest))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                pin.remove(&name);
+                Err(BlobError::NotFound(digest))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Its digest.
+    pub fn digest(&self) -> BlobDigest {
+        self.pin.key.digest()
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Fills `buffer` with what begins at an offset.
+    ///
+    /// # Errors
+    /// When the disk fails, or the blob ends before.
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+}
+
+/// The digest and the length of what a file holds.
+fn content_of(file: &mut File) -> io::Result<(BlobDigest, u64)> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; PIECE];
+    let mut length = 0;
+    loop {
+        let read = match file.read(&mut buffer) {
+            Ok(0) => return Ok((BlobDigest::finished(hasher), length)),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hasher.update(&buffer[..read]);
+        length += read as u64;
+    }
+}
+
+/// Keeps a blob from being removed.
+#[derive(Debug)]
+pub(super) struct Pin {
+    shared: Arc<Shared>,
+    key: Key,
+}
+
+impl Pin {
+    /// Takes over a pin that the index has counted.
+    pub(super) fn already(shared: Arc<Shared>, key: Key) -> Self {
+        Self { shared, key }
+    }
+
+    /// Removes the blob in spite of all pins: whoever has its content open keeps that.
+    fn remove(&self, name: &FileName) {
+        let mut index = self.shared.index();
+        index.remove(&self.key);
+        if let Err(error) = self.shared.directory.remove(name) {
+            tracing::error!(%error, "a damaged blob could not be removed");
+        }
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.shared.index().unpin(&self.key);
+    }
+}

@@ -1,0 +1,447 @@
+//! Which blobs there are, and which of them go.
+//!
+//! Nothing here touches the disk and no clock is asked: the caller does what is answered.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{Duration, SystemTime},
+};
+
+use super::{
+    BlobError, Whose,
+    settings::{BLOCK, BlobSettings},
+};
+use crate::domain::blob::{BlobDigest, Caller};
+
+/// One blob of one caller.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Key {
+    caller: Caller,
+    digest: BlobDigest,
+}
+
+impl Key {
+    pub(super) fn new(caller: &Caller, digest: BlobDigest) -> Self {
+        Self {
+            caller: caller.clone(),
+            digest,
+        }
+    }
+
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    pub(super) fn digest(&self) -> BlobDigest {
+        self.digest
+    }
+}
+
+/// What the index knows.
+#[derive(Debug)]
+pub(super) struct Index {
+    total: u64,
+    per_caller: u64,
+    largest: u64,
+    time_to_live: Duration,
+    entries: HashMap<Key, Entry>,
+    /// All blobs by their last use, the oldest first.
+    order: BTreeMap<u64, Key>,
+    callers: HashMap<Caller, Account>,
+    /// Bytes of all blobs, and of what is being taken in.
+    bytes: u64,
+    /// The number of the next use.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    size: u64,
+    use_number: u64,
+    used: SystemTime,
+    pins: u32,
+}
+
+/// What one caller has.
+#[derive(Debug, Default)]
+struct Account {
+    bytes: u64,
+    order: BTreeMap<u64, BlobDigest>,
+}
+
+/// Room for a blob that is being taken in. It must be given back by [`Index::release`] or turned
+/// into a blob by [`Index::settle`].
+#[derive(Debug)]
+pub(super) struct Room {
+    caller: Caller,
+    size: u64,
+    /// What it takes of the budgets.
+    charged: u64,
+}
+
+impl Room {
+    pub(super) fn none(caller: Caller) -> Self {
+        Self {
+            caller,
+            size: 0,
+            charged: 0,
+        }
+    }
+}
+
+/// What came of asking for room.
+#[derive(Debug)]
+pub(super) struct Enlarged {
+    /// Blobs that were let go for it, with their sizes; their files must be removed.
+    pub(super) gone: Vec<(Key, u64)>,
+    /// Whether there is room now.
+    pub(super) fits: Result<(), BlobError>,
+}
+
+/// What a blob of `size` bytes takes.
+fn charge(size: u64) -> u64 {
+    size.div_ceil(BLOCK).max(1).saturating_mul(BLOCK)
+}
+
+impl Index {
+    pub(super) fn new(settings: &BlobSettings) -> Self {
+        Self {
+            total: settings.total as u64,
+            per_caller: settings.per_caller as u64,
+            largest: settings.largest as u64,
+            time_to_live: settings.time_to_live,
+            entries: HashMap::new(),
+            order: BTreeMap::new(),
+            callers: HashMap::new(),
+            bytes: 0,
+            next: 0,
+        }
+    }
+
+    /// Enters a blob that was found on disk. They must come in the order of their last use.
+    pub(super) fn found(&mut self, key: Key, size: u64, used: SystemTime) {
+        self.charge(key.caller(), charge(size));
+        self.enter(key, size, used, 0);
+    }
+
+    /// Makes `room` larger by `bytes`. The oldest blobs go for it, of the same caller if that
+    /// caller's budget is used up, else of anyone; none that is in use.
+    pub(super) fn enlarge(&mut self, room: &mut Room, bytes: u64) -> Enlarged {
+        let mut gone = Vec::new();
+        let fits = self.try_enlarge(room, bytes, &mut gone);
+        Enlarged { gone, fits }
+    }
+
+    fn try_enlarge(
+        &mut self,
+        room: &mut Room,
+        bytes: u64,
+        gone: &mut Vec<(Key, u64)>,
+    ) -> Result<(), BlobError> {
+        let size = room.size.saturating_add(bytes);
+        if size > self.largest {
+            return Err(BlobError::TooLarge {
+                maximum: self.largest,
+                observed: size,
+            });
+        }
+        let more = charge(size) - room.charged;
+        while self.of(&room.caller) + more > self.per_caller {
+            let oldest = self.oldest_of(&room.caller);
+            self.let_go(oldest, gone).ok_or(BlobError::NoRoom {
+                whose: Whose::Caller,
+                maximum: self.per_caller,
+                observed: self.of(&room.caller) + more,
+            })?;
+        }
+        while self.bytes + more > self.total {
+            let oldest = self.oldest();
+            self.let_go(oldest, gone).ok_or(BlobError::NoRoom {
+                whose: Whose::All,
+                maximum: self.total,
+                observed: self.bytes + more,
+            })?;
+        }
+        self.charge(&room.caller, more);
+        room.charged += more;
+        room.size = size;
+        Ok(())
+    }
+
+    /// `None`: there is nobody who could go.
+    fn let_go(&mut self, oldest: Option<Key>, gone: &mut Vec<(Key, u64)>) -> Option<()> {
+        let key = oldest?;
+        let size = self.remove(&key)?;
+        gone.push((key, size));
+        Some(())
+    }
+
+    /// Gives room back.
+    pub(super) fn release(&mut self, room: &mut Room) {
+        self.discharge(&room.caller, room.charged);
+        (room.size, room.charged) = (0, 0);
+    }
+
+    /// Turns room into a blob of exactly that size, and pins it once.
+    pub(super) fn settle(&mut self, room: &mut Room, digest: BlobDigest, now: SystemTime) {
+        let size = room.size;
+        // An empty blob takes a block as well, for which nobody has asked.
+        self.charge(&room.caller, charge(size) - room.charged);
+        (room.size, room.charged) = (0, 0);
+        self.enter(Key::new(&room.caller, digest), size, now, 1);
+    }
+
+    /// Pins a blob, which counts as a use; tells its size.
+    pub(super) fn pin(&mut self, key: &Key, now: SystemTime) -> Option<u64> {
+        let size = self.touch(key, now)?;
+        self.entries.get_mut(key)?.pins += 1;
+        Some(size)
+    }
+
+    /// Takes a pin off.
+    pub(super) fn unpin(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.pins = entry.pins.saturating_sub(1);
+        }
+    }
+
+    /// Counts a use; tells the blob's size.
+    pub(super) fn touch(&mut self, key: &Key, now: SystemTime) -> Option<u64> {
+        let entry = self.entries.get_mut(key)?;
+        // What has aged is gone, even before anybody has looked for it.
+        if entry.pins == 0 && has_aged(entry.used, now, self.time_to_live) {
+            return None;
+        }
+        let account = self.callers.entry(key.caller.clone()).or_default();
+        self.order.remove(&entry.use_number);
+        account.order.remove(&entry.use_number);
+        entry.use_number = self.next;
+        entry.used = now;
+        self.next += 1;
+        self.order.insert(entry.use_number, key.clone());
+        account.order.insert(entry.use_number, key.digest);
+        Some(entry.size)
+    }
+
+    /// Forgets a blob; tells its size.
+    pub(super) fn remove(&mut self, key: &Key) -> Option<u64> {
+        let entry = self.entries.remove(key)?;
+        self.order.remove(&entry.use_number);
+        if let Some(account) = self.callers.get_mut(key.caller()) {
+            account.order.remove(&entry.use_number);
+        }
+        self.discharge(key.caller(), charge(entry.size));
+        Some(entry.size)
+    }
+
+    /// Forgets what has not been used for too long and is not in use.
+    pub(super) fn take_aged(&mut self, now: SystemTime) -> Vec<(Key, u64)> {
+        let aged: Vec<Key> = self
+            .order
+            .values()
+            .map_while(|key| {
+                let entry = self.entries.get(key)?;
+                has_aged(entry.used, now, self.time_to_live).then_some((key, entry.pins))
+            })
+            .filter(|(_, pins)| *pins == 0)
+            .map(|(key, _)| key.clone())
+            .collect();
+        aged.into_iter()
+            .filter_map(|key| Some((key.clone(), self.remove(&key)?)))
+            .collect()
+    }
+
+    fn enter(&mut self, key: Key, size: u64, used: SystemTime, pins: u32) {
+        let use_number = self.next;
+        self.next += 1;
+        self.order.insert(use_number, key.clone());
+        let account = self.callers.entry(key.caller.clone()).or_default();
+        account.order.insert(use_number, key.digest);
+        let entry = Entry {
+            size,
+            use_number,
+            used,
+            pins,
+        };
+        self.entries.insert(key, entry);
+    }
+
+    fn of(&self, caller: &Caller) -> u64 {
+        self.callers.get(caller).map_or(0, |account| account.bytes)
+    }
+
+    fn charge(&mut self, caller: &Caller, bytes: u64) {
+        self.bytes += bytes;
+        self.callers.entry(caller.clone()).or_default().bytes += bytes;
+    }
+
+    fn discharge(&mut self, caller: &Caller, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Some(account) = self.callers.get_mut(caller) {
+            account.bytes = account.bytes.saturating_sub(bytes);
+            if account.bytes == 0 {
+                self.callers.remove(caller);
+            }
+        }
+    }
+
+    fn oldest(&self) -> Option<Key> {
+        let free = |key: &&Key| self.entries.get(key).is_some_and(|entry| entry.pins == 0);
+        self.order.values().find(free).cloned()
+    }
+
+    fn oldest_of(&self, caller: &Caller) -> Option<Key> {
+        let free = |key: &Key| self.entries.get(key).is_some_and(|entry| entry.pins == 0);
+        let order = &self.callers.get(caller)?.order;
+        order
+            .values()
+            .map(|digest| Key::new(caller, *digest))
+            .find(free)
+    }
+}
+
+/// A clock that was set back makes nothing older.
+fn has_aged(used: SystemTime, now: SystemTime, time_to_live: Duration) -> bool {
+    now.duration_since(used).is_ok_and(|age| age > time_to_live)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: fn(u64) -> usize = |blocks| (blocks * BLOCK) as usize;
+
+    fn index(total: u64, per_caller: u64) -> Index {
+        Index::new(&BlobSettings {
+            total: BLOCKS(total),
+            per_caller: BLOCKS(per_caller),
+            largest: BLOCKS(per_caller),
+            time_to_live: Duration::from_secs(100),
+            ..BlobSettings::default()
+        })
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn key(caller: &str, content: &str) -> Key {
+        Key::new(&Caller::named(caller), BlobDigest::of(content.as_bytes()))
+    }
+
+    /// Takes a blob of some blocks in and lets it go; tells which others went for it.
+    fn put(index: &mut Index, caller: &str, content: &str, blocks: u64, now: u64) -> Vec<Key> {
+        let mut room = Room::none(Caller::named(caller));
+        let enlarged = index.enlarge(&mut room, blocks * BLOCK);
+        enlarged.fits.unwrap();
+        let key = key(caller, content);
+        index.settle(&mut room, key.digest(), at(now));
+        index.unpin(&key);
+        enlarged.gone.into_iter().map(|(key, _)| key).collect()
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut index = index(3, 3);
+        for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
+            assert!(put(&mut index, "x", name, 1, number as u64).is_empty());
+        }
+        assert!(index.touch(&key("x", "a"), at(5)).is_some());
+        assert_eq!(
+            put(&mut index, "x", "d", 2, 6),
+            [key("x", "b"), key("x", "c")]
+        );
+        assert!(index.touch(&key("x", "a"), at(7)).is_some());
+        assert_eq!(index.bytes, 3 * BLOCK);
+    }
+
+    #[test]
+    fn a_caller_pushes_its_own_out_before_it_touches_those_of_others() {
+        let mut index = index(4, 2);
+        put(&mut index, "x", "old", 1, 0);
+        put(&mut index, "y", "a", 1, 1);
+        put(&mut index, "y", "b", 1, 2);
+        assert_eq!(put(&mut index, "y", "c", 1, 3), [key("y", "a")]);
+        assert!(index.touch(&key("x", "old"), at(4)).is_some());
+    }
+
+    #[test]
+    fn what_is_in_use_stays_and_the_reason_for_no_room_is_told() {
+        let mut index = index(4, 2);
+        put(&mut index, "x", "a", 1, 0);
+        put(&mut index, "x", "b", 1, 0);
+        index.pin(&key("x", "a"), at(1)).unwrap();
+        index.pin(&key("x", "b"), at(1)).unwrap();
+        let mut room = Room::none(Caller::named("x"));
+        let fits = index.enlarge(&mut room, 1).fits;
+        assert!(matches!(
+            fits,
+            Err(BlobError::NoRoom {
+                whose: Whose::Caller,
+                maximum: 8192,
+                observed: 12288
+            })
+        ));
+        assert!(index.take_aged(at(1000)).is_empty());
+        index.unpin(&key("x", "b"));
+        assert!(index.enlarge(&mut room, 1).fits.is_ok());
+        index.release(&mut room);
+        assert_eq!(index.bytes, BLOCK);
+    }
+
+    #[test]
+    fn room_that_is_being_filled_counts_for_its_caller_and_for_all() {
+        let mut index = index(3, 2);
+        let mut rooms = [
+            Room::none(Caller::named("x")),
+            Room::none(Caller::named("y")),
+        ];
+        for room in &mut rooms {
+            index.enlarge(room, BLOCK).fits.unwrap();
+            // The rest of a block that is there already is free.
+            index.enlarge(room, 0).fits.unwrap();
+        }
+        assert!(index.enlarge(&mut rooms[0], 1).fits.is_ok());
+        let fits = index.enlarge(&mut rooms[1], 1).fits;
+        assert!(matches!(
+            fits,
+            Err(BlobError::NoRoom {
+                whose: Whose::All,
+                ..
+            })
+        ));
+        let large = index.enlarge(&mut rooms[0], 2 * BLOCK).fits;
+        assert!(matches!(
+            large,
+            Err(BlobError::TooLarge { maximum: 8192, .. })
+        ));
+        rooms.iter_mut().for_each(|room| index.release(room));
+        assert_eq!((index.bytes, index.callers.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_has_aged_is_gone_even_before_it_is_removed() {
+        let mut index = index(9, 9);
+        put(&mut index, "x", "a", 1, 0);
+        put(&mut index, "x", "b", 1, 50);
+        assert!(index.take_aged(at(100)).is_empty());
+        assert!(index.touch(&key("x", "a"), at(101)).is_none());
+        let gone: Vec<Key> = index
+            .take_aged(at(101))
+            .into_iter()
+            .map(|(key, _)| key)
+            .collect();
+        assert_eq!(gone, [key("x", "a")]);
+        assert!(index.touch(&key("x", "b"), at(101)).is_some());
+        assert!(index.take_aged(at(0)).is_empty());
+    }
+
+    #[test]
+    fn an_empty_blob_takes_a_block_once() {
+        let mut index = index(2, 2);
+        put(&mut index, "x", "", 0, 0);
+        assert_eq!(index.bytes, BLOCK);
+        assert_eq!(index.remove(&key("x", "")), Some(0));
+        assert_eq!(index.bytes, 0);
+    }
+}

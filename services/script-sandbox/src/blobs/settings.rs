@@ -1,0 +1,84 @@
+//! The settings of the blobs.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use settings::Problems;
+
+/// What a blob takes at least, as a file system counts.
+pub(super) const BLOCK: u64 = 4096;
+
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
+
+/// Where blobs are and how much of them is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BlobSettings {
+    /// The directory that holds them; it is made if it is not there, and one process uses it at a
+    /// time. Empty: a directory for temporary files, whose blobs end with the process. Default
+    /// empty.
+    pub directory: PathBuf,
+    /// All blobs together; each counts as whole blocks of 4 KiB. Default `1GiB`.
+    #[serde(with = "settings::size")]
+    pub total: usize,
+    /// The blobs of one caller. Default `256MiB`.
+    #[serde(with = "settings::size")]
+    pub per_caller: usize,
+    /// The largest blob. Default `64MiB`.
+    #[serde(with = "settings::size")]
+    pub largest: usize,
+    /// How long a blob is kept that nobody uses. Default `1d`.
+    #[serde(with = "settings::duration")]
+    pub time_to_live: Duration,
+    /// Uploads and downloads at once; one more is refused with a retry hint. Default 64.
+    pub transfers: u32,
+}
+
+impl Default for BlobSettings {
+    fn default() -> Self {
+        Self {
+            directory: PathBuf::new(),
+            total: GIB,
+            per_caller: 256 * MIB,
+            largest: 64 * MIB,
+            time_to_live: Duration::from_secs(24 * 3600),
+            transfers: 64,
+        }
+    }
+}
+
+impl BlobSettings {
+    /// Adds everything that is wrong, with keys below `key`.
+    pub fn check(&self, key: &str, problems: &mut Problems) {
+        const MOST: usize = 1024 * GIB;
+        const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+        let mut size = |name: &str, value: usize, most: usize, of: &str| {
+            if !(BLOCK as usize..=most).contains(&value) {
+                let most = settings::size::print(most);
+                problems.add(
+                    format!("{key}.{name}"),
+                    "is out of range",
+                    format!("give a size from 4KiB to {most}, which is {of}"),
+                );
+            }
+        };
+        size("total", self.total, MOST, "the most there is");
+        size("per_caller", self.per_caller, self.total, "`total`");
+        size("largest", self.largest, self.per_caller, "`per_caller`");
+        if self.time_to_live < Duration::from_secs(1) || self.time_to_live > LONGEST {
+            problems.add(
+                format!("{key}.time_to_live"),
+                "is out of range",
+                "give a time from 1s to 365d",
+            );
+        }
+        if !(1..=1024).contains(&self.transfers) {
+            problems.add(
+                format!("{key}.transfers"),
+                "is out of range",
+                "give a number from 1 to 1024",
+            );
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Reads one file that a script has left.
+
+use std::{
+    ffi::CString,
+    fs::File,
+    io::{self, Read, Seek},
+    os::fd::BorrowedFd,
+    time::Instant,
+};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use sha2::{Digest as _, Sha256};
+
+use super::BENEATH;
+use crate::{
+    blobs::{BlobError, Blobs},
+    domain::{
+        blob::{BlobDigest, Caller},
+        collect::RefusedReason,
+    },
+};
+
+/// One read; the time is looked at after each.
+const PIECE: usize = 256 << 10;
+
+/// The content of a file.
+pub(super) struct Content {
+    pub(super) digest: BlobDigest,
+    /// The bytes, unless they are a blob.
+    pub(super) content: Option<Vec<u8>>,
+}
+
+/// Opens what was looked at, and makes sure that it is that.
+pub(super) fn open(
+    directory: BorrowedFd<'_>,
+    name: &CString,
+    expected: &Stat,
+) -> Result<File, RefusedReason> {
+    // Were it a pipe after all, opening it would not wait; were it a terminal, it would not be ours.
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let unreadable = |_| RefusedReason::Unreadable;
+    let opened = rustix::fs::openat2(directory, name.as_c_str(), flags, Mode::empty(), BENEATH)
+        .map_err(unreadable)?;
+    let stat = rustix::fs::fstat(&opened).map_err(unreadable)?;
+    let same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && (stat.st_dev, stat.st_ino) == (expected.st_dev, expected.st_ino)
+        && (stat.st_size, stat.st_nlink) == (expected.st_size, expected.st_nlink);
+    if same {
+        Ok(File::from(opened))
+    } else {
+        Err(RefusedReason::Unreadable)
+    }
+}
+
+/// The digest of a file that is not taken yet; it is at its beginning afterwards.
+pub(super) fn digest(
+    file: &mut File,
+    size: u64,
+    deadline: Instant,
+) -> Result<BlobDigest, RefusedReason> {
+    let mut hasher = Sha256::new();
+    each_piece(file, size, deadline, |piece| {
+        hasher.update(piece);
+        Ok(())
+    })?;
+    file.rewind().map_err(|_| RefusedReason::Unreadable)?;
+    Ok(BlobDigest::finished(hasher))
+}
+
+/// Reads a small file.
+pub(super) fn inline(file: &mut File, size: u64) -> Result<Content, RefusedReason> {
+    let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    let read = file.take(size + 1).read_to_end(&mut content);
+    if read.is_err() || content.len() as u64 != size {
+        return Err(RefusedReason::Unreadable);
+    }
+    Ok(Content {
+        digest: BlobDigest::of(&content),
+        content: Some(content),
+    })
+}
+
+/// Makes a blob of a file.
+pub(super) fn blob(
+    file: &mut File,
+    size: u64,
+    blobs: &Blobs,
+    caller: &Caller,
+    deadline: Instant,
+) -> Result<Content, RefusedReason> {
+    let mut incoming = blobs.take(caller).map_err(no_room)?;
+    each_piece(file, size, deadline, |piece| {
+        incoming.write(piece).map_err(no_room)
+    })?;
+    let stored = incoming.finish(None).map_err(no_room)?;
+    Ok(Content {
+        digest: stored.digest,
+        content: None,
+    })
+}
+
+fn no_room(error: BlobError) -> RefusedReason {
+    if let BlobError::Disk(error) = &error {
+        tracing::error!(%error, "a file of a script could not be kept");
+    }
+    RefusedReason::NoRoom
+}
+
+/// Reads exactly `size` bytes; a file that has fewer or more is not the one that was looked at.
+fn each_piece(
+    file: &mut File,
+    size: u64,
+    deadline: Instant,
+    mut take: impl FnMut(&[u8]) -> Result<(), RefusedReason>,
+) -> Result<(), RefusedReason> {
+    let mut buffer = vec![0; PIECE];
+    let mut left = size;
+    loop {
+        let read = match file.read(&mut buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return Err(RefusedReason::Unreadable),
+        };
+        if read == 0 && left == 0 {
+            return Ok(());
+        }
+        left = match left.checked_sub(read as u64) {
+            Some(left) if read > 0 => left,
+            _ => return Err(RefusedReason::Unreadable),
+        };
+        take(&buffer[..read])?;
+        if Instant::now() >= deadline {
+            return Err(RefusedReason::Time);
+        }
+    }
+}

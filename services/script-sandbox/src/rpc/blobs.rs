@@ -1,0 +1,361 @@
+//! The contract: `tavern.sandbox.v1.BlobService`.
+
+use std::{error::Error, io, sync::Arc, time::Duration};
+
+use contracts::tavern::{
+    common::v1::ErrorReason,
+    sandbox::v1::{
+        BlobStat, DownloadBlobRequest, DownloadBlobResponse, StatBlobsRequest, StatBlobsResponse,
+        UploadBlobHeader, UploadBlobRequest, UploadBlobResponse, blob_service_server::BlobService,
+        upload_blob_request::Part,
+    },
+};
+use futures::stream::{BoxStream, unfold};
+use grpc_kit::Failure;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::{invalid, outward::duration};
+use crate::{
+    blobs::{BlobError, Blobs, Held, Stored},
+    domain::{
+        blob::{BlobDigest, Caller},
+        request::{Violation, caller_problems},
+    },
+};
+
+/// How long one transfer may take.
+pub(super) const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
+
+/// The largest piece of an upload, in bytes.
+const MAX_PIECE: usize = 1 << 20;
+
+/// The size of a piece of a download, in bytes.
+const PIECE: usize = 256 << 10;
+
+/// The most digests that are looked up at once.
+const MAX_DIGESTS: usize = 1000;
+
+/// When to come back if too many transfers are under way.
+const BUSY_DELAY: Duration = Duration::from_secs(1);
+
+/// Answers the RPCs about blobs.
+#[derive(Clone, Debug)]
+pub struct BlobRpc {
+    blobs: Blobs,
+    transfers: Arc<Semaphore>,
+}
+
+impl BlobRpc {
+    /// Serves these blobs.
+    pub fn new(blobs: Blobs) -> Self {
+        let transfers = Arc::new(Semaphore::new(blobs.settings().transfers as usize));
+        Self { blobs, transfers }
+    }
+
+    fn transfer(&self) -> Result<OwnedSemaphorePermit, Status> {
+        let permit = self.transfers.clone().try_acquire_owned();
+        permit.map_err(|_| Failure::overloaded(BUSY_DELAY).into_status())
+    }
+}
+
+#[tonic::async_trait]
+impl BlobService for BlobRpc {
+    async fn upload_blob(
+        &self,
+        request: Request<Streaming<UploadBlobRequest>>,
+    ) -> Result<Response<UploadBlobResponse>, Status> {
+        let _permit = self.transfer()?;
+        let mut pieces = request.into_inner();
+        let Some(Part::Header(header)) = pieces.message().await?.and_then(|first| first.part)
+        else {
+            return Err(wrong("header", "must be the first message"));
+        };
+        let announced = Announced::read(&header, self.blobs.settings().largest as u64)?;
+        if let Some(answer) = self.known(&announced).await? {
+            return Ok(Response::new(answer));
+        }
+        let stored = self.take_in(&mut pieces, announced).await?;
+        Ok(Response::new(UploadBlobResponse {
+            sha256: stored.digest.to_string(),
+            size_bytes: stored.size,
+            existed: stored.existed,
+        }))
+    }
+
+    type DownloadBlobStream = BoxStream<'static, Result<DownloadBlobResponse, Status>>;
+
+    async fn download_blob(
+        &self,
+        request: Request<DownloadBlobRequest>,
+    ) -> Result<Response<Self::DownloadBlobStream>, Status> {
+        let permit = self.transfer()?;
+        let DownloadBlobRequest {
+            caller_id,
+            sha256,
+            offset_bytes,
+        } = request.into_inner();
+        let mut problems = caller_problems(&caller_id);
+        let digest = read_digest("sha256", &sha256, &mut problems);
+        let (Some(digest), true) = (digest, problems.is_empty()) else {
+            return Err(invalid(problems));
+        };
+        let blobs = self.blobs.clone();
+        let held = blocking(move || blobs.hold(&Caller::named(&caller_id), digest)).await?;
+        if offset_bytes > held.size() {
+            let problem = format!("must be at most the size, {}", held.size());
+            return Err(wrong("offset_bytes", problem));
+        }
+        let download = Download {
+            held,
+            offset: offset_bytes,
+            ended: false,
+            _permit: permit,
+        };
+        Ok(Response::new(Box::pin(unfold(download, Download::next))))
+    }
+
+    async fn stat_blobs(
+        &self,
+        request: Request<StatBlobsRequest>,
+    ) -> Result<Response<StatBlobsResponse>, Status> {
+        let StatBlobsRequest { caller_id, sha256 } = request.into_inner();
+        let mut problems = caller_problems(&caller_id);
+        if sha256.len() > MAX_DIGESTS {
+            let problem = format!("must be at most {MAX_DIGESTS}");
+            return Err(wrong("sha256", problem));
+        }
+        let mut digests = Vec::new();
+        for (index, text) in sha256.iter().enumerate() {
+            digests.extend(read_digest(
+                &format!("sha256[{index}]"),
+                text,
+                &mut problems,
+            ));
+        }
+        if !problems.is_empty() {
+            return Err(invalid(problems));
+        }
+        let blobs = self.blobs.clone();
+        let stats = blocking(move || {
+            let caller = Caller::named(&caller_id);
+            let stat = |digest| stat(&blobs, &caller, digest);
+            Ok(digests.into_iter().map(stat).collect())
+        });
+        Ok(Response::new(StatBlobsResponse {
+            blobs: stats.await?,
+        }))
+    }
+}
+
+impl BlobRpc {
+    /// The answer to an upload whose content is there already.
+    async fn known(&self, announced: &Announced) -> Result<Option<UploadBlobResponse>, Status> {
+        let Some(digest) = announced.digest else {
+            return Ok(None);
+        };
+        let (blobs, caller) = (self.blobs.clone(), announced.caller.clone());
+        let Some(known) = blocking(move || Ok(blobs.stat(&caller, digest))).await? else {
+            return Ok(None);
+        };
+        if announced.size.is_some_and(|size| size != known.size) {
+            return Err(other_size(known.size));
+        }
+        Ok(Some(UploadBlobResponse {
+            sha256: digest.to_string(),
+            size_bytes: known.size,
+            existed: true,
+        }))
+    }
+
+    async fn take_in(
+        &self,
+        pieces: &mut Streaming<UploadBlobRequest>,
+        announced: Announced,
+    ) -> Result<Stored, Status> {
+        let (blobs, caller) = (self.blobs.clone(), announced.caller);
+        let mut incoming = blocking(move || blobs.take(&caller)).await?;
+        while let Some(message) = pieces.message().await? {
+            let Some(Part::Chunk(piece)) = message.part else {
+                return Err(wrong(
+                    "chunk",
+                    "must be what every message but the first is",
+                ));
+            };
+            if piece.len() > MAX_PIECE {
+                let problem = format!("must be at most {MAX_PIECE} bytes; send more pieces");
+                return Err(wrong("chunk", problem));
+            }
+            let size = incoming.size().saturating_add(piece.len() as u64);
+            if announced.size.is_some_and(|announced| size > announced) {
+                return Err(other_size(size));
+            }
+            incoming = blocking(move || incoming.write(&piece).map(|()| incoming)).await?;
+        }
+        if announced.size.is_some_and(|size| size != incoming.size()) {
+            return Err(other_size(incoming.size()));
+        }
+        blocking(move || incoming.finish(announced.digest)).await
+    }
+}
+
+/// What is said of an upload before it comes.
+struct Announced {
+    caller: Caller,
+    size: Option<u64>,
+    digest: Option<BlobDigest>,
+}
+
+impl Announced {
+    fn read(header: &UploadBlobHeader, largest: u64) -> Result<Self, Status> {
+        let mut problems = caller_problems(&header.caller_id);
+        let digest = match header.sha256.as_str() {
+            "" => None,
+            text => read_digest("sha256", text, &mut problems),
+        };
+        if !problems.is_empty() {
+            let problems = problems
+                .into_iter()
+                .map(|Violation { field, problem }| Violation {
+                    field: format!("header.{field}"),
+                    problem,
+                });
+            return Err(invalid(problems.collect()));
+        }
+        if let Some(size) = header.size_bytes.filter(|size| *size > largest) {
+            return Err(status(BlobError::TooLarge {
+                maximum: largest,
+                observed: size,
+            }));
+        }
+        Ok(Self {
+            caller: Caller::named(&header.caller_id),
+            size: header.size_bytes,
+            digest,
+        })
+    }
+}
+
+/// A download under way.
+struct Download {
+    held: Held,
+    offset: u64,
+    ended: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Download {
+    /// The next piece; there is at least one.
+    async fn next(mut self) -> Option<(Result<DownloadBlobResponse, Status>, Self)> {
+        if self.ended {
+            return None;
+        }
+        let read = tokio::task::spawn_blocking(move || {
+            let piece = self.piece();
+            (piece, self)
+        });
+        let (piece, mut download) = read.await.ok()?;
+        let piece = piece.map_err(|error| status(error.into()));
+        download.ended = piece.is_err() || download.offset >= download.held.size();
+        Some((piece, download))
+    }
+
+    fn piece(&mut self) -> io::Result<DownloadBlobResponse> {
+        let size = self.held.size();
+        let offset = self.offset;
+        let wanted = usize::try_from(size - offset).map_or(PIECE, |left| left.min(PIECE));
+        let mut chunk = vec![0; wanted];
+        self.held.read_exact_at(&mut chunk, offset)?;
+        self.offset += wanted as u64;
+        Ok(DownloadBlobResponse {
+            chunk,
+            offset_bytes: offset,
+            size_bytes: size,
+        })
+    }
+}
+
+fn stat(blobs: &Blobs, caller: &Caller, digest: BlobDigest) -> BlobStat {
+    let known = blobs.stat(caller, digest);
+    BlobStat {
+        sha256: digest.to_string(),
+        exists: known.is_some(),
+        size_bytes: known.map_or(0, |known| known.size),
+        time_to_live: known.map(|known| duration(known.time_to_live)),
+    }
+}
+
+fn read_digest(field: &str, text: &str, problems: &mut Vec<Violation>) -> Option<BlobDigest> {
+    let digest = BlobDigest::parse(text);
+    if digest.is_none() {
+        problems.push(Violation {
+            field: field.to_owned(),
+            problem: "must be 64 lower-case hexadecimal digits".to_owned(),
+        });
+    }
+    digest
+}
+
+fn wrong(field: &str, problem: impl Into<String>) -> Status {
+    invalid(vec![Violation {
+        field: field.to_owned(),
+        problem: problem.into(),
+    }])
+}
+
+fn other_size(observed: u64) -> Status {
+    wrong(
+        "header.size_bytes",
+        format!("must be the size of the content, which has {observed} bytes or more"),
+    )
+}
+
+/// Does what blocks on a thread that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
+) -> Result<T, Status> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome.map_err(status),
+        Err(error) => Err(grpc_kit::internal(&error)),
+    }
+}
+
+/// What a failure of the store is on the wire.
+pub(super) fn status(error: BlobError) -> Status {
+    let message = error.to_string();
+    let limit = |name: &str, maximum: u64, observed: u64| {
+        let reason = ErrorReason::LimitExceeded;
+        Failure::new(Code::ResourceExhausted, reason, message.clone())
+            .metadata("limit", name)
+            .metadata("maximum", maximum.to_string())
+            .metadata("observed", observed.to_string())
+            .into_status()
+    };
+    match &error {
+        BlobError::NotFound(digest) => {
+            let reason = ErrorReason::BlobNotFound;
+            Failure::new(Code::NotFound, reason, message)
+                .metadata("sha256", digest.to_string())
+                .into_status()
+        }
+        BlobError::Corrupt(digest) => {
+            let reason = ErrorReason::DataCorrupt;
+            Failure::new(Code::DataLoss, reason, message)
+                .metadata("sha256", digest.to_string())
+                .into_status()
+        }
+        BlobError::TooLarge { maximum, observed } => limit("blob bytes", *maximum, *observed),
+        BlobError::NoRoom {
+            maximum, observed, ..
+        } => limit("blob bytes in use", *maximum, *observed),
+        BlobError::OtherContent { observed } => wrong(
+            "header.sha256",
+            format!("must be the digest of the content, which is {observed}"),
+        ),
+        BlobError::Disk(source) => {
+            tracing::error!(error = source as &dyn Error, "the disk of the blobs failed");
+            let reason = ErrorReason::StorageUnavailable;
+            Failure::new(Code::Unavailable, reason, message).into_status()
+        }
+    }
+}

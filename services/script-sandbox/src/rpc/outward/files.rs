@@ -1,0 +1,58 @@
+//! The files that a script has left.
+
+use contracts::tavern::sandbox::v1::{self as wire, output_file::Place};
+
+use crate::domain::collect::{Collected, OutputFile, RefusedFile, RefusedReason};
+
+pub(super) fn collected(collected: &Collected) -> wire::CollectedFiles {
+    wire::CollectedFiles {
+        files: collected.files.iter().map(file).collect(),
+        refused: collected.refused.iter().map(refused).collect(),
+        refused_count: collected.refused_count,
+        partial: collected.partial,
+    }
+}
+
+fn file(file: &OutputFile) -> wire::OutputFile {
+    let place = match &file.content {
+        Some(content) => Place::Content(content.clone()),
+        None => Place::Blob(true),
+    };
+    wire::OutputFile {
+        path: file.path.text.clone(),
+        path_escaped: file.path.escaped,
+        size_bytes: file.size,
+        sha256: file.digest.to_string(),
+        executable: file.executable,
+        place: Some(place),
+    }
+}
+
+fn refused(file: &RefusedFile) -> wire::RefusedFile {
+    wire::RefusedFile {
+        path: file.path.text.clone(),
+        path_escaped: file.path.escaped,
+        reason: reason(file.reason).into(),
+        size_bytes: file.size,
+    }
+}
+
+fn reason(reason: RefusedReason) -> wire::RefusedReason {
+    use wire::RefusedReason as Wire;
+    match reason {
+        RefusedReason::SymbolicLink => Wire::SymbolicLink,
+        RefusedReason::HardLink => Wire::HardLink,
+        RefusedReason::Fifo => Wire::Fifo,
+        RefusedReason::Socket => Wire::Socket,
+        RefusedReason::Device => Wire::Device,
+        RefusedReason::TooLarge => Wire::TooLarge,
+        RefusedReason::TotalTooLarge => Wire::TotalTooLarge,
+        RefusedReason::TooMany => Wire::TooMany,
+        RefusedReason::TooDeep => Wire::TooDeep,
+        RefusedReason::Name => Wire::Name,
+        RefusedReason::Time => Wire::Time,
+        RefusedReason::Unreadable => Wire::Unreadable,
+        RefusedReason::NoRoom => Wire::NoRoom,
+        RefusedReason::NotEnded => Wire::NotEnded,
+    }
+}
