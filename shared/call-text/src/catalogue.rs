@@ -2,6 +2,7 @@
 //! names each may be written.
 
 mod alias;
+mod entry;
 mod lookup;
 
 use std::collections::{HashMap, HashSet};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use alias::alias_of;
+pub(crate) use entry::Entry;
 pub use lookup::{NameReading, ToolMatch};
 
 /// Whether the prompt lists an entry among the tools or among the skills (seed 002 §4.2).
@@ -115,20 +117,6 @@ struct Inner {
     parameters: HashSet<String>,
 }
 
-/// A tool and what was derived from it once.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) tool: Tool,
-    /// The name published for dialects that need an XML name (N7).
-    pub(crate) alias: String,
-    /// The name before another tool's made it longer.
-    pub(crate) plain_alias: String,
-    /// Top-level parameters in schema order.
-    pub(crate) parameters: Vec<String>,
-    /// `arg_command` → `command` for TAM (T19).
-    pub(crate) command_alias: bool,
-}
-
 impl Catalogue {
     /// Builds a catalogue of visible tools and of ids that are known but not available here.
     pub fn new(tools: Vec<Tool>, hidden: Vec<String>) -> Result<Self, CatalogueError> {
@@ -206,8 +194,17 @@ impl Catalogue {
     /// Whether a key of a TAM or VCP field is a control key or a parameter of a visible tool, with
     /// or without a step number.
     pub(crate) fn is_known_field(&self, key: &str) -> bool {
-        let squashed = crate::names::squash(key);
-        let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
+        crate::names::with_squashed(key, |squashed| self.inner.is_known(squashed))
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.inner.entries
+    }
+}
+
+impl Inner {
+    /// Whether the squashed form of a key is a control key or a parameter.
+    fn is_known(&self, squashed: &str) -> bool {
         const CONTROLS: &[&str] = &[
             "command",
             "toolname",
@@ -219,24 +216,19 @@ impl Catalogue {
             "argcommand",
         ];
         const PREFIXES: &[&str] = &["typehint", "uri", "common"];
+        let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
         CONTROLS.contains(&stem)
-            || self.inner.parameters.contains(&squashed)
-            || self.inner.parameters.contains(stem)
+            || self.parameters.contains(stem)
+            || (stem.len() < squashed.len() && self.parameters.contains(squashed))
             || PREFIXES.iter().any(|prefix| {
-                [squashed.as_str(), stem].iter().any(|whole| {
+                [squashed, stem].iter().any(|whole| {
                     whole
                         .strip_prefix(prefix)
-                        .is_some_and(|rest| self.inner.parameters.contains(rest))
+                        .is_some_and(|rest| self.parameters.contains(rest))
                 })
             })
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
-        &self.inner.entries
-    }
-}
-
-impl Inner {
     fn add(&mut self, tool: Tool) {
         let index = self.entries.len();
         let mut alias = alias_of(&tool.id);
@@ -262,19 +254,10 @@ impl Inner {
                 })
                 .or_insert(Some(index));
         }
-        let parameters = crate::typing::schema::Schema::root(&tool.parameters).property_names();
-        let command_alias = parameters.iter().any(|name| name == "command")
-            && !parameters.iter().any(|name| name == "arg_command");
-        self.parameters
-            .extend(parameters.iter().map(|name| crate::names::squash(name)));
-        let plain_alias = alias_of(&tool.id);
-        self.entries.push(Entry {
-            tool,
-            alias,
-            plain_alias,
-            parameters,
-            command_alias,
-        });
+        let entry = Entry::new(tool, alias);
+        let squashed = entry.parameters.iter().map(|parameter| &parameter.squashed);
+        self.parameters.extend(squashed.cloned());
+        self.entries.push(entry);
     }
 }
 

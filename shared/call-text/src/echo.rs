@@ -56,12 +56,12 @@ impl Echo {
                 let source = call
                     .raw_arguments
                     .iter()
-                    .find(|raw| raw.name == *name)
-                    .map_or(String::new(), |raw| raw.text.clone());
+                    .find(|raw| *raw.name == **name)
+                    .map_or("", |raw| raw.text.as_str());
                 [
                     normalise(&text),
-                    normalise(&source),
-                    normalise(&decode_entities(&source)),
+                    normalise(source),
+                    normalise(&decode_entities(source)),
                 ]
             })
             .collect();

@@ -1,5 +1,7 @@
 //! What an incremental parse reports while the model is still writing.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Block, Call, Diagnostic, Dialect, Span};
@@ -79,7 +81,7 @@ pub enum Event {
         /// The block with its problems.
         state: Box<Block>,
         /// Its calls, typed; those that may run have [`Call::is_ready`].
-        calls: Vec<Call>,
+        calls: Vec<Arc<Call>>,
     },
     /// A remark.
     Diagnostic(Diagnostic),

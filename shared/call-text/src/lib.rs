@@ -35,7 +35,9 @@ pub use catalogue::{Catalogue, CatalogueError, NameReading, Tool, ToolKind, Tool
 pub use diagnostic::{Diagnostic, Severity, Tolerance};
 pub use dialect::Dialect;
 pub use event::{Event, ToolState};
-pub use parsed::{Block, BlockEnd, Call, Parsed, RawArgument, Segment, SegmentKind, StepControl};
+pub use parsed::{
+    Block, BlockEnd, Call, Parsed, RawArgument, Segment, SegmentKind, SourceText, StepControl,
+};
 pub use parser::{Parser, parse, parse_finished};
 pub use policy::{FencePolicy, FinishReason, Limits, MultiBlock, NameMatch, Policy, Repair};
 pub use problem::{Problem, ProblemCode};

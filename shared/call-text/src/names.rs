@@ -2,13 +2,27 @@
 
 use std::borrow::Cow;
 
+/// Letters, digits and the signs that most names are made of.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let sign = byte as u8;
+        plain[byte] = sign.is_ascii_alphanumeric() || matches!(sign, b'_' | b'-' | b'.' | b':');
+        byte += 1;
+    }
+    plain
+};
+
+/// Whether a byte stands in most names.
+pub(crate) fn is_plain(byte: u8) -> bool {
+    PLAIN[usize::from(byte)]
+}
+
 /// Takes off what may stand round a name without belonging to it: white space, backticks, quotes,
 /// byte order marks and zero-width characters (N7, V11).
 pub(crate) fn clean(name: &str) -> Cow<'_, str> {
-    if name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':'))
-    {
+    if name.bytes().all(is_plain) {
         return Cow::Borrowed(name);
     }
     let trimmed = name.trim_matches(|c: char| c.is_whitespace() || c == '`' || is_invisible(c));
@@ -26,16 +40,27 @@ pub(crate) fn is_invisible(c: char) -> bool {
 
 /// Lower case, letters and digits only (N1). Works for every script.
 pub(crate) fn squash(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    if name.is_ascii() {
-        let mut rest = name.as_bytes();
-        while let Some(letter) = next_letter(&mut rest) {
-            out.push(char::from(letter));
-        }
-    } else {
-        out.extend(squashed(name));
+    if !name.is_ascii() {
+        return squashed(name).collect();
     }
-    out
+    let letters = name.bytes().filter(u8::is_ascii_alphanumeric);
+    let mut out = Vec::with_capacity(name.len());
+    out.extend(letters.map(|letter| letter.to_ascii_lowercase()));
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Hands the squashed form of a name on; names of usual length need no memory for it.
+pub(crate) fn with_squashed<T>(name: &str, read: impl FnOnce(&str) -> T) -> T {
+    let mut short = [0; 48];
+    if name.len() > short.len() || !name.is_ascii() {
+        return read(&squash(name));
+    }
+    let mut length = 0;
+    for byte in name.bytes() {
+        short[length] = byte.to_ascii_lowercase();
+        length += usize::from(byte.is_ascii_alphanumeric());
+    }
+    read(std::str::from_utf8(&short[..length]).unwrap_or_default())
 }
 
 /// The characters of the squashed form.
@@ -56,6 +81,24 @@ fn next_letter(name: &mut &[u8]) -> Option<u8> {
     None
 }
 
+/// Whether a name has this squashed form.
+pub(crate) fn squashes_to(name: &str, form: &str) -> bool {
+    if name.is_ascii() {
+        if form.len() > name.len() {
+            return false;
+        }
+        let (mut name, mut form) = (name.as_bytes(), form.as_bytes());
+        while let Some(letter) = next_letter(&mut name) {
+            match form {
+                [first, rest @ ..] if *first == letter => form = rest,
+                _ => return false,
+            }
+        }
+        return form.is_empty();
+    }
+    squashed(name).eq(form.chars())
+}
+
 /// Whether two names have the same squashed form.
 pub(crate) fn same_squashed(a: &str, b: &str) -> bool {
     if a.is_ascii() && b.is_ascii() {
@@ -69,19 +112,6 @@ pub(crate) fn same_squashed(a: &str, b: &str) -> bool {
         }
     }
     squashed(a).eq(squashed(b))
-}
-
-/// The candidates whose squashed form equals that of the written name.
-pub(crate) fn squashed_matches<'c>(
-    written: &str,
-    candidates: impl Iterator<Item = &'c str>,
-) -> Vec<&'c str> {
-    if squashed(written).next().is_none() {
-        return Vec::new();
-    }
-    candidates
-        .filter(|candidate| same_squashed(candidate, written))
-        .collect()
 }
 
 /// Up to three candidates within an edit distance of max(2, length / 3), nearest first; ties keep

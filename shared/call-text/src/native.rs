@@ -1,6 +1,7 @@
 //! Structured calls of model APIs: from the provider's shapes to typed calls (L8).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -240,7 +241,7 @@ pub fn supplement(parsed: &mut Parsed, native: Vec<Call>) {
         .calls
         .iter()
         .filter(|call| call.runs)
-        .map(Call::canonical)
+        .map(|call| call.canonical())
         .collect();
     let text_decides = parsed.blocks.iter().any(|block| block.runs);
     let index = parsed.blocks.len();
@@ -264,7 +265,7 @@ pub fn supplement(parsed: &mut Parsed, native: Vec<Call>) {
                 ),
             ));
         }
-        kept.push(call);
+        kept.push(Arc::new(call));
     }
     if kept.is_empty() {
         return;

@@ -1,7 +1,13 @@
 //! The outcome of a parse.
 
+mod source;
+
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub use source::SourceText;
 
 use crate::{Class, Diagnostic, Dialect, Problem, Rule, Span, Tolerance};
 
@@ -21,7 +27,7 @@ pub struct Parsed {
     /// The blocks in order, those that do not run included.
     pub blocks: Vec<Block>,
     /// The calls of all blocks in order; see [`Call::is_ready`].
-    pub calls: Vec<Call>,
+    pub calls: Vec<Arc<Call>>,
     /// Remarks in order of discovery.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -29,7 +35,8 @@ pub struct Parsed {
 impl Parsed {
     /// The calls that may run by themselves as far as the text decides.
     pub fn ready_calls(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| call.is_ready())
+        let calls = self.calls.iter().map(Arc::as_ref);
+        calls.filter(|call| call.is_ready())
     }
 
     /// The problems of blocks that should have run and of their calls.
@@ -145,11 +152,11 @@ pub struct StepControl {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawArgument {
     /// The parameter it was taken for.
-    pub name: String,
+    pub name: Arc<str>,
     /// The name as written.
-    pub written_name: String,
+    pub written_name: Arc<str>,
     /// The untrimmed source text between the delimiters; JSON text for JSON dialects.
-    pub text: String,
+    pub text: SourceText,
     /// Where it stands; empty for values without a place of their own.
     pub span: Span,
 }

@@ -124,9 +124,9 @@ fn tool(text: &mut String, entry: &Entry, dialect: Dialect, words: &Words, detai
     let _ = writeln!(text, "    *   {}:", words.parameters);
     let schema = Schema::root(&entry.tool.parameters);
     let required = schema.required();
-    for parameter in &entry.parameters {
+    for parameter in entry.parameter_names() {
         let member = schema.member(parameter);
-        let need = if required.contains(&parameter.as_str()) {
+        let need = if required.contains(&parameter) {
             words.required
         } else {
             words.optional

@@ -3,6 +3,7 @@
 //! Nothing is guessed: a value is what its schema says or stays a string. Every deviation that is
 //! read all the same is logged as a [`Tolerance`]; everything that is wrong is reported at once.
 
+mod ahead;
 mod arguments;
 mod call;
 mod json;
@@ -13,15 +14,20 @@ mod structure;
 pub(crate) mod text;
 mod value;
 
+use std::cell::OnceCell;
+use std::sync::Arc;
+
 use serde_json::Map;
 
 use crate::catalogue::ToolMatch;
 use crate::dialect::element::Context;
 use crate::dialect::raw::{Controls, RawBlock, RawCall, ScannedBlock};
 use crate::{
-    Block, BlockEnd, Call, Class, Diagnostic, Problem, ProblemCode, Rule, Severity, Span, Tolerance,
+    Block, BlockEnd, Call, Class, Diagnostic, Problem, ProblemCode, Rule, Severity, SourceText,
+    Span, Tolerance,
 };
 
+pub(crate) use ahead::TypedAhead;
 pub(crate) use call::type_call;
 
 /// A typed block, its calls, and remarks on it.
@@ -31,11 +37,40 @@ pub(crate) struct TypedBlock {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
+/// The message and the part of it that a block's calls share (G6).
+pub(crate) struct Source<'t> {
+    pub(crate) text: &'t str,
+    block: Span,
+    shared: OnceCell<Arc<str>>,
+}
+
+impl<'t> Source<'t> {
+    pub(crate) fn new(text: &'t str, block: Span) -> Self {
+        Self {
+            text,
+            block,
+            shared: OnceCell::new(),
+        }
+    }
+
+    /// A part of the block, which keeps the whole block's text.
+    fn piece(&self, span: Span) -> SourceText {
+        let shared = self.shared.get_or_init(|| self.block.of(self.text).into());
+        match span.start.checked_sub(self.block.start) {
+            Some(start) if span.end <= self.block.end => {
+                SourceText::of(shared, Span::new(start, start + span.len()))
+            }
+            _ => span.of(self.text).into(),
+        }
+    }
+}
+
 /// Types a block that a scanner has cut.
 pub(crate) fn type_block(
     scanned: ScannedBlock,
     index: usize,
     doubtful: bool,
+    mut ahead: TypedAhead,
     text: &str,
     context: &Context<'_>,
 ) -> TypedBlock {
@@ -60,6 +95,7 @@ pub(crate) fn type_block(
     if context.policy.strict {
         refuse(&raw.notes, &mut raw.problems);
     }
+    let source = Source::new(text, scanned.span);
     let mut calls = Vec::with_capacity(raw.calls.len());
     for (position, mut call) in raw.calls.into_iter().enumerate() {
         // A repair of the block is a repair of each of its calls.
@@ -77,13 +113,12 @@ pub(crate) fn type_block(
             .get_mut(position)
             .map(std::mem::take)
             .unwrap_or_default();
-        let mut typed = type_call(
-            call,
-            hints,
-            control.uris.keys().cloned().collect(),
-            text,
-            context,
-        );
+        let plain = hints.is_empty() && control.uris.is_empty();
+        let known = if plain { ahead.take(&call) } else { None };
+        let mut typed = match known {
+            Some(typed) => typed,
+            None => type_call(call, &hints, &control.uris, &source, context),
+        };
         typed.block = index;
         typed.control = control;
         diagnostics.extend(typed.tolerances.iter().map(Tolerance::to_diagnostic));
@@ -204,41 +239,31 @@ fn stray_text(span: Span, dialect: crate::Dialect, text: &str) -> Diagnostic {
 
 /// Types a call that came as structured data.
 pub(crate) fn type_native(raw: RawCall, context: &Context<'_>) -> Call {
-    type_call(raw, Map::new(), Vec::new(), "", context)
+    let (nothing, source) = (Map::new(), Source::new("", Span::default()));
+    type_call(raw, &nothing, &nothing, &source, context)
 }
 
-/// The problem of a tool name that calls nothing, if it does not.
-fn tool_problem(raw: &RawCall, context: &Context<'_>) -> Option<Problem> {
-    match context.catalogue.find(&raw.name) {
-        ToolMatch::Visible(..) => None,
-        ToolMatch::NotAvailable => Some(
-            Problem::new(
-                ProblemCode::ToolNotAvailable,
-                Rule::N5,
-                raw.name_span,
-                format!("Tool '{}' is not available here", raw.name),
-            )
-            .received(&raw.name),
-        ),
-        ToolMatch::Unknown => {
-            const MOST_LISTED: usize = 20;
-            let nearest = context.catalogue.nearest_tools(&raw.name);
-            let ids: Vec<&str> = context
-                .catalogue
-                .tools()
-                .take(MOST_LISTED)
-                .map(|tool| tool.id.as_str())
-                .collect();
-            let mut message = format!("Unknown tool ID '{}'", raw.name);
-            if let Some(first) = nearest.first() {
-                message.push_str(&format!(", did you mean '{first}'?"));
-            }
-            Some(
-                Problem::new(ProblemCode::UnknownTool, Rule::N4, raw.name_span, message)
-                    .expected(ids.join(", "))
-                    .received(&raw.name)
-                    .suggesting(nearest),
-            )
-        }
+/// The problem of a tool name that calls nothing.
+fn tool_problem(found: ToolMatch, raw: &RawCall, context: &Context<'_>) -> Problem {
+    if found == ToolMatch::NotAvailable {
+        let message = format!("Tool '{}' is not available here", raw.name);
+        let code = ProblemCode::ToolNotAvailable;
+        return Problem::new(code, Rule::N5, raw.name_span, message).received(&raw.name);
     }
+    const MOST_LISTED: usize = 20;
+    let nearest = context.catalogue.nearest_tools(&raw.name);
+    let ids: Vec<&str> = context
+        .catalogue
+        .tools()
+        .take(MOST_LISTED)
+        .map(|tool| tool.id.as_str())
+        .collect();
+    let mut message = format!("Unknown tool ID '{}'", raw.name);
+    if let Some(first) = nearest.first() {
+        message.push_str(&format!(", did you mean '{first}'?"));
+    }
+    Problem::new(ProblemCode::UnknownTool, Rule::N4, raw.name_span, message)
+        .expected(ids.join(", "))
+        .received(&raw.name)
+        .suggesting(nearest)
 }

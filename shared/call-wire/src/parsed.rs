@@ -108,9 +108,9 @@ fn tolerance_to_proto(tolerance: &Tolerance) -> common::Tolerance {
 
 fn raw_argument_to_proto(raw: &RawArgument) -> common::RawArgument {
     common::RawArgument {
-        name: raw.name.clone(),
-        written_name: raw.written_name.clone(),
-        text: raw.text.clone(),
+        name: raw.name.to_string(),
+        written_name: raw.written_name.to_string(),
+        text: raw.text.to_string(),
         span: (raw.span != Span::default()).then(|| span_to_proto(raw.span)),
     }
 }

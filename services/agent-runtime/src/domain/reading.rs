@@ -150,7 +150,7 @@ pub fn read(mut parsed: Parsed, native_calls: &[NativeCall], context: Context<'_
             continue;
         }
         let index = u32::try_from(calls.len()).unwrap_or(u32::MAX);
-        let reading = decide(call.clone(), index, planned, &echo, context);
+        let reading = decide(Call::clone(call), index, planned, &echo, context);
         planned += u32::from(reading.refusal.is_none());
         calls.push(reading);
     }

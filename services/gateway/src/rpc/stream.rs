@@ -1,5 +1,7 @@
 //! Reading a text while the model is still writing it.
 
+use std::sync::Arc;
+
 use async_stream::try_stream;
 use call_text::echo::Echo;
 use call_text::{Block, Call, Catalogue, Event, FinishReason, Parser, ToolState};
@@ -150,7 +152,7 @@ fn call_opened(block: u32, call: u32, written_name: String, tool: ToolState) -> 
 fn block_closed(
     block: u32,
     state: &Block,
-    calls: &[Call],
+    calls: &[Arc<Call>],
     catalogue: &Catalogue,
     echo: &Echo,
 ) -> BlockClosed {

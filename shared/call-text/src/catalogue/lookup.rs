@@ -1,6 +1,6 @@
 //! From a written name to a tool.
 
-use super::{Catalogue, Entry};
+use super::Catalogue;
 use crate::names;
 
 /// How a written tool name was read.
@@ -56,15 +56,5 @@ impl Catalogue {
             .iter()
             .map(|entry| entry.tool.id.as_str());
         names::nearest(&names::clean(written), candidates)
-    }
-}
-
-impl Entry {
-    /// Whether a closing tag's name closes this tool's element.
-    pub(crate) fn is_closed_by(&self, written: &str) -> bool {
-        let cleaned = names::clean(written);
-        cleaned.eq_ignore_ascii_case(&self.tool.id)
-            || cleaned.eq_ignore_ascii_case(&self.alias)
-            || cleaned.eq_ignore_ascii_case(&self.plain_alias)
     }
 }

@@ -3,6 +3,7 @@
 //! Well-formedness is not required (G4): names decide what is a tag. The scanner cuts a block
 //! into calls and top-level parameters; what is inside a parameter is stage two's business.
 
+mod ahead;
 mod between;
 mod call;
 mod open;
@@ -10,11 +11,12 @@ mod value;
 
 pub(crate) use open::{Opening, opening};
 
+use self::ahead::Ahead;
 use self::value::{ValueScan, ValueStep};
-use super::raw::{Early, Progress, RawBlock};
+use super::raw::{Early, Progress, RawBlock, RawCall};
 use crate::catalogue::ToolMatch;
 use crate::diagnostic::Tolerance;
-use crate::scan::gap::{CommentMemo, GapMemo};
+use crate::scan::gap::GapMemo;
 use crate::scan::json::JsonEnd;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
@@ -56,7 +58,7 @@ enum State {
     /// Between the parameters of the last call.
     Call,
     /// Inside a parameter of the last call.
-    Value(Box<ValueScan>),
+    Value,
 }
 
 /// Cuts one block, resumable at every byte.
@@ -74,13 +76,15 @@ pub(crate) struct ElementScanner {
     nested: usize,
     /// Began with a tool element instead of the wrapper (A11).
     missing_open: bool,
-    /// The tag of the call that is open.
-    call_tag: String,
+    /// The value that is open.
+    scan: Option<ValueScan>,
+    /// The name in the tag of the call that is open.
+    call_tag: Span,
     /// Position of its tool, if it is visible.
     tool: Option<usize>,
     raw: RawBlock,
     gap: GapMemo,
-    comments: CommentMemo,
+    ahead: Ahead,
     saw_json: bool,
     /// The walk stands in text that belongs to nothing.
     in_stray: bool,
@@ -104,11 +108,12 @@ impl ElementScanner {
             wrapper: None,
             nested: 0,
             missing_open: false,
-            call_tag: String::new(),
+            scan: None,
+            call_tag: tag.name,
             tool: None,
             raw: RawBlock::default(),
             gap: GapMemo::default(),
-            comments: CommentMemo::default(),
+            ahead: Ahead::default(),
             saw_json: false,
             in_stray: false,
         };
@@ -143,6 +148,13 @@ impl ElementScanner {
         !self.raw.calls.is_empty() || self.saw_json
     }
 
+    /// The calls that are closed, where the block's dialect is certain.
+    pub(crate) fn closed_calls(&self) -> Option<&[RawCall]> {
+        let open = matches!(self.state, State::Call | State::Value);
+        let closed = self.raw.calls.len() - usize::from(open && !self.raw.calls.is_empty());
+        (self.wrapper == Some("action")).then(|| &self.raw.calls[..closed])
+    }
+
     pub(crate) fn start(&self) -> usize {
         self.start
     }
@@ -168,7 +180,7 @@ impl ElementScanner {
                 State::Body => self.body(feed, context, early),
                 State::Json { .. } => self.json(feed, most),
                 State::Call => self.between_parameters(feed, context),
-                State::Value(_) => self.value(feed, context, early),
+                State::Value => self.value(feed, context, early),
             };
             match progress {
                 // Asked again above, as if the rest had come later.
@@ -258,7 +270,7 @@ impl ElementScanner {
             _ if feed.text[at..].starts_with('＜') => {}
             _ => return self.stray_in_body(feed, at),
         }
-        let tag = match tag::read(feed, at, &context.policy.limits) {
+        let tag = match self.ahead.read(feed, at, &context.policy.limits) {
             Look::Yes(tag) => tag,
             Look::More => return Some(Progress::More),
             Look::No => return self.not_a_tag(feed, at),
@@ -460,51 +472,48 @@ impl ElementScanner {
         context: &Context<'_>,
         early: &mut Vec<Early>,
     ) -> Option<Progress> {
-        let State::Value(mut scan) = std::mem::replace(&mut self.state, State::Call) else {
-            return None;
-        };
+        let scan = self.scan.as_mut()?;
         let surroundings = call::Surroundings {
             context,
             wrapper: self.wrapper,
-            call_tag: &self.call_tag,
+            call_tag: self.call_tag.of(feed.text),
             entry: self.tool.map(|tool| context.catalogue.entry(tool)),
             assigned: scan.is_generic(),
         };
-        let step = scan.step(feed, &surroundings, &mut self.mode, &mut self.comments);
+        let step = scan.step(feed, &surroundings, &mut self.mode, &mut self.ahead);
         // A block that has grown too long ends at its limit, however much had arrived.
-        let most = feed.floor(self.start + context.policy.limits.block_bytes);
-        let over = scan.pos() > self.start + context.policy.limits.block_bytes;
+        let limit = self.start + context.policy.limits.block_bytes;
+        let over = scan.pos() > limit;
         let grown = match &step {
+            _ if context.quiet => None,
             ValueStep::Ended { inner, .. } if !over => scan.rest(*inner),
-            _ => scan.grown(most),
+            _ => scan.grown(feed.floor(limit)),
         };
-        if let Some(span) = grown.filter(|_| !context.quiet) {
+        if let Some(span) = grown {
             let call = self.raw.calls.len().saturating_sub(1);
             let argument = self.raw.calls.last().map_or(0, |call| call.arguments.len());
             early.push(Early::Delta {
                 call,
                 argument,
-                name: scan.name().to_owned(),
+                name: scan.name(feed).to_owned(),
                 span,
             });
         }
         if over {
-            self.pos = self.start + context.policy.limits.block_bytes;
+            self.pos = limit;
             return Some(self.limited("block bytes", context.policy.limits.block_bytes, feed));
         }
         match step {
             ValueStep::More => {
                 self.pos = scan.pos();
-                self.state = State::Value(scan);
                 Some(Progress::More)
             }
             ValueStep::Ended { inner, after } => {
                 self.pos = after;
-                let notes = scan.take_notes();
-                let value = scan.into_value(inner);
+                self.state = State::Call;
                 if let Some(open) = self.raw.calls.last_mut() {
-                    open.notes.extend(notes);
-                    open.arguments.push(value);
+                    open.notes.extend(scan.take_notes());
+                    open.arguments.push(scan.take_value(inner));
                 }
                 None
             }
@@ -513,7 +522,8 @@ impl ElementScanner {
                 Some(self.limited("value bytes", context.policy.limits.value_bytes, feed))
             }
             ValueStep::Unclosed { malformed_at } => {
-                Some(self.unclosed(feed, scan.name(), malformed_at))
+                let name = scan.name(feed).to_owned();
+                Some(self.unclosed(feed, &name, malformed_at))
             }
         }
     }
@@ -530,7 +540,7 @@ impl ElementScanner {
             let message = match complete {
                 Some(value) => format!(
                     "the block ends inside '{name}'; the last complete element is '{}'",
-                    value.name
+                    value.name.of(feed.text)
                 ),
                 None => format!("the block ends inside '{name}'; no element before it is complete"),
             };

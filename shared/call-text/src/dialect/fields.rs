@@ -10,7 +10,7 @@ mod value;
 use self::marks::{BlockFamily, Marker};
 use self::value::{FieldValue, ValueStep};
 use super::element::Context;
-use super::raw::{Early, Plain, Progress, RawBlock, RawField};
+use super::raw::{Early, Plain, Progress, RawBlock, RawField, Written};
 use crate::diagnostic::Tolerance;
 use crate::scan::{Feed, Look};
 use crate::{BlockEnd, Class, Dialect, Problem, ProblemCode, Rule, Span};
@@ -20,7 +20,7 @@ enum State {
     Between,
     /// In a comment that lasts to the end of the line.
     Line,
-    Value(Box<FieldValue>),
+    Value,
 }
 
 /// Cuts one block, resumable at every byte.
@@ -31,6 +31,8 @@ pub(crate) struct FieldScanner {
     opened: usize,
     pos: usize,
     state: State,
+    /// The value that is open.
+    scan: Option<FieldValue>,
     raw: RawBlock,
     v1_marks: bool,
     v2_marks: bool,
@@ -64,6 +66,7 @@ impl FieldScanner {
             opened: marker.end,
             pos: marker.end,
             state: State::Between,
+            scan: None,
             raw,
             v1_marks: false,
             v2_marks: false,
@@ -78,6 +81,11 @@ impl FieldScanner {
             BlockFamily::Tam if self.v2_marks && !self.v1_marks => Dialect::TamV2,
             BlockFamily::Tam => Dialect::TamV1,
         }
+    }
+
+    /// The fields that are closed.
+    pub(crate) fn fields(&self) -> &[RawField] {
+        &self.raw.fields
     }
 
     pub(crate) fn start(&self) -> usize {
@@ -103,7 +111,7 @@ impl FieldScanner {
             let progress = match &self.state {
                 State::Between => self.between(feed, context),
                 State::Line => self.rest_of_line(feed),
-                State::Value(_) => self.value(feed, context, early),
+                State::Value => self.value(feed, context, early),
             };
             match progress {
                 // Asked again above, as if the rest had come later.
@@ -132,27 +140,35 @@ impl FieldScanner {
                 Progress::More
             });
         }
-        for comment in ["#", "//"] {
-            match feed.literal(at, comment) {
-                Look::Yes(_) => {
-                    self.state = State::Line;
-                    return None;
+        let known = self.scan.as_ref().and_then(|scan| scan.next);
+        let known = known.filter(|(start, _)| *start == at);
+        if known.is_none() {
+            for comment in ["#", "//"] {
+                match feed.literal(at, comment) {
+                    Look::Yes(_) => {
+                        self.state = State::Line;
+                        return None;
+                    }
+                    Look::More => return Some(Progress::More),
+                    Look::No => {}
                 }
-                Look::More => return Some(Progress::More),
-                Look::No => {}
             }
-        }
-        if feed.bytes()[at] == b'<' {
-            match marks::marker(feed, at) {
-                Look::Yes(marker) => return self.at_marker(feed, at, marker),
-                Look::More => return Some(Progress::More),
-                Look::No => {}
+            if feed.bytes()[at] == b'<' {
+                match marks::marker(feed, at) {
+                    Look::Yes(marker) => return self.at_marker(feed, at, marker),
+                    Look::More => return Some(Progress::More),
+                    Look::No => {}
+                }
             }
         }
         if self.raw.fields.len() >= context.policy.limits.parameters {
             return Some(self.limited("parameters", context.policy.limits.parameters, feed));
         }
-        match key::field_start(feed, at) {
+        let start = match known {
+            Some((_, start)) => Look::Yes(start),
+            None => key::field_start(feed, at),
+        };
+        match start {
             Look::Yes(start) => {
                 let before = self.dialect();
                 self.v2_marks |= start.delimiters.is_v2();
@@ -172,7 +188,8 @@ impl FieldScanner {
                     );
                     self.raw.notes.push(note);
                 }
-                self.state = State::Value(Box::new(FieldValue::new(start)));
+                self.scan = Some(FieldValue::new(start));
+                self.state = State::Value;
                 None
             }
             Look::More => Some(Progress::More),
@@ -220,7 +237,7 @@ impl FieldScanner {
                 .raw
                 .fields
                 .iter()
-                .filter(|field| is_command(&field.key))
+                .filter(|field| is_command(field.key.of(feed.text)))
                 .count()
                 > 1;
         Some(Progress::Closed {
@@ -288,7 +305,7 @@ impl FieldScanner {
             value,
         );
         self.raw.fields.push(RawField {
-            key: key.of(feed.text).to_owned(),
+            key: Written::At(key),
             key_span: key,
             value: Plain {
                 span,
@@ -324,38 +341,36 @@ impl FieldScanner {
         context: &Context<'_>,
         early: &mut Vec<Early>,
     ) -> Option<Progress> {
-        let State::Value(mut scan) = std::mem::replace(&mut self.state, State::Between) else {
-            return None;
-        };
+        let scan = self.scan.as_mut()?;
         let step = scan.step(feed, context);
-        let name = scan.key_span().of(feed.text).to_owned();
         // A block that has grown too long ends at its limit, however much had arrived.
-        let most = feed.floor(self.start + context.policy.limits.block_bytes);
-        let over = scan.pos() > self.start + context.policy.limits.block_bytes;
+        let limit = self.start + context.policy.limits.block_bytes;
+        let over = scan.pos() > limit;
         let grown = match &step {
+            _ if context.quiet => None,
             ValueStep::Ended { inner, .. } if !over => scan.rest(*inner),
-            _ => scan.grown(feed, most),
+            _ => scan.grown(feed, feed.floor(limit)),
         };
-        if let Some(span) = grown.filter(|_| !context.quiet) {
+        let key = scan.key_span();
+        if let Some(span) = grown {
             early.push(Early::Delta {
                 call: 0,
                 argument: self.raw.fields.len(),
-                name: name.clone(),
+                name: key.of(feed.text).to_owned(),
                 span,
             });
         }
         if over {
-            self.pos = self.start + context.policy.limits.block_bytes;
+            self.pos = limit;
             return Some(self.limited("block bytes", context.policy.limits.block_bytes, feed));
         }
         match step {
             ValueStep::More => {
                 self.pos = scan.pos();
-                self.state = State::Value(scan);
                 Some(Progress::More)
             }
             ValueStep::Ended { inner, after } => {
-                if !context.quiet && is_command(&name) {
+                if !context.quiet && is_command(key.of(feed.text)) {
                     let trimmed = inner.of(feed.text).trim();
                     early.push(Early::Call {
                         call: 0,
@@ -366,14 +381,17 @@ impl FieldScanner {
                 self.literal_closers |= scan.literal_closer;
                 self.doubtful |= scan.doubled_closer;
                 self.pos = after;
-                self.raw.fields.push(scan.into_field(feed, inner));
+                self.state = State::Between;
+                self.raw.fields.push(scan.take_field(feed, inner));
                 None
             }
             ValueStep::TooLong { at } => {
                 self.pos = at;
                 Some(self.limited("value bytes", context.policy.limits.value_bytes, feed))
             }
-            ValueStep::Unclosed { marker_at } => Some(self.unclosed(feed, &name, marker_at)),
+            ValueStep::Unclosed { marker_at } => {
+                Some(self.unclosed(feed, key.of(feed.text), marker_at))
+            }
         }
     }
 
@@ -413,7 +431,7 @@ impl FieldScanner {
         let message = match self.raw.fields.last() {
             Some(field) => format!(
                 "the block is not closed; the last complete field is '{}'",
-                field.key
+                field.key.of(feed.text)
             ),
             None => "the block was opened and not closed".to_owned(),
         };
@@ -508,7 +526,8 @@ fn skip_separators(feed: &Feed<'_>, from: usize, memo: &mut SeparatorMemo) -> Lo
 
 /// Whether a key names a tool, with or without a step number.
 pub(crate) fn is_command(key: &str) -> bool {
-    let squashed = crate::names::squash(key);
-    let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
-    matches!(stem, "command" | "toolname")
+    crate::names::with_squashed(key, |squashed| {
+        let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
+        matches!(stem, "command" | "toolname")
+    })
 }

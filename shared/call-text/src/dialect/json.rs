@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::raw::{Content, RawBlock, RawCall, RawValue};
+use super::raw::{Content, RawBlock, RawCall, RawValue, Written};
 use crate::diagnostic::Tolerance;
 use crate::scan::json;
 use crate::{Class, Dialect, Problem, ProblemCode, Rule, Span};
@@ -144,9 +144,9 @@ pub(crate) fn arguments_of(
     };
     map.into_iter()
         .map(|(name, value)| RawValue {
-            name,
+            name: Written::Other(name),
             name_span: span,
-            content: Content::Json(value),
+            content: Content::Json(Box::new(value)),
         })
         .collect()
 }

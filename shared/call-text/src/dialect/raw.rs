@@ -25,8 +25,43 @@ pub(crate) struct ScannedBlock {
     pub(crate) raw: RawBlock,
 }
 
+/// A name of a value: where it stands in the message, or itself where it is spelled otherwise
+/// there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Written {
+    At(Span),
+    Other(String),
+}
+
+impl Written {
+    /// The name at a place, without what may stand round it (N7, V11).
+    pub(crate) fn cleaned(span: Span, text: &str) -> Self {
+        let whole = span.of(text);
+        let cleaned = crate::names::clean(whole);
+        match cleaned.len() == whole.len() {
+            true => Self::At(span),
+            false => Self::Other(cleaned.into_owned()),
+        }
+    }
+
+    /// The first bytes of the name.
+    pub(crate) fn prefix(&self, bytes: usize) -> Self {
+        match self {
+            Self::At(span) => Self::At(Span::new(span.start, span.end.min(span.start + bytes))),
+            Self::Other(name) => Self::Other(name.get(..bytes).unwrap_or(name).to_owned()),
+        }
+    }
+
+    pub(crate) fn of<'n>(&'n self, text: &'n str) -> &'n str {
+        match self {
+            Self::At(span) => span.of(text),
+            Self::Other(name) => name,
+        }
+    }
+}
+
 /// A call with its values.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RawCall {
     pub(crate) name: String,
     pub(crate) span: Span,
@@ -42,15 +77,15 @@ pub(crate) struct RawCall {
 }
 
 /// A named value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RawValue {
-    pub(crate) name: String,
+    pub(crate) name: Written,
     pub(crate) name_span: Span,
     pub(crate) content: Content,
 }
 
 /// How a value is written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Content {
     /// Between tags: text, markup, CDATA.
     Markup(Span),
@@ -59,11 +94,11 @@ pub(crate) enum Content {
     /// In an attribute.
     Attribute(Span),
     /// Already typed.
-    Json(Value),
+    Json(Box<Value>),
 }
 
 /// A delimited value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plain {
     pub(crate) span: Span,
     /// Protocol words are spelled with ESCAPE (T7).
@@ -75,7 +110,7 @@ pub(crate) struct Plain {
 /// `key:「始」value「末」`.
 #[derive(Debug, Clone)]
 pub(crate) struct RawField {
-    pub(crate) key: String,
+    pub(crate) key: Written,
     pub(crate) key_span: Span,
     pub(crate) value: Plain,
     pub(crate) notes: Vec<Tolerance>,

@@ -9,6 +9,7 @@ use crate::dialect::fields::marks::{self, Marker};
 use crate::dialect::raw::{Early, Progress, ScannedBlock};
 use crate::scan::tag::{self, Tag};
 use crate::scan::{Feed, Look};
+use crate::typing::TypedAhead;
 use crate::{BlockEnd, Dialect, FencePolicy, Rule, Severity, Span};
 
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(super) struct BlockScan {
     fence: Option<FenceTry>,
     /// The block is closed; the fence round it is looked at.
     closed: Option<usize>,
+    /// Calls that were typed while the block was written.
+    ahead: TypedAhead,
 }
 
 /// Whether a block starts at a position.
@@ -54,6 +57,7 @@ impl BlockScan {
             uncertain: false,
             fence: None,
             closed: None,
+            ahead: TypedAhead::default(),
         }
     }
 
@@ -152,6 +156,26 @@ impl BlockScan {
         }
     }
 
+    /// Types what is complete, so that closing the block takes no longer than any other piece.
+    fn type_ahead(&mut self, feed: &Feed<'_>, context: &Context<'_>) {
+        if context.quiet || self.uncertain {
+            return;
+        }
+        match &self.scanner {
+            Scanner::Elements(scanner) => {
+                if let Some(calls) = scanner.closed_calls() {
+                    let dialect = scanner.dialect();
+                    self.ahead.calls(calls, dialect, feed.text, context);
+                }
+            }
+            Scanner::Fields(scanner) => {
+                let dialect = scanner.dialect();
+                self.ahead
+                    .fields(scanner.fields(), dialect, feed.text, context);
+            }
+        }
+    }
+
     /// Reports what is known, once the block is certain to be one.
     fn report(&mut self, feed: &Feed<'_>, context: &Context<'_>, sink: &mut Sink) {
         if self.uncertain || self.early.is_empty() {
@@ -209,6 +233,7 @@ impl Walk {
         match progress {
             Progress::More => {
                 scan.report(feed, context, sink);
+                scan.type_ahead(feed, context);
                 self.place = Place::Block(scan);
                 Go::Wait
             }
@@ -253,8 +278,9 @@ impl Walk {
                 scan.uncertain = false;
                 scan.report(feed, context, sink);
                 scan.open(sink);
+                let ahead = std::mem::take(&mut scan.ahead);
                 let (scanned, doubtful, _) = scan.into_scanned(at, end);
-                sink.block(scanned, doubtful, feed.text, context);
+                sink.block(scanned, doubtful, ahead, feed.text, context);
                 self.pos = at;
                 self.released = at;
                 self.place = Place::Text;
@@ -343,7 +369,8 @@ impl Walk {
                 sink.hold(Held::Block(Box::new((scanned, doubtful))));
             } else {
                 sink.text(feed.text, before);
-                sink.block(scanned, doubtful, feed.text, context);
+                let ahead = TypedAhead::default();
+                sink.block(scanned, doubtful, ahead, feed.text, context);
             }
             from = span.end;
         }

@@ -1,12 +1,14 @@
 //! Where pieces of the message end up: segments, blocks, calls, events.
 
+use std::sync::Arc;
+
 use crate::catalogue::ToolMatch;
 use crate::dialect::element::Context;
 use crate::dialect::raw::{Early, ScannedBlock};
-use crate::typing;
+use crate::typing::{self, TypedAhead};
 use crate::{
-    BlockEnd, Class, Diagnostic, Event, MultiBlock, Parsed, Problem, ProblemCode, Rule, Segment,
-    SegmentKind, Severity, Span, ToolState,
+    BlockEnd, Call, Class, Diagnostic, Event, MultiBlock, Parsed, Problem, ProblemCode, Rule,
+    Segment, SegmentKind, Severity, Span, ToolState,
 };
 
 /// A piece whose fate is open until the end of the message (A7).
@@ -151,7 +153,9 @@ impl Sink {
             match item {
                 Held::Text(span) => self.release(text, span),
                 Held::Thought(span) => self.thought(text, span),
-                Held::Block(block) if run => self.block(block.0, block.1, text, context),
+                Held::Block(block) if run => {
+                    self.block(block.0, block.1, TypedAhead::default(), text, context);
+                }
                 Held::Block(block) => {
                     let span = block.0.span;
                     let message = "a block inside a code fence was not run".to_owned();
@@ -216,6 +220,7 @@ impl Sink {
         &mut self,
         scanned: ScannedBlock,
         doubtful: bool,
+        ahead: TypedAhead,
         text: &str,
         context: &Context<'_>,
     ) {
@@ -225,7 +230,7 @@ impl Sink {
         let index = self.parsed.blocks.len();
         let span = scanned.span;
         let limited = scanned.end == BlockEnd::Limited;
-        let mut typed = typing::type_block(scanned, index, doubtful, text, context);
+        let mut typed = typing::type_block(scanned, index, doubtful, ahead, text, context);
         let most = context.policy.limits.calls;
         if self.parsed.calls.len() + typed.calls.len() > most {
             let message = format!("the limit of {most} calls in one message was reached");
@@ -255,14 +260,16 @@ impl Sink {
         }
         self.segment(SegmentKind::Block(index), span);
         self.last_block_end = span.end;
-        let (block, calls) = (&typed.block, &typed.calls);
-        self.event(|| Event::BlockClosed {
-            block: index,
-            state: Box::new(block.clone()),
-            calls: calls.clone(),
-        });
+        let calls: Vec<Arc<Call>> = typed.calls.into_iter().map(Arc::new).collect();
+        if !self.quiet {
+            self.events.push(Event::BlockClosed {
+                block: index,
+                state: Box::new(typed.block.clone()),
+                calls: calls.clone(),
+            });
+        }
         self.parsed.blocks.push(typed.block);
-        self.parsed.calls.extend(typed.calls);
+        self.parsed.calls.extend(calls);
     }
 
     /// Remarks on a block that does not run, or that mixes dialects (A1, T2, T3).

@@ -80,9 +80,9 @@ fn read_plain(feed: &Feed<'_>, at: usize, limits: &Limits) -> Option<Tag> {
         Some(rest) => (TagKind::Close, rest),
         None => (TagKind::Open, rest),
     };
-    let width = rest.iter().position(|byte| {
-        !(byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':'))
-    })?;
+    let width = rest
+        .iter()
+        .position(|byte| !crate::names::is_plain(*byte))?;
     if width == 0 || width > limits.name_bytes || rest[width] != b'>' {
         return None;
     }

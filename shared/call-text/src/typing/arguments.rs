@@ -1,8 +1,10 @@
 //! Which parameter a written name means (N1 to N3, N10, A16, A18).
 
+use std::sync::Arc;
+
 use crate::catalogue::Entry;
 use crate::dialect::element::Context;
-use crate::dialect::raw::{Content, RawCall, RawValue};
+use crate::dialect::raw::{Content, RawCall, RawValue, Written};
 use crate::typing::schema::Schema;
 use crate::typing::structure::Children;
 use crate::typing::value::{Typer, escape_pointer};
@@ -11,13 +13,27 @@ use crate::{Class, Dialect, NameMatch, Problem, ProblemCode, Rule, Span, Toleran
 /// An argument under the name of its parameter.
 #[derive(Debug)]
 pub(crate) struct Argument {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
+    /// The position of the parameter, if the tool declares it.
+    pub(crate) parameter: Option<usize>,
     pub(crate) raw: RawValue,
+}
+
+impl Argument {
+    /// Whether both are given for the same parameter.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self.parameter, other.parameter) {
+            (None, None) => self.name == other.name,
+            (own, others) => own == others,
+        }
+    }
 }
 
 /// What a written name means.
 enum Meaning {
-    Parameter(String),
+    Parameter(usize),
+    /// A parameter beyond the declared ones.
+    Additional(Arc<str>),
     Ambiguous(Vec<String>),
     Unknown,
 }
@@ -33,7 +49,8 @@ pub(crate) fn resolve(
         let values = std::mem::take(&mut raw.arguments).into_iter();
         return values
             .map(|raw| Argument {
-                name: raw.name.clone(),
+                name: raw.name.of(typer.text).into(),
+                parameter: None,
                 raw,
             })
             .collect();
@@ -45,46 +62,42 @@ pub(crate) fn resolve(
     values = unwrap_drift(values, entry, schema, typer);
     values = wrap_drift(values, entry, schema, typer);
     let mut arguments = Vec::with_capacity(values.len());
-    for value in values {
-        let attribute = matches!(value.content, Content::Attribute(_));
-        match meaning(&value.name, entry, schema, dialect, context) {
-            Meaning::Parameter(name) => {
-                note_spelling(&value, &name, entry, typer);
-                arguments.push(Argument { name, raw: value });
+    for raw in values {
+        let attribute = matches!(raw.content, Content::Attribute(_));
+        let written = raw.name.of(typer.text);
+        match meaning(written, entry, schema, dialect, context) {
+            Meaning::Parameter(position) => {
+                let name = Arc::clone(&entry.parameters[position].name);
+                note_spelling(&raw, &name, entry, typer);
+                arguments.push(Argument {
+                    name,
+                    parameter: Some(position),
+                    raw,
+                });
+            }
+            Meaning::Additional(name) => {
+                note_spelling(&raw, &name, entry, typer);
+                arguments.push(Argument {
+                    name,
+                    parameter: None,
+                    raw,
+                });
             }
             // An attribute that is no parameter says nothing.
             _ if attribute => {
-                let span = value.name_span;
-                typer.notes.push(Tolerance::new(
-                    Rule::N10,
-                    Class::Verbatim,
-                    "attribute_ignored",
-                    span,
-                    &value.name,
-                    "",
-                ));
+                let (rule, class) = (Rule::N10, Class::Verbatim);
+                let code = "attribute_ignored";
+                let note = Tolerance::new(rule, class, code, raw.name_span, written, "");
+                typer.notes.push(note);
             }
             Meaning::Ambiguous(candidates) => {
-                let message = format!(
-                    "Parameter '{}' fits several parameters: {}",
-                    value.name,
-                    candidates.join(", ")
-                );
-                typer.problems.push(
-                    Problem::new(
-                        ProblemCode::AmbiguousParameter,
-                        Rule::N2,
-                        value.name_span,
-                        message,
-                    )
-                    .at(format!("/{}", escape_pointer(&value.name)))
-                    .received(&value.name)
-                    .suggesting(candidates.into_iter().take(3).collect()),
-                );
+                let problem = ambiguous(written, raw.name_span, candidates);
+                typer.problems.push(problem);
             }
-            Meaning::Unknown => typer
-                .problems
-                .push(unknown(&value.name, value.name_span, entry)),
+            Meaning::Unknown => {
+                let problem = unknown(written, raw.name_span, entry);
+                typer.problems.push(problem);
+            }
         }
     }
     drop_attributes_beside_children(&mut arguments, typer);
@@ -94,28 +107,49 @@ pub(crate) fn resolve(
 /// Logs a name that was written in another way than the schema's.
 fn note_spelling(value: &RawValue, name: &str, entry: &Entry, typer: &mut Typer<'_>) {
     let span = value.name_span;
-    let mut note = |rule, class, code| {
-        let note = Tolerance::new(rule, class, code, span, &value.name, name);
-        typer.notes.push(note);
-    };
-    let alias =
-        name == "command" && entry.command_alias && names::squash(&value.name) == "argcommand";
+    let written = value.name.of(typer.text);
+    let attribute = matches!(value.content, Content::Attribute(_));
+    if written == name && !attribute {
+        return;
+    }
+    let note = |rule, class, code| Tolerance::new(rule, class, code, span, written, name);
+    let alias = name == "command" && entry.command_alias && is_command_alias(written);
     if alias {
-        note(Rule::T19, Class::Verbatim, "command_alias");
-    } else if name != names::clean(&value.name) {
-        note(Rule::N1, Class::Spelling, "parameter_spelling");
+        typer
+            .notes
+            .push(note(Rule::T19, Class::Verbatim, "command_alias"));
+    } else if name != names::clean(written) {
+        typer
+            .notes
+            .push(note(Rule::N1, Class::Spelling, "parameter_spelling"));
     }
-    if matches!(value.content, Content::Attribute(_)) {
-        note(Rule::N10, Class::Repair, "parameter_by_attribute");
+    if attribute {
+        typer
+            .notes
+            .push(note(Rule::N10, Class::Repair, "parameter_by_attribute"));
     }
+}
+
+/// Whether a name is the published spelling of a parameter named `command` (T19).
+fn is_command_alias(written: &str) -> bool {
+    names::squashes_to(written, "argcommand")
+}
+
+/// The problem of a name that fits several parameters (N2).
+fn ambiguous(written: &str, span: Span, candidates: Vec<String>) -> Problem {
+    let message = format!(
+        "Parameter '{written}' fits several parameters: {}",
+        candidates.join(", ")
+    );
+    Problem::new(ProblemCode::AmbiguousParameter, Rule::N2, span, message)
+        .at(format!("/{}", escape_pointer(written)))
+        .received(written)
+        .suggesting(candidates.into_iter().take(3).collect())
 }
 
 /// The problem of a name that no parameter has, with the nearest ones.
 pub(crate) fn unknown(written: &str, span: Span, entry: &Entry) -> Problem {
-    let nearest = names::nearest(
-        &names::clean(written),
-        entry.parameters.iter().map(String::as_str),
-    );
+    let nearest = names::nearest(&names::clean(written), entry.parameter_names());
     let mut message = format!("Unknown parameter '{}'", crate::diagnostic::cut(written));
     if let Some(first) = nearest.first() {
         message.push_str(&format!(", did you mean '{first}'?"));
@@ -123,6 +157,7 @@ pub(crate) fn unknown(written: &str, span: Span, entry: &Entry) -> Problem {
     let squashed = nearest
         .first()
         .is_some_and(|first| names::squash(first) == names::squash(written));
+    let expected: Vec<&str> = entry.parameter_names().collect();
     Problem::new(
         ProblemCode::UnknownParameter,
         if squashed { Rule::N1 } else { Rule::N3 },
@@ -130,7 +165,7 @@ pub(crate) fn unknown(written: &str, span: Span, entry: &Entry) -> Problem {
         message,
     )
     .at(format!("/{}", escape_pointer(written)))
-    .expected(entry.parameters.join(", "))
+    .expected(expected.join(", "))
     .received(written)
     .suggesting(nearest)
 }
@@ -142,17 +177,17 @@ fn meaning(
     dialect: Dialect,
     context: &Context<'_>,
 ) -> Meaning {
+    if let Some(position) = entry.position(written) {
+        return Meaning::Parameter(position);
+    }
     let cleaned = names::clean(written);
-    if entry
-        .parameters
-        .iter()
-        .any(|parameter| *parameter == cleaned)
-    {
-        return Meaning::Parameter(cleaned.into_owned());
+    if let Some(position) = entry.position(&cleaned) {
+        return Meaning::Parameter(position);
     }
     let fields = dialect.is_field_based();
-    if fields && entry.command_alias && names::squash(&cleaned) == "argcommand" {
-        return Meaning::Parameter("command".to_owned());
+    if fields && entry.command_alias && is_command_alias(&cleaned) {
+        let position = entry.position("command");
+        return position.map_or(Meaning::Unknown, Meaning::Parameter);
     }
     let matching = if fields {
         context.policy.tam_names
@@ -160,17 +195,18 @@ fn meaning(
         context.policy.action_names
     };
     if matching == NameMatch::Normalized {
-        let found = names::squashed_matches(&cleaned, entry.parameters.iter().map(String::as_str));
+        let found: Vec<usize> = entry.squashed_matches(&cleaned).collect();
         match found.as_slice() {
             [] => {}
-            [one] => return Meaning::Parameter((*one).to_owned()),
+            [one] => return Meaning::Parameter(*one),
             several => {
-                return Meaning::Ambiguous(several.iter().map(|name| (*name).to_owned()).collect());
+                let name = |position: &usize| entry.parameters[*position].name.to_string();
+                return Meaning::Ambiguous(several.iter().map(name).collect());
             }
         }
     }
     if schema.is_open() {
-        return Meaning::Parameter(cleaned.into_owned());
+        return Meaning::Additional(cleaned.as_ref().into());
     }
     Meaning::Unknown
 }
@@ -207,7 +243,7 @@ fn stray_as_value(
         ));
         let content = Content::Markup(span);
         values.push(RawValue {
-            name: (*only).to_owned(),
+            name: Written::Other((*only).to_owned()),
             name_span: span,
             content,
         });
@@ -235,11 +271,9 @@ fn unwrap_drift(
     let [only] = values.as_slice() else {
         return values;
     };
-    if schema.property(&only.name).is_some()
-        || !WRAPPERS
-            .iter()
-            .any(|name| only.name.eq_ignore_ascii_case(name))
-    {
+    let written = only.name.of(typer.text);
+    let wrapper = |name: &&str| written.eq_ignore_ascii_case(name);
+    if !WRAPPERS.iter().any(wrapper) || schema.property(written).is_some() {
         return values;
     }
     match &only.content {
@@ -255,35 +289,37 @@ fn unwrap_drift(
                 Class::Repair,
                 "wrapper_removed",
                 only.name_span,
-                &only.name,
+                written,
                 "",
             ));
             let elements = children.elements.into_iter();
             elements
                 .map(|child| RawValue {
-                    name: child.name,
+                    name: Written::Other(child.name),
                     name_span: only.name_span,
                     content: Content::Markup(child.inner),
                 })
                 .collect()
         }
-        Content::Json(serde_json::Value::Object(map))
-            if map.keys().all(|key| entry.parameters.contains(key)) =>
-        {
+        Content::Json(value) => {
+            let members = value.as_object();
+            let Some(map) = members.filter(|map| map.keys().all(|key| entry.declares(key))) else {
+                return values;
+            };
             typer.notes.push(Tolerance::new(
                 Rule::A18,
                 Class::Repair,
                 "wrapper_removed",
                 only.name_span,
-                &only.name,
+                written,
                 "",
             ));
             let members = map.clone().into_iter();
             members
                 .map(|(name, value)| RawValue {
-                    name,
+                    name: Written::Other(name),
                     name_span: only.name_span,
-                    content: Content::Json(value),
+                    content: Content::Json(Box::new(value)),
                 })
                 .collect()
         }
@@ -301,41 +337,34 @@ fn wrap_drift(
     let [only] = entry.parameters.as_slice() else {
         return values;
     };
+    let only: &str = &only.name;
     let inner = schema.member(only);
-    let spans: Vec<(String, Span, Span)> = values
-        .iter()
-        .filter_map(|value| match value.content {
-            Content::Markup(span) => Some((value.name.clone(), value.name_span, span)),
+    let within = |value: &RawValue| {
+        let name = value.name.of(typer.text);
+        match value.content {
+            Content::Markup(span) if name != only && inner.property(name).is_some() => {
+                Some((value.name_span, span))
+            }
             _ => None,
-        })
-        .collect();
-    let matching = spans.len() == values.len()
-        && !values.is_empty()
-        && spans
-            .iter()
-            .all(|(name, _, _)| name != only && inner.property(name).is_some());
-    if !matching {
+        }
+    };
+    let Some(spans) = values.iter().map(within).collect::<Option<Vec<_>>>() else {
         return values;
-    }
+    };
     // The elements stand side by side in the message, so their common span is the object's.
-    let (first, last) = (&spans[0], &spans[spans.len() - 1]);
-    let open = typer.text[..first.1.start]
-        .rfind('<')
-        .unwrap_or(first.1.start);
-    let close = typer.text[last.2.end..]
+    let (Some(&(first, _)), Some(&(_, last))) = (spans.first(), spans.last()) else {
+        return values;
+    };
+    let open = typer.text[..first.start].rfind('<').unwrap_or(first.start);
+    let close = typer.text[last.end..]
         .find('>')
-        .map_or(last.2.end, |at| last.2.end + at + 1);
-    typer.notes.push(Tolerance::new(
-        Rule::A18,
-        Class::Repair,
-        "wrapper_supplied",
-        first.1,
-        "",
-        only,
-    ));
+        .map_or(last.end, |at| last.end + at + 1);
+    let (rule, class) = (Rule::A18, Class::Repair);
+    let note = Tolerance::new(rule, class, "wrapper_supplied", first, "", only);
+    typer.notes.push(note);
     vec![RawValue {
-        name: only.clone(),
-        name_span: first.1,
+        name: Written::Other(only.to_owned()),
+        name_span: first,
         content: Content::Markup(Span::new(open, close)),
     }]
 }
@@ -345,7 +374,7 @@ fn all_declared(children: &Children, entry: &Entry) -> bool {
         && children
             .elements
             .iter()
-            .all(|child| entry.parameters.contains(&child.name))
+            .all(|child| entry.declares(&child.name))
 }
 
 /// A child element wins over an attribute of the same name (N10).
@@ -354,10 +383,10 @@ fn drop_attributes_beside_children(arguments: &mut Vec<Argument>, typer: &mut Ty
     if !arguments.iter().any(attribute) {
         return;
     }
-    let children: Vec<String> = arguments
+    let children: Vec<Arc<str>> = arguments
         .iter()
         .filter(|argument| !matches!(argument.raw.content, Content::Attribute(_)))
-        .map(|argument| argument.name.clone())
+        .map(|argument| Arc::clone(&argument.name))
         .collect();
     arguments.retain(|argument| {
         let clash = matches!(argument.raw.content, Content::Attribute(_))

@@ -1,12 +1,14 @@
 //! From a cut call to a typed one.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::arguments::{self, Argument};
 use super::schema::{Schema, Types};
 use super::value::{Place, Typer, escape_pointer};
-use super::{refuse, text, tool_problem};
-use crate::catalogue::ToolMatch;
+use super::{Source, refuse, text, tool_problem};
+use crate::catalogue::{Entry, ToolMatch};
 use crate::dialect::element::Context;
 use crate::dialect::raw::{Content, Plain, RawCall};
 use crate::{Call, Class, Dialect, Problem, ProblemCode, RawArgument, Rule, Span, StepControl};
@@ -15,50 +17,49 @@ use crate::{Call, Class, Dialect, Problem, ProblemCode, RawArgument, Rule, Span,
 /// value is to be fetched from a URI.
 pub(crate) fn type_call(
     mut raw: RawCall,
-    hints: Map<String, Value>,
-    fetched: Vec<String>,
-    text: &str,
+    hints: &Map<String, Value>,
+    fetched: &Map<String, Value>,
+    source: &Source<'_>,
     context: &Context<'_>,
 ) -> Call {
     let mut typer = Typer {
-        text,
+        text: source.text,
         limits: &context.policy.limits,
         notes: std::mem::take(&mut raw.notes),
         problems: std::mem::take(&mut raw.problems),
     };
     let entry = match context.catalogue.find(&raw.name) {
         ToolMatch::Visible(index, _) => Some(context.catalogue.entry(index)),
-        _ => None,
+        other => {
+            typer.problems.push(tool_problem(other, &raw, context));
+            None
+        }
     };
-    typer.problems.extend(tool_problem(&raw, context));
     let arguments = arguments::resolve(&mut raw, entry, context, &mut typer);
-    let schema = entry.map_or(Schema::unknown(), |entry| {
-        Schema::root(&entry.tool.parameters)
-    });
     let mut typed = Map::with_capacity(arguments.len());
     for (at, argument) in arguments.iter().enumerate() {
-        let name = &argument.name;
-        let same = |other: &&Argument| other.name == *name;
+        let same = |other: &&Argument| other.is_same(argument);
         // In the order of their first mention.
         if arguments[..at].iter().any(|other| same(&other)) {
             continue;
         }
-        let schema = schema.member(name);
+        let schema = member(entry, argument);
         let value = if arguments[at + 1..].iter().any(|other| same(&other)) {
             let group: Vec<&Argument> = arguments[at..].iter().filter(same).collect();
-            repeated_parameter(&mut typer, name, &group, schema, &hints, context)
+            repeated_parameter(&mut typer, &group, schema, hints, context)
         } else {
-            only_one(&mut typer, argument, schema, &hints)
+            only_one(&mut typer, argument, schema, hints)
         };
         if let Some(value) = value {
-            typed.insert(name.clone(), value);
+            typed.insert(argument.name.to_string(), value);
         }
     }
     let raw_arguments = arguments.into_iter();
-    let raw_arguments = raw_arguments.map(|argument| raw_argument(argument, text));
+    let raw_arguments = raw_arguments.map(|argument| raw_argument(argument, source));
     let raw_arguments = raw_arguments.collect();
     if let Some(entry) = entry {
-        missing(&mut typer, schema, &typed, &fetched, raw.span);
+        let schema = Schema::root(&entry.tool.parameters);
+        missing(&mut typer, schema, &typed, fetched, raw.span);
         if entry.tool.strict || context.policy.strict {
             refuse(&typer.notes, &mut typer.problems);
         }
@@ -83,16 +84,29 @@ pub(crate) fn type_call(
     }
 }
 
-fn raw_argument(argument: Argument, text: &str) -> RawArgument {
-    let (source, span) = match &argument.raw.content {
-        Content::Markup(span) | Content::Attribute(span) => (span.of(text).to_owned(), *span),
-        Content::Plain(plain) => (plain.span.of(text).to_owned(), plain.span),
-        Content::Json(value) => (value.to_string(), Span::default()),
+/// The schema of an argument.
+fn member<'e>(entry: Option<&'e Entry>, argument: &Argument) -> Schema<'e> {
+    match (entry, argument.parameter) {
+        (Some(entry), Some(position)) => entry.parameter_schema(position),
+        (Some(entry), None) => Schema::root(&entry.tool.parameters).member(&argument.name),
+        (None, _) => Schema::unknown(),
+    }
+}
+
+fn raw_argument(argument: Argument, source: &Source<'_>) -> RawArgument {
+    let (text, span) = match &argument.raw.content {
+        Content::Markup(span) | Content::Attribute(span) => (source.piece(*span), *span),
+        Content::Plain(plain) => (source.piece(plain.span), plain.span),
+        Content::Json(value) => (value.to_string().as_str().into(), Span::default()),
     };
+    let written = argument.raw.name.of(source.text);
     RawArgument {
+        written_name: match written == &*argument.name {
+            true => Arc::clone(&argument.name),
+            false => written.into(),
+        },
         name: argument.name,
-        written_name: argument.raw.name,
-        text: source,
+        text,
         span,
     }
 }
@@ -104,7 +118,7 @@ fn only_one(
     schema: Schema<'_>,
     hints: &Map<String, Value>,
 ) -> Option<Value> {
-    let name = argument.name.as_str();
+    let name: &str = &argument.name;
     if let Content::Markup(span) = argument.raw.content {
         return typer.repeated(&[span], schema, &Place::argument(span, name));
     }
@@ -116,12 +130,12 @@ fn only_one(
 /// The value of a parameter that is given several times.
 fn repeated_parameter(
     typer: &mut Typer<'_>,
-    name: &str,
     group: &[&Argument],
     schema: Schema<'_>,
     hints: &Map<String, Value>,
     context: &Context<'_>,
 ) -> Option<Value> {
+    let name: &str = &group[0].name;
     let place = Place::argument(group[0].raw.name_span, name);
     let spans: Vec<Span> = group
         .iter()
@@ -194,7 +208,7 @@ fn one_value(
             let decoded = text::decode_entities(span.of(typer.text));
             typer.scalar(&decoded, schema, place)
         }
-        Content::Json(value) => typer.json(value.clone(), schema, place),
+        Content::Json(value) => typer.json(Value::clone(value), schema, place),
         Content::Plain(plain) => {
             let place = Place {
                 span: plain.span,
@@ -235,10 +249,13 @@ fn missing(
     typer: &mut Typer<'_>,
     schema: Schema<'_>,
     typed: &Map<String, Value>,
-    fetched: &[String],
+    fetched: &Map<String, Value>,
     span: Span,
 ) {
     for name in schema.required() {
+        if typed.contains_key(name) || fetched.contains_key(name) {
+            continue;
+        }
         let reported = typer.problems.iter().any(|problem| {
             let near = problem
                 .suggestions
@@ -252,7 +269,7 @@ fn missing(
                 ))
                 || same
         });
-        if typed.contains_key(name) || reported || fetched.iter().any(|fetched| fetched == name) {
+        if reported {
             continue;
         }
         let expected = schema.member(name).types().describe();

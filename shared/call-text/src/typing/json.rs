@@ -49,7 +49,7 @@ impl Typer<'_> {
                 Some(Value::Array(
                     items
                         .map(|(index, item)| {
-                            self.json(item, item_schema, &place.under(&index.to_string()))
+                            self.json(item, item_schema, &place.item(index))
                                 .unwrap_or(Value::Null)
                         })
                         .collect(),

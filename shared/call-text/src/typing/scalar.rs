@@ -21,9 +21,11 @@ pub(crate) fn integer(text: &str) -> Option<(Value, bool)> {
             true => Cow::Borrowed(text),
             false => Cow::Owned(format!("{sign}{digits}")),
         };
-        return Number::from_str(&plain)
-            .ok()
-            .map(|number| (Value::Number(number), !exact));
+        let number = match plain.parse::<i64>() {
+            Ok(small) => Number::from(small),
+            Err(_) => Number::from_str(&plain).ok()?,
+        };
+        return Some((Value::Number(number), !exact));
     }
     integral(text)
         .and_then(|plain| Number::from_str(&plain).ok())

@@ -1,7 +1,11 @@
 //! The little of JSON Schema that typing needs: which types, properties and items a schema admits.
 //! Local references are resolved (C15); full validation is not this crate's work.
 
+mod facts;
+
 use serde_json::Value;
+
+pub(crate) use facts::Facts;
 
 /// A set of JSON types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +90,8 @@ impl Types {
 pub(crate) struct Schema<'s> {
     root: &'s Value,
     node: &'s Value,
+    /// What was worked out before, for parameters of a catalogue.
+    facts: Option<&'s Facts>,
 }
 
 const MOST_REFERENCES: usize = 16;
@@ -108,18 +114,27 @@ fn look_up<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
 
 impl<'s> Schema<'s> {
     pub(crate) fn root(value: &'s Value) -> Self {
-        Self {
-            root: value,
-            node: value,
-        }
-        .resolved()
+        Self::plain(value, value).resolved()
     }
 
     /// The schema of a value about which nothing is known.
     pub(crate) fn unknown() -> Schema<'static> {
-        Schema {
-            root: &NOTHING,
-            node: &NOTHING,
+        Schema::plain(&NOTHING, &NOTHING)
+    }
+
+    fn plain(root: &'s Value, node: &'s Value) -> Self {
+        Self {
+            root,
+            node,
+            facts: None,
+        }
+    }
+
+    /// The same schema with what was worked out of it before.
+    pub(crate) fn with_facts(self, facts: &'s Facts) -> Self {
+        Self {
+            facts: Some(facts),
+            ..self
         }
     }
 
@@ -130,11 +145,7 @@ impl<'s> Schema<'s> {
     }
 
     fn at(self, node: &'s Value) -> Self {
-        Self {
-            root: self.root,
-            node,
-        }
-        .resolved()
+        Self::plain(self.root, node).resolved()
     }
 
     fn resolved(self) -> Self {
@@ -151,15 +162,15 @@ impl<'s> Schema<'s> {
                 None => break,
             }
         }
-        Self {
-            root: self.root,
-            node,
-        }
+        Self::plain(self.root, node)
     }
 
     /// The types admitted; every type where the schema does not say.
     pub(crate) fn types(self) -> Types {
-        self.types_within(MOST_DEPTH)
+        match self.facts {
+            Some(facts) => facts.types,
+            None => self.types_within(MOST_DEPTH),
+        }
     }
 
     fn types_within(self, depth: usize) -> Types {
@@ -224,6 +235,9 @@ impl<'s> Schema<'s> {
 
     /// The values of `enum` or `const`.
     pub(crate) fn allowed(self) -> Option<Vec<&'s Value>> {
+        if self.facts.is_some_and(|facts| !facts.chooses) {
+            return None;
+        }
         if let Some(values) = self.get("enum").and_then(Value::as_array) {
             return Some(values.iter().collect());
         }
@@ -263,10 +277,7 @@ impl<'s> Schema<'s> {
                     .filter(|node| node.is_object())
                     .map(|node| self.at(node))
             })
-            .unwrap_or(Schema {
-                root: self.root,
-                node: &NOTHING,
-            })
+            .unwrap_or(Schema::plain(self.root, &NOTHING))
     }
 
     /// The names of all properties, in schema order.
@@ -308,6 +319,14 @@ impl<'s> Schema<'s> {
 
     /// The schema of an array's items.
     pub(crate) fn items(self) -> Schema<'s> {
+        let items = self.declared_items();
+        match self.facts.and_then(|facts| facts.items.as_deref()) {
+            Some(facts) => items.with_facts(facts),
+            None => items,
+        }
+    }
+
+    fn declared_items(self) -> Schema<'s> {
         if let Some(node) = self.get("items").filter(|node| !node.is_array()) {
             return self.at(node);
         }
@@ -315,13 +334,7 @@ impl<'s> Schema<'s> {
             .branches()
             .into_iter()
             .find(|branch| branch.node.get("items").is_some());
-        array.map_or(
-            Schema {
-                root: self.root,
-                node: &NOTHING,
-            },
-            Schema::items,
-        )
+        array.map_or(Schema::plain(self.root, &NOTHING), Schema::items)
     }
 
     /// The names of the required properties.
@@ -354,6 +367,9 @@ impl<'s> Schema<'s> {
 
     /// Code or other raw text: entities are never decoded, outer white space is kept (V3, T16).
     pub(crate) fn is_raw(self) -> bool {
+        if let Some(facts) = self.facts {
+            return facts.raw;
+        }
         let code = self
             .list("matchCategories")
             .iter()
@@ -363,11 +379,17 @@ impl<'s> Schema<'s> {
 
     /// Every byte of outer white space is kept (V10).
     pub(crate) fn preserves_white_space(self) -> bool {
-        self.flag("x-preserve-whitespace")
+        match self.facts {
+            Some(facts) => facts.preserves_white_space,
+            None => self.flag("x-preserve-whitespace"),
+        }
     }
 
     /// `\n` written as two characters is meant as a line break (T15).
     pub(crate) fn unescapes(self) -> bool {
-        self.flag("x-unescape")
+        match self.facts {
+            Some(facts) => facts.unescapes,
+            None => self.flag("x-unescape"),
+        }
     }
 }

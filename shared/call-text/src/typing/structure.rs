@@ -154,7 +154,7 @@ impl Typer<'_> {
             }
         }
         if !types.has(Types::OBJECT) {
-            let object = self.object(children, schema.items(), &place.under("0"));
+            let object = self.object(children, schema.items(), &place.item(0));
             self.note(
                 Rule::C8,
                 Class::Repair,
@@ -171,10 +171,9 @@ impl Typer<'_> {
     fn list(&mut self, elements: Vec<Child>, items: Schema<'_>, place: &Place<'_>) -> Value {
         let mut list = Vec::with_capacity(elements.len());
         for (index, child) in elements.into_iter().enumerate() {
-            let key = index.to_string();
             let under = Place {
                 span: child.inner,
-                ..place.under(&key)
+                ..place.item(index)
             };
             list.push(
                 self.markup(child.inner, items, &under)
@@ -238,10 +237,9 @@ impl Typer<'_> {
             };
             let mut list = Vec::with_capacity(spans.len());
             for (index, span) in spans.iter().enumerate() {
-                let key = index.to_string();
                 let under = Place {
                     span: *span,
-                    ..place.under(&key)
+                    ..place.item(index)
                 };
                 list.push(self.markup(*span, items, &under).unwrap_or(Value::Null));
             }
@@ -309,7 +307,7 @@ impl Typer<'_> {
                     return Some(Value::Array(vec![self.object(
                         children,
                         items,
-                        &place.under("0"),
+                        &place.item(0),
                     )]));
                 }
             }

@@ -179,19 +179,17 @@ pub(crate) fn of_plain<'t>(source: &'t str, schema: Schema<'_>, bare: bool) -> &
 
 /// Decodes entities once, unless the author did not escape (V3).
 fn decode<'t>(text: &'t str, schema: Schema<'_>, noticed: &mut Noticed) -> Cow<'t, str> {
-    if memchr::memchr(b'&', text.as_bytes()).is_none() {
-        return Cow::Borrowed(text);
+    let (mut decodable, mut bare) = (false, false);
+    for at in memchr::memchr_iter(b'&', text.as_bytes()) {
+        match reference(&text[at..]) {
+            Some((name, _)) => decodable = decodable || character(name).is_some(),
+            None => bare = true,
+        }
     }
-    let decodable = text
-        .match_indices('&')
-        .any(|(at, _)| entity(&text[at..]).is_some());
     if !decodable {
         return Cow::Borrowed(text);
     }
-    let bare = text
-        .match_indices('&')
-        .any(|(at, _)| !looks_like_entity(&text[at..]));
-    if text.contains('<') || bare || schema.is_raw() {
+    if bare || memchr::memchr(b'<', text.as_bytes()).is_some() || schema.is_raw() {
         noticed.entities_kept = true;
         return Cow::Borrowed(text);
     }
@@ -202,21 +200,18 @@ fn decode<'t>(text: &'t str, schema: Schema<'_>, noticed: &mut Noticed) -> Cow<'
 /// Decodes the five XML names and numeric forms; everything else stays.
 pub(crate) fn decode_entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        out.push_str(&rest[..at]);
-        match entity(&rest[at..]) {
-            Some((c, width)) => {
-                out.push(c);
-                rest = &rest[at + width..];
-            }
-            None => {
-                out.push('&');
-                rest = &rest[at + 1..];
-            }
+    let mut from = 0;
+    for at in memchr::memchr_iter(b'&', text.as_bytes()) {
+        let Some((name, width)) = reference(&text[at..]).filter(|_| at >= from) else {
+            continue;
+        };
+        if let Some(c) = character(name) {
+            out.push_str(&text[from..at]);
+            out.push(c);
+            from = at + width;
         }
     }
-    out.push_str(rest);
+    out.push_str(&text[from..]);
     out
 }
 
@@ -237,13 +232,9 @@ fn reference(text: &str) -> Option<(&str, usize)> {
     plain.then_some((name, end + 1))
 }
 
-fn looks_like_entity(text: &str) -> bool {
-    reference(text).is_some()
-}
-
-fn entity(text: &str) -> Option<(char, usize)> {
-    let (name, width) = reference(text)?;
-    let c = match name {
+/// The character that a reference means.
+fn character(name: &str) -> Option<char> {
+    Some(match name {
         "lt" => '<',
         "gt" => '>',
         "amp" => '&',
@@ -258,8 +249,7 @@ fn entity(text: &str) -> Option<(char, usize)> {
             // Characters that XML forbids stay as they were written (X2).
             char::from_u32(code).filter(|c| !c.is_control() || matches!(c, '\t' | '\n' | '\r'))?
         }
-    };
-    Some((c, width))
+    })
 }
 
 /// Protocol words that the ESCAPE form spells with `ESCAPE` (T7).

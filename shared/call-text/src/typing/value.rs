@@ -25,7 +25,14 @@ pub(crate) struct Place<'p> {
     pub(crate) span: Span,
     /// What it is part of; `None` for an argument.
     pub(super) parent: Option<&'p Place<'p>>,
-    pub(super) key: &'p str,
+    pub(super) key: Key<'p>,
+}
+
+/// How a value is called in what it is part of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Key<'p> {
+    Name(&'p str),
+    Index(usize),
 }
 
 impl<'p> Place<'p> {
@@ -33,15 +40,25 @@ impl<'p> Place<'p> {
         Self {
             span,
             parent: None,
-            key: name,
+            key: Key::Name(name),
         }
     }
 
-    pub(crate) fn under<'q>(&'q self, key: &'q str) -> Place<'q> {
+    /// The place of a member.
+    pub(crate) fn under<'q>(&'q self, name: &'q str) -> Place<'q> {
         Place {
             span: self.span,
             parent: Some(self),
-            key,
+            key: Key::Name(name),
+        }
+    }
+
+    /// The place of an item.
+    pub(crate) fn item(&self, index: usize) -> Place<'_> {
+        Place {
+            span: self.span,
+            parent: Some(self),
+            key: Key::Index(index),
         }
     }
 
@@ -49,7 +66,10 @@ impl<'p> Place<'p> {
     pub(crate) fn path(&self) -> String {
         let mut path = self.parent.map(Place::path).unwrap_or_default();
         path.push('/');
-        path.push_str(&escape_pointer(self.key));
+        match self.key {
+            Key::Name(name) => path.push_str(&escape_pointer(name)),
+            Key::Index(index) => path.push_str(&index.to_string()),
+        }
         path
     }
 
@@ -148,15 +168,15 @@ impl Typer<'_> {
 
     /// An integer, a number or a boolean, whichever is admitted and fits first (C3 to C5, C9).
     fn plain_scalar(&mut self, text: &str, types: Types, place: &Place<'_>) -> Option<Value> {
-        let integer = || scalar::integer(text).filter(|_| types.has(Types::INTEGER));
-        let number = || scalar::number(text).filter(|_| types.has(Types::NUMBER));
-        let boolean = || scalar::boolean(text).filter(|_| types.has(Types::BOOLEAN));
-        let (value, tolerated, rule, code) = if let Some((value, tolerated)) = integer() {
+        let admits = |kind| types.has(kind).then_some(text);
+        let (value, tolerated, rule, code) = if let Some((value, tolerated)) =
+            admits(Types::INTEGER).and_then(scalar::integer)
+        {
             (value, tolerated, Rule::C3, "integer_spelling")
-        } else if let Some((value, tolerated)) = number() {
+        } else if let Some((value, tolerated)) = admits(Types::NUMBER).and_then(scalar::number) {
             (value, tolerated, Rule::C4, "number_spelling")
         } else {
-            let (value, tolerated) = boolean()?;
+            let (value, tolerated) = admits(Types::BOOLEAN).and_then(scalar::boolean)?;
             (Value::Bool(value), tolerated, Rule::C5, "boolean_spelling")
         };
         if tolerated {
@@ -252,7 +272,7 @@ impl Typer<'_> {
         if types.has(Types::ARRAY) && !trimmed.contains(',') {
             let before = self.problems.len();
             let items = schema.items();
-            if let Some(item) = self.scalar(trimmed, items, &place.under("0"))
+            if let Some(item) = self.scalar(trimmed, items, &place.item(0))
                 && self.problems.len() == before
             {
                 self.note(
@@ -281,7 +301,7 @@ impl Typer<'_> {
             "array of one",
         );
         let item = self
-            .json(value, schema.items(), &place.under("0"))
+            .json(value, schema.items(), &place.item(0))
             .unwrap_or(Value::Null);
         Value::Array(vec![item])
     }

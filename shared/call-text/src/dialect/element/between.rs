@@ -19,16 +19,20 @@ impl ElementScanner {
 
     /// The next part of the block: behind white space and comments, or where text went on.
     pub(super) fn next_part(&mut self, feed: &Feed<'_>) -> Look<usize> {
-        let bracket = feed.text[self.pos..].starts_with(['<', '＜']);
-        if self.in_stray && !bracket {
-            return if self.pos == feed.len() && !feed.eof {
-                Look::More
-            } else {
-                Look::Yes(self.pos)
-            };
+        if self.in_stray {
+            if !feed.text[self.pos..].starts_with(['<', '＜']) {
+                return if self.pos == feed.len() && !feed.eof {
+                    Look::More
+                } else {
+                    Look::Yes(self.pos)
+                };
+            }
+            self.in_stray = false;
         }
-        self.in_stray = false;
-        gap::skip(feed, self.pos, &mut self.gap, &mut self.comments)
+        match self.ahead.next(self.pos) {
+            Some(at) => Look::Yes(at),
+            None => gap::skip(feed, self.pos, &mut self.gap, &mut self.ahead.comments),
+        }
     }
 
     /// Text up to the next bracket belongs to nothing.

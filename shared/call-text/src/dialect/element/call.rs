@@ -5,9 +5,9 @@ use super::value::ValueScan;
 use super::{Context, ElementScanner, State};
 use crate::catalogue::{Entry, NameReading, ToolMatch};
 use crate::diagnostic::Tolerance;
-use crate::dialect::raw::{Content, Early, Progress, RawCall, RawValue};
+use crate::dialect::raw::{Content, Early, Progress, RawCall, RawValue, Written};
 use crate::names;
-use crate::scan::tag::{self, Tag, TagKind};
+use crate::scan::tag::{Tag, TagKind};
 use crate::scan::{Feed, Look};
 use crate::typing::schema::{Schema, Types};
 use crate::{BlockEnd, Class, NameMatch, Rule, Span};
@@ -33,21 +33,20 @@ impl Surroundings<'_> {
             return false;
         }
         let Some(entry) = self.entry else { return true };
-        if entry.parameters.is_empty() {
+        if entry.parameters.is_empty() || entry.declares(name) {
             return true;
         }
         let cleaned = names::clean(name);
-        entry
-            .parameters
-            .iter()
-            .any(|parameter| *parameter == cleaned)
+        entry.declares(&cleaned)
             || (self.context.policy.action_names == NameMatch::Normalized
-                && !names::squashed_matches(&cleaned, entry.parameters.iter().map(String::as_str))
-                    .is_empty())
+                && entry.squashed_matches(&cleaned).next().is_some())
     }
 
     /// Whether a closing tag of this name ends the call.
     pub(super) fn closes_call(&self, name: &str) -> bool {
+        if name == self.call_tag {
+            return true;
+        }
         let cleaned = names::clean(name);
         cleaned.eq_ignore_ascii_case(&names::clean(self.call_tag))
             || self.entry.is_some_and(|entry| entry.is_closed_by(&cleaned))
@@ -113,7 +112,8 @@ impl ElementScanner {
             span: tag.span,
             ..RawCall::default()
         };
-        let direct = matches!(context.catalogue.find(written), ToolMatch::Visible(..));
+        let mut found = context.catalogue.find(written);
+        let direct = matches!(found, ToolMatch::Visible(..));
         let (name, name_span) = match tag
             .named(text)
             .filter(|_| !direct && is_generic_call(written))
@@ -130,12 +130,13 @@ impl ElementScanner {
                     );
                     call.notes.push(note);
                 }
+                found = context.catalogue.find(name);
                 (name, span)
             }
             None => (written, tag.name),
         };
         self.tool = None;
-        if let ToolMatch::Visible(index, reading) = context.catalogue.find(name) {
+        if let ToolMatch::Visible(index, reading) = found {
             self.tool = Some(index);
             note_reading(&mut call, reading, name, name_span, context, index);
         }
@@ -157,7 +158,7 @@ impl ElementScanner {
             .filter(|attribute| attribute.value != name_span)
         {
             call.arguments.push(RawValue {
-                name: attribute.name.of(text).to_owned(),
+                name: Written::At(attribute.name),
                 name_span: attribute.name,
                 content: Content::Attribute(attribute.value),
             });
@@ -170,7 +171,7 @@ impl ElementScanner {
             });
         }
         self.raw.calls.push(call);
-        self.call_tag = written.to_owned();
+        self.call_tag = tag.name;
         self.pos = tag.span.end;
         self.state = if tag.kind == TagKind::Empty {
             State::Body
@@ -202,7 +203,7 @@ impl ElementScanner {
         if feed.bytes()[at] != b'<' && !feed.text[at..].starts_with('＜') {
             return self.stray_run(feed, at);
         }
-        let tag = match tag::read(feed, at, &context.policy.limits) {
+        let tag = match self.ahead.read(feed, at, &context.policy.limits) {
             Look::Yes(tag) => tag,
             Look::More => return Some(Progress::More),
             Look::No => return self.not_a_tag(feed, at),
@@ -213,7 +214,7 @@ impl ElementScanner {
         let around = Surroundings {
             context,
             wrapper: self.wrapper,
-            call_tag: &self.call_tag,
+            call_tag: self.call_tag.of(feed.text),
             entry: self.tool.map(|tool| context.catalogue.entry(tool)),
             assigned: false,
         };
@@ -224,7 +225,7 @@ impl ElementScanner {
         if around.closes_block(name) {
             let message = format!(
                 "<{}> is not closed before {}",
-                self.call_tag,
+                around.call_tag,
                 tag.span.of(feed.text)
             );
             return Some(self.malformed(tag.span.end, message));
@@ -255,15 +256,10 @@ impl ElementScanner {
         let limit = context.policy.limits.parameters;
         let in_action = self.wrapper == Some("action");
         let written = tag.name.of(text);
-        let declared = self.tool.is_some_and(|tool| {
-            context
-                .catalogue
-                .entry(tool)
-                .parameters
-                .iter()
-                .any(|parameter| parameter == written)
-        });
-        let generic = is_generic_parameter(written) && !declared && tag.named(text).is_some();
+        let tool = self.tool.map(|tool| context.catalogue.entry(tool));
+        let generic = is_generic_parameter(written)
+            && tag.named(text).is_some()
+            && !tool.is_some_and(|tool| tool.declares(written));
         let call = self.raw.calls.last_mut()?;
         if call.arguments.len() >= limit {
             return Some(self.limited("parameters", limit, feed));
@@ -281,9 +277,9 @@ impl ElementScanner {
                     );
                     call.notes.push(note);
                 }
-                (name.to_owned(), span)
+                (Written::At(span), span)
             }
-            None => (names::clean(written).into_owned(), tag.name),
+            None => (Written::cleaned(tag.name, text), tag.name),
         };
         if tag.wide {
             call.notes.push(Tolerance::new(
@@ -292,7 +288,7 @@ impl ElementScanner {
                 "wide_tag",
                 tag.span,
                 tag.span.of(text),
-                &name,
+                name.of(text),
             ));
         }
         self.pos = tag.span.end;
@@ -305,9 +301,8 @@ impl ElementScanner {
             });
             return None;
         }
-        self.state = State::Value(Box::new(ValueScan::new(
-            name, name_span, tag, written, generic,
-        )));
+        self.scan = Some(ValueScan::new(name, name_span, tag, generic));
+        self.state = State::Value;
         None
     }
 }

@@ -17,24 +17,27 @@ pub(crate) enum Opening {
 
 /// Elements that carry a call's name in an attribute or after `=`.
 pub(super) fn is_generic_call(name: &str) -> bool {
-    [
-        "tool_call",
-        "invoke",
-        "function",
-        "tool",
-        "function_call",
-        "call",
-        "use_tool",
-    ]
-    .iter()
-    .any(|known| name.eq_ignore_ascii_case(known))
+    // Most names are none of these, as their length tells.
+    matches!(name.len(), 4 | 6 | 8 | 9 | 13)
+        && [
+            "tool_call",
+            "invoke",
+            "function",
+            "tool",
+            "function_call",
+            "call",
+            "use_tool",
+        ]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Elements that carry a parameter's name in an attribute or after `=`.
 pub(super) fn is_generic_parameter(name: &str) -> bool {
-    ["param", "parameter", "arg", "argument"]
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known))
+    name.starts_with(['p', 'P', 'a', 'A'])
+        && ["param", "parameter", "arg", "argument"]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// What a tag in the text opens; `None` for everything that is text.

@@ -6,11 +6,15 @@
 //! if text stands behind the closing tag, the last place before the end of the block is. Going
 //! back is rare and limited, so the work stays linear.
 
+mod follow;
+
+use self::follow::Follow;
+use super::ahead::Ahead;
 use super::call::Surroundings;
 use super::{MOST_REWINDS, Mode};
 use crate::diagnostic::Tolerance;
-use crate::dialect::raw::{Content, RawValue};
-use crate::scan::gap::{self, CommentMemo, GapMemo};
+use crate::dialect::raw::{Content, RawValue, Written};
+use crate::scan::gap::GapMemo;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
 use crate::{Class, Rule, Span};
@@ -40,20 +44,12 @@ pub(super) enum ValueStep {
     },
 }
 
-/// What follows a closing tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Follow {
-    Call,
-    Element,
-    Text,
-}
-
 #[derive(Debug)]
 pub(super) struct ValueScan {
-    name: String,
+    name: Written,
     name_span: Span,
     /// The tag's name as written: its closing tag must repeat it.
-    tag_name: String,
+    tag_name: Span,
     generic: bool,
     wide: bool,
     inner_start: usize,
@@ -78,17 +74,11 @@ pub(super) struct ValueScan {
 }
 
 impl ValueScan {
-    pub(super) fn new(
-        name: String,
-        name_span: Span,
-        tag: &Tag,
-        written: &str,
-        generic: bool,
-    ) -> Self {
+    pub(super) fn new(name: Written, name_span: Span, tag: &Tag, generic: bool) -> Self {
         Self {
             name,
             name_span,
-            tag_name: written.to_owned(),
+            tag_name: tag.name,
             generic,
             wide: tag.wide,
             inner_start: tag.span.end,
@@ -108,8 +98,8 @@ impl ValueScan {
         }
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    pub(super) fn name<'n>(&'n self, feed: &Feed<'n>) -> &'n str {
+        self.name.of(feed.text)
     }
 
     pub(super) fn is_generic(&self) -> bool {
@@ -124,9 +114,9 @@ impl ValueScan {
         std::mem::take(&mut self.notes)
     }
 
-    pub(super) fn into_value(self, inner: Span) -> RawValue {
+    pub(super) fn take_value(&mut self, inner: Span) -> RawValue {
         RawValue {
-            name: self.name,
+            name: std::mem::replace(&mut self.name, Written::At(self.name_span)),
             name_span: self.name_span,
             content: Content::Markup(inner),
         }
@@ -157,7 +147,7 @@ impl ValueScan {
         feed: &Feed<'_>,
         around: &Surroundings<'_>,
         mode: &mut Mode,
-        comments: &mut CommentMemo,
+        ahead: &mut Ahead,
     ) -> ValueStep {
         loop {
             let second = match (self.in_cdata, self.wide) {
@@ -183,9 +173,9 @@ impl ValueScan {
             };
             self.pos = at;
             let step = if self.in_cdata {
-                self.in_cdata(feed, around, comments, at)
+                self.in_cdata(feed, around, ahead, at)
             } else {
-                self.at_bracket(feed, around, mode, comments, at)
+                self.at_bracket(feed, around, mode, ahead, at)
             };
             match step {
                 Look::Yes(Some(ended)) => return ended,
@@ -209,7 +199,7 @@ impl ValueScan {
         feed: &Feed<'_>,
         around: &Surroundings<'_>,
         mode: &mut Mode,
-        comments: &mut CommentMemo,
+        ahead: &mut Ahead,
         at: usize,
     ) -> Look<Option<ValueStep>> {
         let width = feed.char_at(at).map_or(1, char::len_utf8);
@@ -237,7 +227,7 @@ impl ValueScan {
         };
         let pending = self.weak.is_some() && !closing;
         self.pos = at + width;
-        if !pending && !around.may_matter(first, &self.tag_name) {
+        if !pending && !around.may_matter(first, self.tag_name.of(feed.text)) {
             return Look::Yes(None);
         }
         let tag = match tag::read(feed, at, &around.context.policy.limits) {
@@ -250,7 +240,7 @@ impl ValueScan {
             }
         };
         if tag.kind == TagKind::Close {
-            let answer = self.at_close(feed, around, mode, comments, &tag);
+            let answer = self.at_close(feed, around, mode, ahead, &tag);
             self.pos = if matches!(answer, Look::More) {
                 at
             } else {
@@ -271,7 +261,7 @@ impl ValueScan {
             return;
         }
         let name = tag.name.of(feed.text);
-        if name == self.tag_name {
+        if name == self.tag_name.of(feed.text) {
             self.depth += 1;
         } else if around.closes_block(name)
             || (around.wrapper.is_none() && around.closes_call(name))
@@ -301,12 +291,14 @@ impl ValueScan {
         feed: &Feed<'_>,
         around: &Surroundings<'_>,
         mode: &mut Mode,
-        comments: &mut CommentMemo,
+        ahead: &mut Ahead,
         tag: &Tag,
     ) -> Look<Option<ValueStep>> {
         let name = tag.name.of(feed.text);
-        if name.eq_ignore_ascii_case(&self.tag_name) || crate::names::clean(name) == self.name {
-            return self.at_own_close(feed, around, mode, comments, tag);
+        if name.eq_ignore_ascii_case(self.tag_name.of(feed.text))
+            || crate::names::clean(name) == self.name.of(feed.text)
+        {
+            return self.at_own_close(feed, around, mode, ahead, tag);
         }
         if around.wrapper.is_none() && self.wrappers > 0 && around.closes_call(name) {
             self.wrappers -= 1;
@@ -317,7 +309,7 @@ impl ValueScan {
                 self.block_end_seen.get_or_insert(tag.span.end);
             }
         } else if self.wrappers == 0 && around.closes_call(name) {
-            match self.ends_block(feed, around, comments, tag.span.end) {
+            match self.ends_block(feed, around, ahead, tag.span.end) {
                 Look::Yes(true) => {
                     if let Some(cut) = self.weak.or(self.counted) {
                         return Look::Yes(Some(self.go_back(cut, mode)));
@@ -335,10 +327,10 @@ impl ValueScan {
         feed: &Feed<'_>,
         around: &Surroundings<'_>,
         mode: &Mode,
-        comments: &mut CommentMemo,
+        ahead: &mut Ahead,
         tag: &Tag,
     ) -> Look<Option<ValueStep>> {
-        let follow = match self.follow(feed, around, comments, tag.span.end) {
+        let follow = match self.follow(feed, around, ahead, tag.span.end) {
             Look::Yes(follow) => follow,
             _ => return Look::More,
         };
@@ -374,72 +366,6 @@ impl ValueScan {
         self.end_at(cut)
     }
 
-    /// What stands behind a closing tag.
-    fn follow(
-        &mut self,
-        feed: &Feed<'_>,
-        around: &Surroundings<'_>,
-        comments: &mut CommentMemo,
-        after: usize,
-    ) -> Look<Follow> {
-        let at = match gap::skip(feed, after, &mut self.gaps[0], comments) {
-            Look::Yes(at) => at,
-            Look::No => return Look::Yes(Follow::Text),
-            Look::More => return Look::More,
-        };
-        if at == feed.len() {
-            return Look::Yes(Follow::Call);
-        }
-        let tag = match tag::read(feed, at, &around.context.policy.limits) {
-            Look::Yes(tag) => tag,
-            Look::No => return Look::Yes(Follow::Text),
-            Look::More => return Look::More,
-        };
-        let name = tag.name.of(feed.text);
-        if tag.kind != TagKind::Close {
-            let same = name == self.tag_name && !self.generic;
-            let known = same || around.is_sibling(&tag, feed.text);
-            return Look::Yes(if known { Follow::Call } else { Follow::Element });
-        }
-        if !around.closes_call(name) {
-            return Look::Yes(Follow::Text);
-        }
-        match self.ends_block(feed, around, comments, tag.span.end) {
-            Look::Yes(true) => Look::Yes(Follow::Call),
-            Look::More => Look::More,
-            _ => Look::Yes(Follow::Text),
-        }
-    }
-
-    /// Whether the block goes on as a block after the call's closing tag.
-    fn ends_block(
-        &mut self,
-        feed: &Feed<'_>,
-        around: &Surroundings<'_>,
-        comments: &mut CommentMemo,
-        after: usize,
-    ) -> Look<bool> {
-        if around.wrapper.is_none() {
-            return Look::Yes(true);
-        }
-        let at = match gap::skip(feed, after, &mut self.gaps[1], comments) {
-            Look::Yes(at) => at,
-            Look::No => return Look::Yes(false),
-            Look::More => return Look::More,
-        };
-        if at == feed.len() {
-            return Look::Yes(true);
-        }
-        match tag::read(feed, at, &around.context.policy.limits) {
-            Look::Yes(tag) if tag.kind == TagKind::Close => {
-                Look::Yes(around.closes_block(tag.name.of(feed.text)))
-            }
-            Look::Yes(tag) => Look::Yes(around.opens_call(&tag, feed.text)),
-            Look::No => Look::Yes(false),
-            Look::More => Look::More,
-        }
-    }
-
     /// `<![CDATA[`, also with drifted case or a space (V9).
     fn open_cdata(&mut self, feed: &Feed<'_>, at: usize) -> Look<Option<ValueStep>> {
         let mut here = at + 1;
@@ -473,7 +399,7 @@ impl ValueScan {
         &mut self,
         feed: &Feed<'_>,
         around: &Surroundings<'_>,
-        comments: &mut CommentMemo,
+        ahead: &mut Ahead,
         at: usize,
     ) -> Look<Option<ValueStep>> {
         if feed.bytes()[at] == b']' {
@@ -487,11 +413,11 @@ impl ValueScan {
             Look::Yes(tag) => tag,
             other => return other_than_yes(other),
         };
-        if tag.name.of(feed.text) != self.tag_name {
+        if tag.name.of(feed.text) != self.tag_name.of(feed.text) {
             self.pos = tag.span.end;
             return Look::Yes(None);
         }
-        match self.follow(feed, around, comments, tag.span.end) {
+        match self.follow(feed, around, ahead, tag.span.end) {
             Look::Yes(Follow::Call) => {
                 let cut = Cut {
                     inner_end: tag.span.start,
@@ -530,37 +456,6 @@ impl ValueScan {
         }
         self.pos = end;
         Look::Yes(None)
-    }
-
-    /// `]]>` ends CDATA if the parameter's closing tag or another section follows (V7), and
-    /// always inside an element of the value.
-    fn fits_after_cdata(
-        &mut self,
-        feed: &Feed<'_>,
-        around: &Surroundings<'_>,
-        end: usize,
-    ) -> Look<bool> {
-        let elements = || around.holds_elements(feed, &self.name, self.inner_start);
-        if *self.elements.get_or_insert_with(elements) {
-            return Look::Yes(true);
-        }
-        let at = feed.skip_space(end);
-        if at == feed.len() {
-            return feed.ended();
-        }
-        match feed.literal_any_case(at, "<![CDATA[") {
-            Look::Yes(_) => return Look::Yes(true),
-            Look::More => return Look::More,
-            Look::No => {}
-        }
-        match tag::read(feed, at, &around.context.policy.limits) {
-            Look::Yes(tag) => {
-                let own = tag.name.of(feed.text).eq_ignore_ascii_case(&self.tag_name);
-                Look::Yes(tag.kind == TagKind::Close && own)
-            }
-            Look::No => Look::Yes(false),
-            Look::More => Look::More,
-        }
     }
 
     /// No more text: the best place seen, if there is one.

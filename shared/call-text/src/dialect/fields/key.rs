@@ -29,6 +29,13 @@ pub(super) fn is_key_char(c: char) -> bool {
 /// A key and the place after its colon.
 pub(super) fn key(feed: &Feed<'_>, at: usize) -> Look<(Span, usize, bool)> {
     let rest = feed.text.get(at..).unwrap_or_default();
+    // Most keys are letters and digits only, right before a colon.
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let width = rest.bytes().take(MOST_KEY_BYTES).take_while(plain).count();
+    if width > 0 && rest.as_bytes().get(width) == Some(&b':') {
+        feed.count(width);
+        return Look::Yes((Span::new(at, at + width), at + width + 1, false));
+    }
     for (offset, c) in rest.char_indices() {
         let here = at + offset;
         if matches!(c, ':' | '：' | '=') {

@@ -5,7 +5,7 @@ use super::key::{self, FieldStart};
 use super::marks::{self, Delimiters};
 use crate::diagnostic::Tolerance;
 use crate::dialect::element::Context;
-use crate::dialect::raw::{Plain, RawField};
+use crate::dialect::raw::{Plain, RawField, Written};
 use crate::scan::{Feed, Look};
 use crate::{Class, Rule, Span};
 
@@ -65,6 +65,8 @@ pub(super) struct FieldValue {
     /// A closing delimiter stands inside the value and nothing but another one follows it.
     pub(super) doubled_closer: bool,
     pub(super) literal_closer: bool,
+    /// A field that was read behind a closing delimiter.
+    pub(super) next: Option<(usize, FieldStart)>,
     notes: Vec<Tolerance>,
 }
 
@@ -87,6 +89,7 @@ impl FieldValue {
             separators: super::SeparatorMemo::default(),
             doubled_closer: false,
             literal_closer: false,
+            next: None,
             notes: Vec::new(),
         }
     }
@@ -99,8 +102,8 @@ impl FieldValue {
         self.pos
     }
 
-    pub(super) fn into_field(self, feed: &Feed<'_>, inner: Span) -> RawField {
-        let mut notes = self.notes;
+    pub(super) fn take_field(&mut self, feed: &Feed<'_>, inner: Span) -> RawField {
+        let mut notes = std::mem::take(&mut self.notes);
         if self.start.drifted_colon {
             let span = Span::new(self.start.key.start, self.start.value);
             notes.push(Tolerance::new(
@@ -113,7 +116,7 @@ impl FieldValue {
             ));
         }
         RawField {
-            key: self.start.key.of(feed.text).to_owned(),
+            key: Written::At(self.start.key),
             key_span: self.start.key,
             value: Plain {
                 span: inner,
@@ -398,6 +401,7 @@ impl FieldValue {
         }
         match key::field_start(feed, at) {
             Look::Yes(start) => {
+                self.next = Some((at, start));
                 let known = context.catalogue.is_known_field(start.key.of(feed.text));
                 return Look::Yes(if known || separated {
                     Follow::Field

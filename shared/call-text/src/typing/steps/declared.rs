@@ -7,9 +7,9 @@ use crate::names;
 /// Whether the tool of a step has a parameter of this name.
 pub(super) fn declares(step: &Step<'_>, name: &str) -> bool {
     step.entry.is_some_and(|entry| {
-        entry.parameters.iter().any(|parameter| parameter == name)
-            || names::squashed_matches(name, entry.parameters.iter().map(String::as_str)).len() == 1
-            || (entry.command_alias && names::same_squashed(name, "argcommand"))
+        entry.declares(name)
+            || entry.only_squashed_match(name).is_some()
+            || (entry.command_alias && names::squashes_to(name, "argcommand"))
     })
 }
 
@@ -35,10 +35,9 @@ impl<'c> Asked<'c> {
 
 /// The parameter that a name means, or the name itself.
 pub(super) fn declared_name(entry: Option<&Entry>, written: &str) -> String {
-    let found = entry
-        .map(|entry| names::squashed_matches(written, entry.parameters.iter().map(String::as_str)));
-    match found.as_deref() {
-        Some([one]) => (*one).to_owned(),
-        _ => written.to_owned(),
-    }
+    let found = entry.and_then(|entry| {
+        let position = entry.only_squashed_match(written)?;
+        Some(&*entry.parameters[position].name)
+    });
+    found.unwrap_or(written).to_owned()
 }

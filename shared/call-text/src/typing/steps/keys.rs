@@ -2,57 +2,83 @@
 
 use crate::{Dialect, names};
 
-/// A key without its number.
-#[derive(Debug, PartialEq, Eq)]
+/// What a key says of commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
-    /// Squashed: lower case, letters and digits only.
-    pub(super) stem: String,
+    stem: Stem,
     pub(super) number: Option<u32>,
+}
+
+/// A key without its number, as far as it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stem {
+    Command,
+    ToolName,
+    Other,
 }
 
 impl Key {
     pub(super) fn read(written: &str) -> Self {
-        let squashed = names::squash(written);
-        let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
-        let number = squashed[stem.len()..].parse().ok();
-        Self {
-            stem: stem.to_owned(),
-            number,
-        }
+        names::with_squashed(written, |squashed| {
+            let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
+            Self {
+                number: squashed[stem.len()..].parse().ok(),
+                stem: match stem {
+                    "command" => Stem::Command,
+                    "toolname" => Stem::ToolName,
+                    _ => Stem::Other,
+                },
+            }
+        })
     }
 
     /// Whether the key names a tool; beside `tool_name`, `command` is a sub-command.
-    pub(super) fn is_command(&self, vcp_reading: bool) -> bool {
-        self.stem == if vcp_reading { "toolname" } else { "command" }
+    pub(super) fn is_command(self, vcp_reading: bool) -> bool {
+        let names_tool = if vcp_reading {
+            Stem::ToolName
+        } else {
+            Stem::Command
+        };
+        self.stem == names_tool
+    }
+
+    /// Whether the key is `command`, with or without number.
+    pub(super) fn is_plain_command(self) -> bool {
+        self.stem == Stem::Command
     }
 }
 
+/// Whether a key names the tool of a VCP block, what follows the name aside (T18).
+pub(super) fn names_tool(key: &str) -> bool {
+    // Most keys do not, as their first letter tells.
+    let first = key.chars().find(|c| c.is_alphanumeric());
+    first.is_some_and(|first| !first.is_ascii() || first.eq_ignore_ascii_case(&'t'))
+        && names::with_squashed(key, |squashed| squashed.starts_with("toolname"))
+}
+
 /// One way to cut a step number off a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Suffix {
-    pub(super) stem: String,
+    /// Bytes of the key that are left.
+    pub(super) stem: usize,
     pub(super) number: u32,
     /// Written `x_1`: the underscore form is preferred (T22).
     pub(super) underscore: bool,
 }
 
 /// Every way to cut a step number off a key, the longest number first.
-pub(super) fn suffixes(key: &str) -> Vec<Suffix> {
+pub(super) fn suffixes(key: &str) -> impl Iterator<Item = Suffix> + '_ {
     const MOST_DIGITS: usize = 6;
-    let digits = key.len() - key.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    let mut found = Vec::new();
-    for width in (1..=digits.min(MOST_DIGITS)).rev() {
+    let digits = key.bytes().rev().take_while(u8::is_ascii_digit).count();
+    (1..=digits.min(MOST_DIGITS)).rev().filter_map(|width| {
         let (head, tail) = key.split_at(key.len() - width);
         let stem = head.trim_end_matches(['_', '-', ' ']);
-        if let (false, Ok(number)) = (stem.is_empty(), tail.parse()) {
-            found.push(Suffix {
-                stem: stem.to_owned(),
-                number,
-                underscore: head.ends_with('_'),
-            });
-        }
-    }
-    found
+        Some(Suffix {
+            stem: stem.len(),
+            number: tail.parse().ok().filter(|_| !stem.is_empty())?,
+            underscore: head.ends_with('_'),
+        })
+    })
 }
 
 /// A key with a meaning of its own.
@@ -111,24 +137,16 @@ mod tests {
     #[test]
     fn all_spellings_of_a_step_mean_the_same() {
         for written in ["command1", "command_1", "Command 1", "COMMAND-01"] {
-            assert_eq!(
-                Key::read(written),
-                Key {
-                    stem: "command".to_owned(),
-                    number: Some(1)
-                },
-                "{written}"
-            );
+            let key = Key::read(written);
+            assert!(key.is_plain_command(), "{written}");
+            assert_eq!(key.number, Some(1), "{written}");
         }
     }
 
     #[test]
     fn the_longest_number_is_tried_first() {
-        let numbers: Vec<u32> = suffixes("filePath11")
-            .iter()
-            .map(|suffix| suffix.number)
-            .collect();
+        let numbers: Vec<u32> = suffixes("filePath11").map(|suffix| suffix.number).collect();
         assert_eq!(numbers, [11, 1]);
-        assert!(suffixes("x_1")[0].underscore);
+        assert!(suffixes("x_1").all(|suffix| suffix.underscore && suffix.stem == 1));
     }
 }

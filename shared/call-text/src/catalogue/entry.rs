@@ -1,0 +1,99 @@
+//! A visible tool and what was derived from it once, when the catalogue was built.
+
+use std::sync::Arc;
+
+use super::{Tool, alias_of};
+use crate::names;
+use crate::typing::schema::{Facts, Schema};
+
+/// A tool and what was derived from it once.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) tool: Tool,
+    /// The name published for dialects that need an XML name (N7).
+    pub(crate) alias: String,
+    /// The name before another tool's made it longer.
+    pub(crate) plain_alias: String,
+    /// Top-level parameters in schema order.
+    pub(crate) parameters: Vec<Parameter>,
+    /// `arg_command` → `command` for TAM (T19).
+    pub(crate) command_alias: bool,
+}
+
+/// A top-level parameter.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    pub(crate) name: Arc<str>,
+    /// Lower case, letters and digits only (N1).
+    pub(crate) squashed: String,
+    pub(crate) facts: Facts,
+}
+
+impl Entry {
+    pub(super) fn new(tool: Tool, alias: String) -> Self {
+        let schema = Schema::root(&tool.parameters);
+        let parameter = |name: String| Parameter {
+            squashed: names::squash(&name),
+            facts: Facts::of(schema.member(&name)),
+            name: name.into(),
+        };
+        let parameters: Vec<_> = schema.property_names().into_iter().map(parameter).collect();
+        let declares = |name: &str| parameters.iter().any(|known| &*known.name == name);
+        let command_alias = declares("command") && !declares("arg_command");
+        Self {
+            plain_alias: alias_of(&tool.id),
+            tool,
+            alias,
+            parameters,
+            command_alias,
+        }
+    }
+
+    /// The position of the parameter of exactly this name.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        let mut parameters = self.parameters.iter();
+        parameters.position(|parameter| &*parameter.name == name)
+    }
+
+    /// Whether a parameter has exactly this name.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        self.position(name).is_some()
+    }
+
+    /// The names of the parameters, in schema order.
+    pub(crate) fn parameter_names(&self) -> impl Iterator<Item = &str> {
+        self.parameters.iter().map(|parameter| &*parameter.name)
+    }
+
+    /// The positions of the parameters whose squashed form equals that of a written name (N1).
+    pub(crate) fn squashed_matches<'e>(
+        &'e self,
+        written: &'e str,
+    ) -> impl Iterator<Item = usize> + 'e {
+        let parameters = self.parameters.iter().enumerate();
+        let same = parameters.filter(|(_, parameter)| {
+            !parameter.squashed.is_empty() && names::squashes_to(written, &parameter.squashed)
+        });
+        same.map(|(position, _)| position)
+    }
+
+    /// The only parameter whose squashed form equals that of a written name.
+    pub(crate) fn only_squashed_match(&self, written: &str) -> Option<usize> {
+        let mut matches = self.squashed_matches(written);
+        matches.next().filter(|_| matches.next().is_none())
+    }
+
+    /// The schema of the parameter at a position.
+    pub(crate) fn parameter_schema(&self, position: usize) -> Schema<'_> {
+        let parameter = &self.parameters[position];
+        let member = Schema::root(&self.tool.parameters).member(&parameter.name);
+        member.with_facts(&parameter.facts)
+    }
+
+    /// Whether a closing tag's name closes this tool's element.
+    pub(crate) fn is_closed_by(&self, cleaned: &str) -> bool {
+        cleaned.eq_ignore_ascii_case(&self.tool.id)
+            || cleaned.eq_ignore_ascii_case(&self.alias)
+            || cleaned.eq_ignore_ascii_case(&self.plain_alias)
+    }
+}

@@ -1,0 +1,118 @@
+//! What stands behind a closing tag or the end of CDATA, and what it says of the value before it.
+
+use super::ValueScan;
+use crate::dialect::element::ahead::Ahead;
+use crate::dialect::element::call::Surroundings;
+use crate::scan::tag::{self, TagKind};
+use crate::scan::{Feed, Look, gap};
+
+/// What follows a closing tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Follow {
+    Call,
+    Element,
+    Text,
+}
+
+impl ValueScan {
+    /// What stands behind a closing tag.
+    pub(super) fn follow(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        ahead: &mut Ahead,
+        after: usize,
+    ) -> Look<Follow> {
+        let at = match gap::skip(feed, after, &mut self.gaps[0], &mut ahead.comments) {
+            Look::Yes(at) => at,
+            Look::No => return Look::Yes(Follow::Text),
+            Look::More => return Look::More,
+        };
+        if at == feed.len() {
+            return Look::Yes(Follow::Call);
+        }
+        let tag = match tag::read(feed, at, &around.context.policy.limits) {
+            Look::Yes(tag) => tag,
+            Look::No => return Look::Yes(Follow::Text),
+            Look::More => return Look::More,
+        };
+        let tag = ahead.after_value.keep(after, tag);
+        let (name, kind, end) = (tag.name.of(feed.text), tag.kind, tag.span.end);
+        if kind != TagKind::Close {
+            let same = name == self.tag_name.of(feed.text) && !self.generic;
+            let known = same || around.is_sibling(tag, feed.text);
+            return Look::Yes(if known { Follow::Call } else { Follow::Element });
+        }
+        if !around.closes_call(name) {
+            return Look::Yes(Follow::Text);
+        }
+        match self.ends_block(feed, around, ahead, end) {
+            Look::Yes(true) => Look::Yes(Follow::Call),
+            Look::More => Look::More,
+            _ => Look::Yes(Follow::Text),
+        }
+    }
+
+    /// Whether the block goes on as a block after the call's closing tag.
+    pub(super) fn ends_block(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        ahead: &mut Ahead,
+        after: usize,
+    ) -> Look<bool> {
+        if around.wrapper.is_none() {
+            return Look::Yes(true);
+        }
+        let at = match gap::skip(feed, after, &mut self.gaps[1], &mut ahead.comments) {
+            Look::Yes(at) => at,
+            Look::No => return Look::Yes(false),
+            Look::More => return Look::More,
+        };
+        if at == feed.len() {
+            return Look::Yes(true);
+        }
+        let tag = match tag::read(feed, at, &around.context.policy.limits) {
+            Look::Yes(tag) => ahead.after_call.keep(after, tag),
+            Look::No => return Look::Yes(false),
+            Look::More => return Look::More,
+        };
+        Look::Yes(match tag.kind {
+            TagKind::Close => around.closes_block(tag.name.of(feed.text)),
+            _ => around.opens_call(tag, feed.text),
+        })
+    }
+
+    /// `]]>` ends CDATA if the parameter's closing tag or another section follows (V7), and
+    /// always inside an element of the value.
+    pub(super) fn fits_after_cdata(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        end: usize,
+    ) -> Look<bool> {
+        let name = self.name.of(feed.text);
+        let elements = || around.holds_elements(feed, name, self.inner_start);
+        if *self.elements.get_or_insert_with(elements) {
+            return Look::Yes(true);
+        }
+        let at = feed.skip_space(end);
+        if at == feed.len() {
+            return feed.ended();
+        }
+        match feed.literal_any_case(at, "<![CDATA[") {
+            Look::Yes(_) => return Look::Yes(true),
+            Look::More => return Look::More,
+            Look::No => {}
+        }
+        match tag::read(feed, at, &around.context.policy.limits) {
+            Look::Yes(tag) => {
+                let own = self.tag_name.of(feed.text);
+                let own = tag.name.of(feed.text).eq_ignore_ascii_case(own);
+                Look::Yes(tag.kind == TagKind::Close && own)
+            }
+            Look::No => Look::Yes(false),
+            Look::More => Look::More,
+        }
+    }
+}

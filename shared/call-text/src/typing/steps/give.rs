@@ -1,0 +1,169 @@
+//! Giving a step a value, a control key or a shared parameter (T23, T26 to T28, T30).
+
+use serde_json::Value;
+
+use super::declared::{declared_name, declares};
+use super::keys::Control;
+use super::list::StepList;
+use super::{Number, Step, StepCall};
+use crate::dialect::raw::{Content, RawCall, RawField, RawValue, Written};
+use crate::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance, names};
+
+/// A value that several steps share; a step's own value wins (T23).
+pub(super) fn share(
+    steps: &mut StepList<'_>,
+    number: Number,
+    name: &Written,
+    field: &RawField,
+    dialect: Dialect,
+    text: &str,
+) {
+    let Some(step) = steps.get_mut(number) else {
+        return;
+    };
+    let own = step
+        .built
+        .call
+        .arguments
+        .iter()
+        .any(|argument| names::same_squashed(argument.name.of(text), name.of(text)));
+    if own && number.is_some() {
+        return;
+    }
+    let mut field = field.clone();
+    if number.is_some() {
+        let note = Tolerance::new(
+            Rule::T23,
+            Class::Verbatim,
+            "shared_parameter",
+            field.key_span,
+            field.key.of(text),
+            name.of(text),
+        );
+        field.notes.push(note);
+    }
+    let control = control_for(step, name.of(text), dialect);
+    give(step, name.clone(), field, control, text);
+}
+
+/// The control key that a name is for a step, unless its tool has such a parameter (N11).
+pub(super) fn control_for(step: &Step<'_>, name: &str, dialect: Dialect) -> Option<Control> {
+    match declares(step, name) {
+        true => None,
+        false => Control::read(name, dialect),
+    }
+}
+
+/// Gives a step a control or an argument.
+pub(super) fn give(
+    step: &mut Step<'_>,
+    name: Written,
+    field: RawField,
+    control: Option<Control>,
+    text: &str,
+) {
+    let value = field.value.span.of(text).trim();
+    let built = &mut step.built;
+    built.call.span = Span::new(
+        built.call.span.start.min(field.key_span.start),
+        built.call.span.end.max(field.value.span.end),
+    );
+    built.call.notes.extend(field.notes);
+    match control {
+        Some(Control::OnError) if value.eq_ignore_ascii_case("continue") => {
+            built.control.continue_on_error = true
+        }
+        Some(Control::OnError) if value.eq_ignore_ascii_case("stop") => {}
+        Some(Control::OnError) => refuse_control(
+            &mut built.call,
+            "on_error",
+            "stop or continue",
+            value,
+            field.value.span,
+        ),
+        Some(Control::Retry) => match value.parse::<u32>() {
+            Ok(retries) => built.control.retries = retries,
+            Err(_) => refuse_control(
+                &mut built.call,
+                "retry",
+                "a whole number",
+                value,
+                field.value.span,
+            ),
+        },
+        Some(Control::TypeHint(parameter)) => {
+            built.hints.insert(
+                declared_name(step.entry, &parameter),
+                Value::String(value.to_owned()),
+            );
+        }
+        Some(Control::Uri(parameter)) => {
+            built.control.uris.insert(
+                declared_name(step.entry, &parameter),
+                Value::String(value.to_owned()),
+            );
+        }
+        Some(Control::Archery) => {
+            built.control.no_reply = matches!(
+                value.to_ascii_lowercase().as_str(),
+                "true" | "no_reply" | "noreply"
+            );
+            let note = Tolerance::new(
+                Rule::T27,
+                Class::Verbatim,
+                "asynchronous_call",
+                field.key_span,
+                value,
+                value,
+            );
+            built.call.notes.push(note);
+        }
+        Some(Control::Metadata(key)) => {
+            built
+                .control
+                .metadata
+                .insert(key, Value::String(value.to_owned()));
+        }
+        _ => {
+            let content = Content::Plain(field.value);
+            built.call.arguments.push(RawValue {
+                name,
+                name_span: field.key_span,
+                content,
+            });
+        }
+    }
+}
+
+/// Reports a control value that means nothing (T26).
+fn refuse_control(call: &mut RawCall, key: &str, expected: &str, value: &str, span: Span) {
+    let message = format!(
+        "{key} must be {expected}, not '{}'",
+        crate::diagnostic::cut(value)
+    );
+    let problem = Problem::new(ProblemCode::NotAllowedValue, Rule::T26, span, message);
+    call.problems
+        .push(problem.expected(expected).received(value));
+}
+
+/// `uri_x` and `x` exclude each other (T30).
+pub(super) fn uri_conflicts(step: &mut StepCall, text: &str) {
+    for name in step.control.uris.keys() {
+        let both = step
+            .call
+            .arguments
+            .iter()
+            .find(|argument| names::same_squashed(argument.name.of(text), name));
+        if let Some(argument) = both {
+            let message = format!("Parameter '{name}' is given both as a value and as a URI");
+            let problem = Problem::new(
+                ProblemCode::UriConflict,
+                Rule::T30,
+                argument.name_span,
+                message,
+            )
+            .at(format!("/{name}"));
+            step.call.problems.push(problem);
+        }
+    }
+}
