@@ -17,6 +17,7 @@ mod diagnostic;
 mod dialect;
 pub mod echo;
 mod event;
+pub mod lint;
 mod names;
 pub mod native;
 pub mod observation;

@@ -4,7 +4,7 @@ use call_text::echo::Echo;
 use call_text::{
     Call, Catalogue, Class, Diagnostic, Parsed, RawArgument, Severity, Span, Tolerance,
 };
-use call_text::{StepControl, observation};
+use call_text::{StepControl, lint, observation};
 use contracts::tavern::common::v1 as common;
 use serde_json::{Map, Value};
 
@@ -27,11 +27,14 @@ pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> c
         .map(|(call, index)| told_call_to_proto(index, call, catalogue, echo))
         .collect();
     let tolerances = parsed.calls.iter().flat_map(|call| &call.tolerances);
+    let lints = parsed.calls.iter().filter(|call| call.runs);
+    let lints = lints.flat_map(|call| lint::placeholders(call, catalogue));
     let mut diagnostics: Vec<_> = parsed
         .diagnostics
         .iter()
         .cloned()
         .chain(tolerances.map(Tolerance::to_diagnostic))
+        .chain(lints)
         .collect();
     diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
     diagnostics.dedup();

@@ -165,6 +165,7 @@ pub fn read_value(source: Value) -> Result<Read, Vec<Violation>> {
     let mut warnings = request_warnings(object);
     if let Some(parameters) = &parameters {
         warnings.extend(naming::reserved_word_warnings(parameters));
+        warnings.extend(call_text::lint::placeholder_examples(parameters));
     }
     match (id, implementation) {
         (Some(id), Some(implementation)) if fields.wrong.is_empty() => Ok(Read {

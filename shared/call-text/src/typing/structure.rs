@@ -312,7 +312,11 @@ impl Typer<'_> {
                 }
             }
         }
-        self.markup(span, schema, place)
+        let element = Place {
+            element: true,
+            ..*place
+        };
+        self.markup(span, schema, &element)
     }
 }
 

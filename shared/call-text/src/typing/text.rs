@@ -110,15 +110,28 @@ fn pieces(source: &str) -> Vec<Piece<'_>> {
 }
 
 /// The end of a CDATA body and the place after its mark: the first `]]>` that the end of the value
-/// or another section follows, otherwise the first one (V6, V7).
+/// or another section follows, otherwise the first one (V6, V7). Text may stand before the other
+/// section if it holds no further `]]>`, as in every well-formed value (G7).
 fn cdata_end(source: &str, body: usize) -> (usize, usize) {
     let mut first = None;
-    for at in memchr::memmem::find_iter(&source.as_bytes()[body..], b"]]>") {
-        let end = body + at;
+    let marks = memchr::memmem::find_iter(&source.as_bytes()[body..], b"]]>");
+    let mut marks = marks.map(|at| body + at).peekable();
+    // The next bracket, looked for once.
+    let mut open = body;
+    while let Some(end) = marks.next() {
         first.get_or_insert(end);
-        let rest = source[end + 3..].trim_start();
+        let after = end + 3;
+        let rest = source[after..].trim_start();
         if rest.is_empty() || cdata_opener(rest).is_some() {
-            return (end, end + 3);
+            return (end, after);
+        }
+        if open < after {
+            let found = memchr::memchr(b'<', &source.as_bytes()[after..]);
+            open = found.map_or(source.len(), |at| after + at);
+        }
+        let last_before = marks.peek().is_none_or(|next| *next > open);
+        if last_before && cdata_opener(&source[open..]).is_some() {
+            return (end, after);
         }
     }
     first.map_or((source.len(), source.len()), |end| (end, end + 3))

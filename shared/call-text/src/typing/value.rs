@@ -26,6 +26,8 @@ pub(crate) struct Place<'p> {
     /// What it is part of; `None` for an argument.
     pub(super) parent: Option<&'p Place<'p>>,
     pub(super) key: Key<'p>,
+    /// It is an element that may be repeated, so one of them is a list of one (A19).
+    pub(super) element: bool,
 }
 
 /// How a value is called in what it is part of.
@@ -41,6 +43,7 @@ impl<'p> Place<'p> {
             span,
             parent: None,
             key: Key::Name(name),
+            element: false,
         }
     }
 
@@ -50,6 +53,7 @@ impl<'p> Place<'p> {
             span: self.span,
             parent: Some(self),
             key: Key::Name(name),
+            element: false,
         }
     }
 
@@ -59,6 +63,7 @@ impl<'p> Place<'p> {
             span: self.span,
             parent: Some(self),
             key: Key::Index(index),
+            element: false,
         }
     }
 
@@ -275,14 +280,7 @@ impl Typer<'_> {
             if let Some(item) = self.scalar(trimmed, items, &place.item(0))
                 && self.problems.len() == before
             {
-                self.note(
-                    Rule::C8,
-                    Class::Repair,
-                    "wrapped_as_array",
-                    place,
-                    trimmed,
-                    "array of one",
-                );
+                self.note_wrapped(place, trimmed);
                 return Value::Array(vec![item]);
             }
             self.problems.truncate(before);
@@ -292,18 +290,21 @@ impl Typer<'_> {
     }
 
     pub(super) fn wrapped(&mut self, value: Value, schema: Schema<'_>, place: &Place<'_>) -> Value {
-        self.note(
-            Rule::C8,
-            Class::Repair,
-            "wrapped_as_array",
-            place,
-            &value.to_string(),
-            "array of one",
-        );
+        self.note_wrapped(place, &value.to_string());
         let item = self
             .json(value, schema.items(), &place.item(0))
             .unwrap_or(Value::Null);
         Value::Array(vec![item])
+    }
+
+    /// One value where a list is wanted: an element without a second one is a list of one (A19);
+    /// everything else is wrapped (C8).
+    fn note_wrapped(&mut self, place: &Place<'_>, before: &str) {
+        let (rule, class, code) = match place.element {
+            true => (Rule::A19, Class::Spelling, "single_element_list"),
+            false => (Rule::C8, Class::Repair, "wrapped_as_array"),
+        };
+        self.note(rule, class, code, place, before, "array of one");
     }
 
     /// An empty value of a type that has no empty text (C12).

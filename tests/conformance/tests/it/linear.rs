@@ -108,6 +108,26 @@ const SHAPES: &[(&str, &str, &str)] = &[
     ),
     ("arrows", "<|[REQUEST_TOOL]|>\ntext:>>>", "<<< "),
     ("json openings", "<tool_call>", "{\"a\":["),
+    (
+        "comments in a structured value",
+        "<ACTION><free><a><k/>",
+        "<!-- </a> -->",
+    ),
+    (
+        "open comments in a structured value",
+        "<ACTION><free><a><k/>",
+        "<!-- </a>",
+    ),
+    (
+        "elements named like the call",
+        "<ACTION><free><a><k/>",
+        "<free></a></free>",
+    ),
+    (
+        "cdata and text by turns",
+        "<ACTION><note><text>",
+        "<![CDATA[a]]>b",
+    ),
     ("full-width brackets", "", "＜ACTION＞ "),
 ];
 
@@ -144,28 +164,47 @@ fn filled(prefix: &str, unit: &str, bytes: usize) -> String {
     text
 }
 
-/// The long text; an unoptimised build takes a shorter one, for time only.
-const LONG: usize = if cfg!(debug_assertions) {
-    500_000
-} else {
-    10_000_000
-};
+const SHORT: usize = 10_000;
+const LONG: usize = 10_000_000;
 
-#[test]
-fn steps_per_byte_are_the_same_for_short_and_long_texts() {
+/// The shapes of one part in `of`, so that the parts are tests of their own and run side by side.
+fn check_part(part: usize, of: usize) {
     let mut failures = Vec::new();
-    for (name, prefix, unit) in SHAPES {
-        let small = filled(prefix, unit, 10_000);
-        let large = filled(prefix, unit, LONG);
-        let of_small = steps(&small, usize::MAX) as f64 / small.len() as f64;
-        let of_large = steps(&large, usize::MAX) as f64 / large.len() as f64;
-        if of_large > 2.0 * of_small + 1.0 || of_large > 64.0 {
+    for (name, prefix, unit) in SHAPES.iter().skip(part).step_by(of) {
+        let per_byte = |bytes: usize| {
+            let text = filled(prefix, unit, bytes);
+            steps(&text, usize::MAX) as f64 / text.len() as f64
+        };
+        let (of_short, of_long) = (per_byte(SHORT), per_byte(LONG));
+        if of_long > 2.0 * of_short + 1.0 || of_long > 64.0 {
             failures.push(format!(
-                "{name}: {of_small:.1} steps per byte of 10 KB, {of_large:.1} of {LONG} bytes"
+                "{name}: {of_short:.1} steps per byte of {SHORT} bytes, {of_long:.1} of {LONG}"
             ));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// One test for each part.
+macro_rules! parts {
+    ($($name:ident: $part:literal),+ $(,)?) => {
+        const PARTS: usize = [$($part),+].len();
+        $(
+            #[test]
+            fn $name() {
+                check_part($part, PARTS);
+            }
+        )+
+    };
+}
+
+mod steps_per_byte_are_the_same_for_short_and_long_texts {
+    use super::check_part;
+
+    parts! {
+        part_0: 0, part_1: 1, part_2: 2, part_3: 3, part_4: 4, part_5: 5,
+        part_6: 6, part_7: 7, part_8: 8, part_9: 9, part_10: 10, part_11: 11,
+    }
 }
 
 #[test]

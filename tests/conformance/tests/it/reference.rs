@@ -182,8 +182,7 @@ const SECTION: &[&str] = &[
     "<item>",
 ];
 
-/// What may stand between the elements inside a value. A remark there may be text as well (A15),
-/// so that the scanner counts what it holds: none holds a name of the call.
+/// What may stand between the elements inside a value. No tag in a remark counts (A15).
 const INNER_GAPS: &[&str] = &[
     "",
     "",
@@ -191,6 +190,9 @@ const INNER_GAPS: &[&str] = &[
     "\n  ",
     "<!-- a remark -->",
     "<!-- <k> --> <!--</k>- -->",
+    "<!-- </a></first></ACTION> -->",
+    "<!-- <a><first> --><!-- <!-- <b> -->",
+    "<!--<![CDATA[ -->",
 ];
 
 /// What may stand between calls and between parameters. The second remark ends a block, which no
@@ -226,6 +228,8 @@ fn leaf() -> impl Strategy<Value = String> {
             .prop_map(|(blank, sections)| format!("{blank}{sections}{blank}")),
         1 => (text(), sections(), text())
             .prop_map(|(before, sections, after)| format!("{before}{sections}{after}")),
+        1 => (sections(), text(), sections())
+            .prop_map(|(first, between, last)| format!("{first}{between}{last}")),
     ]
 }
 
@@ -253,8 +257,7 @@ fn gaps(of: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>>
 /// The inside of an element that may hold others.
 fn tree() -> impl Strategy<Value = String> {
     leaf().prop_recursive(4, 24, 4, |inner| {
-        // No element is named like the call: its end would be a call's end (V1).
-        let names = ["a", "b", "item", "k", "s", "deep"];
+        let names = ["a", "b", "item", "k", "s", "deep", "first", "open_tool"];
         let child = (prop::sample::select(names.to_vec()), inner.clone());
         let children = prop::collection::vec(child, 1..4);
         let items = prop::collection::vec(inner.prop_map(|inner| ("item", inner)), 1..4);

@@ -59,6 +59,18 @@ fn the_second_form_is_read_and_ungranted_requests_are_remarked() {
 }
 
 #[test]
+fn an_example_that_is_a_placeholder_is_remarked() {
+    let path = json!({"type": "string", "examples": ["<the path>"]});
+    let read = read_value(json!({
+        "id": "files:read", "implementation": {"type": "script", "command": "python read.py"},
+        "parameters": {"type": "object", "properties": {"path": path}},
+    }))
+    .unwrap();
+    assert_eq!(read.warnings.len(), 1, "{:?}", read.warnings);
+    assert!(read.warnings[0].contains("'<the path>'"));
+}
+
+#[test]
 fn each_implementation_type_is_read() {
     let cases = [
         (

@@ -58,6 +58,8 @@ pub(super) struct ValueScan {
     depth: usize,
     /// Wrappers opened inside the value.
     wrappers: usize,
+    /// Elements named like the call that are open inside the value.
+    calls: usize,
     in_cdata: bool,
     /// A `]]>` was passed that nothing fitting followed.
     soft_cdata_end: bool,
@@ -85,6 +87,7 @@ impl ValueScan {
             pos: tag.span.end,
             depth: 0,
             wrappers: 0,
+            calls: 0,
             in_cdata: false,
             soft_cdata_end: false,
             elements: None,
@@ -211,6 +214,10 @@ impl ValueScan {
             return feed.ended();
         };
         if matches!(next, b'!' | b' ') && width == 1 {
+            match self.skip_comment(feed, around, ahead, at) {
+                Look::No => {}
+                other => return other,
+            }
             match self.open_cdata(feed, at) {
                 Look::No => {}
                 other => return other,
@@ -263,6 +270,8 @@ impl ValueScan {
         let name = tag.name.of(feed.text);
         if name == self.tag_name.of(feed.text) {
             self.depth += 1;
+        } else if around.wrapper.is_some() && around.closes_call(name) {
+            self.calls += usize::from(self.is_structured(feed, around));
         } else if around.closes_block(name)
             || (around.wrapper.is_none() && around.closes_call(name))
         {
@@ -308,16 +317,19 @@ impl ValueScan {
             } else {
                 self.block_end_seen.get_or_insert(tag.span.end);
             }
-        } else if self.wrappers == 0 && around.closes_call(name) {
-            match self.ends_block(feed, around, ahead, tag.span.end) {
-                Look::Yes(true) => {
-                    if let Some(cut) = self.weak.or(self.counted) {
-                        return Look::Yes(Some(self.go_back(cut, mode)));
+        } else if around.closes_call(name) {
+            if self.wrappers == 0 {
+                match self.ends_call(feed, around, ahead, tag.span.end) {
+                    Look::Yes(true) => {
+                        if let Some(cut) = self.weak.or(self.counted) {
+                            return Look::Yes(Some(self.go_back(cut, mode)));
+                        }
                     }
+                    Look::More => return Look::More,
+                    _ => {}
                 }
-                Look::More => return Look::More,
-                _ => {}
             }
+            self.calls = self.calls.saturating_sub(1);
         }
         Look::Yes(None)
     }
@@ -366,6 +378,37 @@ impl ValueScan {
         self.end_at(cut)
     }
 
+    /// Whether the value is made of elements: then what stands in it is read as XML reads it.
+    fn is_structured(&mut self, feed: &Feed<'_>, around: &Surroundings<'_>) -> bool {
+        let name = self.name.of(feed.text);
+        let elements = || around.holds_elements(feed, name, self.inner_start);
+        *self.elements.get_or_insert_with(elements)
+    }
+
+    /// A comment between the elements of a value, in which no tag counts (A15).
+    fn skip_comment(
+        &mut self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        ahead: &mut Ahead,
+        at: usize,
+    ) -> Look<Option<ValueStep>> {
+        let body = match feed.literal(at, "<!--") {
+            Look::Yes(body) => body,
+            other => return other_than_yes(other),
+        };
+        if !self.is_structured(feed, around) {
+            return Look::No;
+        }
+        match ahead.comments.end(feed, body) {
+            Look::Yes(end) => {
+                self.pos = end;
+                Look::Yes(None)
+            }
+            other => other_than_yes(other),
+        }
+    }
+
     /// `<![CDATA[`, also with drifted case or a space (V9).
     fn open_cdata(&mut self, feed: &Feed<'_>, at: usize) -> Look<Option<ValueStep>> {
         let mut here = at + 1;
@@ -404,6 +447,13 @@ impl ValueScan {
     ) -> Look<Option<ValueStep>> {
         if feed.bytes()[at] == b']' {
             return self.at_cdata_end(feed, around, at);
+        }
+        // Text stood behind a `]]>`: now another section opens (G7).
+        if self.soft_cdata_end {
+            match self.open_cdata(feed, at) {
+                Look::No => {}
+                other => return other,
+            }
         }
         match feed.literal(at, "</") {
             Look::Yes(_) => {}

@@ -46,15 +46,16 @@ impl ValueScan {
         if !around.closes_call(name) {
             return Look::Yes(Follow::Text);
         }
-        match self.ends_block(feed, around, ahead, end) {
+        match self.ends_call(feed, around, ahead, end) {
             Look::Yes(true) => Look::Yes(Follow::Call),
             Look::More => Look::More,
             _ => Look::Yes(Follow::Text),
         }
     }
 
-    /// Whether the block goes on as a block after the call's closing tag.
-    pub(super) fn ends_block(
+    /// Whether the block goes on as a block after the call's closing tag: it ends, or another call
+    /// follows. An element of that name inside the value may be followed by another one as well.
+    pub(super) fn ends_call(
         &mut self,
         feed: &Feed<'_>,
         around: &Surroundings<'_>,
@@ -79,7 +80,7 @@ impl ValueScan {
         };
         Look::Yes(match tag.kind {
             TagKind::Close => around.closes_block(tag.name.of(feed.text)),
-            _ => around.opens_call(tag, feed.text),
+            _ => self.calls == 0 && around.opens_call(tag, feed.text),
         })
     }
 
@@ -91,9 +92,7 @@ impl ValueScan {
         around: &Surroundings<'_>,
         end: usize,
     ) -> Look<bool> {
-        let name = self.name.of(feed.text);
-        let elements = || around.holds_elements(feed, name, self.inner_start);
-        if *self.elements.get_or_insert_with(elements) {
+        if self.is_structured(feed, around) {
             return Look::Yes(true);
         }
         let at = feed.skip_space(end);
