@@ -6,6 +6,7 @@
 //! that had left is asked about with the same effect id.
 
 mod call;
+mod caller;
 mod deliberate;
 mod driver;
 mod history;
@@ -13,6 +14,7 @@ mod inventory;
 pub mod journal;
 mod retry;
 mod voice;
+mod writing;
 
 use std::{sync::Arc, time::Duration};
 

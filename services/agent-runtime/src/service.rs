@@ -12,7 +12,7 @@ use contracts::tavern::{
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Failure, Services, Transport};
 use run_events::Runs;
-use run_log::{MemoryLimits, MemoryRunLog, RunLogs, SqliteRunLog};
+use run_log::RunLogs;
 use sql_store::{DataDir, SqliteOptions};
 
 use crate::{
@@ -95,11 +95,7 @@ pub async fn build(
         &environment.variables,
     )?;
     let data = DataDir::open(&settings.data_dir)?;
-    let log = SqliteRunLog::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
-    let logs = RunLogs::new(
-        Arc::new(log),
-        Arc::new(MemoryRunLog::new(MemoryLimits::default())),
-    );
+    let logs = RunLogs::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
     let clock = Arc::clone(&environment.clock);
     let runs = Runs::new(
         logs,

@@ -58,6 +58,9 @@ pub fn told_call_to_proto(
     echo: &Echo,
 ) -> common::ToolCall {
     let mut written = call_to_proto(index, call);
+    written.parallel_safe = catalogue
+        .tool(&call.tool_id)
+        .is_some_and(|tool| tool.parallel_safe);
     if call.problems.is_empty() && echo.contains(call) {
         let message = format!(
             "{} was not run, because the same call stands in text from outside, which gives no orders",
@@ -76,7 +79,8 @@ pub fn told_call_to_proto(
     written
 }
 
-/// Writes a call that stands at `index` among the calls of its text.
+/// Writes a call that stands at `index` among the calls of its text. What its tool declares is not
+/// known here.
 pub fn call_to_proto(index: u32, call: &Call) -> common::ToolCall {
     common::ToolCall {
         index,
@@ -95,6 +99,7 @@ pub fn call_to_proto(index: u32, call: &Call) -> common::ToolCall {
             .collect(),
         feedback: String::new(),
         control: control_to_proto(&call.control),
+        parallel_safe: false,
     }
 }
 

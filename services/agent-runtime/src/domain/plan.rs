@@ -75,6 +75,9 @@ pub struct Plan {
     pub temperature: Option<f64>,
     /// The most tokens of one answer.
     pub max_output_tokens: Option<u32>,
+    /// Whether a request to the model is ended at the name of a tool that is not there.
+    #[serde(default)]
+    pub stop_at_unknown_tool: bool,
 }
 
 impl Plan {

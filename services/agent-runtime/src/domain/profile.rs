@@ -91,6 +91,8 @@ pub struct TavernSection {
     pub temperature: Option<f64>,
     /// The most tokens of one answer; the endpoint's own limit if missing.
     pub max_output_tokens: Option<u32>,
+    /// Whether the model is stopped as soon as it names a tool that is not there; it is if missing.
+    pub stop_at_unknown_tool: Option<bool>,
 }
 
 /// Everything that is wrong with a profile.
@@ -236,13 +238,14 @@ impl Reader {
 
     fn tavern(&mut self, object: &Map<String, Value>) -> TavernSection {
         const PLACE: &str = "/custom_metadata/tavern";
-        const KEYS: [&str; 6] = [
+        const KEYS: [&str; 7] = [
             "model",
             "dialect",
             "language",
             "system_prompt",
             "temperature",
             "max_output_tokens",
+            "stop_at_unknown_tool",
         ];
         let section = match object
             .get("custom_metadata")
@@ -303,6 +306,12 @@ impl Reader {
                         .filter(|number| (1..=1_000_000).contains(number))
                         .and_then(|number| u32::try_from(number).ok())
                 },
+            ),
+            stop_at_unknown_tool: self.number(
+                section,
+                "stop_at_unknown_tool",
+                "true or false",
+                Value::as_bool,
             ),
         }
     }

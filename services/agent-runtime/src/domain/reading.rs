@@ -4,11 +4,11 @@
 //! them leaves: it runs, or it is refused with an observation. Only the model's own text of this
 //! turn comes here.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use call_text::{
-    Call, Catalogue, Diagnostic, Dialect, Parsed, Policy, Problem, ProblemCode, Rule, echo::Echo,
-    native, native::NativeCall, observation,
+    Block, Call, Catalogue, Diagnostic, Dialect, Parsed, Policy, Problem, ProblemCode, Rule, Span,
+    echo::Echo, native, native::NativeCall, observation,
 };
 
 use super::{
@@ -126,40 +126,147 @@ impl Reading {
 }
 
 /// Decides what becomes of each call of a text and of the answer's structured calls.
-pub fn read(mut parsed: Parsed, native_calls: &[NativeCall], context: Context<'_>) -> Reading {
-    if !native_calls.is_empty() {
-        let typed = native::typed(native_calls, context.catalogue, context.policy);
-        native::supplement(&mut parsed, typed);
+pub fn read(parsed: Parsed, native_calls: &[NativeCall], context: Context<'_>) -> Reading {
+    Reader::default().finish(parsed, native_calls, context)
+}
+
+/// Reads an answer while it is written: a block that is closed is final, whatever follows it.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// Prepared with the first call.
+    echo: Option<Echo>,
+    calls: Vec<CallReading>,
+    planned: u32,
+    /// How many calls, from the first, nothing that is still to come can change anything about.
+    sure: usize,
+}
+
+impl Reader {
+    /// Takes the calls of a block that is closed.
+    pub fn take(&mut self, block: &Block, calls: &[Arc<Call>], context: Context<'_>) {
+        if !block.problems.is_empty() {
+            return;
+        }
+        for call in calls.iter().filter(|call| call.runs) {
+            self.decide(Call::clone(call), context);
+        }
+        let certain = self.calls[self.sure..]
+            .iter()
+            .take_while(|reading| reading.may_start_early(context.catalogue));
+        self.sure += certain.count();
     }
-    let of_blocks: Vec<String> = parsed
-        .blocks
-        .iter()
-        .filter(|block| block.runs && !block.problems.is_empty())
-        .filter_map(observation::for_block)
-        .collect();
-    let echo = Echo::new(context.untrusted.iter().copied());
-    let mut planned = 0;
-    let mut calls = Vec::new();
-    for call in &parsed.calls {
+
+    /// Returns the calls, from the first, that may start before the answer is complete: their tools
+    /// are read-only, nothing was repaired in them, and nothing before them has to happen first but
+    /// calls of the same kind.
+    pub fn sure(&self) -> &[CallReading] {
+        &self.calls[..self.sure]
+    }
+
+    /// Decides about the rest when the answer is complete. The context is the one of before.
+    pub fn finish(
+        mut self,
+        mut parsed: Parsed,
+        native_calls: &[NativeCall],
+        context: Context<'_>,
+    ) -> Reading {
+        if !native_calls.is_empty() {
+            let typed = native::typed(native_calls, context.catalogue, context.policy);
+            native::supplement(&mut parsed, typed);
+        }
+        for call in runnable(&parsed).skip(self.calls.len()) {
+            self.decide(call.clone(), context);
+        }
+        let of_blocks = of_blocks(&parsed);
+        let told = !of_blocks.is_empty() && context.last.is_none();
+        Reading {
+            calls: self.calls,
+            diagnostics: remarks(&parsed),
+            observation: told.then(|| bounded(of_blocks)),
+        }
+    }
+
+    fn decide(&mut self, call: Call, context: Context<'_>) {
+        let echo = self
+            .echo
+            .get_or_insert_with(|| Echo::new(context.untrusted.iter().copied()));
+        let index = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
+        let reading = decide(call, index, self.planned, echo, context);
+        self.planned += u32::from(reading.refusal.is_none());
+        self.calls.push(reading);
+    }
+}
+
+impl CallReading {
+    fn may_start_early(&self, catalogue: &Catalogue) -> bool {
+        let read_only = catalogue
+            .tool(&self.call.tool_id)
+            .is_some_and(|tool| tool.read_only);
+        let exact = !self.written.was_repaired() && !self.written.ambiguous;
+        self.refusal.is_none() && read_only && exact && !self.call.needs_confirmation
+    }
+}
+
+/// A call whose tool is unknown or not available, at whose name the model was stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownCall {
+    /// The place of its block, of which it is the first call.
+    pub block: usize,
+    /// The block's dialect.
+    pub dialect: Dialect,
+    /// The name as written.
+    pub name: String,
+    /// Where the name stands.
+    pub span: Span,
+}
+
+/// Makes of a block that was cut at the name of an unknown tool what is wrong with it: the model is
+/// told about the name, not about an end that was made for it.
+pub fn cut_at(parsed: &mut Parsed, unknown: UnknownCall, context: Context<'_>) {
+    let Some(block) = parsed.blocks.get_mut(unknown.block) else {
+        return;
+    };
+    if !block.runs {
+        return;
+    }
+    block.problems.clear();
+    parsed.calls.retain(|call| call.block != unknown.block);
+    let named = NativeCall {
+        id: String::new(),
+        name: unknown.name,
+        arguments_json: "{}".to_owned(),
+    };
+    let typed = native::typed(&[named], context.catalogue, context.policy);
+    parsed.calls.extend(typed.into_iter().map(|call| {
+        Arc::new(Call {
+            block: unknown.block,
+            dialect: unknown.dialect,
+            span: unknown.span,
+            ..call
+        })
+    }));
+}
+
+/// The calls that run, as far as the text decides, in the order in which they do.
+fn runnable(parsed: &Parsed) -> impl Iterator<Item = &Call> {
+    parsed.calls.iter().map(Arc::as_ref).filter(|call| {
         let in_good_block = call.dialect == Dialect::Native
             || parsed
                 .blocks
                 .get(call.block)
                 .is_none_or(|block| block.problems.is_empty());
-        if !call.runs || !in_good_block {
-            continue;
-        }
-        let index = u32::try_from(calls.len()).unwrap_or(u32::MAX);
-        let reading = decide(Call::clone(call), index, planned, &echo, context);
-        planned += u32::from(reading.refusal.is_none());
-        calls.push(reading);
-    }
-    let told = !of_blocks.is_empty() && context.last.is_none();
-    Reading {
-        calls,
-        diagnostics: remarks(&parsed),
-        observation: told.then(|| bounded(of_blocks.join("\n"))),
-    }
+        call.runs && in_good_block
+    })
+}
+
+/// What the model is told about blocks that no call could be read from.
+fn of_blocks(parsed: &Parsed) -> String {
+    let broken = parsed
+        .blocks
+        .iter()
+        .filter(|block| block.runs && !block.problems.is_empty());
+    let told: Vec<String> = broken.filter_map(observation::for_block).collect();
+    told.join("\n")
 }
 
 /// Everything that the parser remarked, in the order of the text.
@@ -205,6 +312,10 @@ fn decide(
         native: written.dialect == Dialect::Native,
         needs_confirmation: written.needs_confirmation,
         continue_on_error: written.control.continue_on_error,
+        parallel_safe: context
+            .catalogue
+            .tool(&written.tool_id)
+            .is_some_and(|tool| tool.parallel_safe),
         problems: written
             .problems
             .iter()

@@ -14,7 +14,9 @@
 //! ```
 //!
 //! What is read from one answer is recorded together with it, so that an answer in the log always
-//! has its calls beside it.
+//! has its calls beside it. Only calls that change nothing may be read, leave and end while the
+//! model is still writing. If that answer is lost, so are they: the model is asked again, is told
+//! nothing of them, and the calls of its next answer have other effect ids.
 
 mod answer;
 mod finish;
@@ -27,7 +29,7 @@ use crate::domain::{
 };
 
 use answer::Answer;
-pub use answer::{CallState, Progress, name_failure};
+pub use answer::{CallState, MAX_AT_ONCE, Progress, name_failure};
 pub use finish::{Budget, Finish};
 
 /// How often the same failure to call is answered before the turn is given up (rule L7).
@@ -48,6 +50,8 @@ pub struct ReadCall {
     pub needs_confirmation: bool,
     /// Whether the next call runs even if this one fails.
     pub continue_on_error: bool,
+    /// Whether it may be under way together with neighbours that may too.
+    pub parallel_safe: bool,
     /// What is wrong with it, a sentence each; a call with problems is never dispatched.
     pub problems: Vec<String>,
 }
@@ -112,14 +116,12 @@ pub enum Command {
     Ask(Ask),
     /// Send a call to its tool, after recording that it leaves.
     Dispatch(ReadCall),
-    /// Find out how a call went that has left: the runner waits for it, or asks again with the
-    /// same effect id after a crash.
-    Await {
-        /// The call.
-        call: ReadCall,
-        /// Its effect.
-        effect_id: String,
-    },
+    /// Find out how one of the calls went that have left, by their places: the runner waits for
+    /// them, or asks again with the same effect ids after a crash.
+    Await(Vec<u32>),
+    /// Settle the calls at these places, which have left, as cancelled: the answer that held them
+    /// was lost.
+    GiveUp(Vec<u32>),
     /// Settle a call as skipped.
     Skip {
         /// The call.
@@ -158,8 +160,8 @@ enum Phase {
     Ready,
     /// A round began.
     Begun,
-    /// The model was asked and has not answered.
-    Asked { last: Option<Budget> },
+    /// The model was asked and has not answered whole. Calls of what it wrote so far may have left.
+    Asked(Answer),
     /// An answer is carried out.
     Acting(Answer),
 }
@@ -171,6 +173,8 @@ pub struct Turn {
     go_on: bool,
     rounds: u32,
     answers: u32,
+    /// How often the answer that is due was lost after calls of it had left.
+    lost: u32,
     dispatched: u32,
     said: String,
     messages: Vec<TurnMessage>,
@@ -198,6 +202,7 @@ impl Turn {
             go_on,
             rounds: 0,
             answers: 0,
+            lost: 0,
             dispatched: 0,
             said: String::new(),
             messages: vec![opening],
@@ -217,25 +222,26 @@ impl Turn {
                 self.close_answer();
                 self.begin_round();
             }
-            (Phase::Begun, TurnEvent::ModelRequested) => {
-                self.phase = Phase::Asked { last: None };
-                self.said.clear();
+            (Phase::Begun, TurnEvent::ModelRequested) => self.be_asked(None),
+            (Phase::Asked(answer), TurnEvent::ModelRequested) if answer.under_way().is_empty() => {
+                let last = answer.last();
+                let lost = self.lost + u32::from(!answer.is_empty());
+                self.be_asked(last);
+                self.lost = lost;
             }
-            (Phase::Asked { .. }, TurnEvent::ModelRequested) => self.said.clear(),
             (Phase::Acting(answer), TurnEvent::ModelRequested) if answer.is_settled() => {
                 let last = self.spent_budget();
                 if last.is_none() {
                     return Err(self.divergence("ModelRequested"));
                 }
                 self.close_answer();
-                self.phase = Phase::Asked { last };
-                self.said.clear();
+                self.be_asked(last);
             }
-            (Phase::Asked { .. } | Phase::Acting(_), TurnEvent::Said(text)) => {
+            (Phase::Asked(_) | Phase::Acting(_), TurnEvent::Said(text)) => {
                 self.said.push_str(&text)
             }
-            (Phase::Asked { last }, TurnEvent::ModelAnswered(text)) => {
-                let last = *last;
+            (Phase::Asked(answer), TurnEvent::ModelAnswered(text)) => {
+                let answer = std::mem::replace(answer, Answer::new(None));
                 self.answers += 1;
                 let message = TurnMessage {
                     role: Role::Assistant,
@@ -244,18 +250,26 @@ impl Turn {
                     time,
                 };
                 self.messages.push(message);
-                self.phase = Phase::Acting(Answer::new(last));
+                self.phase = Phase::Acting(answer);
             }
-            (Phase::Acting(answer), TurnEvent::CallRead(call)) if answer.can_take(&call) => {
+            (Phase::Asked(answer) | Phase::Acting(answer), TurnEvent::CallRead(call))
+                if answer.can_take(&call) =>
+            {
                 answer.take(call)
             }
-            (Phase::Acting(answer), TurnEvent::CallDispatched { index, effect_id }) => {
+            (
+                Phase::Asked(answer) | Phase::Acting(answer),
+                TurnEvent::CallDispatched { index, effect_id },
+            ) => {
                 if !answer.dispatch(index, effect_id) {
                     return Err(self.divergence("CallDispatched"));
                 }
                 self.dispatched += 1;
             }
-            (Phase::Acting(answer), TurnEvent::CallSettled { index, status }) => {
+            (
+                Phase::Asked(answer) | Phase::Acting(answer),
+                TurnEvent::CallSettled { index, status },
+            ) => {
                 if !answer.settle(index, status) {
                     return Err(self.divergence("CallSettled"));
                 }
@@ -285,7 +299,11 @@ impl Turn {
         match &self.phase {
             Phase::Opening(text) => Command::ReadOpening(text.clone()),
             Phase::Ready => Command::Ask(Ask::Round(self.rounds + 1)),
-            Phase::Begun | Phase::Asked { .. } => Command::Ask(Ask::Again),
+            Phase::Begun => Command::Ask(Ask::Again),
+            Phase::Asked(answer) => match answer.under_way() {
+                left if left.is_empty() => Command::Ask(Ask::Again),
+                left => Command::GiveUp(left),
+            },
             Phase::Acting(answer) => answer.next().unwrap_or_else(|| self.after(answer)),
         }
     }
@@ -319,9 +337,27 @@ impl Turn {
         self.said.trim_end()
     }
 
-    /// Returns how many answers were read, the caller's text not counted: the step of effect ids.
-    pub fn step(&self) -> u32 {
-        self.answers
+    /// Returns the call that may leave while the model is still writing, if one may; `is_sure`
+    /// says of which calls, by their places, nothing that the model still writes changes anything.
+    pub fn next_early(&self, is_sure: impl Fn(u32) -> bool) -> Option<ReadCall> {
+        let Phase::Asked(answer) = &self.phase else {
+            return None;
+        };
+        match answer.next() {
+            Some(Command::Dispatch(call)) if is_sure(call.index) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Returns the step of effect ids: the number of the answer that is at hand or due, the
+    /// caller's text being 0; and, if the answer was lost after calls of it had left, how often.
+    pub fn step(&self) -> String {
+        let due = u32::from(matches!(self.phase, Phase::Asked(_)));
+        let answer = self.answers + due;
+        match self.lost {
+            0 => answer.to_string(),
+            lost => format!("{answer}.{lost}"),
+        }
     }
 
     /// Returns how many calls of the turn may still leave.
@@ -337,8 +373,7 @@ impl Turn {
     /// Returns the budget because of which the calls of the answer at hand are not run.
     pub fn last(&self) -> Option<Budget> {
         match &self.phase {
-            Phase::Asked { last } => *last,
-            Phase::Acting(answer) => answer.last(),
+            Phase::Asked(answer) | Phase::Acting(answer) => answer.last(),
             _ => None,
         }
     }
@@ -354,7 +389,7 @@ impl Turn {
     /// Returns the calls of the answer at hand.
     pub fn calls(&self) -> &[Progress] {
         match &self.phase {
-            Phase::Acting(answer) => answer.calls(),
+            Phase::Asked(answer) | Phase::Acting(answer) => answer.calls(),
             _ => &[],
         }
     }
@@ -387,6 +422,12 @@ impl Turn {
         }
     }
 
+    fn be_asked(&mut self, last: Option<Budget>) {
+        self.phase = Phase::Asked(Answer::new(last));
+        self.lost = 0;
+        self.said.clear();
+    }
+
     fn begin_round(&mut self) {
         self.rounds += 1;
         self.phase = Phase::Begun;
@@ -411,7 +452,7 @@ impl Turn {
             Phase::Opening(_) => "about to read its opening",
             Phase::Ready => "about to ask the model",
             Phase::Begun => "at the start of a round",
-            Phase::Asked { .. } => "waiting for the model",
+            Phase::Asked(_) => "waiting for the model",
             Phase::Acting(_) => "carrying out an answer",
         };
         Divergence {

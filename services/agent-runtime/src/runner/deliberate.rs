@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use call_text::{Event, FinishReason, Parsed, Parser, Policy, prompt as tool_prompt};
+use call_text::{FinishReason, Parsed, Parser, Policy, prompt as tool_prompt};
 use contracts::tavern::common::v1::{self as common, event::Kind};
 use futures::StreamExt;
 use run_events::{CancelReason, outcome};
@@ -12,18 +12,21 @@ use tracing::Instrument;
 use super::{
     driver::{Driver, Stop, settled},
     history, journal,
-    voice::Voice,
+    writing::Writing,
 };
 use crate::{
     domain::{
         observation,
         profile::Language,
         prompt::{self, Prompt},
-        reading::{self, CallReading, Context, RefusalKind},
+        reading::{self, CallReading, Context, Reader, RefusalKind},
         turn::{Ask, CallStatus, TurnEvent},
     },
     provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece},
 };
+
+/// Why an answer ended whose request was ended at the name of a tool that is not there.
+const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";
 
 /// A whole answer.
 struct Answered {
@@ -31,6 +34,17 @@ struct Answered {
     end: AnswerEnd,
     parsed: Parsed,
     took: Duration,
+    writing: Writing,
+}
+
+/// What the reading of an answer depends on, as it was when the model was asked: what the answer's
+/// own calls bring about, while it is still written, changes nothing about it.
+pub(super) struct Basis {
+    policy: Policy,
+    /// How many calls the turn had left.
+    left: u32,
+    /// How many untrusted texts the model was shown.
+    shown: usize,
 }
 
 impl Driver {
@@ -65,8 +79,9 @@ impl Driver {
         }))?;
         self.commit().await?;
         let span = telemetry::spans::chat(&model);
+        let basis = self.basis(self.plan.policy());
         let answered = self
-            .deliberate(&model, prompt)
+            .deliberate(&model, prompt, &basis)
             .instrument(span.clone())
             .await;
         let answered = match answered {
@@ -87,8 +102,17 @@ impl Driver {
             duration: prost_types::Duration::try_from(answered.took).ok(),
             model,
         }))?;
-        let policy = self.plan.policy();
-        self.note_reading(answered.parsed, &answered.end, &policy)
+        let Writing {
+            reader,
+            announced,
+            told,
+            ..
+        } = answered.writing;
+        self.note_reading(answered.parsed, &answered.end, &basis, reader, announced)?;
+        for (index, text) in told {
+            self.note(journal::observation(Some(index), text))?;
+        }
+        Ok(())
     }
 
     /// Reads the text that the caller gave in the model's place.
@@ -108,7 +132,30 @@ impl Driver {
                 text: parsed.response_text.clone(),
             }))?;
         }
-        self.note_reading(parsed, &AnswerEnd::default(), &policy)
+        let basis = self.basis(policy);
+        self.note_reading(parsed, &AnswerEnd::default(), &basis, Reader::default(), 0)
+    }
+
+    fn basis(&self, policy: Policy) -> Basis {
+        Basis {
+            policy,
+            left: self.turn.calls_left(),
+            shown: self.untrusted.len(),
+        }
+    }
+
+    /// Lets a function read with everything that reading depends on.
+    pub(super) fn reading<T>(&self, basis: &Basis, read: impl FnOnce(Context<'_>) -> T) -> T {
+        let untrusted = history::newest(&self.untrusted[..basis.shown]);
+        read(Context {
+            catalogue: &self.inventory.catalogue,
+            policy: &basis.policy,
+            dialect: self.plan.taught_dialect(),
+            per_answer: self.turn.budgets().calls_per_answer,
+            left: basis.left,
+            last: self.turn.last(),
+            untrusted: &untrusted,
+        })
     }
 
     fn prompt(&self) -> Prompt {
@@ -146,8 +193,14 @@ impl Driver {
         prompt
     }
 
-    /// Streams one answer, releasing text that cannot be part of a call as it comes.
-    async fn deliberate(&mut self, model: &str, prompt: Prompt) -> Result<Answered, Asking> {
+    /// Streams one answer, releasing text that cannot be part of a call as it comes, and starting
+    /// calls of which nothing can change any more.
+    async fn deliberate(
+        &mut self,
+        model: &str,
+        prompt: Prompt,
+        basis: &Basis,
+    ) -> Result<Answered, Asking> {
         let provider = self.shared.models.get(model).ok_or_else(|| {
             Asking::Stopped(model_failure(
                 "model_not_found",
@@ -163,18 +216,22 @@ impl Driver {
             // The run's own deadline comes first, through its control.
             deadline: started + self.recorder.remaining() + Duration::from_secs(1),
         });
-        let mut parser = Parser::new(self.inventory.catalogue.clone(), self.plan.policy());
-        let mut voice = Voice::default();
+        let mut parser = Parser::new(self.inventory.catalogue.clone(), basis.policy.clone());
+        let mut writing = Writing::default();
         let mut text = String::new();
         let control = self.control.clone();
-        let _tracked = control.track(format!("model {model}"));
+        let tracked = control.track(format!("model {model}"));
         let end = loop {
             let piece = tokio::select! {
                 biased;
                 () = control.cancelled() => return Err(Asking::Stopped(Stop::Told(control.why().unwrap_or(CancelReason::Deadline)))),
+                Some(landed) = self.flights.next() => {
+                    self.land_early(landed, &mut writing).await?;
+                    continue;
+                }
                 piece = pieces.next() => piece,
-                () = voice.due() => {
-                    self.tell_all(voice.release()).await?;
+                () = writing.voice.due() => {
+                    self.tell_all(writing.voice.release()).await?;
                     continue;
                 }
             };
@@ -187,12 +244,20 @@ impl Driver {
                             limit: MAX_ANSWER_BYTES,
                         }));
                     }
-                    self.voice_events(parser.push(&piece), &mut voice).await?;
+                    self.heed(parser.push(&piece), &mut writing, basis).await?;
+                    if writing.unknown.is_some() && self.plan.stop_at_unknown_tool {
+                        break AnswerEnd {
+                            finish_reason: STOPPED_AT_UNKNOWN_TOOL.to_owned(),
+                            ..AnswerEnd::default()
+                        };
+                    }
                 }
-                Some(Ok(Piece::Thinking(piece))) => self.tell_all(voice.say(&piece, true)).await?,
+                Some(Ok(Piece::Thinking(piece))) => {
+                    self.tell_all(writing.voice.say(&piece, true)).await?
+                }
                 Some(Ok(Piece::End(end))) => break end,
                 Some(Err(error)) => {
-                    self.tell_all(voice.release()).await?;
+                    self.tell_all(writing.voice.release()).await?;
                     return Err(Asking::Model(error));
                 }
                 None => {
@@ -204,71 +269,54 @@ impl Driver {
                 }
             }
         };
-        let (events, parsed) = parser.finish(call_wire::finish_reason(&end.finish_reason));
-        self.voice_events(events, &mut voice).await?;
-        self.tell_all(voice.release()).await?;
+        // Dropping the answer ends the request, if it has not ended by itself.
+        drop((pieces, tracked));
+        let (events, mut parsed) = parser.finish(call_wire::finish_reason(&end.finish_reason));
+        self.voice_events(events, &mut writing.voice).await?;
+        if let Some(unknown) = writing
+            .unknown
+            .take()
+            .filter(|_| end.finish_reason == STOPPED_AT_UNKNOWN_TOOL)
+        {
+            self.reading(basis, |context| {
+                reading::cut_at(&mut parsed, unknown, context)
+            });
+        }
         Ok(Answered {
             text,
             end,
             parsed,
             took: started.elapsed(),
+            writing,
         })
     }
 
-    /// Passes on what the reader may see; text after a block is logged only (rule A3).
-    async fn voice_events(&mut self, events: Vec<Event>, voice: &mut Voice) -> Result<(), Stop> {
-        for event in events {
-            let kinds = match event {
-                Event::Text {
-                    text,
-                    trailing: false,
-                    ..
-                } => voice.say(&text, false),
-                Event::Thought { text, .. } => voice.say(&text, true),
-                _ => Vec::new(),
-            };
-            self.tell_all(kinds).await?;
-        }
-        Ok(())
-    }
-
-    async fn tell_all(&mut self, kinds: impl IntoIterator<Item = Kind>) -> Result<(), Stop> {
-        for kind in kinds {
-            self.tell(kind).await?;
-        }
-        Ok(())
-    }
-
-    /// Notes everything that was read from an answer, so that it becomes durable together.
+    /// Notes everything that was read from an answer, so that it becomes durable together. The
+    /// first `announced` calls were noted while it was written.
     fn note_reading(
         &mut self,
         parsed: Parsed,
         end: &AnswerEnd,
-        policy: &Policy,
+        basis: &Basis,
+        reader: Reader,
+        announced: usize,
     ) -> Result<(), Stop> {
-        let budgets = self.turn.budgets();
-        let untrusted = history::newest(&self.untrusted);
-        let context = Context {
-            catalogue: &self.inventory.catalogue,
-            policy,
-            dialect: self.plan.taught_dialect(),
-            per_answer: budgets.calls_per_answer,
-            left: self.turn.calls_left(),
-            last: self.turn.last(),
-            untrusted: &untrusted,
-        };
-        let mut reading = reading::read(parsed, &end.native_calls(), context);
-        // A model that repeats its mistake is shown the schema and an example (rule L7).
-        if reading
-            .failure()
-            .is_some_and(|failure| self.turn.failures_with(&failure) > 1)
-        {
-            reading.explain(context);
-        }
+        let native = end.native_calls();
+        let reading = self.reading(basis, |context| {
+            let mut reading = reader.finish(parsed, &native, context);
+            // A model that repeats its mistake is shown the schema and an example (rule L7).
+            if reading
+                .failure()
+                .is_some_and(|failure| self.turn.failures_with(&failure) > 1)
+            {
+                reading.explain(context);
+            }
+            reading
+        });
         for diagnostic in &reading.diagnostics {
             self.note(journal::diagnosed(diagnostic))?;
         }
-        for call in &reading.calls {
+        for call in &reading.calls[announced..] {
             self.note(selected(call))?;
         }
         for call in reading.calls {
@@ -309,7 +357,7 @@ impl Driver {
 }
 
 /// Why there is no answer.
-enum Asking {
+pub(super) enum Asking {
     /// The turn ends.
     Stopped(Stop),
     /// The model failed.
@@ -322,7 +370,8 @@ impl From<Stop> for Asking {
     }
 }
 
-fn selected(reading: &CallReading) -> Kind {
+/// Writes that a call was read, and by which rule it does not run.
+pub(super) fn selected(reading: &CallReading) -> Kind {
     let kind = journal::tool_selected(&reading.call, &reading.written);
     match (kind, &reading.refusal) {
         (Kind::ToolSelected(mut selected), Some(refusal))

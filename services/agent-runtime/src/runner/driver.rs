@@ -3,11 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::{self as common, event::Kind};
-use core_types::EffectId;
 use run_events::{CancelReason, End, Recorder, RunControl, RunMeta, outcome};
 use run_log::AppendError;
 
-use super::{Inner, Resumed, history, inventory::Inventory, journal};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Inner, Resumed, call::Flights, caller::Caller, history, inventory::Inventory, journal,
+};
 use crate::domain::{
     message::TurnMessage,
     observation,
@@ -49,8 +52,12 @@ pub(super) struct Driver {
     pub(super) inventory: Inventory,
     pub(super) earlier: Vec<Vec<TurnMessage>>,
     pub(super) untrusted: Vec<String>,
-    /// Whether calls of this turn may have left before this process began.
-    pub(super) resumed: bool,
+    /// The calls under way.
+    pub(super) flights: Flights,
+    /// Ends them while the turn goes on to its own end.
+    pub(super) give_up_flights: CancellationToken,
+    /// The turn's span.
+    pub(super) span: tracing::Span,
     /// Recorded with the next commit.
     pending: Vec<Kind>,
     replayed: bool,
@@ -76,7 +83,9 @@ impl Driver {
             inventory: Inventory::default(),
             earlier: Vec::new(),
             untrusted: resumed.untrusted,
-            resumed: resumed.replayed,
+            flights: Flights::default(),
+            give_up_flights: CancellationToken::new(),
+            span: tracing::Span::none(),
             pending: Vec::new(),
             replayed: resumed.replayed,
             cancelled_before: resumed.cancel,
@@ -85,10 +94,16 @@ impl Driver {
 
     /// Carries the turn out to its end.
     pub(super) async fn run(mut self) -> End {
-        let stop = match self.go().await {
+        self.span = tracing::Span::current();
+        let mut stop = match self.go().await {
             Ok(outcome) => return End::Finished(outcome),
             Err(stop) => stop,
         };
+        if !matches!(stop, Stop::Storage(_))
+            && let Err(worse) = self.end_flights().await
+        {
+            stop = worse;
+        }
         let outcome = match stop {
             Stop::Told(reason) => outcome::stopped(&reason, self.turn.unsettled()),
             Stop::Failed(error) => self.failed(*error),
@@ -116,14 +131,26 @@ impl Driver {
             match self.turn.next() {
                 Command::ReadOpening(text) => self.read_opening(&text)?,
                 Command::Ask(ask) => self.ask(ask).await?,
-                Command::Dispatch(call) => self.dispatch(&call).await?,
-                Command::Await { call, effect_id } => self.settle(&call, &effect_id).await?,
+                Command::Dispatch(call) => self.dispatch(call).await?,
+                Command::Await(left) => self.await_one(&left).await?,
+                Command::GiveUp(left) => self.give_up(&left).await?,
                 Command::Skip { call, failed_tool } => self.skip(&call, &failed_tool)?,
                 Command::Finish(finish) => {
                     self.commit().await?;
                     return Ok(self.outcome(&finish));
                 }
             }
+        }
+    }
+
+    /// Returns what asks the registry for the calls of this turn.
+    pub(super) fn caller(&self) -> Caller {
+        Caller {
+            registry: self.shared.registry.clone(),
+            recorder: self.recorder.clone(),
+            control: self.control.clone(),
+            conversation_id: self.meta.conversation_id.clone(),
+            give_up: self.give_up_flights.clone(),
         }
     }
 
@@ -211,23 +238,6 @@ impl Driver {
             .await
             .map(drop)
             .map_err(Stop::Storage)
-    }
-
-    async fn dispatch(&mut self, call: &ReadCall) -> Result<(), Stop> {
-        let step = self.turn.step().to_string();
-        let index = usize::try_from(call.index).unwrap_or(usize::MAX);
-        let effect_id = EffectId::derive(&self.recorder.run_id(), &step, index);
-        self.note(Kind::CallDispatched(common::CallDispatched {
-            effect_id: effect_id.to_string(),
-            tool_id: call.tool_id.clone(),
-            arguments_json: call.arguments_json.clone(),
-            index: call.index,
-            node_id: String::new(),
-        }))?;
-        // From here on a crash leaves a call that is known to be unsettled.
-        self.commit().await?;
-        self.resumed = false;
-        Ok(())
     }
 
     fn skip(&mut self, call: &ReadCall, failed_tool: &str) -> Result<(), Stop> {

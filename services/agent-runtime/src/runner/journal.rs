@@ -49,6 +49,7 @@ fn read_call(call: &common::ToolCall) -> ReadCall {
         native: call.dialect() == common::Dialect::Native,
         needs_confirmation: call.needs_confirmation,
         continue_on_error: call.continue_on_error,
+        parallel_safe: call.parallel_safe,
         problems: call
             .problems
             .iter()
@@ -79,6 +80,7 @@ pub fn diagnosed(diagnostic: &call_text::Diagnostic) -> Kind {
 /// Writes that a call was read.
 pub fn tool_selected(call: &ReadCall, written: &call_text::Call) -> Kind {
     let mut selected = call_wire::call_to_proto(call.index, written);
+    selected.parallel_safe = call.parallel_safe;
     if call.native {
         // A structured call was never text.
         selected.span = None;

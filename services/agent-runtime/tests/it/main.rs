@@ -11,5 +11,7 @@ mod openai;
 mod registry;
 mod shipped;
 mod turns;
+mod turns_early;
 mod turns_ending;
+mod turns_together;
 mod world;

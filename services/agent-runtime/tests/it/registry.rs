@@ -103,6 +103,24 @@ impl TestRegistry {
         )
     }
 
+    /// Declares that a tool changes nothing.
+    pub(crate) fn read_only(self, id: &str) -> Self {
+        self.declare(id, |tool| tool.read_only = true)
+    }
+
+    /// Declares that calls of a tool may run beside others.
+    pub(crate) fn parallel_safe(self, id: &str) -> Self {
+        self.declare(id, |tool| tool.parallel_safe = true)
+    }
+
+    fn declare(self, id: &str, change: impl FnOnce(&mut Tool)) -> Self {
+        let mut state = self.state.lock().unwrap();
+        let known = state.tools.get_mut(id).expect("the tool exists");
+        change(&mut known.tool);
+        drop(state);
+        self
+    }
+
     /// Returns the effects that were dispatched, each as often as it was.
     pub(crate) fn dispatches(&self) -> Vec<String> {
         self.state.lock().unwrap().dispatches.clone()

@@ -49,7 +49,14 @@ impl Progress {
     fn is_settled(&self) -> bool {
         matches!(self.state, CallState::Settled { .. })
     }
+
+    fn is_under_way(&self) -> bool {
+        matches!(self.state, CallState::Dispatched { .. })
+    }
 }
+
+/// How many calls of one answer are under way together at most.
+pub const MAX_AT_ONCE: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
@@ -83,13 +90,10 @@ impl Answer {
         &self.calls
     }
 
-    /// Calls are numbered in the order in which they are read, all before the first leaves.
+    /// Calls are numbered in the order in which they are read. Some may have left while the model
+    /// was still writing the others.
     pub(super) fn can_take(&self, call: &ReadCall) -> bool {
-        let started = self
-            .calls
-            .iter()
-            .any(|progress| matches!(progress.state, CallState::Dispatched { .. }));
-        usize::try_from(call.index) == Ok(self.calls.len()) && !started
+        usize::try_from(call.index) == Ok(self.calls.len())
     }
 
     pub(super) fn take(&mut self, call: ReadCall) {
@@ -102,12 +106,15 @@ impl Answer {
     /// Marks a call as on its way; false if it may not leave now.
     pub(super) fn dispatch(&mut self, index: u32, effect_id: String) -> bool {
         match self.next() {
-            Some(Command::Dispatch(call)) if call.index == index => {
-                let progress = self.find(index).expect("the next call is one of the calls");
+            Some(Command::Dispatch(call)) if call.index == index => {}
+            _ => return false,
+        }
+        match self.find(index) {
+            Some(progress) => {
                 progress.state = CallState::Dispatched { effect_id };
                 true
             }
-            _ => false,
+            None => false,
         }
     }
 
@@ -135,6 +142,16 @@ impl Answer {
         self.calls.iter().all(Progress::is_settled)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Returns the places of the calls that have left and not ended.
+    pub(super) fn under_way(&self) -> Vec<u32> {
+        let under_way = self.calls.iter().filter(|progress| progress.is_under_way());
+        under_way.map(|progress| progress.call.index).collect()
+    }
+
     pub(super) fn has_observations(&self) -> bool {
         !self.told.is_empty()
     }
@@ -151,34 +168,40 @@ impl Answer {
     /// Says what to do with the calls; none when all have ended, when one is unknown, and in the
     /// last answer of a turn.
     ///
-    /// The calls of an answer run one after the other; after a failure the rest is skipped,
-    /// unless the failed call says otherwise (rules A2, T26).
+    /// The calls of an answer leave in their order, each when those before it have ended; only
+    /// neighbours whose tools say that they may run beside each other are under way together. After
+    /// a failure what has not left is skipped, unless the failed call says otherwise (rules A2,
+    /// T26).
     pub(super) fn next(&self) -> Option<Command> {
         if self.last.is_some() {
             return None;
         }
         let mut failed: Option<&str> = None;
+        let mut under_way = 0;
+        let mut in_company = true;
         for Progress { call, state } in &self.calls {
             match state {
-                CallState::Dispatched { effect_id } => {
-                    return Some(Command::Await {
-                        call: call.clone(),
-                        effect_id: effect_id.clone(),
-                    });
+                CallState::Dispatched { .. } => {
+                    under_way += 1;
+                    in_company &= call.parallel_safe;
                 }
                 CallState::Read => {
-                    return Some(match failed {
-                        Some(tool) => Command::Skip {
+                    if let Some(tool) = failed {
+                        return Some(Command::Skip {
                             call: call.clone(),
                             failed_tool: tool.to_owned(),
-                        },
-                        None => Command::Dispatch(call.clone()),
-                    });
+                        });
+                    }
+                    let has_room = in_company && call.parallel_safe && under_way < MAX_AT_ONCE;
+                    if under_way == 0 || has_room {
+                        return Some(Command::Dispatch(call.clone()));
+                    }
+                    break;
                 }
                 CallState::Settled {
                     status: CallStatus::Unknown,
                     ..
-                } => return None,
+                } => break,
                 CallState::Settled {
                     status: CallStatus::Failed,
                     ..
@@ -188,7 +211,8 @@ impl Answer {
                 CallState::Settled { .. } => {}
             }
         }
-        None
+        let under_way = self.under_way();
+        (!under_way.is_empty()).then_some(Command::Await(under_way))
     }
 
     /// Names the failure if the answer came to nothing but failures to call.

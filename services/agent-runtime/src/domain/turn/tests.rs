@@ -1,3 +1,5 @@
+mod together;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -41,6 +43,7 @@ fn call(index: u32, tool: &str) -> ReadCall {
         native: false,
         needs_confirmation: false,
         continue_on_error: false,
+        parallel_safe: false,
         problems: Vec::new(),
     }
 }
@@ -103,15 +106,9 @@ fn a_call_leaves_is_awaited_and_told_before_the_next_round() {
     let mut turn = asked_turn(budgets(3, 3));
     let first = call(0, "a");
     apply(&mut turn, [answered("<ACTION>"), read(&first)]);
-    assert_eq!(turn.next(), Command::Dispatch(first.clone()));
+    assert_eq!(turn.next(), Command::Dispatch(first));
     apply(&mut turn, [dispatched(0)]);
-    assert_eq!(
-        turn.next(),
-        Command::Await {
-            call: first,
-            effect_id: "e0".to_owned()
-        }
-    );
+    assert_eq!(turn.next(), Command::Await(vec![0]));
     assert_eq!(turn.unsettled(), ["e0"]);
     apply(
         &mut turn,
@@ -333,7 +330,7 @@ fn a_text_of_the_caller_is_read_and_the_model_goes_on_only_if_asked_to() {
             ],
         );
         assert_eq!(turn.next(), expected);
-        assert_eq!(turn.step(), 0);
+        assert_eq!(turn.step(), "0");
         assert_eq!(turn.final_text(), "said");
     }
 }
@@ -401,14 +398,15 @@ fn what_cannot_happen_is_refused_and_changes_nothing() {
     }
 }
 
-/// What a made-up world answers: how many calls an answer holds, and how each ends.
+/// What a made-up world answers: the calls of each answer, how each ends, whether it is well written
+/// and whether it may run beside others.
 #[derive(Clone, Debug)]
 struct World {
-    answers: Vec<Vec<(u8, bool)>>,
+    answers: Vec<Vec<(u8, bool, bool)>>,
 }
 
 fn world() -> impl Strategy<Value = World> {
-    let calls = prop::collection::vec((0_u8..5, any::<bool>()), 0..5);
+    let calls = prop::collection::vec((0_u8..5, any::<bool>(), any::<bool>()), 0..5);
     prop::collection::vec(calls, 1..12).prop_map(|answers| World { answers })
 }
 
@@ -433,17 +431,22 @@ fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
                 ]
             }
             Command::Dispatch(call) => vec![dispatched(call.index)],
-            Command::Await { call, .. } => match fates[call.index as usize] {
-                0 => vec![settled(call.index, CallStatus::Unknown)],
-                1 => vec![
-                    settled(call.index, CallStatus::Failed),
-                    observed(call.index, "failed"),
-                ],
-                _ => vec![
-                    settled(call.index, CallStatus::Succeeded),
-                    observed(call.index, "fine"),
-                ],
-            },
+            Command::GiveUp(_) => panic!("no answer is lost here"),
+            Command::Await(left) => {
+                // The one that left last ends first.
+                let index = left[left.len() - 1];
+                match fates[index as usize] {
+                    0 => vec![settled(index, CallStatus::Unknown)],
+                    1 => vec![
+                        settled(index, CallStatus::Failed),
+                        observed(index, "failed"),
+                    ],
+                    _ => vec![
+                        settled(index, CallStatus::Succeeded),
+                        observed(index, "fine"),
+                    ],
+                }
+            }
             Command::Ask(ask) => {
                 let calls = answers.next().cloned().unwrap_or_default();
                 let mut events = match ask {
@@ -456,9 +459,9 @@ fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
                 };
                 events.extend([TurnEvent::ModelRequested, answered("text")]);
                 let allowed = turn.calls_left();
-                fates = calls.iter().map(|(fate, _)| *fate).collect();
+                fates = calls.iter().map(|(fate, ..)| *fate).collect();
                 let mut refused = Vec::new();
-                for (index, (_, good)) in (0_u32..).zip(&calls) {
+                for (index, (_, good, parallel_safe)) in (0_u32..).zip(&calls) {
                     let problems = if *good {
                         Vec::new()
                     } else {
@@ -466,6 +469,7 @@ fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
                     };
                     events.push(read(&ReadCall {
                         problems,
+                        parallel_safe: *parallel_safe,
                         ..call(index, "tool")
                     }));
                     if !good || index >= allowed {

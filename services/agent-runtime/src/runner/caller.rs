@@ -1,0 +1,260 @@
+//! One call at the registry, which alone dispatches it to a tool: asked for, followed, ended.
+
+use std::time::Duration;
+
+use contracts::tavern::{
+    common::v1 as common,
+    registry::v1::{
+        self as registry, call_tool_response::Record,
+        tool_registry_service_client::ToolRegistryServiceClient,
+    },
+};
+use grpc_kit::{CallContext, Transport};
+use run_events::{CancelReason, Recorder, RunControl, durability_to_proto, outcome};
+use run_log::AppendError;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::{
+    driver::Stop,
+    retry::{Backoff, Meaning, meaning},
+};
+use crate::domain::turn::ReadCall;
+
+/// How long a call may take to end once it was told to.
+const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
+/// How long a call that was told to end is waited for before it is told again.
+const CANCEL_AGAIN: Duration = Duration::from_millis(200);
+/// How often a registry that fails inside is asked how a call went.
+const BROKEN_TRIES: u32 = 3;
+
+/// Asks the registry for the calls of one turn. Clone, cheap.
+#[derive(Clone)]
+pub(super) struct Caller {
+    pub(super) registry: ToolRegistryServiceClient<Transport>,
+    pub(super) recorder: Recorder,
+    pub(super) control: RunControl,
+    pub(super) conversation_id: String,
+    /// Ends the calls under way while the turn goes on to its own end.
+    pub(super) give_up: CancellationToken,
+}
+
+impl Caller {
+    /// Finds out how a call goes that is about to leave, or that left before this process began.
+    pub(super) async fn carry_out(
+        &self,
+        call: &ReadCall,
+        effect_id: &str,
+        left_before: bool,
+    ) -> Result<common::CallResult, Stop> {
+        let request = registry::CallToolRequest {
+            tool_id: call.tool_id.clone(),
+            arguments_json: call.arguments_json.clone(),
+            effect_id: effect_id.to_owned(),
+            conversation_id: self.conversation_id.clone(),
+            durability: durability_to_proto(self.recorder.durability()).into(),
+            timeout: None,
+            index: call.index,
+            needs_confirmation: call.needs_confirmation,
+        };
+        if !left_before && (self.control.is_cancelled() || self.give_up.is_cancelled()) {
+            return Ok(not_started(call));
+        }
+        let mut backoff = Backoff::new();
+        let mut broken = 0;
+        loop {
+            let status = match self.follow(request.clone()).await? {
+                Ok(result) => return Ok(result),
+                Err(status) => status,
+            };
+            match meaning(&status) {
+                Meaning::NotNow => {}
+                // Of a call that left before a crash, a refusal does not say what happened then.
+                Meaning::Refused if left_before => return Ok(unknown(call, &status)),
+                Meaning::Refused => return Ok(refused(call, &status)),
+                Meaning::Broken => {
+                    broken += 1;
+                    if broken == BROKEN_TRIES {
+                        return Ok(unknown(call, &status));
+                    }
+                }
+            }
+            tracing::warn!(effect_id, code = ?status.code(), error = status.message(), "asking the registry again how a call went");
+            tokio::select! {
+                biased;
+                reason = self.told() => {
+                    // The call may go on in the registry, which nobody else would tell.
+                    self.end_call(effect_id, "the turn ends").await;
+                    return Err(Stop::Told(reason));
+                }
+                () = tokio::time::sleep(backoff.after(&status)) => {}
+            }
+        }
+    }
+
+    /// Tells the registry to end a call, and says in the log if it could not be told.
+    pub(super) async fn end_call(&self, effect_id: &str, reason: &str) {
+        if let Err(status) = self.cancel_call(effect_id, reason).await {
+            tracing::warn!(
+                effect_id,
+                error = status.message(),
+                "a call could not be cancelled"
+            );
+        }
+    }
+
+    /// Follows a call to its result, or ends it when it is told to end.
+    async fn follow(
+        &self,
+        request: registry::CallToolRequest,
+    ) -> Result<Result<common::CallResult, Status>, Stop> {
+        let effect_id = request.effect_id.clone();
+        let calling = receive(self.registry.clone(), self.recorder.clone(), request);
+        tokio::pin!(calling);
+        let told = tokio::select! {
+            biased;
+            told = self.told() => told,
+            ended = &mut calling => return ended.map_err(Stop::Storage),
+        };
+        let reason = match &told {
+            CancelReason::Requested(reason) => reason.clone(),
+            CancelReason::Deadline => "the turn's deadline passed".to_owned(),
+        };
+        // The result comes from the call itself, so that what had been done is known.
+        let ended = tokio::select! {
+            biased;
+            ended = &mut calling => Some(ended),
+            () = self.cancel_until_dropped(&effect_id, &reason) => None,
+            () = tokio::time::sleep(CANCEL_WAIT) => None,
+        };
+        match ended {
+            Some(Ok(Ok(result))) => Ok(Ok(result)),
+            Some(Err(error)) => Err(Stop::Storage(error)),
+            Some(Ok(Err(_))) | None => Err(Stop::Told(told)),
+        }
+    }
+
+    /// Asks the registry to end a call, and again, as the first request may arrive before the call
+    /// does.
+    async fn cancel_until_dropped(&self, effect_id: &str, reason: &str) {
+        loop {
+            self.end_call(effect_id, reason).await;
+            tokio::time::sleep(CANCEL_AGAIN).await;
+        }
+    }
+
+    /// Waits until the call shall end.
+    async fn told(&self) -> CancelReason {
+        tokio::select! {
+            biased;
+            () = self.control.cancelled() => self.control.why().unwrap_or(CancelReason::Deadline),
+            () = self.give_up.cancelled() => {
+                CancelReason::Requested("the answer that held the call was lost".to_owned())
+            }
+        }
+    }
+
+    /// Asks the registry to end a call. The run's own deadline may have passed, so that the
+    /// request has a time of its own.
+    async fn cancel_call(&self, effect_id: &str, reason: &str) -> Result<(), Status> {
+        let mut registry = self.registry.clone();
+        let request = registry::CancelCallRequest {
+            effect_id: effect_id.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let path = self.control.call_context().path().clone();
+        let context = CallContext::new(path).with_timeout(CANCEL_WAIT);
+        let answer = context
+            .scope(registry.cancel_call(request))
+            .await?
+            .into_inner();
+        if !answer.ended {
+            tracing::warn!(effect_id, still_running = ?answer.still_running, "a cancelled call has not ended");
+        }
+        Ok(())
+    }
+}
+
+/// Asks for a call and records what happens below it, until its result comes.
+async fn receive(
+    mut registry: ToolRegistryServiceClient<Transport>,
+    recorder: Recorder,
+    request: registry::CallToolRequest,
+) -> Result<Result<common::CallResult, Status>, AppendError> {
+    let mut records = match registry.call_tool(request).await {
+        Ok(response) => response.into_inner(),
+        Err(status) => return Ok(Err(status)),
+    };
+    loop {
+        match records.message().await {
+            Ok(Some(response)) => match response.record {
+                Some(Record::Event(event)) => recorder.submit_child(event).await?,
+                Some(Record::Result(result)) => return Ok(Ok(result)),
+                None => {}
+            },
+            Ok(None) => {
+                return Ok(Err(Status::unavailable(
+                    "the stream ended before the result",
+                )));
+            }
+            Err(status) => return Ok(Err(status)),
+        }
+    }
+}
+
+/// What became of a call that was on its way out when the turn was told to end.
+fn not_started(call: &ReadCall) -> common::CallResult {
+    let message = format!("{} was cancelled before it was started", call.tool_id);
+    let error = outcome::error(common::ErrorCategory::Cancelled, "cancelled", message);
+    ended(call, common::CallStatus::Cancelled, error)
+}
+
+/// What became of a call that the registry did not take.
+fn refused(call: &ReadCall, status: &Status) -> common::CallResult {
+    let code = grpc_kit::reason(status).map_or_else(
+        || "refused".to_owned(),
+        |reason| grpc_kit::failure::reason_name(reason).to_ascii_lowercase(),
+    );
+    let mut error = outcome::error(common::ErrorCategory::Validation, &code, status.message());
+    error.violations = grpc_kit::violations(status)
+        .into_iter()
+        .map(|(field, message)| common::Violation {
+            code: "invalid".to_owned(),
+            message: format!("{field}: {message}"),
+            ..common::Violation::default()
+        })
+        .collect();
+    ended(call, common::CallStatus::Rejected, error)
+}
+
+/// What is known of a call when the registry cannot say anything.
+fn unknown(call: &ReadCall, status: &Status) -> common::CallResult {
+    let message = format!(
+        "tool-registry cannot say how the call went: {}",
+        status.message()
+    );
+    ended(
+        call,
+        common::CallStatus::Unknown,
+        outcome::error(
+            common::ErrorCategory::Dependency,
+            "registry_failed",
+            message,
+        ),
+    )
+}
+
+/// Makes the result of a call that the registry gave none of.
+pub(super) fn ended(
+    call: &ReadCall,
+    status: common::CallStatus,
+    error: common::CallError,
+) -> common::CallResult {
+    common::CallResult {
+        index: call.index,
+        tool_id: call.tool_id.clone(),
+        status: status.into(),
+        error: Some(error),
+        ..common::CallResult::default()
+    }
+}

@@ -1,0 +1,149 @@
+//! What is done with an answer while the model is still writing it.
+
+use call_text::{Dialect, Event, ToolState};
+use contracts::tavern::common::v1::event::Kind;
+
+use super::{
+    call::Landed,
+    deliberate::{Basis, selected},
+    driver::{Driver, Stop},
+    voice::Voice,
+};
+use crate::domain::reading::{Reader, UnknownCall};
+
+/// An answer that is being written.
+#[derive(Default)]
+pub(super) struct Writing {
+    pub(super) voice: Voice,
+    /// What was read of it so far.
+    pub(super) reader: Reader,
+    /// How many of its calls, from the first, are in the log.
+    pub(super) announced: usize,
+    /// What the model is to be told about calls that have ended, by their places. It is told when
+    /// the answer is complete: if it gets lost, so does what its calls gave.
+    pub(super) told: Vec<(u32, String)>,
+    /// A block whose first call names a tool that is not there.
+    pub(super) unknown: Option<UnknownCall>,
+    /// The block that is open, of which no call has been seen.
+    opened: Option<(usize, Dialect)>,
+}
+
+impl Writing {
+    /// Looks at the name of a call. Only the first of a block counts, as those before it would
+    /// still run; and only where the name is certain at once: in a block of fields a later field
+    /// can change which tool is meant (T18).
+    fn look_at(&mut self, name: String, tool: &ToolState, span: call_text::Span) {
+        let Some((block, dialect)) = self.opened.take() else {
+            return;
+        };
+        let in_fields = matches!(dialect, Dialect::TamV1 | Dialect::TamV2 | Dialect::Vcp);
+        if in_fields || matches!(tool, ToolState::Visible(_)) {
+            return;
+        }
+        self.unknown.get_or_insert(UnknownCall {
+            block,
+            dialect,
+            name,
+            span,
+        });
+    }
+}
+
+impl Driver {
+    /// Passes on what the reader may see, and starts what may start.
+    pub(super) async fn heed(
+        &mut self,
+        events: Vec<Event>,
+        writing: &mut Writing,
+        basis: &Basis,
+    ) -> Result<(), Stop> {
+        for event in events {
+            match event {
+                Event::BlockOpened { block, dialect, .. } => {
+                    writing.opened = Some((block, dialect));
+                }
+                Event::CallOpened {
+                    name, tool, span, ..
+                } => writing.look_at(name, &tool, span),
+                Event::BlockClosed { state, calls, .. } => {
+                    self.reading(basis, |context| {
+                        writing.reader.take(&state, &calls, context)
+                    });
+                    self.start_early(writing).await?;
+                }
+                event => self.voice_event(event, &mut writing.voice).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on what the reader may see of the end of an answer.
+    pub(super) async fn voice_events(
+        &mut self,
+        events: Vec<Event>,
+        voice: &mut Voice,
+    ) -> Result<(), Stop> {
+        for event in events {
+            self.voice_event(event, voice).await?;
+        }
+        self.tell_all(voice.release()).await
+    }
+
+    /// Passes on what the reader may see; text after a block is logged only (rule A3).
+    async fn voice_event(&mut self, event: Event, voice: &mut Voice) -> Result<(), Stop> {
+        let kinds = match event {
+            Event::Text {
+                text,
+                trailing: false,
+                ..
+            } => voice.say(&text, false),
+            Event::Thought { text, .. } => voice.say(&text, true),
+            _ => Vec::new(),
+        };
+        self.tell_all(kinds).await
+    }
+
+    pub(super) async fn tell_all(
+        &mut self,
+        kinds: impl IntoIterator<Item = Kind>,
+    ) -> Result<(), Stop> {
+        for kind in kinds {
+            self.tell(kind).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes the calls that nothing can change any more, and sends those that may leave.
+    async fn start_early(&mut self, writing: &mut Writing) -> Result<(), Stop> {
+        let sure = writing.reader.sure();
+        if sure.len() > writing.announced {
+            // What was said before the calls stands before them in the log.
+            self.tell_all(writing.voice.release()).await?;
+            for reading in &sure[writing.announced..] {
+                self.note(selected(reading))?;
+            }
+            writing.announced = sure.len();
+        }
+        self.leave_early(writing.announced).await
+    }
+
+    async fn leave_early(&mut self, announced: usize) -> Result<(), Stop> {
+        let is_sure = |index| usize::try_from(index).is_ok_and(|index| index < announced);
+        while let Some(call) = self.turn.next_early(is_sure) {
+            self.dispatch(call).await?;
+        }
+        Ok(())
+    }
+
+    /// Records how a call ended while the model is still writing, and sends what may follow it.
+    pub(super) async fn land_early(
+        &mut self,
+        landed: Landed,
+        writing: &mut Writing,
+    ) -> Result<(), Stop> {
+        let (index, told) = self.land(landed)?;
+        writing.told.extend(told.map(|text| (index, text)));
+        self.commit().await?;
+        self.leave_early(writing.announced).await
+    }
+}
