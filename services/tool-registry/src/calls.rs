@@ -70,6 +70,9 @@ pub struct Call {
     pub index: u32,
     /// It was repaired or has two readings, so it runs only if its tool is read-only.
     pub needs_confirmation: bool,
+    /// Its owner is in this process, made the effect id itself and asks for the first time, so the
+    /// ledger need not be searched for it.
+    pub is_first: bool,
 }
 
 impl Call {
@@ -195,6 +198,12 @@ impl Calls {
             index,
             ends_with_caller,
         })
+    }
+
+    /// Says whether calls of a tool may be under way together with others, as it declares.
+    pub async fn may_run_beside_others(&self, tool: &str) -> bool {
+        let found = self.inner.tools.find(tool).await;
+        found.is_ok_and(|tool| tool.flags().parallel_safe)
     }
 
     /// Asks a call to end, and waits for it.

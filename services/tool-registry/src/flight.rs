@@ -184,13 +184,14 @@ impl Flight {
             Some((caller, above)) => (caller.clone(), above.to_vec()),
             None => (String::new(), Vec::new()),
         };
+        let (trace_id, span_id) = telemetry::context::current_ids();
         Event {
             sequence: 0,
             run_id,
             parent_path,
             time: Some(run_events::timestamp_to_proto(self.clock.now())),
-            trace_id: telemetry::context::current_trace_id(),
-            span_id: telemetry::context::current_span_id(),
+            trace_id,
+            span_id,
             origin_sequence: 0,
             kind: Some(kind),
         }

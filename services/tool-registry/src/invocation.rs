@@ -1,32 +1,33 @@
-//! Runs that carry the calls of a parsed text out, one after the other.
+//! Runs that carry the calls of a parsed text out, in their order.
 
 mod begin;
+mod one;
 mod resume;
 
 use contracts::tavern::common::v1::{
-    CallDispatched, CallError, CallResult, CallSettled, CallStatus, ErrorCategory, Observation,
-    RunOutcome, ToolCall, event::Kind,
+    CallResult, CallSettled, CallStatus, ErrorCategory, Observation, RunOutcome, ToolCall,
+    event::Kind,
 };
-use core_types::{ConversationId, EffectId};
-use futures::StreamExt;
+use core_types::ConversationId;
+use futures::{StreamExt, stream};
 use run_events::{End, Recorder, RunControl, outcome};
 use run_log::AppendError;
 use serde_json::Value;
-use std::{collections::BTreeMap, pin::pin, time::Duration};
-use tonic::{Code, Status};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    sync::Mutex,
+};
 
-use crate::calls::{Below, Call, Calls};
+use crate::calls::Calls;
+use one::Fate;
 
 pub use begin::{Invocations, KIND};
 
-/// The step under which effect ids of calls are derived. Frozen: a run that is resumed must derive
-/// the same ids.
-const STEP: &str = "invocation";
 /// The most of all outputs together that fits into the event that ends a run, in bytes.
 const MAX_RESULT_BYTES: usize = 900 << 10;
-const RETRY_WAIT: Duration = Duration::from_millis(500);
-/// How long a cancelled call may take before the run ends without it.
-const CANCEL_GRACE: Duration = Duration::from_millis(1_300);
+/// How many calls of one run are under way together at most.
+const MAX_AT_ONCE: usize = 8;
 
 /// What a run has to do, and what is done of it.
 struct Invocation {
@@ -38,14 +39,14 @@ struct Invocation {
     conversation: Option<ConversationId>,
     /// How calls ended, by index.
     settled: BTreeMap<u32, CallResult>,
-    /// The call that was dispatched and not settled before a restart.
-    dispatched: Option<u32>,
+    /// The calls that were dispatched before a restart.
+    dispatched: BTreeSet<u32>,
 }
 
 /// Why the calls stopped before the last one.
 enum Stop {
     End(Box<End>),
-    Unknown(Box<CallResult>),
+    Unknown(Vec<CallResult>),
 }
 
 impl From<AppendError> for Stop {
@@ -60,159 +61,94 @@ impl Invocation {
         match self.all(&control).await {
             Ok(()) => End::Finished(self.outcome()),
             Err(Stop::End(end)) => *end,
-            Err(Stop::Unknown(result)) => {
-                let error = result.error.unwrap_or_default();
-                End::Finished(outcome::unknown(vec![result.effect_id], error))
+            Err(Stop::Unknown(mut results)) => {
+                let error = results.first_mut().and_then(|result| result.error.take());
+                let effects = results.into_iter().map(|result| result.effect_id);
+                End::Finished(outcome::unknown(
+                    effects.collect(),
+                    error.unwrap_or_default(),
+                ))
             }
         }
     }
 
+    /// Carries the calls out in their order; neighbours that may run beside each other together.
     async fn all(&mut self, control: &RunControl) -> Result<(), Stop> {
-        let mut failed: Option<String> = None;
-        for call in self.selected.clone() {
-            let result = match self.settled.get(&call.index) {
-                Some(result) => result.clone(),
-                None => {
-                    let result = self.one(&call, failed.as_deref(), control).await?;
-                    self.settle(result.clone()).await?;
-                    result
-                }
-            };
-            match result.status() {
-                CallStatus::Succeeded | CallStatus::Skipped => {}
-                CallStatus::Unknown => return Err(Stop::Unknown(Box::new(result))),
-                _ if call.continue_on_error => {}
-                _ => failed = failed.or(Some(call.tool_id.clone())),
-            }
-            stop_if_cancelled(control, Vec::new())?;
+        let selected = self.selected.clone();
+        let mut rest = selected.as_slice();
+        // What failed without leave to go on, after which nothing is started any more.
+        let failed = Mutex::new(None);
+        while !rest.is_empty() {
+            let (together, after) = rest.split_at(self.neighbours(rest).await);
+            rest = after;
+            self.together(together, &failed, control).await?;
         }
         Ok(())
     }
 
-    async fn one(
+    /// Returns how many of the next calls may be under way together; at least one.
+    async fn neighbours(&self, rest: &[ToolCall]) -> usize {
+        for (count, call) in rest.iter().enumerate() {
+            if !call.problems.is_empty() || !self.calls.may_run_beside_others(&call.tool_id).await {
+                return count.max(1);
+            }
+        }
+        rest.len()
+    }
+
+    /// Carries calls out that may be under way together. Their ends are recorded in the order of the
+    /// text; what ended early waits in the ledger of effects.
+    async fn together(
         &mut self,
-        call: &ToolCall,
-        failed: Option<&str>,
+        calls: &[ToolCall],
+        failed: &Mutex<Option<String>>,
         control: &RunControl,
-    ) -> Result<CallResult, Stop> {
-        if let Some(failed) = failed {
-            return Ok(skipped(call, failed));
-        }
-        if !call.problems.is_empty() {
-            return Ok(refused(call));
-        }
-        stop_if_cancelled(control, Vec::new())?;
-        let effect = EffectId::derive(&self.recorder.run_id(), STEP, call.index as usize);
-        let arguments = match json_schema::parse_json_strict(&call.arguments_json) {
-            Ok(arguments) => arguments,
-            Err(error) => {
-                return Ok(rejected(
-                    call,
-                    "malformed_json",
-                    format!("the arguments are no JSON: {error}"),
-                ));
-            }
-        };
-        if self.dispatched.take() != Some(call.index) {
-            let dispatched = CallDispatched {
-                effect_id: effect.to_string(),
-                tool_id: call.tool_id.clone(),
-                arguments_json: call.arguments_json.clone(),
-                index: call.index,
-                node_id: String::new(),
-            };
-            self.recorder
-                .record(vec![Kind::CallDispatched(dispatched)])
-                .await?;
-        }
-        let asked = Call {
-            tool: call.tool_id.clone(),
-            arguments,
-            effect_id: Some(effect.clone()),
-            conversation: self.conversation.clone(),
-            durability: self.recorder.durability(),
-            timeout: None,
-            index: call.index,
-            needs_confirmation: call.needs_confirmation,
-        };
-        let _tracked = control.track(effect.as_str());
-        loop {
-            match self.follow(asked.clone(), &effect, control).await? {
-                Ok(result) => return Ok(result),
-                Err(status) if is_transient(&status) => {
-                    tracing::warn!(status = %status, "a call is asked for again");
-                    tokio::select! {
-                        () = tokio::time::sleep(RETRY_WAIT) => {}
-                        () = control.cancelled() => {}
+    ) -> Result<(), Stop> {
+        let mut ended = Vec::with_capacity(calls.len());
+        let mut unsettled = Vec::new();
+        {
+            let this = &*self;
+            let fates = calls.iter().map(|call| this.one(call, failed, control));
+            // Made at once and started as places become free.
+            let fates: Vec<_> = fates.collect();
+            let mut fates = pin!(stream::iter(fates).buffered(MAX_AT_ONCE));
+            while let Some(fate) = fates.next().await {
+                match fate? {
+                    Fate::Settled(result) => ended.push(result),
+                    Fate::Ended(result) => {
+                        this.settle(&result).await?;
+                        ended.push(result);
                     }
-                    stop_if_cancelled(control, vec![effect.to_string()])?;
-                }
-                Err(status) => {
-                    tracing::error!(status = %status, "a call could not be carried out");
-                    return Ok(rejected(call, "internal", status.message().to_owned()));
+                    Fate::NotStarted => {}
+                    Fate::Unsettled(effect) => unsettled.push(effect),
                 }
             }
+        }
+        let unknown: Vec<CallResult> = ended
+            .iter()
+            .filter(|result| result.status() == CallStatus::Unknown)
+            .cloned()
+            .collect();
+        let ended = ended.into_iter().map(|result| (result.index, result));
+        self.settled.extend(ended);
+        match unknown.is_empty() {
+            true => stop_if_cancelled(control, unsettled),
+            false => Err(Stop::Unknown(unknown)),
         }
     }
 
-    /// Carries one call out and records what happens below it.
-    async fn follow(
-        &mut self,
-        call: Call,
-        effect: &EffectId,
-        control: &RunControl,
-    ) -> Result<Result<CallResult, Status>, Stop> {
-        let joined = match self.calls.join(call) {
-            Ok(joined) => joined,
-            Err(status) => return Ok(Err(status)),
-        };
-        let calls = self.calls.clone();
-        let mut below = pin!(calls.follow(joined));
-        let mut cancel = pin!(cancel_when_asked(&calls, effect, control));
-        let mut cancelled = false;
-        loop {
-            let next = tokio::select! {
-                next = below.next() => next,
-                () = &mut cancel, if !cancelled => {
-                    cancelled = true;
-                    continue;
-                }
-                () = tokio::time::sleep(CANCEL_GRACE), if cancelled => None,
-            };
-            match next {
-                Some(Ok(Below::Event(event))) => self.recorder.submit_child(*event).await?,
-                Some(Ok(Below::Result(result))) => {
-                    if cancelled && result.status() == CallStatus::Cancelled {
-                        self.settle(*result).await?;
-                        stop_if_cancelled(control, Vec::new())?;
-                        return Ok(Err(Status::cancelled("the run was cancelled")));
-                    }
-                    return Ok(Ok(*result));
-                }
-                Some(Err(status)) => return Ok(Err(status)),
-                None => {
-                    stop_if_cancelled(control, vec![effect.to_string()])?;
-                    return Ok(Err(Status::internal("the call was lost")));
-                }
-            }
-        }
-    }
-
-    async fn settle(&mut self, result: CallResult) -> Result<(), Stop> {
-        let text = self.told_of(&result);
+    async fn settle(&self, result: &CallResult) -> Result<(), AppendError> {
         let observation = Observation {
-            text,
+            text: self.told_of(result),
             index: Some(result.index),
         };
-        self.settled.insert(result.index, result.clone());
         let events = vec![
             Kind::CallSettled(CallSettled {
-                result: Some(result),
+                result: Some(result.clone()),
             }),
             Kind::Observation(observation),
         ];
-        self.recorder.record(events).await?;
-        Ok(())
+        self.recorder.record(events).await.map(drop)
     }
 
     /// Words the end of a call. Of a call that is not well written, whoever read the text knows
@@ -271,18 +207,6 @@ impl Invocation {
     }
 }
 
-/// Waits for the run to be cancelled, then tells the call.
-async fn cancel_when_asked(calls: &Calls, effect: &EffectId, control: &RunControl) {
-    control.cancelled().await;
-    let reason = match control.why() {
-        Some(run_events::CancelReason::Requested(words)) => words,
-        _ => "the run's deadline passed".to_owned(),
-    };
-    if let Err(status) = calls.cancel(effect, &reason).await {
-        tracing::warn!(status = %status, "a call could not be cancelled");
-    }
-}
-
 fn stop_if_cancelled(control: &RunControl, unsettled: Vec<String>) -> Result<(), Stop> {
     match control.why() {
         Some(reason) => {
@@ -290,50 +214,5 @@ fn stop_if_cancelled(control: &RunControl, unsettled: Vec<String>) -> Result<(),
             Err(Stop::End(Box::new(End::Finished(outcome))))
         }
         None => Ok(()),
-    }
-}
-
-fn is_transient(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::ResourceExhausted)
-}
-
-fn refused(call: &ToolCall) -> CallResult {
-    let sentences: Vec<&str> = call
-        .problems
-        .iter()
-        .map(|problem| problem.message.as_str())
-        .collect();
-    let code = call
-        .problems
-        .first()
-        .map_or("invalid_call", |problem| problem.code.as_str());
-    let mut result = rejected(call, code, sentences.join("; "));
-    if let Some(error) = &mut result.error {
-        error.violations.clone_from(&call.problems);
-    }
-    result
-}
-
-fn rejected(call: &ToolCall, code: &str, message: String) -> CallResult {
-    let error = outcome::error(ErrorCategory::Validation, code, message);
-    without_dispatch(call, CallStatus::Rejected, error)
-}
-
-fn skipped(call: &ToolCall, failed: &str) -> CallResult {
-    let message = format!(
-        "{} was not called, because {failed} failed before it",
-        call.tool_id
-    );
-    let error = outcome::error(ErrorCategory::Domain, "skipped", message);
-    without_dispatch(call, CallStatus::Skipped, error)
-}
-
-fn without_dispatch(call: &ToolCall, status: CallStatus, error: CallError) -> CallResult {
-    CallResult {
-        index: call.index,
-        tool_id: call.tool_id.clone(),
-        status: status.into(),
-        error: Some(error),
-        ..CallResult::default()
     }
 }

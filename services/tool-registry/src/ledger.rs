@@ -133,7 +133,8 @@ impl Ledger {
         self.past_of(summary).await
     }
 
-    /// Records that a call is about to leave, durably.
+    /// Records that a call is about to leave, durably. `is_first` says that nobody can have asked
+    /// for the effect before.
     ///
     /// # Errors
     /// A failure when it cannot be recorded; the call must not leave then.
@@ -142,7 +143,7 @@ impl Ledger {
         effect: &EffectId,
         body: Hash,
         record: &Record,
-        durability: Durability,
+        (durability, is_first): (Durability, bool),
         dispatched: CallDispatched,
     ) -> Result<RunWriter, Status> {
         let now = self.clock.now();
@@ -158,7 +159,11 @@ impl Ledger {
             .expect("a record has text keys only")
             .into();
         let first = encode(&self.event(Kind::CallDispatched(dispatched)), now);
-        match self.logs.create(run, vec![first]).await {
+        let created = match is_first {
+            true => self.logs.create_first(run, vec![first]).await,
+            false => self.logs.create(run, vec![first]).await,
+        };
+        match created {
             Ok(Created::New(writer)) => Ok(writer),
             // One task of this process carries an effect at a time and looks it up first.
             Ok(Created::Replayed(_)) | Err(CreateError::RequestIdConflict { .. }) => {
@@ -280,10 +285,11 @@ impl Ledger {
     }
 
     fn event(&self, kind: Kind) -> Event {
+        let (trace_id, span_id) = telemetry::context::current_ids();
         Event {
             time: Some(run_events::timestamp_to_proto(self.clock.now())),
-            trace_id: telemetry::context::current_trace_id(),
-            span_id: telemetry::context::current_span_id(),
+            trace_id,
+            span_id,
             kind: Some(kind),
             ..Event::default()
         }

@@ -10,7 +10,7 @@ use contracts::tavern::{
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Services, Transport};
 use run_events::Runs;
-use run_log::{MemoryLimits, MemoryRunLog, RunLog, RunLogs, SqliteRunLog};
+use run_log::{RunLog, RunLogs};
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tonic::Status;
 
@@ -207,11 +207,7 @@ impl ToolRegistry {
 }
 
 async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
-    let sync = SqliteRunLog::open(SqliteOptions::new(data.file(name)?)).await?;
-    Ok(RunLogs::new(
-        Arc::new(sync),
-        Arc::new(MemoryRunLog::new(MemoryLimits::default())),
-    ))
+    Ok(RunLogs::open(SqliteOptions::new(data.file(name)?)).await?)
 }
 
 fn load_plugins(directory: &Path) -> Result<Plugins, Error> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use run_events::Runs;
-use run_log::{Hash, MemoryLimits, MemoryRunLog, RunLogs, SqliteRunLog};
+use run_log::{Hash, RunLogs};
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tokio::sync::{Mutex, Semaphore};
 
@@ -61,14 +61,8 @@ pub async fn build_with(
     let options = SqliteOptions::new(data_dir.file("workflow-execution.db")?);
     let database = SqliteDatabase::open(options, &[MIGRATIONS]).await?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
-    let durable = SqliteRunLog::open(SqliteOptions::new(
-        data_dir.file("workflow-execution.runs.db")?,
-    ))
-    .await?;
-    let logs = RunLogs::new(
-        Arc::new(durable),
-        Arc::new(MemoryRunLog::new(MemoryLimits::default())),
-    );
+    let file = data_dir.file("workflow-execution.runs.db")?;
+    let logs = RunLogs::open(SqliteOptions::new(file)).await?;
     let library = Library::open(
         &settings.workflows_dir,
         Arc::clone(&store),

@@ -38,13 +38,14 @@ impl Stamp {
     /// Makes an event that happens now, in the present span.
     pub(crate) fn event(&self, kind: Kind) -> (common::Event, Timestamp) {
         let now = self.clock.now();
+        let (trace_id, span_id) = telemetry::context::current_ids();
         let event = common::Event {
             sequence: 0,
             run_id: self.run.to_string(),
             parent_path: self.path.clone(),
             time: Some(timestamp_to_proto(now)),
-            trace_id: telemetry::context::current_trace_id(),
-            span_id: telemetry::context::current_span_id(),
+            trace_id,
+            span_id,
             origin_sequence: 0,
             kind: Some(kind),
         };

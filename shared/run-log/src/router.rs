@@ -7,12 +7,13 @@ use std::{
 
 use async_trait::async_trait;
 use core_types::{Durability, RequestId, RunId};
+use sql_store::{OpenError, SqliteOptions};
 use tokio::sync::Mutex;
 
 use crate::{
-    CreateError, Created, Event, Follower, NewEvent, NewRun, Order, ReadError, ReopenError,
-    RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter, StorageError, Verification,
-    engine::replayed,
+    CreateError, Created, Event, Follower, MemoryLimits, MemoryRunLog, NewEvent, NewRun, Order,
+    ReadError, ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter,
+    SqliteRunLog, StorageError, Verification, engine::replayed,
 };
 
 /// Requests that hash to one of these are created one after the other.
@@ -38,12 +39,39 @@ impl std::fmt::Debug for RunLogs {
 }
 
 impl RunLogs {
+    /// Opens the log of a service: durable runs in the file that `options` name, fleeting ones in
+    /// memory, within the default limits.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the file cannot be used.
+    pub async fn open(options: SqliteOptions) -> Result<Self, OpenError> {
+        let sync = SqliteRunLog::open(options).await?;
+        let memory = MemoryRunLog::new(MemoryLimits::default());
+        Ok(Self::new(Arc::new(sync), Arc::new(memory)))
+    }
+
     /// Puts the log of durable runs and the log of fleeting runs together.
     pub fn new(sync: Arc<dyn RunLog>, memory: Arc<dyn RunLog>) -> Self {
         Self {
             sync,
             memory,
             creating: (0..STRIPES).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// Creates a run whose request id nobody can have used before, as the caller knows: the log of
+    /// the other durability is not asked. That spares a fleeting run every visit to the disk.
+    ///
+    /// # Errors
+    /// As [`RunLog::create`].
+    pub async fn create_first(
+        &self,
+        run: NewRun,
+        first: Vec<NewEvent>,
+    ) -> Result<Created, CreateError> {
+        match run.durability {
+            Durability::Sync => self.sync.create(run, first).await,
+            Durability::Memory => self.memory.create(run, first).await,
         }
     }
 

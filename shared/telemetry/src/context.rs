@@ -97,6 +97,19 @@ pub fn current_trace_id() -> String {
     trace_id(&Span::current())
 }
 
+/// Returns the current trace id and span id, as [`current_trace_id`] and [`current_span_id`] do
+/// one by one.
+pub fn current_ids() -> (String, String) {
+    context_of(&Span::current())
+        .map(|context| {
+            (
+                context.trace_id().to_string(),
+                context.span_id().to_string(),
+            )
+        })
+        .unwrap_or_default()
+}
+
 /// Returns the current span id as 16 hexadecimal digits; empty outside spans.
 pub fn current_span_id() -> String {
     context_of(&Span::current())

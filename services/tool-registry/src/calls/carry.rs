@@ -51,7 +51,7 @@ impl Inner {
                 };
                 self.dispatch(&call, ready, None, flight, context).await
             }
-            Some(effect) => match self.ledger.look_up(effect, Some(flight.body())).await? {
+            Some(effect) => match self.past(&call, effect, flight).await? {
                 Past::Settled(result) => Ok(CallResult {
                     replayed: true,
                     index: call.index,
@@ -71,6 +71,14 @@ impl Inner {
             telemetry::spans::fail(&tracing::Span::current(), &error.code, &error.code);
         }
         Ok(result)
+    }
+
+    /// Asks the ledger what is known of an effect, unless nothing can be.
+    async fn past(&self, call: &Call, effect: &EffectId, flight: &Flight) -> Result<Past, Status> {
+        match call.is_first {
+            true => Ok(Past::Nothing),
+            false => self.ledger.look_up(effect, Some(flight.body())).await,
+        }
     }
 
     /// Settles a call that a crash cut off and that must not be dispatched again. The start of the
@@ -243,7 +251,13 @@ impl Inner {
         };
         let writer = self
             .ledger
-            .begin(effect, flight.body(), &record, order.durability, dispatched)
+            .begin(
+                effect,
+                flight.body(),
+                &record,
+                (order.durability, call.is_first),
+                dispatched,
+            )
             .await?;
         flight.has_entry(writer.clone());
         Ok(writer)

@@ -1,6 +1,9 @@
 //! Starting an invocation: its run and everything that is known before the first call.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use contracts::tavern::{
     common::v1::{
@@ -94,7 +97,7 @@ impl Invocations {
             malformed: parsed.observation,
             conversation: Some(conversation),
             settled: BTreeMap::new(),
-            dispatched: None,
+            dispatched: BTreeSet::new(),
         };
         self.runs
             .execute(recorder, |control| invocation.work(control));

@@ -1,6 +1,6 @@
 //! Resuming invocations after a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contracts::tavern::common::v1::event::Kind;
 use core_types::ConversationId;
@@ -32,15 +32,16 @@ impl Invocations {
         let run_id = run.recorder.run_id().to_string();
         let mut selected = Vec::new();
         let mut settled = BTreeMap::new();
-        let mut dispatched = None;
+        let mut dispatched = BTreeSet::new();
         for event in run.events {
             let own = event.run_id == run_id;
             match event.kind {
                 _ if !own => {}
                 Some(Kind::ToolSelected(selection)) => selected.extend(selection.call),
-                Some(Kind::CallDispatched(call)) => dispatched = Some(call.index),
+                Some(Kind::CallDispatched(call)) => {
+                    dispatched.insert(call.index);
+                }
                 Some(Kind::CallSettled(call)) => {
-                    dispatched = None;
                     settled.extend(call.result.map(|result| (result.index, result)));
                 }
                 _ => {}

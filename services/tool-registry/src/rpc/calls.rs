@@ -88,6 +88,7 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
         timeout,
         index: request.index,
         needs_confirmation: request.needs_confirmation,
+        is_first: false,
     })
 }
 

@@ -343,6 +343,105 @@ async fn cancelling_a_run_ends_its_script_and_starts_nothing_more() {
     assert_eq!(statuses(&events), [CallStatus::Cancelled]);
 }
 
+/// Registers tools that run code and may do so beside others.
+async fn register_neighbours(fixture: &Fixture, ids: &[&str]) {
+    for id in ids {
+        let mut tool = side_effecting_tool(id);
+        tool["parallelSafe"] = json!(true);
+        fixture.register(tool).await;
+    }
+}
+
+fn runs_code(index: u32, tool: &str) -> ToolCall {
+    call(index, tool, json!({"language": "bash", "code": "true"}))
+}
+
+#[tokio::test]
+async fn neighbours_that_allow_it_are_under_way_together_and_end_in_their_order() {
+    let fixture = Fixture::new().await;
+    fixture.sandbox.set(Mode::Hold("done".into()));
+    register_neighbours(&fixture, &["a", "b"]).await;
+    fixture.register(side_effecting_tool("alone")).await;
+    let calls = vec![runs_code(0, "a"), runs_code(1, "b"), runs_code(2, "alone")];
+    let started = start(&fixture, invoke(calls)).await;
+    let watching = tokio::spawn(watch(fixture.client.clone(), started.run_id));
+    until("two calls at once", || fixture.sandbox.started() == 2).await;
+    fixture.sandbox.permits.add_permits(2);
+    until("the third call", || fixture.sandbox.started() == 3).await;
+    fixture.sandbox.permits.add_permits(1);
+    let (events, run) = watching.await.unwrap();
+    assert_eq!(run.state(), RunState::Succeeded);
+    let names: Vec<_> = events.iter().map(name).skip(5).collect();
+    assert_eq!(
+        names.join(" "),
+        "dispatched dispatched settled observation settled observation dispatched settled observation finished"
+    );
+    let settled: Vec<u32> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            Some(Kind::CallSettled(settled)) => Some(settled.result.as_ref()?.index),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(settled, [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn a_failure_beside_others_skips_what_has_not_started() {
+    let fixture = Fixture::new().await;
+    register_neighbours(&fixture, &["a"]).await;
+    let mut calls: Vec<ToolCall> = (0..12).map(|index| runs_code(index, "a")).collect();
+    calls[0].arguments_json = json!({"language": "cobol", "code": "x"}).to_string();
+    let (_, statuses, run) = run(&fixture, invoke(calls)).await;
+    assert_eq!(run.state(), RunState::Failed);
+    assert_eq!(statuses[0], CallStatus::Failed);
+    assert_eq!(statuses[11], CallStatus::Skipped);
+    assert_eq!(statuses.len(), 12);
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_every_neighbour() {
+    let fixture = Fixture::new().await;
+    fixture.sandbox.set(Mode::Hold("never".into()));
+    register_neighbours(&fixture, &["a", "b"]).await;
+    let started = start(&fixture, invoke(vec![runs_code(0, "a"), runs_code(1, "b")])).await;
+    until("two calls at once", || fixture.sandbox.started() == 2).await;
+    let request = CancelRunRequest {
+        run_id: started.run_id.clone(),
+        reason: "enough".into(),
+    };
+    let answer = fixture
+        .client
+        .clone()
+        .cancel_run(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(
+        answer.still_running.is_empty(),
+        "{:?}",
+        answer.still_running
+    );
+    let (events, run) = watch(fixture.client.clone(), started.run_id).await;
+    assert_eq!(run.state(), RunState::Cancelled);
+    assert_eq!(statuses(&events), [CallStatus::Cancelled; 2]);
+}
+
+#[tokio::test]
+async fn after_a_crash_every_unsettled_neighbour_is_named_and_none_is_repeated() {
+    let mut fixture = Fixture::new().await;
+    fixture.sandbox.set(Mode::Hold("never".into()));
+    register_neighbours(&fixture, &["a", "b"]).await;
+    let started = start(&fixture, invoke(vec![runs_code(0, "a"), runs_code(1, "b")])).await;
+    until("two calls at once", || fixture.sandbox.started() == 2).await;
+    fixture.crash_and_restart().await;
+    fixture.recover().await;
+    let (_, run) = watch(fixture.client.clone(), started.run_id).await;
+    assert_eq!(run.state(), RunState::Unknown);
+    assert_eq!(run.outcome.unwrap().unsettled_effect_ids.len(), 2);
+    assert_eq!(fixture.sandbox.started(), 2);
+}
+
 #[tokio::test]
 async fn after_a_crash_a_run_goes_on_where_it_was_and_repeats_nothing() {
     let mut fixture = Fixture::new().await;

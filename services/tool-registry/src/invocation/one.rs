@@ -1,0 +1,233 @@
+//! One call of a run, from the check to its end.
+
+use std::{
+    pin::pin,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use contracts::tavern::common::v1::{
+    CallDispatched, CallError, CallResult, CallStatus, ErrorCategory, ToolCall, event::Kind,
+};
+use core_types::EffectId;
+use futures::StreamExt;
+use run_events::{RunControl, outcome};
+use run_log::AppendError;
+use tonic::{Code, Status};
+
+use super::Invocation;
+use crate::calls::{Below, Call, Calls};
+
+/// The step under which effect ids of calls are derived. Frozen: a run that is resumed must derive
+/// the same ids.
+const STEP: &str = "invocation";
+const RETRY_WAIT: Duration = Duration::from_millis(500);
+/// How long a cancelled call may take before the run ends without it.
+const CANCEL_GRACE: Duration = Duration::from_millis(1_300);
+
+/// What became of a call.
+pub(super) enum Fate {
+    /// It ended before a restart, which is on the record.
+    Settled(CallResult),
+    /// It ended, or was never started.
+    Ended(CallResult),
+    /// The run was told to end before the call was started.
+    NotStarted,
+    /// The run was told to end, and the call with this effect id has not ended in time.
+    Unsettled(String),
+}
+
+impl Invocation {
+    /// Carries a call out unless something has failed before. Notes its own failure there.
+    pub(super) async fn one(
+        &self,
+        call: &ToolCall,
+        failed: &Mutex<Option<String>>,
+        control: &RunControl,
+    ) -> Result<Fate, AppendError> {
+        let fate = match self.settled.get(&call.index) {
+            Some(result) => Fate::Settled(result.clone()),
+            None => {
+                let before = failed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
+                self.start(call, before.as_deref(), control).await?
+            }
+        };
+        if let Fate::Settled(result) | Fate::Ended(result) = &fate
+            && !matches!(
+                result.status(),
+                CallStatus::Succeeded | CallStatus::Skipped | CallStatus::Unknown
+            )
+            && !call.continue_on_error
+        {
+            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert_with(|| call.tool_id.clone());
+        }
+        Ok(fate)
+    }
+
+    async fn start(
+        &self,
+        call: &ToolCall,
+        failed: Option<&str>,
+        control: &RunControl,
+    ) -> Result<Fate, AppendError> {
+        let has_left = self.dispatched.contains(&call.index);
+        if !has_left {
+            if control.is_cancelled() {
+                return Ok(Fate::NotStarted);
+            }
+            if let Some(failed) = failed {
+                return Ok(Fate::Ended(skipped(call, failed)));
+            }
+            if !call.problems.is_empty() {
+                return Ok(Fate::Ended(refused(call)));
+            }
+        }
+        let arguments = match json_schema::parse_json_strict(&call.arguments_json) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                let message = format!("the arguments are no JSON: {error}");
+                return Ok(Fate::Ended(rejected(call, "malformed_json", message)));
+            }
+        };
+        let effect = EffectId::derive(&self.recorder.run_id(), STEP, call.index as usize);
+        if !has_left {
+            let dispatched = CallDispatched {
+                effect_id: effect.to_string(),
+                tool_id: call.tool_id.clone(),
+                arguments_json: call.arguments_json.clone(),
+                index: call.index,
+                node_id: String::new(),
+            };
+            self.recorder
+                .record(vec![Kind::CallDispatched(dispatched)])
+                .await?;
+        }
+        let mut asked = Call {
+            tool: call.tool_id.clone(),
+            arguments,
+            effect_id: Some(effect.clone()),
+            conversation: self.conversation.clone(),
+            durability: self.recorder.durability(),
+            timeout: None,
+            index: call.index,
+            needs_confirmation: call.needs_confirmation,
+            is_first: !has_left,
+        };
+        let _tracked = control.track(effect.as_str());
+        loop {
+            let ended = self.follow(asked.clone(), &effect, control).await?;
+            asked.is_first = false;
+            match ended {
+                Ok(result) => return Ok(Fate::Ended(result)),
+                Err(_) if control.is_cancelled() => {
+                    return Ok(Fate::Unsettled(effect.to_string()));
+                }
+                Err(status) if is_transient(&status) => {
+                    tracing::warn!(status = %status, "a call is asked for again");
+                    tokio::select! {
+                        () = tokio::time::sleep(RETRY_WAIT) => {}
+                        () = control.cancelled() => return Ok(Fate::Unsettled(effect.to_string())),
+                    }
+                }
+                Err(status) => {
+                    tracing::error!(status = %status, "a call could not be carried out");
+                    let message = status.message().to_owned();
+                    return Ok(Fate::Ended(rejected(call, "internal", message)));
+                }
+            }
+        }
+    }
+
+    /// Carries one call out and records what happens below it. Told to end, it tells the call.
+    async fn follow(
+        &self,
+        call: Call,
+        effect: &EffectId,
+        control: &RunControl,
+    ) -> Result<Result<CallResult, Status>, AppendError> {
+        let joined = match self.calls.join(call) {
+            Ok(joined) => joined,
+            Err(status) => return Ok(Err(status)),
+        };
+        let mut below = pin!(self.calls.follow(joined));
+        let mut cancel = pin!(cancel_when_asked(&self.calls, effect, control));
+        let mut cancelled = false;
+        loop {
+            let next = tokio::select! {
+                next = below.next() => next,
+                () = &mut cancel, if !cancelled => {
+                    cancelled = true;
+                    continue;
+                }
+                () = tokio::time::sleep(CANCEL_GRACE), if cancelled => None,
+            };
+            match next {
+                Some(Ok(Below::Event(event))) => self.recorder.submit_child(*event).await?,
+                Some(Ok(Below::Result(result))) => return Ok(Ok(*result)),
+                Some(Err(status)) => return Ok(Err(status)),
+                None => return Ok(Err(Status::internal("the call was lost"))),
+            }
+        }
+    }
+}
+
+/// Waits for the run to be cancelled, then tells the call.
+async fn cancel_when_asked(calls: &Calls, effect: &EffectId, control: &RunControl) {
+    control.cancelled().await;
+    let reason = match control.why() {
+        Some(run_events::CancelReason::Requested(words)) => words,
+        _ => "the run's deadline passed".to_owned(),
+    };
+    if let Err(status) = calls.cancel(effect, &reason).await {
+        tracing::warn!(status = %status, "a call could not be cancelled");
+    }
+}
+
+fn is_transient(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::ResourceExhausted)
+}
+
+fn refused(call: &ToolCall) -> CallResult {
+    let sentences: Vec<&str> = call
+        .problems
+        .iter()
+        .map(|problem| problem.message.as_str())
+        .collect();
+    let code = call
+        .problems
+        .first()
+        .map_or("invalid_call", |problem| problem.code.as_str());
+    let mut result = rejected(call, code, sentences.join("; "));
+    if let Some(error) = &mut result.error {
+        error.violations.clone_from(&call.problems);
+    }
+    result
+}
+
+fn rejected(call: &ToolCall, code: &str, message: String) -> CallResult {
+    let error = outcome::error(ErrorCategory::Validation, code, message);
+    without_dispatch(call, CallStatus::Rejected, error)
+}
+
+fn skipped(call: &ToolCall, failed: &str) -> CallResult {
+    let message = format!(
+        "{} was not called, because {failed} failed before it",
+        call.tool_id
+    );
+    let error = outcome::error(ErrorCategory::Domain, "skipped", message);
+    without_dispatch(call, CallStatus::Skipped, error)
+}
+
+fn without_dispatch(call: &ToolCall, status: CallStatus, error: CallError) -> CallResult {
+    CallResult {
+        index: call.index,
+        tool_id: call.tool_id.clone(),
+        status: status.into(),
+        error: Some(error),
+        ..CallResult::default()
+    }
+}
