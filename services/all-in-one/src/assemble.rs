@@ -136,5 +136,6 @@ impl Tavern {
         self.agent.shutdown().await;
         self.registry.shutdown().await;
         self.workflow.shutdown().await;
+        self.sandbox.shutdown().await;
     }
 }

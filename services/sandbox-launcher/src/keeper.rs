@@ -92,7 +92,7 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
             .try_clone()
             .at(Layer::Files, "holding the delivery stream")?,
     );
-    if plan.start == Start::AfterFiles {
+    if plan.start != Start::AtOnce {
         place::deliver(&mut files, &areas)?;
     }
     // A service that is not there any more does not collect either.
@@ -107,6 +107,7 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
         files: Some(files),
         listener,
         quota,
+        idle: plan.start != Start::AfterFiles,
         disk_bytes: 0,
         disk_files: 0,
     };
@@ -210,6 +211,8 @@ struct Watch {
     /// from here, and what could make another is refused by its filter.
     listener: Option<OwnedFd>,
     quota: bool,
+    /// Says that the interpreter waits for its job: whoever waits has no need to be looked at.
+    idle: bool,
     disk_bytes: u64,
     disk_files: u64,
 }
@@ -231,6 +234,7 @@ impl Watch {
             }
             drain(events);
             if delivery && let Some(files) = &mut self.files {
+                self.idle = false;
                 match place::deliver(files, &self.areas) {
                     Ok(Some(Delivery { files, signal })) => {
                         if signal.is_none() || !files.is_empty() {
@@ -263,7 +267,8 @@ impl Watch {
         for other in others.into_iter().flatten() {
             fds.push(PollFd::from_borrowed_fd(other, PollFlags::IN));
         }
-        match rustix::event::poll(&mut fds, Some(&SAMPLE)) {
+        let patience = (!self.idle).then_some(&SAMPLE);
+        match rustix::event::poll(&mut fds, patience) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).at(Layer::Launch, "waiting"),
         }

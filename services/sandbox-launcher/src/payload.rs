@@ -86,7 +86,7 @@ fn place(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>) -> Step {
     drop(files);
     let mut wanted = vec![(stdin, 0), (stdout, 1), (stderr, 2), (result, RESULT_FD)];
     match plan.start {
-        Start::AtOnce => wanted.push((job, JOB_FD)),
+        Start::AtOnce | Start::Waiting => wanted.push((job, JOB_FD)),
         Start::AfterFiles => drop(job),
     }
     let moved = wanted

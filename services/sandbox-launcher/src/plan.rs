@@ -143,8 +143,13 @@ pub struct ProcessLimits {
 pub enum Start {
     /// After the first delivery of files.
     AfterFiles,
-    /// At once; it then reads its job from [`JOB_FD`], and files may come at any time.
+    /// At once; it then reads its job from [`JOB_FD`], and files may come at any time. The quota is
+    /// looked at from the first delivery on.
     AtOnce,
+    /// After the first delivery of files, which holds what it needs to wait; it then reads its job
+    /// from [`JOB_FD`], and more files may come at any time. The quota is looked at from the next
+    /// delivery on.
+    Waiting,
 }
 
 /// The head of a delivery of files; the contents follow in the same order.

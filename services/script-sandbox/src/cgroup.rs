@@ -69,11 +69,13 @@ impl Cgroups {
         let mut cgroup = Cgroup {
             directories: Vec::new(),
             files: Files::default(),
+            knobs: Knobs::default(),
         };
         match self {
-            Self::V1(controllers) => v1::make(controllers, &name, limits, &mut cgroup)?,
-            Self::V2(parent) => v2::make(parent, &name, limits, &mut cgroup)?,
+            Self::V1(controllers) => v1::make(controllers, &name, &mut cgroup)?,
+            Self::V2(parent) => v2::make(parent, &name, &mut cgroup)?,
         }
+        cgroup.limit(limits)?;
         Ok(cgroup)
     }
 }
@@ -83,7 +85,28 @@ impl Cgroups {
 pub struct Cgroup {
     directories: Vec<PathBuf>,
     files: Files,
+    knobs: Knobs,
 }
+
+/// Where a cgroup is limited.
+#[derive(Debug, Default)]
+struct Knobs {
+    /// Takes bytes of memory.
+    memory: PathBuf,
+    /// Takes bytes of memory and swap, or how much swap there is beside; empty if swap is not counted.
+    swap: PathBuf,
+    /// Says that the file above takes the swap alone.
+    swap_alone: bool,
+    /// Takes a number of processes.
+    processes: PathBuf,
+    /// Takes the share of the processor; empty if it cannot be set.
+    share: PathBuf,
+    /// The ordinary share.
+    ordinary_share: u32,
+}
+
+/// An ordinary group gets so many times what one in the background gets.
+const BACKGROUND_DIVISOR: u32 = 16;
 
 /// Where the figures of a cgroup are read. A missing file reads as zero.
 #[derive(Debug, Default)]
@@ -107,6 +130,46 @@ impl Cgroup {
             .iter()
             .map(|directory| directory.join("cgroup.procs"))
             .collect()
+    }
+
+    /// Sets the limits on memory and processes.
+    ///
+    /// # Errors
+    /// When the kernel refuses, as when more memory is in use already.
+    pub fn limit(&self, limits: &Limits) -> io::Result<()> {
+        let Knobs {
+            memory,
+            swap,
+            swap_alone,
+            processes,
+            ..
+        } = &self.knobs;
+        fs::write(memory, limits.memory.to_string())?;
+        if !swap.as_os_str().is_empty() {
+            let bytes = if *swap_alone { 0 } else { limits.memory };
+            fs::write(swap, bytes.to_string())?;
+        }
+        let most = u64::from(limits.processes) + KEEPER_PROCESSES;
+        fs::write(processes, most.to_string())
+    }
+
+    /// Lets others go first where processors are scarce, if the kernel can.
+    pub fn step_back(&self) {
+        self.share(self.knobs.ordinary_share / BACKGROUND_DIVISOR);
+    }
+
+    /// Takes the ordinary share of the processors again.
+    pub fn step_forward(&self) {
+        self.share(self.knobs.ordinary_share);
+    }
+
+    fn share(&self, share: u32) {
+        let file = &self.knobs.share;
+        if !file.as_os_str().is_empty()
+            && let Err(error) = fs::write(file, share.to_string())
+        {
+            tracing::warn!(%error, "the share of a cgroup could not be set");
+        }
     }
 
     /// What the kernel has counted so far.

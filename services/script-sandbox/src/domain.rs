@@ -8,3 +8,4 @@ pub mod outcome;
 pub mod profile;
 pub mod request;
 pub mod verdict;
+pub mod warm;

@@ -136,7 +136,7 @@ impl Launcher {
         let (control, launcher_control) = UnixStream::pair()?;
         let (job, script_job) = match plan.start {
             Start::AfterFiles => (None, OwnedFd::from(std::fs::File::open("/dev/null")?)),
-            Start::AtOnce => {
+            Start::AtOnce | Start::Waiting => {
                 let (job, script_job) = UnixStream::pair()?;
                 (Some(job), script_job.into())
             }

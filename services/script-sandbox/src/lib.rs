@@ -6,9 +6,10 @@
 //! `sandbox-launcher`), a plan, and pipes, and ends in exactly one [`domain::verdict::Verdict`].
 //!
 //! Reading order: [`domain`] decides, [`backend`] says how a level is made, [`cgroup`] and
-//! [`census`] measure, [`launch`] starts processes, [`start`] confined ones, [`placing`] puts
-//! files in and [`collect`] takes them out, large ones by way of [`blobs`], [`run`] drives one script
-//! to its end, [`sandbox`] admits requests, [`rpc`] speaks the contract.
+//! [`census`] measure, [`launch`] starts processes, [`start`] confined ones, [`pool`] keeps some
+//! waiting, [`placing`] puts files in and [`collect`] takes them out, large ones by way of
+//! [`blobs`], [`run`] drives one script to its end, [`sandbox`] admits requests, [`rpc`] speaks the
+//! contract.
 
 pub mod backend;
 pub mod blobs;
@@ -19,6 +20,7 @@ pub mod domain;
 pub mod error;
 pub mod launch;
 pub mod placing;
+pub mod pool;
 pub mod rpc;
 pub mod run;
 pub mod runtimes;

@@ -30,9 +30,10 @@ async fn main() -> anyhow::Result<ExitCode> {
     let shutdown = grpc_kit::Shutdown::on_signals()?;
     let listener = grpc_kit::bind(&settings.server).await?;
     let sandbox = script_sandbox::build(settings.clone()).await?;
-    grpc_kit::Server::new(settings.server, rpc::services(sandbox))
+    grpc_kit::Server::new(settings.server, rpc::services(sandbox.clone()))
         .serve(listener, shutdown)
         .await?;
+    sandbox.shutdown().await;
     telemetry.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

@@ -99,7 +99,7 @@ impl ScriptSandboxService for Rpc {
             .sandbox
             .runtimes()
             .iter()
-            .map(outward::runtime)
+            .map(|runtime| outward::runtime(runtime, self.sandbox.pool_state(runtime)))
             .collect();
         Ok(Response::new(ListRuntimesResponse { runtimes }))
     }

@@ -23,6 +23,7 @@ use crate::{
     },
     launch::WorkDirectory,
     placing::{HeldBlobs, INPUT_NAME, Placing},
+    pool::Warm,
     runtimes::Interpreter,
     start::{Confined, Invocation, NotStarted, Tools, base_environment, set_variable},
     users::User,
@@ -58,6 +59,8 @@ pub struct Job {
 pub enum Origin {
     /// It is started for the script, as this user when the service is root.
     Cold(Option<User>),
+    /// It has waited for a script.
+    Warm(Box<Warm>),
 }
 
 /// Runs one script. When `cancel` fires or its sender is dropped, every process of it is ended and
@@ -94,11 +97,17 @@ pub(crate) async fn run(
     let script_path = script.path(&profile.file_suffix);
     let opened = match origin {
         Origin::Cold(user) => {
-            start_for(tools, &script, &script_path, &profile, &interpreter, user).await
+            let started = start_for(tools, &script, &script_path, &profile, &interpreter, user);
+            started.await.map(|confined| (confined, None))
+        }
+        Origin::Warm(warm) => {
+            let environment = |place: &Place| environment(&script, &profile, &interpreter, place);
+            let (confined, hand_over) = warm.hand_over(&script.arguments, environment);
+            Ok((confined, Some(hand_over)))
         }
     };
-    let mut confined = match opened {
-        Ok(confined) => confined,
+    let (mut confined, hand_over) = match opened {
+        Ok(opened) => opened,
         Err(not_started) => {
             let NotStarted { verdict, missing } = *not_started;
             return Outcome {
@@ -119,6 +128,7 @@ pub(crate) async fn run(
         delivery: placing.clone(),
         script: script.clone(),
         accepted,
+        hand_over,
     };
     let (watched, seat) = watch::watch(confined, errand, attendant, cancel).await;
     let collected = gather(tools, &script, placing, work, &watched).await;

@@ -227,7 +227,7 @@ mod tests {
         let Err(BuildError::Profile { place, problems }) = read("x.toml", &text) else {
             panic!("the profile was accepted");
         };
-        assert_eq!((place.as_str(), problems.len()), ("x.toml", 2));
+        assert_eq!((place.as_str(), problems.len()), ("x.toml", 3));
         assert!(matches!(
             read("x.toml", "name = 1"),
             Err(BuildError::Profile { .. })

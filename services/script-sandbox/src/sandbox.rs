@@ -22,6 +22,7 @@ use crate::{
     error::{BuildError, Refusal},
     launch::Launcher,
     placing::HeldBlobs,
+    pool::{Bounds, Pool, PoolState},
     run::{self, Job, Origin, attend::Collector},
     runtimes::{self, Runtime},
     settings::SandboxSettings,
@@ -41,6 +42,7 @@ pub struct Sandbox {
     settings: SandboxSettings,
     blobs: Blobs,
     tools: Option<Tools>,
+    pool: Option<Pool>,
     report: Report,
     runtimes: Vec<Runtime>,
     slots: Arc<Slots>,
@@ -112,10 +114,19 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     };
     report.log(settings.lowest_isolation);
     let answers = Answers::new(settings.remembered_answers);
+    let bounds = Bounds {
+        interpreters: settings.warm_interpreters,
+        memory: settings.warm_memory as u64,
+    };
+    let pool = tools
+        .clone()
+        .filter(|_| bounds.interpreters > 0)
+        .map(|tools| Pool::new(tools, settings.default_limits, bounds));
     Ok(Arc::new(Sandbox {
         settings,
         blobs,
         tools,
+        pool,
         report,
         runtimes,
         slots,
@@ -171,6 +182,20 @@ impl Sandbox {
     pub fn most_collected(&self) -> Caps {
         let blobs = &self.settings.blobs;
         Caps::maximum(blobs.largest as u64, blobs.per_caller as u64)
+    }
+
+    /// How the waiting interpreters of a runtime are.
+    pub fn pool_state(&self, runtime: &Runtime) -> PoolState {
+        let pool = self.pool.as_ref();
+        pool.map(|pool| pool.state(&runtime.profile.name))
+            .unwrap_or_default()
+    }
+
+    /// Ends everybody who waits for a script. Scripts that run are ended by losing their callers.
+    pub async fn shutdown(&self) {
+        if let Some(pool) = &self.pool {
+            pool.close().await;
+        }
     }
 
     /// The limits that a request takes that names none, and the most that it can ask for.
@@ -253,14 +278,21 @@ impl Sandbox {
         let profile = runtime.profile.clone();
         let script = Arc::new(script);
         let blobs = self.hold_blobs(&script).await?;
-        let user = tools.users.take().map_err(|_| self.slots.busy())?;
+        let warm = self
+            .pool
+            .as_ref()
+            .and_then(|pool| pool.take(runtime, &script));
+        let origin = match warm {
+            Some(warm) => Origin::Warm(Box::new(warm)),
+            None => Origin::Cold(tools.users.take().map_err(|_| self.slots.busy())?),
+        };
         Ok((
             tools.clone(),
             Job {
                 script,
                 profile,
                 interpreter,
-                origin: Origin::Cold(user),
+                origin,
                 blobs,
                 accepted,
             },

@@ -43,6 +43,13 @@ pub struct SandboxSettings {
     pub scratch_directory: PathBuf,
     /// How many scripts run at once. More wait. Default 16.
     pub concurrent_scripts: u32,
+    /// How many interpreters of one kind wait for a script at most, started ahead. The first is started
+    /// when the first script of its kind was; they count apart from `concurrent_scripts`. 0: none.
+    /// Default 4.
+    pub warm_interpreters: u32,
+    /// What all waiting interpreters together may keep in memory. Default 256MiB.
+    #[serde(with = "settings::size")]
+    pub warm_memory: usize,
     /// How many scripts wait. Beyond it a request is refused with a retry hint. Default 64.
     pub waiting_scripts: u32,
     /// The first of 1000 user ids that scripts are given when the service runs as root. They must own
@@ -75,6 +82,8 @@ impl Default for SandboxSettings {
             profiles_directory: PathBuf::new(),
             scratch_directory: std::env::temp_dir(),
             concurrent_scripts: 16,
+            warm_interpreters: 4,
+            warm_memory: 256 << 20,
             waiting_scripts: 64,
             first_user: 64_000,
             remembered_answers: 256,
@@ -111,6 +120,13 @@ impl settings::Settings for SandboxSettings {
                 "concurrent_scripts",
                 "is out of range",
                 "give a number from 1 to 1024",
+            );
+        }
+        if self.warm_interpreters > 256 {
+            problems.add(
+                "warm_interpreters",
+                "is out of range",
+                "give a number up to 256",
             );
         }
         if self.waiting_scripts > 65_536 {

@@ -1,12 +1,11 @@
 //! Version 1: a hierarchy for each controller.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
-use super::{Cgroup, Files, KEEPER_PROCESSES};
-use crate::domain::limits::Limits;
+use super::{Cgroup, Files, Knobs};
 
 /// The service's own directory in each hierarchy that is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +14,8 @@ pub struct Controllers {
     pids: PathBuf,
     /// Where processor time is counted; without it the sum over waited-for processes must do.
     cpuacct: Option<PathBuf>,
+    /// Where processor time is shared out.
+    cpu: Option<PathBuf>,
 }
 
 impl Controllers {
@@ -23,6 +24,7 @@ impl Controllers {
             memory: own_directory(mounts, memberships, "memory")?,
             pids: own_directory(mounts, memberships, "pids")?,
             cpuacct: own_directory(mounts, memberships, "cpuacct"),
+            cpu: own_directory(mounts, memberships, "cpu"),
         })
     }
 }
@@ -50,34 +52,36 @@ fn own_directory(mounts: &str, memberships: &str, controller: &str) -> Option<Pa
     })
 }
 
-pub(super) fn make(
-    controllers: &Controllers,
-    name: &str,
-    limits: &Limits,
-    cgroup: &mut Cgroup,
-) -> io::Result<()> {
+pub(super) fn make(controllers: &Controllers, name: &str, cgroup: &mut Cgroup) -> io::Result<()> {
+    /// What the kernel gives to every new group.
+    const ORDINARY_SHARE: u32 = 1024;
     let memory = controllers.memory.join(name);
     let pids = controllers.pids.join(name);
-    let cpuacct = controllers.cpuacct.as_ref().map(|parent| parent.join(name));
-    cgroup.add(memory.clone())?;
-    cgroup.add(pids.clone())?;
-    if let Some(cpuacct) = &cpuacct
-        && *cpuacct != memory
-        && *cpuacct != pids
-    {
-        cgroup.add(cpuacct.clone())?;
+    let optional = |parent: &Option<PathBuf>| parent.as_ref().map(|parent| parent.join(name));
+    let (cpuacct, cpu) = (optional(&controllers.cpuacct), optional(&controllers.cpu));
+    let all = [Some(&memory), Some(&pids), cpuacct.as_ref(), cpu.as_ref()];
+    for directory in all.into_iter().flatten() {
+        // Some hosts mount several controllers in one place.
+        if !cgroup.directories.contains(directory) {
+            cgroup.add(directory.clone())?;
+        }
     }
-    fs::write(
-        memory.join("memory.limit_in_bytes"),
-        limits.memory.to_string(),
-    )?;
     // Only kernels that account swap have it; without swap there is nothing to limit.
     let with_swap = memory.join("memory.memsw.limit_in_bytes");
-    if with_swap.exists() {
-        fs::write(with_swap, limits.memory.to_string())?;
-    }
-    let processes = u64::from(limits.processes) + KEEPER_PROCESSES;
-    fs::write(pids.join("pids.max"), processes.to_string())?;
+    cgroup.knobs = Knobs {
+        memory: memory.join("memory.limit_in_bytes"),
+        swap: if with_swap.exists() {
+            with_swap
+        } else {
+            PathBuf::new()
+        },
+        swap_alone: false,
+        processes: pids.join("pids.max"),
+        share: cpu
+            .map(|directory| directory.join("cpu.shares"))
+            .unwrap_or_default(),
+        ordinary_share: ORDINARY_SHARE,
+    };
     cgroup.files = Files {
         memory: memory.join("memory.usage_in_bytes"),
         memory_peak: memory.join("memory.max_usage_in_bytes"),

@@ -8,8 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Cgroup, Files, KEEPER_PROCESSES};
-use crate::domain::limits::Limits;
+use super::{Cgroup, Files, Knobs};
 
 /// The directory below which cgroups are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,22 +35,24 @@ impl Parent {
     }
 }
 
-pub(super) fn make(
-    parent: &Parent,
-    name: &str,
-    limits: &Limits,
-    cgroup: &mut Cgroup,
-) -> io::Result<()> {
+pub(super) fn make(parent: &Parent, name: &str, cgroup: &mut Cgroup) -> io::Result<()> {
+    /// What the kernel gives to every new group.
+    const ORDINARY_SHARE: u32 = 100;
     let directory = parent.0.join(name);
     cgroup.add(directory.clone())?;
-    fs::write(directory.join("memory.max"), limits.memory.to_string())?;
-    let swap = directory.join("memory.swap.max");
-    if swap.exists() {
-        fs::write(swap, "0")?;
-    }
+    let if_there = |name: &str| {
+        let file = directory.join(name);
+        if file.exists() { file } else { PathBuf::new() }
+    };
     fs::write(directory.join("memory.oom.group"), "1")?;
-    let processes = u64::from(limits.processes) + KEEPER_PROCESSES;
-    fs::write(directory.join("pids.max"), processes.to_string())?;
+    cgroup.knobs = Knobs {
+        memory: directory.join("memory.max"),
+        swap: if_there("memory.swap.max"),
+        swap_alone: true,
+        processes: directory.join("pids.max"),
+        share: if_there("cpu.weight"),
+        ordinary_share: ORDINARY_SHARE,
+    };
     cgroup.files = Files {
         memory: directory.join("memory.current"),
         memory_peak: directory.join("memory.peak"),

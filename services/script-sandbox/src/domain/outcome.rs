@@ -111,8 +111,10 @@ pub struct Usage {
     pub max_disk: u64,
     /// The most scratch files.
     pub max_disk_files: u64,
-    /// Time from acceptance to the start of the interpreter.
+    /// Time from acceptance to the start of the interpreter, or until a waiting one got the script.
     pub setup_time: Duration,
+    /// Says that the interpreter had waited for a script.
+    pub warm_start: bool,
 }
 
 #[cfg(test)]

@@ -34,12 +34,50 @@ pub struct Profile {
     pub mounts: Vec<String>,
     /// A script that proves that the runtime works; it must end with the code 0.
     pub proof: String,
+    /// How an interpreter waits for its script. Missing: every script gets one that is started for
+    /// it.
+    pub warm: Option<WarmProfile>,
+}
+
+/// How an interpreter waits for its script.
+///
+/// It is started for a script at a certain path, and its boot program holds it up before it looks for
+/// that script. The boot program removes its file and the file's directory; writes the names that
+/// it has loaded and that no file of a request may have, blanks between them and a newline behind
+/// them, to descriptor 4; reads from there to the end; and closes it. If there is nothing to read, it
+/// ends. Else it has read texts that each end with a NUL: the number of arguments, the arguments, of
+/// which the first is the script's path, and then the whole environment as `NAME=value`. It takes them
+/// for its own and lets the interpreter turn to the script.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmProfile {
+    /// The command. `{interpreter}` and `{script}` as in the profile's own; `{boot}` stands for the
+    /// directory of the boot program.
+    pub command: Vec<String>,
+    /// What is loaded ahead; `{preload}` in the boot program stands for these words.
+    #[serde(default)]
+    pub preload: Vec<String>,
+    /// Variables that the interpreter looks at while it starts; `*` at the end stands for anything. A
+    /// script whose request sets one gets an interpreter of its own.
+    #[serde(default)]
+    pub startup_variables: Vec<String>,
+    /// The name of the boot program's file.
+    pub boot_file: String,
+    /// The boot program.
+    pub boot: String,
+    /// Further variables of the waiting interpreter, with `{boot}`; the boot program unsets them.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
 }
 
 /// Stands for the executable in a command.
 pub const INTERPRETER: &str = "{interpreter}";
 /// Stands for the script's path in a command.
 pub const SCRIPT: &str = "{script}";
+/// Stands for the directory of the boot program.
+pub const BOOT: &str = "{boot}";
+/// Stands for what a boot program loads ahead.
+pub const PRELOAD: &str = "{preload}";
 
 impl Profile {
     /// Names what is wrong with the profile.
@@ -49,12 +87,6 @@ impl Profile {
             if !holds {
                 problems.push(problem.to_owned());
             }
-        };
-        let word = |text: &str| {
-            !text.is_empty()
-                && text
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte))
         };
         demand(
             word(&self.name),
@@ -69,16 +101,28 @@ impl Profile {
             "`file_suffix` must be a dot and a word",
         );
         demand(
-            self.command
-                .first()
-                .is_some_and(|first| first == INTERPRETER),
+            begins_with_interpreter(&self.command),
             "`command` must begin with {interpreter}",
         );
         demand(
-            self.command.iter().filter(|part| *part == SCRIPT).count() == 1,
+            has_script_once(&self.command),
             "`command` must have {script} once",
         );
         demand(!self.find.is_empty(), "`find` must not be empty");
+        if let Some(warm) = &self.warm {
+            demand(
+                begins_with_interpreter(&warm.command) && has_script_once(&warm.command),
+                "`warm.command` must begin with {interpreter} and have {script} once",
+            );
+            demand(
+                word(&warm.boot_file),
+                "`warm.boot_file` must be letters, digits and `._-+`",
+            );
+            demand(
+                warm.preload.iter().all(|name| word(name)),
+                "each of `warm.preload` must be such a name",
+            );
+        }
         problems
     }
 
@@ -100,6 +144,48 @@ impl Profile {
     pub fn answers_to(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
+}
+
+impl WarmProfile {
+    /// The command line of an interpreter that waits for the script at this path.
+    pub fn command(&self, interpreter: &str, boot: &str, script: &str) -> Vec<String> {
+        let fill = |part: &String| match part.as_str() {
+            INTERPRETER => interpreter.to_owned(),
+            SCRIPT => script.to_owned(),
+            _ => part.replace(BOOT, boot),
+        };
+        self.command.iter().map(fill).collect()
+    }
+
+    /// The boot program.
+    pub fn boot(&self) -> String {
+        self.boot.replace(PRELOAD, &self.preload.join(" "))
+    }
+
+    /// Says that the interpreter looks at a variable while it starts.
+    pub fn looks_at(&self, variable: &str) -> bool {
+        self.startup_variables
+            .iter()
+            .any(|name| match name.strip_suffix('*') {
+                Some(beginning) => variable.starts_with(beginning),
+                None => variable == name,
+            })
+    }
+}
+
+fn word(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte))
+}
+
+fn begins_with_interpreter(command: &[String]) -> bool {
+    command.first().is_some_and(|first| first == INTERPRETER)
+}
+
+fn has_script_once(command: &[String]) -> bool {
+    command.iter().filter(|part| *part == SCRIPT).count() == 1
 }
 
 /// What an interpreter says about itself.

@@ -12,6 +12,7 @@ use crate::{
         outcome::{Outcome, ScriptResult, Usage},
         verdict::{Stream, Verdict},
     },
+    pool::PoolState,
     runtimes::Runtime,
     sandbox::Sandbox,
 };
@@ -102,7 +103,7 @@ fn allowed_syscalls(level: IsolationLevel) -> u32 {
     u32::try_from(sandbox_launcher::seccomp::policy::allowed_calls(profile)).unwrap_or(u32::MAX)
 }
 
-pub(super) fn runtime(runtime: &Runtime) -> wire::Runtime {
+pub(super) fn runtime(runtime: &Runtime, pool: PoolState) -> wire::Runtime {
     let (version, problem) = match &runtime.interpreter {
         Ok(interpreter) => (interpreter.version.clone(), String::new()),
         Err(problem) => (String::new(), problem.clone()),
@@ -115,6 +116,9 @@ pub(super) fn runtime(runtime: &Runtime) -> wire::Runtime {
         file_suffix: runtime.profile.file_suffix.clone(),
         usable: problem.is_empty(),
         problem,
+        warm_ready: pool.ready,
+        warm_target: pool.target,
+        warm_problem: pool.problem,
     }
 }
 
@@ -240,6 +244,7 @@ fn usage(usage: &Usage) -> wire::Usage {
         max_processes: usage.max_processes,
         max_disk_bytes: usage.max_disk,
         setup_time: Some(duration(usage.setup_time)),
+        warm_start: usage.warm_start,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a running script uses, and when that is too much.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     census::{self, Sample},
@@ -24,6 +24,8 @@ pub(super) struct Gauge {
     cgroup: Option<Cgroup>,
     supervisor: u32,
     scratch: Option<Arc<ScratchDirectory>>,
+    /// Processor time that was used before the script.
+    used: Duration,
     taken: u32,
     at_limit: u32,
     /// The highest figures so far.
@@ -37,12 +39,14 @@ impl Gauge {
         cgroup: Option<Cgroup>,
         supervisor: u32,
         scratch: Option<Arc<ScratchDirectory>>,
+        used: Duration,
     ) -> Self {
         let highest = Sample::default();
         Self {
             cgroup,
             supervisor,
             scratch,
+            used,
             taken: 0,
             at_limit: 0,
             highest,
@@ -57,10 +61,11 @@ impl Gauge {
 
     /// Measures; tells which limit is passed, if one is.
     pub(super) fn sample(&mut self, limits: &Limits) -> Option<Stopped> {
-        let sample = match &self.cgroup {
+        let mut sample = match &self.cgroup {
             Some(cgroup) => cgroup.sample(),
             None => census::sample(self.supervisor, limits.memory as u64),
         };
+        sample.cpu = sample.cpu.saturating_sub(self.used);
         self.remember(sample);
         self.at_limit = if sample.processes >= limits.processes {
             self.at_limit + 1
@@ -87,7 +92,9 @@ impl Gauge {
     /// Takes the last figures of the cgroup, when nobody is left to be counted.
     pub(super) fn last(&mut self) {
         if let Some(cgroup) = &self.cgroup {
-            self.remember(cgroup.sample());
+            let mut sample = cgroup.sample();
+            sample.cpu = sample.cpu.saturating_sub(self.used);
+            self.remember(sample);
         }
         if let Some(scratch) = &self.scratch {
             let (bytes, files) = scratch.measure();

@@ -27,6 +27,7 @@ use crate::{
     },
     launch::Supervisor,
     placing::Placing,
+    pool::HandOver,
     start::{Confined, Seat},
 };
 
@@ -63,6 +64,8 @@ pub(super) struct Errand {
     pub(super) script: Arc<Script>,
     /// When it was accepted.
     pub(super) accepted: Instant,
+    /// What gives the script to an interpreter that waits for it.
+    pub(super) hand_over: Option<HandOver>,
 }
 
 /// Feeds and follows a script. The seat comes back when nobody is left in it.
@@ -89,12 +92,14 @@ pub(super) async fn watch(
         delivery,
         script,
         accepted,
+        hand_over,
     } = errand;
     let limits = script.limits;
     let gauge = Gauge::new(
         seat.cgroup.take(),
         supervisor.id(),
         seat.place.scratch.clone(),
+        hand_over.as_ref().map_or(Duration::ZERO, |it| it.used),
     );
     let (overflow, overflows) = mpsc::channel(3);
     let Attended {
@@ -112,6 +117,7 @@ pub(super) async fn watch(
         overflow,
     });
     let mut watch = Watch::new(limits, gauge, accepted, progress);
+    watch.hand_over = hand_over;
     watch.follow(reports, say, overflows, cancel).await;
     drop(helpers);
     (watch.conclude(supervisor, outputs).await, seat)
@@ -137,6 +143,11 @@ struct Watch {
     gone: bool,
     sampling: Option<JoinHandle<(Gauge, Option<Stopped>)>>,
     progress: watch::Sender<Progress>,
+    /// What is still to be handed over, once the files are in place.
+    hand_over: Option<HandOver>,
+    /// Processor time that is not the script's.
+    used: Duration,
+    warm: bool,
 }
 
 impl Watch {
@@ -165,6 +176,9 @@ impl Watch {
             gone: false,
             sampling: None,
             progress,
+            hand_over: None,
+            used: Duration::ZERO,
+            warm: false,
         }
     }
 
@@ -240,15 +254,13 @@ impl Watch {
 
     fn note(&mut self, line: &str) {
         match serde_json::from_str(line) {
-            Ok(Report::Started { missing }) => {
-                self.started = Some(Instant::now());
-                self.missing = missing.clone();
-                self.progress.send_replace(Progress {
-                    stage: Stage::Started,
-                    missing,
-                });
+            Ok(Report::Started { missing }) => self.start(missing),
+            Ok(Report::Placed) => {
+                if let Some(hand_over) = self.hand_over.take() {
+                    self.hand_over(hand_over);
+                }
+                self.reach(Stage::Placed);
             }
-            Ok(Report::Placed) => self.reach(Stage::Placed),
             Ok(Report::Failed(failure)) => {
                 self.failure = Some(failure);
                 self.over = self.over.or(Some(Instant::now()));
@@ -259,6 +271,9 @@ impl Watch {
                 disk_bytes,
                 disk_files,
             }) => {
+                if self.hand_over.is_some() {
+                    self.fail("the interpreter ended before it was given its script");
+                }
                 self.ended = Some(Instant::now());
                 self.over = self.over.or(self.ended);
                 self.end = Some(end);
@@ -275,6 +290,40 @@ impl Watch {
                 self.gone = true;
             }
             Err(error) => self.fail(&format!("the launcher spoke unclearly: {error}")),
+        }
+    }
+
+    fn start(&mut self, missing: Vec<Layer>) {
+        self.started = Some(Instant::now());
+        self.missing.clone_from(&missing);
+        self.progress.send_replace(Progress {
+            stage: Stage::Started,
+            missing,
+        });
+    }
+
+    /// Gives a waiting interpreter its script, which starts here.
+    fn hand_over(&mut self, hand_over: HandOver) {
+        let HandOver {
+            job,
+            text,
+            used,
+            missing,
+        } = hand_over;
+        self.used = used;
+        self.warm = true;
+        self.start(missing);
+        match job.try_write(&text) {
+            // The end of the text is the end of the channel.
+            Ok(written) if written == text.len() => {}
+            written => {
+                let written = written.unwrap_or(0);
+                tokio::spawn(async move {
+                    let mut job = job;
+                    // An interpreter that does not read it has ended, which is reported.
+                    let _ = job.write_all(text.get(written..).unwrap_or_default()).await;
+                });
+            }
         }
     }
 
@@ -313,7 +362,7 @@ impl Watch {
             wall_time: self.started.map_or(Duration::ZERO, |started| {
                 until.saturating_duration_since(started)
             }),
-            cpu_time: self.cpu,
+            cpu_time: self.cpu.saturating_sub(self.used),
             max_memory: self.max_process,
             max_processes: 0,
             max_disk: self.disk.0,
@@ -321,6 +370,7 @@ impl Watch {
             setup_time: self.started.map_or(Duration::ZERO, |started| {
                 started.saturating_duration_since(self.accepted)
             }),
+            warm_start: self.warm,
         }
     }
 

@@ -12,3 +12,4 @@ mod isolation;
 mod lifecycle;
 mod rounds;
 mod support;
+mod warm;
