@@ -47,7 +47,9 @@ fn own_launchers() -> Vec<u32> {
         .collect()
 }
 
-async fn nothing_is_left() {
+/// Ends whoever waits for a script, and then nobody may be left.
+async fn nothing_is_left(host: &Host) {
+    host.sandbox.shutdown().await;
     eventually("nothing is left behind", || {
         left_behind().is_empty() && own_launchers().is_empty()
     })
@@ -66,7 +68,7 @@ fn e94_losing_the_caller_ends_every_process() {
         eventually("two sleepers run", || processes_with(&marker).len() >= 2).await;
         call.abort();
         eventually("nobody is left", || processes_with(&marker).is_empty()).await;
-        nothing_is_left().await;
+        nothing_is_left(&host).await;
     });
 }
 
@@ -89,7 +91,7 @@ fn e95_a_crowd_leaves_nothing() {
                 expect_output(&call.await.unwrap(), &format!("{number}\n"));
             }
         }
-        nothing_is_left().await;
+        nothing_is_left(&host).await;
         // Users and threads of the runtime may have been added, one descriptor each.
         let after = open_descriptors();
         assert!(
@@ -165,6 +167,6 @@ fn a_deadline_of_the_caller_ends_the_script() {
         asked.set_timeout(Duration::from_millis(800));
         let status = host.client.clone().execute(asked).await.unwrap_err();
         assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
-        nothing_is_left().await;
+        nothing_is_left(&host).await;
     });
 }

@@ -31,16 +31,18 @@ pub(crate) struct Host {
     /// Which kind it is.
     pub(crate) kind: &'static str,
     pub(crate) client: Client,
+    pub(crate) sandbox: std::sync::Arc<script_sandbox::Sandbox>,
 }
 
 impl Host {
     pub(crate) async fn with(settings: SandboxSettings) -> Host {
         let sandbox = script_sandbox::build(settings).await.unwrap();
-        let services = script_sandbox::rpc::services(sandbox);
+        let services = script_sandbox::rpc::services(sandbox.clone());
         let client = Client::new(grpc_kit::local(&services)).max_decoding_message_size(8 << 20);
         Host {
             kind: "other",
             client,
+            sandbox,
         }
     }
 

@@ -79,6 +79,7 @@ fn file(path: &str, content: &str, executable: bool) -> InputFile {
         path: path.to_owned(),
         content: content.as_bytes().to_vec(),
         executable,
+        ..InputFile::default()
     }
 }
 
