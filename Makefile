@@ -55,6 +55,14 @@ test: check-rust check-node python build ## Run all tests, those in Python inclu
 bench: check-rust ## Measure against the floor of this machine (release profile)
 	@$(CARGO) run --locked --release --package bench
 
+# How often each scenario of `make soak` does its thing.
+SOAK_TIMES ?= 10000
+
+.PHONY: soak
+soak: check-rust ## Do the same thing SOAK_TIMES times and hold against it what is left behind
+	@$(CARGO) build --locked --package sandbox-launcher --package soak --bins
+	@$(TARGET)/debug/soak --times $(SOAK_TIMES)
+
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
 

@@ -60,7 +60,7 @@ pub fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
 /// # Errors
 /// When the socket fails.
 pub fn send_head(
-    socket: &UnixStream,
+    socket: BorrowedFd<'_>,
     head: &[u8],
     descriptors: &ScriptDescriptors<BorrowedFd<'_>>,
 ) -> io::Result<()> {

@@ -39,7 +39,8 @@ pub struct LaunchPlan {
     pub environment: Vec<(String, String)>,
     /// Limits that the kernel keeps for each process.
     pub limits: ProcessLimits,
-    /// The `cgroup.procs` files that the script's first process is written to.
+    /// The `cgroup.procs` files that the script's first process is written to. None, if the launcher
+    /// is in the cgroups already.
     pub cgroups: Vec<PathBuf>,
     /// When the interpreter starts.
     pub start: Start,

@@ -21,8 +21,8 @@ const BUSY_TIME: Duration = Duration::from_secs(10);
 /// How often a busy cgroup is looked at again.
 const STEP: Duration = Duration::from_millis(5);
 
-/// How many processes there are beside the script's own: the launcher's keeper.
-const KEEPER_PROCESSES: u64 = 1;
+/// How the names of all cgroups begin; the id of the service's process follows.
+const PREFIX: &str = "tavern-script-";
 
 /// The host's cgroups, as far as the service can use them.
 #[derive(Clone, Debug)]
@@ -42,9 +42,39 @@ impl Cgroups {
             .map(Self::V1)
             .into_iter()
             .chain(v2::Parent::find(&mounts, &memberships).map(Self::V2));
-        found
+        let found = found
             .into_iter()
-            .find(|cgroups| cgroups.make(&Limits::DEFAULT).is_ok())
+            .find(|cgroups| cgroups.make(&Limits::DEFAULT, false).is_ok())?;
+        found.sweep();
+        Some(found)
+    }
+
+    /// Removes what services that were killed have left.
+    fn sweep(&self) {
+        /// What is younger may belong to a service in a container, whose processes are not seen here.
+        const AGE: Duration = Duration::from_secs(60);
+        let parents = match self {
+            Self::V1(controllers) => controllers.directories(),
+            Self::V2(parent) => vec![parent.directory()],
+        };
+        let entries = parents
+            .into_iter()
+            .flat_map(|parent| fs::read_dir(parent).into_iter().flatten().flatten());
+        for entry in entries {
+            let name = entry.file_name();
+            let owner = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+            let Some(owner): Option<u32> = owner else {
+                continue;
+            };
+            let age = entry.metadata().and_then(|is| is.modified());
+            let old = age.is_ok_and(|then| then.elapsed().is_ok_and(|age| age > AGE));
+            if old && !Path::new("/proc").join(owner.to_string()).exists() {
+                // One that is in use cannot be removed.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
     }
 
     /// Which kind it is.
@@ -55,14 +85,15 @@ impl Cgroups {
         }
     }
 
-    /// Makes a cgroup with the limits of one script.
+    /// Makes a cgroup with the limits of one script. The launcher's keeper is in it as well, and if
+    /// `with_supervisor` is set, so is the supervisor; both do not count.
     ///
     /// # Errors
     /// When the host refuses; nothing stays behind then.
-    pub fn make(&self, limits: &Limits) -> io::Result<Cgroup> {
+    pub fn make(&self, limits: &Limits, with_supervisor: bool) -> io::Result<Cgroup> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!(
-            "tavern-script-{}-{}",
+            "{PREFIX}{}-{}",
             std::process::id(),
             NEXT.fetch_add(1, Ordering::Relaxed)
         );
@@ -70,6 +101,8 @@ impl Cgroups {
             directories: Vec::new(),
             files: Files::default(),
             knobs: Knobs::default(),
+            helpers: 1 + u64::from(with_supervisor),
+            joined: with_supervisor,
         };
         match self {
             Self::V1(controllers) => v1::make(controllers, &name, &mut cgroup)?,
@@ -86,6 +119,9 @@ pub struct Cgroup {
     directories: Vec<PathBuf>,
     files: Files,
     knobs: Knobs,
+    /// Processes in it that are not the script's.
+    helpers: u64,
+    joined: bool,
 }
 
 /// Where a cgroup is limited.
@@ -124,8 +160,26 @@ struct Files {
 }
 
 impl Cgroup {
-    /// The files that a process's id is written to, for it to join.
-    pub fn procs(&self) -> Vec<PathBuf> {
+    /// Lets a process join.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn join(&self, process: u32) -> io::Result<()> {
+        let mut procs = self.procs().into_iter();
+        procs.try_for_each(|procs| fs::write(procs, process.to_string()))
+    }
+
+    /// The files that the id of a script's first process is written to; none if it is in the cgroup
+    /// from its beginning.
+    pub fn to_join(&self) -> Vec<PathBuf> {
+        if self.joined {
+            Vec::new()
+        } else {
+            self.procs()
+        }
+    }
+
+    fn procs(&self) -> Vec<PathBuf> {
         self.directories
             .iter()
             .map(|directory| directory.join("cgroup.procs"))
@@ -149,7 +203,7 @@ impl Cgroup {
             let bytes = if *swap_alone { 0 } else { limits.memory };
             fs::write(swap, bytes.to_string())?;
         }
-        let most = u64::from(limits.processes) + KEEPER_PROCESSES;
+        let most = u64::from(limits.processes) + self.helpers;
         fs::write(processes, most.to_string())
     }
 
@@ -176,7 +230,7 @@ impl Cgroup {
     pub fn sample(&self) -> Sample {
         let files = &self.files;
         let peak = number(&files.memory_peak);
-        let processes = number(&files.processes).saturating_sub(KEEPER_PROCESSES);
+        let processes = number(&files.processes).saturating_sub(self.helpers);
         Sample {
             memory: peak.max(number(&files.memory)),
             memory_kills: field(&files.memory_events, "oom_kill"),

@@ -21,7 +21,7 @@ use sandbox_launcher::{
 };
 use tokio::{net::unix::pipe, sync::oneshot};
 
-use crate::error::BuildError;
+use crate::{cgroup::Cgroup, error::BuildError};
 
 /// The launcher's file name.
 const PROGRAM: &str = "sandbox-launcher";
@@ -73,14 +73,29 @@ impl WorkDirectory {
     }
 }
 
+/// A launcher that waits for its plan.
+#[derive(Debug)]
+pub struct Spawned {
+    /// The supervisor process.
+    pub supervisor: Supervisor,
+    /// Takes the plan.
+    pub control: tokio::net::UnixStream,
+}
+
 /// A supervisor process, killed and waited for when it is dropped.
 #[derive(Debug)]
 pub struct Supervisor {
     child: Option<Child>,
+    cgroup: Option<Arc<Cgroup>>,
     spawner: mpsc::Sender<Order>,
 }
 
 impl Supervisor {
+    /// Keeps the cgroup that it is in until it has ended.
+    pub(crate) fn hold(&mut self, cgroup: Arc<Cgroup>) {
+        self.cgroup = Some(cgroup);
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
@@ -91,7 +106,7 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
             // Without a spawner the process itself is ending, and the kernel does the rest.
-            let _ = self.spawner.send(Order::Collect(child));
+            let _ = self.spawner.send(Order::Collect(child, self.cgroup.take()));
         }
     }
 }
@@ -102,7 +117,10 @@ enum Order {
         socket: OwnedFd,
         answer: oneshot::Sender<io::Result<Child>>,
     },
-    Collect(Child),
+    /// Answered when everything that was ordered before is done.
+    Answer(oneshot::Sender<()>),
+    /// The cgroup is removed behind its last process, if nobody else holds it.
+    Collect(Child, Option<Arc<Cgroup>>),
 }
 
 impl Launcher {
@@ -120,39 +138,12 @@ impl Launcher {
         Ok(Self { spawner })
     }
 
-    /// Starts a launcher and hands it the script's descriptors.
+    /// Starts a launcher, which waits for its plan.
     ///
     /// # Errors
-    /// When a pipe or a process cannot be made.
-    pub async fn launch(&self, plan: &LaunchPlan) -> io::Result<Launched> {
-        let mut frame = channel::frame(plan)?;
-        let rest_of_plan = frame.split_off(4);
-        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
-        let (script_stdin, stdin) = pipe()?;
-        let (stdout, script_stdout) = pipe()?;
-        let (stderr, script_stderr) = pipe()?;
-        let (result, script_result) = pipe()?;
-        let (files, keeper_files) = UnixStream::pair()?;
+    /// When no process can be made.
+    pub async fn spawn(&self) -> io::Result<Spawned> {
         let (control, launcher_control) = UnixStream::pair()?;
-        let (job, script_job) = match plan.start {
-            Start::AfterFiles => (None, OwnedFd::from(std::fs::File::open("/dev/null")?)),
-            Start::AtOnce | Start::Waiting => {
-                let (job, script_job) = UnixStream::pair()?;
-                (Some(job), script_job.into())
-            }
-        };
-        channel::send_head(
-            &control,
-            &frame,
-            &ScriptDescriptors {
-                stdin: script_stdin.as_fd(),
-                stdout: script_stdout.as_fd(),
-                stderr: script_stderr.as_fd(),
-                result: script_result.as_fd(),
-                files: keeper_files.as_fd(),
-                job: script_job.as_fd(),
-            },
-        )?;
         let (answer, child) = oneshot::channel();
         let gone = || io::Error::other("the spawning thread has ended");
         self.spawner
@@ -164,15 +155,67 @@ impl Launcher {
         let child = child.await.map_err(|_| gone())??;
         let supervisor = Supervisor {
             child: Some(child),
+            cgroup: None,
             spawner: self.spawner.clone(),
         };
-        let convert = |stream: UnixStream| {
-            stream.set_nonblocking(true)?;
-            tokio::net::UnixStream::from_std(stream)
-        };
-        Ok(Launched {
+        Ok(Spawned {
             supervisor,
             control: convert(control)?,
+        })
+    }
+}
+
+impl Launcher {
+    /// Waits until every launcher that was dropped before has been collected.
+    pub async fn collected(&self) {
+        let (answer, answered) = oneshot::channel();
+        // Without the thread nobody is left to be collected.
+        if self.spawner.send(Order::Answer(answer)).is_ok() {
+            let _ = answered.await;
+        }
+    }
+}
+
+impl Spawned {
+    /// Hands it the head of its plan and the script's descriptors.
+    ///
+    /// # Errors
+    /// When a pipe cannot be made or the launcher has ended.
+    pub fn launch(self, plan: &LaunchPlan) -> io::Result<Launched> {
+        let Self {
+            supervisor,
+            control,
+        } = self;
+        let mut frame = channel::frame(plan)?;
+        let rest_of_plan = frame.split_off(4);
+        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let (script_stdin, stdin) = pipe()?;
+        let (stdout, script_stdout) = pipe()?;
+        let (stderr, script_stderr) = pipe()?;
+        let (result, script_result) = pipe()?;
+        let (files, keeper_files) = UnixStream::pair()?;
+        let (job, script_job) = match plan.start {
+            Start::AfterFiles => (None, OwnedFd::from(std::fs::File::open("/dev/null")?)),
+            Start::AtOnce | Start::Waiting => {
+                let (job, script_job) = UnixStream::pair()?;
+                (Some(job), script_job.into())
+            }
+        };
+        channel::send_head(
+            control.as_fd(),
+            &frame,
+            &ScriptDescriptors {
+                stdin: script_stdin.as_fd(),
+                stdout: script_stdout.as_fd(),
+                stderr: script_stderr.as_fd(),
+                result: script_result.as_fd(),
+                files: keeper_files.as_fd(),
+                job: script_job.as_fd(),
+            },
+        )?;
+        Ok(Launched {
+            supervisor,
+            control,
             rest_of_plan,
             work: WorkDirectory(Arc::new(files.try_clone()?)),
             files: convert(files)?,
@@ -183,6 +226,11 @@ impl Launcher {
             job: job.map(convert).transpose()?,
         })
     }
+}
+
+fn convert(stream: UnixStream) -> io::Result<tokio::net::UnixStream> {
+    stream.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(stream)
 }
 
 fn serve(program: &Path, orders: &mpsc::Receiver<Order>) {
@@ -202,7 +250,12 @@ fn serve(program: &Path, orders: &mpsc::Receiver<Order>) {
                     collect(child);
                 }
             }
-            Order::Collect(child) => collect(child),
+            // Who asked may have gone.
+            Order::Answer(answer) => drop(answer.send(())),
+            Order::Collect(child, cgroup) => {
+                collect(child);
+                drop(cgroup);
+            }
         }
     }
 }

@@ -6,7 +6,8 @@
 //! `sandbox-launcher`), a plan, and pipes, and ends in exactly one [`domain::verdict::Verdict`].
 //!
 //! Reading order: [`domain`] decides, [`backend`] says how a level is made, [`cgroup`] and
-//! [`census`] measure, [`launch`] starts processes, [`start`] confined ones, [`pool`] keeps some
+//! [`census`] measure, [`launch`] starts processes, [`spares`] some of them ahead,
+//! [`start`] confined ones, [`pool`] keeps some
 //! waiting, [`placing`] puts files in and [`collect`] takes them out, large ones by way of
 //! [`blobs`], [`run`] drives one script to its end, [`sandbox`] admits requests, [`rpc`] speaks the
 //! contract.
@@ -27,6 +28,7 @@ pub mod runtimes;
 pub mod sandbox;
 pub mod scratch;
 pub mod settings;
+pub mod spares;
 pub mod start;
 pub mod users;
 

@@ -185,12 +185,14 @@ async fn start_for(
     interpreter: &Interpreter,
     user: Option<User>,
 ) -> Result<Confined, Box<NotStarted>> {
-    let seat = tools.seat(
-        interpreter,
-        &script.limits,
-        user,
-        script.minimum_enforcement,
-    )?;
+    let seat = tools
+        .seat(
+            interpreter,
+            &script.limits,
+            user,
+            script.minimum_enforcement,
+        )
+        .await?;
     let executable = interpreter.executable.display().to_string();
     let full_path = seat.place.work.join(script_path).display().to_string();
     let invocation = Invocation {

@@ -118,6 +118,9 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         interpreters: settings.warm_interpreters,
         memory: settings.warm_memory as u64,
     };
+    if let Some(tools) = &tools {
+        tools.spares.keep();
+    }
     let pool = tools
         .clone()
         .filter(|_| bounds.interpreters > 0)
@@ -195,6 +198,9 @@ impl Sandbox {
     pub async fn shutdown(&self) {
         if let Some(pool) = &self.pool {
             pool.close().await;
+        }
+        if let Some(tools) = &self.tools {
+            tools.spares.close().await;
         }
     }
 

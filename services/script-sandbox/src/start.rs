@@ -29,8 +29,9 @@ use crate::{
         profile::Profile,
         verdict::Verdict,
     },
-    launch::{Launched, Launcher, Supervisor, WorkDirectory},
+    launch::{Launched, Spawned, Supervisor, WorkDirectory},
     runtimes::Interpreter,
+    spares::Spares,
     users::{User, Users},
 };
 
@@ -40,8 +41,8 @@ const PLAN_TIME: Duration = Duration::from_secs(20);
 /// What every run of a sandbox shares.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// Starts launchers.
-    pub launcher: Launcher,
+    /// Starts launchers, some of them ahead.
+    pub spares: Spares,
     /// Makes the isolation level.
     pub backend: Arc<dyn Backend>,
     /// The host's cgroups, if they are used.
@@ -59,10 +60,12 @@ pub struct Tools {
 /// Room for one script, before anything runs in it.
 #[derive(Debug)]
 pub struct Seat {
+    /// The launcher that will start it, until then.
+    launcher: Option<Spawned>,
     /// What the script will see.
     pub place: Place,
     /// Removed when it is dropped, which must be after its last process.
-    pub cgroup: Option<Cgroup>,
+    pub cgroup: Option<Arc<Cgroup>>,
     /// The user that is the script's alone, when the service is root.
     pub user: Option<User>,
     /// The limits that the room was made for.
@@ -124,12 +127,12 @@ pub struct NotStarted {
 }
 
 impl Tools {
-    /// Makes room for one script: its place, its cgroup. `least` is the enforcement without which
+    /// Makes room for one script: its launcher, its place, its cgroup. `least` is the enforcement without which
     /// nothing may be started; the operator's minimum holds in any case.
     ///
     /// # Errors
     /// When the place cannot be made, or the enforcement is not reached.
-    pub fn seat(
+    pub async fn seat(
         &self,
         interpreter: &Interpreter,
         limits: &Limits,
@@ -137,10 +140,15 @@ impl Tools {
         least: Option<MemoryEnforcement>,
     ) -> Result<Seat, Box<NotStarted>> {
         let mut missing = self.backend.level().missing();
+        let spare = self.spares.take(limits).await.map_err(|error| {
+            let verdict = launch_failed(Layer::Launch, "starting the launcher", &error);
+            let missing = missing.clone();
+            Box::new(NotStarted { verdict, missing })
+        })?;
         let least = least.map_or(self.lowest_enforcement, |least| {
             least.max(self.lowest_enforcement)
         });
-        let cgroup = match self.cgroup(limits, least, &mut missing) {
+        let cgroup = match self.cgroup(spare.cgroup, least, &mut missing) {
             Ok(cgroup) => cgroup,
             Err(verdict) => return Err(Box::new(NotStarted { verdict, missing })),
         };
@@ -159,6 +167,7 @@ impl Tools {
             _ => MemoryEnforcement::Sampled,
         };
         Ok(Seat {
+            launcher: Some(spare.spawned),
             place,
             cgroup,
             user,
@@ -172,11 +181,10 @@ impl Tools {
     /// only if nobody demands it.
     fn cgroup(
         &self,
-        limits: &Limits,
+        made: Option<io::Result<Arc<Cgroup>>>,
         least: MemoryEnforcement,
         missing: &mut Vec<MissingLayer>,
-    ) -> Result<Option<Cgroup>, Verdict> {
-        let made = self.cgroups.as_ref().map(|cgroups| cgroups.make(limits));
+    ) -> Result<Option<Arc<Cgroup>>, Verdict> {
         if let Some(Ok(cgroup)) = made {
             return Ok(Some(cgroup));
         }
@@ -201,26 +209,17 @@ impl Tools {
     /// When the launcher cannot be started. What fails later is in its reports.
     pub async fn start(
         &self,
-        seat: Seat,
+        mut seat: Seat,
         invocation: Invocation,
     ) -> Result<Confined, Box<NotStarted>> {
         let plan = self.plan(&seat, invocation);
-        match self.launch(&plan).await {
+        match launch(seat.launcher.take(), &plan).await {
             Ok(launched) => Ok(Confined::new(launched, seat)),
             Err(error) => Err(Box::new(NotStarted {
                 verdict: launch_failed(Layer::Launch, "starting the launcher", &error),
                 missing: seat.missing,
             })),
         }
-    }
-
-    async fn launch(&self, plan: &LaunchPlan) -> io::Result<Launched> {
-        let mut launched = self.launcher.launch(plan).await?;
-        // The plan is small enough for the socket to take it at once. A launcher that has died
-        // already is known by its missing reports.
-        let rest = std::mem::take(&mut launched.rest_of_plan);
-        let _ = tokio::time::timeout(PLAN_TIME, launched.control.write_all(&rest)).await;
-        Ok(launched)
     }
 
     fn plan(&self, seat: &Seat, invocation: Invocation) -> LaunchPlan {
@@ -234,11 +233,25 @@ impl Tools {
             command: invocation.command,
             environment: invocation.environment,
             limits,
-            cgroups: seat.cgroup.as_ref().map(Cgroup::procs).unwrap_or_default(),
+            cgroups: seat
+                .cgroup
+                .as_ref()
+                .map(|cgroup| cgroup.to_join())
+                .unwrap_or_default(),
             start: invocation.start,
             tell_network: invocation.tell_network,
         }
     }
+}
+
+async fn launch(launcher: Option<Spawned>, plan: &LaunchPlan) -> io::Result<Launched> {
+    let launcher = launcher.ok_or_else(|| io::Error::other("the seat is taken already"))?;
+    let mut launched = launcher.launch(plan)?;
+    // The plan is small enough for the socket to take it at once. A launcher that has died
+    // already is known by its missing reports.
+    let rest = std::mem::take(&mut launched.rest_of_plan);
+    let _ = tokio::time::timeout(PLAN_TIME, launched.control.write_all(&rest)).await;
+    Ok(launched)
 }
 
 impl Confined {

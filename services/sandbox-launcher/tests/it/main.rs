@@ -185,7 +185,7 @@ fn launch(plan: &LaunchPlan, fault: Option<Fault>) -> (Vec<Report>, String) {
         files: keeper_files.as_fd(),
         job: null.as_fd(),
     };
-    channel::send_head(&control, &frame[..4], &descriptors).unwrap();
+    channel::send_head(control.as_fd(), &frame[..4], &descriptors).unwrap();
     (&control).write_all(&frame[4..]).unwrap();
     (&files)
         .write_all(&channel::frame(&Delivery::default()).unwrap())

@@ -29,6 +29,21 @@ impl Controllers {
     }
 }
 
+impl Controllers {
+    /// The service's own directories, each once.
+    pub(super) fn directories(&self) -> Vec<&Path> {
+        let optional = [&self.cpuacct, &self.cpu].into_iter().flatten();
+        let mut all: Vec<&Path> = [&self.memory, &self.pids]
+            .into_iter()
+            .chain(optional)
+            .map(PathBuf::as_path)
+            .collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
 /// Where this process is in the hierarchy of a controller.
 fn own_directory(mounts: &str, memberships: &str, controller: &str) -> Option<PathBuf> {
     let membership = memberships.lines().find_map(|line| {

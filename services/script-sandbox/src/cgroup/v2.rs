@@ -35,6 +35,13 @@ impl Parent {
     }
 }
 
+impl Parent {
+    /// The directory below which cgroups are made.
+    pub(super) fn directory(&self) -> &Path {
+        &self.0
+    }
+}
+
 pub(super) fn make(parent: &Parent, name: &str, cgroup: &mut Cgroup) -> io::Result<()> {
     /// What the kernel gives to every new group.
     const ORDINARY_SHARE: u32 = 100;
@@ -44,7 +51,6 @@ pub(super) fn make(parent: &Parent, name: &str, cgroup: &mut Cgroup) -> io::Resu
         let file = directory.join(name);
         if file.exists() { file } else { PathBuf::new() }
     };
-    fs::write(directory.join("memory.oom.group"), "1")?;
     cgroup.knobs = Knobs {
         memory: directory.join("memory.max"),
         swap: if_there("memory.swap.max"),

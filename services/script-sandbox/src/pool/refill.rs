@@ -21,6 +21,7 @@ type Warmed = (Order, Result<Warm, String>);
 /// Refills until `closed` fires or its sender is dropped, and then ends everybody who waits.
 pub(super) async fn run(inner: Arc<Inner>, mut closed: oneshot::Receiver<()>) {
     let mut starting: JoinSet<Warmed> = JoinSet::new();
+    let mut retiring: JoinSet<()> = JoinSet::new();
     let mut ticks = tokio::time::interval(TICK);
     let at_once = at_once();
     loop {
@@ -36,14 +37,14 @@ pub(super) async fn run(inner: Arc<Inner>, mut closed: oneshot::Receiver<()>) {
         tokio::select! {
             _ = &mut closed => break,
             () = inner.asked.notified() => {}
-            _ = ticks.tick() => tidy(&inner, Instant::now()).await,
+            _ = ticks.tick() => tidy(&inner, &mut retiring, Instant::now()),
+            Some(_) = retiring.join_next() => {}
             Some(ended) = starting.join_next() => match ended {
                 Ok((order, warmed)) => shelve(&inner, &order, warmed, Instant::now()),
                 Err(error) => tracing::error!(%error, "starting an interpreter panicked"),
             },
         }
     }
-    let mut retiring = JoinSet::new();
     for shelf in std::mem::take(&mut *inner.shelves()) {
         for warm in shelf.ready {
             retiring.spawn(warm.retire());
@@ -109,9 +110,10 @@ fn shelve(inner: &Inner, order: &Order, warmed: Result<Warm, String>, now: Insta
 }
 
 /// Ends those that are dead or no longer wanted.
-async fn tidy(inner: &Inner, now: Instant) {
+fn tidy(inner: &Inner, retiring: &mut JoinSet<()>, now: Instant) {
     let mut unwanted = VecDeque::new();
-    for shelf in inner.shelves().iter_mut() {
+    let mut shelves = inner.shelves();
+    for shelf in shelves.iter_mut() {
         for _ in 0..shelf.ready.len() {
             if let Some(mut warm) = shelf.ready.pop_front() {
                 let kept_by = if warm.is_alive() {
@@ -127,8 +129,24 @@ async fn tidy(inner: &Inner, now: Instant) {
             unwanted.extend(shelf.ready.pop_front());
         }
     }
+    // A kind of which nobody waits comes before one of which several do.
+    let kept: u64 = shelves.iter().map(Shelf::memory_in_use).sum();
+    let room = inner.bounds.memory.saturating_sub(kept);
+    let starves = |shelf: &Shelf| {
+        shelf.waiting() + shelf.starting == 0
+            && shelf.demand.target() > 0
+            && shelf.memory > room
+            && !shelf.trouble.pauses(now)
+    };
+    if shelves.iter().any(starves) {
+        let several = shelves.iter_mut().filter(|shelf| shelf.waiting() > 1);
+        if let Some(largest) = several.max_by_key(|shelf| shelf.memory_in_use()) {
+            unwanted.extend(largest.ready.pop_front());
+        }
+    }
+    drop(shelves);
     for warm in unwanted {
-        warm.retire().await;
+        retiring.spawn(warm.retire());
     }
 }
 

@@ -94,6 +94,7 @@ impl Warm {
         let user = tools.users.take().map_err(|_| "no user is free")?;
         let seat = tools
             .seat(&order.interpreter, &order.limits, user, None)
+            .await
             .map_err(|not_started| format!("{:?}", not_started.verdict))?;
         if let Some(cgroup) = &seat.cgroup {
             cgroup.step_back();

@@ -21,7 +21,7 @@ const DISK_EVERY: u32 = 4;
 /// Measures one script.
 #[derive(Debug)]
 pub(super) struct Gauge {
-    cgroup: Option<Cgroup>,
+    cgroup: Option<Arc<Cgroup>>,
     supervisor: u32,
     scratch: Option<Arc<ScratchDirectory>>,
     /// Processor time that was used before the script.
@@ -36,7 +36,7 @@ pub(super) struct Gauge {
 
 impl Gauge {
     pub(super) fn new(
-        cgroup: Option<Cgroup>,
+        cgroup: Option<Arc<Cgroup>>,
         supervisor: u32,
         scratch: Option<Arc<ScratchDirectory>>,
         used: Duration,

@@ -23,6 +23,7 @@ use crate::{
     run::{self, Job, Origin, attend::Collector},
     runtimes::{Interpreter, Runtime},
     settings::SandboxSettings,
+    spares::Spares,
     start::Tools,
     users::Users,
 };
@@ -63,13 +64,20 @@ pub(super) async fn probe(
         .filter(|level| *level <= settings.highest_isolation)
     {
         let tools = Tools {
-            launcher: launcher.clone(),
+            spares: Spares::new(
+                launcher.clone(),
+                cgroups.cloned(),
+                level != IsolationLevel::Reduced,
+            ),
             backend: backend(level, host.clone(), settings.scratch_directory.clone()),
             cgroups: cgroups.cloned(),
             blobs: blobs.clone(),
             users: users.clone(),
             lowest_enforcement: settings.lowest_memory_enforcement,
-            concurrent_scripts: settings.concurrent_scripts,
+            // Those that wait are there as well; each runtime has some.
+            concurrent_scripts: settings
+                .concurrent_scripts
+                .saturating_add(settings.warm_interpreters.saturating_mul(4)),
         };
         match try_level(&tools, slots, &runtimes).await {
             Ok(missing) => {

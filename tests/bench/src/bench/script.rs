@@ -4,6 +4,7 @@
 //! from the way back.
 
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
@@ -12,8 +13,8 @@ use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandbox
 use contracts::tavern::sandbox::v1::verdict::Kind;
 use contracts::tavern::sandbox::v1::{ExecuteRequest, ExecuteResponse};
 use grpc_kit::Transport;
-use script_sandbox::SandboxSettings;
 use script_sandbox::domain::isolation::IsolationLevel;
+use script_sandbox::{SandboxSettings, runtimes::Runtime};
 
 use crate::harness::{Effort, at_once};
 use crate::series::{Series, Unit};
@@ -26,10 +27,53 @@ const AT_ONCE: usize = 4;
 /// What full isolation may add to the start of an interpreter that was not started beforehand.
 const ISOLATION_GOAL: f64 = 10e-3;
 
+/// How soon a script begins whose interpreter has waited for it, mostly.
+const WARM_GOAL: f64 = 3e-3;
+
+/// How soon all but one in a hundred of them begin.
+const WARM_TAIL_GOAL: f64 = 10e-3;
+
+/// How long interpreters are waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How soon after a cancel no process of a script may be left.
 const KILL_GOAL: f64 = 250e-3;
 
 type Sandbox = ScriptSandboxServiceClient<Transport>;
+
+/// A sandbox with its client.
+struct Host {
+    sandbox: Arc<script_sandbox::Sandbox>,
+    client: Sandbox,
+    level: &'static str,
+}
+
+impl Host {
+    async fn new(warm_interpreters: u32) -> anyhow::Result<Self> {
+        let settings = SandboxSettings {
+            lowest_isolation: IsolationLevel::Reduced,
+            warm_interpreters,
+            ..SandboxSettings::default()
+        };
+        let sandbox = script_sandbox::build(settings).await?;
+        let level = sandbox
+            .report()
+            .level
+            .map_or("no isolation", |level| level.name());
+        let services = script_sandbox::rpc::services(sandbox.clone());
+        Ok(Self {
+            sandbox,
+            client: Sandbox::new(grpc_kit::local(&services)),
+            level,
+        })
+    }
+
+    fn runtime(&self, name: &str) -> anyhow::Result<&Runtime> {
+        let mut runtimes = self.sandbox.runtimes().iter();
+        let found = runtimes.find(|runtime| runtime.profile.name == name);
+        found.with_context(|| format!("there is no runtime {name}"))
+    }
+}
 
 /// A language, and how to do in it what is measured.
 struct Language {
@@ -68,25 +112,125 @@ while True:
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     // Without it the sandbox could not start anything, and the message would come later.
     served::program("sandbox-launcher")?;
-    let settings = SandboxSettings {
-        lowest_isolation: IsolationLevel::Reduced,
-        ..SandboxSettings::default()
-    };
-    let sandbox = script_sandbox::build(settings).await?;
-    let level = sandbox
-        .report()
-        .level
-        .map_or("no isolation", |level| level.name());
-    let client = Sandbox::new(grpc_kit::local(&script_sandbox::rpc::services(
-        sandbox.clone(),
-    )));
     let mut figures = Vec::new();
+    let cold = Host::new(0).await?;
     for language in [&PYTHON, &NODE] {
-        figures.extend(start(&client, language, level, effort).await?);
+        figures.extend(start(&cold.client, language, cold.level, effort).await?);
     }
-    figures.push(rate(&client, level, effort).await?);
-    figures.push(kill(&client, effort).await?);
+    figures.push(kill(&cold.client, effort).await?);
+    cold.sandbox.shutdown().await;
+    for language in [&PYTHON, &NODE] {
+        // A host for each, so that one pool's refilling does not meet the other's figures.
+        let host = Host::new(SandboxSettings::default().warm_interpreters).await?;
+        figures.extend(warm(&host, language, effort).await?);
+        if language.name == PYTHON.name {
+            figures.push(rate(&host.client, host.level, effort).await?);
+        }
+        host.sandbox.shutdown().await;
+    }
     Ok(figures)
+}
+
+/// What waiting interpreters do: how fast they are made, what they keep, how soon a script begins.
+async fn warm(host: &Host, language: &Language, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
+    let name = language.name;
+    let most = SandboxSettings::default().warm_interpreters;
+    let begin = Instant::now();
+    while host.sandbox.pool_state(host.runtime(name)?).target < most {
+        ensure!(
+            begin.elapsed() < PATIENCE,
+            "the pool of {name} does not grow"
+        );
+        let client = host.client.clone();
+        let clock = language.clock;
+        let work = move |_| {
+            let client = client.clone();
+            async move { execute(&client, name, clock).await.map(drop) }
+        };
+        at_once(most as usize * 2, 1, work).await?;
+    }
+    filled(host, name, most).await?;
+    let kept = memory_of_waiting(name)?;
+
+    let mut refills = Vec::new();
+    for _ in 0..effort.times(20) {
+        filled(host, name, most).await?;
+        for _ in 0..most {
+            execute(&host.client, name, language.clock).await?;
+        }
+        let missing = most
+            - host
+                .sandbox
+                .pool_state(host.runtime(name)?)
+                .ready
+                .min(most - 1);
+        let begin = Instant::now();
+        filled(host, name, most).await?;
+        refills.push(f64::from(missing) / begin.elapsed().as_secs_f64());
+    }
+    let refills = Series::new(Unit::PerSecond, refills);
+
+    let pause = Duration::from_secs_f64(2.0 / refills.median());
+    let mut ticks = tokio::time::interval(pause);
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..effort.times(300) {
+        ticks.tick().await;
+        let (client, clock) = (host.client.clone(), language.clock);
+        calls.spawn(async move {
+            let began = seconds_since_1970();
+            let response = execute(&client, name, clock).await?;
+            let clock: f64 = printed(&response)?.parse()?;
+            anyhow::Ok(clock - began)
+        });
+    }
+    let mut first = Vec::new();
+    while let Some(call) = calls.join_next().await {
+        first.push(call??);
+    }
+    let level = host.level;
+    let what = format!("{name} to its first instruction, waiting, half the refill rate, {level}");
+    Ok(vec![
+        Figure::new(what.clone(), Series::seconds(first.clone())).goal(WARM_GOAL),
+        Figure::new(what, Series::seconds(first)).goal_of_tail(WARM_TAIL_GOAL),
+        Figure::new(
+            format!("{name} interpreters made to wait, {level}"),
+            refills,
+        ),
+        Figure::new(
+            format!("memory of one waiting {name}, its keeper and launcher"),
+            Series::new(Unit::Mebibytes, kept),
+        ),
+    ])
+}
+
+/// Waits until so many interpreters wait.
+async fn filled(host: &Host, name: &str, most: u32) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    while host.sandbox.pool_state(host.runtime(name)?).ready < most {
+        ensure!(
+            begin.elapsed() < PATIENCE,
+            "the pool of {name} is not filled"
+        );
+        if host.sandbox.pool_state(host.runtime(name)?).target < most {
+            // Nobody has asked for a while, so fewer are kept.
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+    Ok(())
+}
+
+/// What each waiting interpreter of a language keeps in memory, in MiB.
+fn memory_of_waiting(name: &str) -> anyhow::Result<Vec<f64>> {
+    let families = families(name.trim_end_matches(char::is_numeric)).into_iter();
+    let kept: Vec<f64> = families
+        .map(|family| {
+            let each = family.into_iter();
+            each.filter_map(processes::proportional_mebibytes).sum()
+        })
+        .collect();
+    ensure!(!kept.is_empty(), "no {name} waits");
+    Ok(kept)
 }
 
 /// The time to the script's first instruction, and to its end.
@@ -131,13 +275,13 @@ async fn start(
     let name = language.name;
     Ok(vec![
         Figure::new(
-            format!("{name} to its first instruction, {level}"),
+            format!("{name} to its first instruction, started for it, {level}"),
             Series::seconds(first),
         )
         .floor(&floor, bare_first)
         .goal(goal),
         Figure::new(
-            format!("{name} to its end, {level}"),
+            format!("{name} to its end, started for it, {level}"),
             Series::seconds(whole),
         )
         .floor(&floor, bare_whole),
@@ -185,6 +329,20 @@ async fn rate(client: &Sandbox, level: &str, effort: &Effort) -> anyhow::Result<
     Ok(figure.floor("bare python3 -I", rate(floor)))
 }
 
+/// The processes beneath this one whose name begins so, each with its keeper and its launcher.
+fn families(name: &str) -> Vec<Vec<u32>> {
+    let own = std::process::id();
+    let named = processes::descendants(own)
+        .into_iter()
+        .filter(|process| processes::name(*process).starts_with(name));
+    named
+        .map(|process| {
+            let above = std::iter::successors(Some(process), |below| processes::parent(*below));
+            above.take_while(|process| *process != own).collect()
+        })
+        .collect()
+}
+
 /// From the cancel of a call until no process of its script is left.
 async fn kill(client: &Sandbox, effort: &Effort) -> anyhow::Result<Figure> {
     let mut killed = Vec::new();
@@ -194,12 +352,9 @@ async fn kill(client: &Sandbox, effort: &Effort) -> anyhow::Result<Figure> {
             tokio::spawn(async move { execute(&client, PYTHON.name, STUBBORN).await })
         };
         let left = loop {
-            let children = processes::descendants(std::process::id());
-            let scripts = children
-                .iter()
-                .filter(|child| processes::name(**child).starts_with("python"));
-            if scripts.count() >= 2 {
-                break children;
+            let scripts = families("python");
+            if scripts.len() >= 2 {
+                break scripts.concat();
             }
             ensure!(
                 !call.is_finished(),

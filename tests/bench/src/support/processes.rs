@@ -42,6 +42,19 @@ pub(crate) fn processor_seconds(process: u32) -> Option<f64> {
     stat(process).map(|stat| stat.ticks as f64 / 100.0)
 }
 
+/// Returns the process that a process is a child of.
+pub(crate) fn parent(process: u32) -> Option<u32> {
+    stat(process).map(|stat| stat.parent)
+}
+
+/// Returns how much memory a process keeps, in MiB, with its part of what it shares with others.
+pub(crate) fn proportional_mebibytes(process: u32) -> Option<f64> {
+    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kibibytes: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes / 1024.0)
+}
+
 /// Returns how much memory a process has resident, in MiB.
 pub(crate) fn resident_mebibytes(process: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;

@@ -1,0 +1,52 @@
+//! Does the same thing thousands of times and holds against it what is left behind.
+//!
+//! Each scenario is one file of [`scenario`]. It says what it counted, and fails if anything is left
+//! that was not there before: a process, a mount, a file, a cgroup, a network namespace, a
+//! descriptor, or memory that keeps growing.
+
+mod left;
+mod scenario;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use scenario::Scenario;
+
+/// Does the same thing thousands of times and holds against it what is left behind.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Runs only these; may be given several times.
+    #[arg(long, value_enum)]
+    only: Vec<Scenario>,
+    /// How often each scenario does its thing.
+    #[arg(long, default_value_t = 10_000)]
+    times: u32,
+}
+
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that reports to a person"
+)]
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let chosen = if arguments.only.is_empty() {
+        Scenario::ALL.to_vec()
+    } else {
+        arguments.only
+    };
+    let mut code = ExitCode::SUCCESS;
+    for scenario in chosen {
+        println!("== {scenario}, {} times", arguments.times);
+        match scenario.run(arguments.times).await {
+            Ok(counted) => println!("{counted}\nnothing is left behind\n"),
+            Err(error) => {
+                eprintln!("FAILED: {error:#}\n");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
