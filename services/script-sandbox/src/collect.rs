@@ -298,7 +298,8 @@ impl Walk<'_> {
     }
 
     fn content(&self, file: &mut std::fs::File, size: u64) -> Result<read::Content, RefusedReason> {
-        if size <= INLINE_FILE && self.inline + size <= INLINE_TOTAL {
+        let small = size <= INLINE_FILE && self.inline + size <= INLINE_TOTAL;
+        if small && !self.collection.wanted.as_blobs {
             read::inline(file, size)
         } else {
             let Collection { blobs, caller, .. } = self.collection;

@@ -24,6 +24,7 @@ impl Place {
         let wanted = Wanted {
             patterns: Vec::new(),
             caps: Caps::DEFAULT,
+            as_blobs: false,
         };
         Self {
             work: tempfile::tempdir().unwrap(),
@@ -207,6 +208,20 @@ fn large_files_become_blobs_and_so_does_what_is_too_much_for_an_answer() {
     for file in collected.files.iter().filter(|file| file.content.is_none()) {
         let Collection { blobs, caller, .. } = &place.collection;
         assert_eq!(blobs.hold(caller, file.digest).unwrap().size(), file.size);
+    }
+}
+
+#[test]
+fn small_files_become_blobs_where_that_is_wanted() {
+    let mut place = Place::new();
+    place.collection.wanted.as_blobs = true;
+    place.put("small", b"text");
+    place.put("empty", b"");
+    let collected = place.collect();
+    assert_eq!((collected.files.len(), collected.inline_bytes()), (2, 0));
+    for file in &collected.files {
+        let Collection { blobs, caller, .. } = &place.collection;
+        assert_eq!(blobs.stat(caller, file.digest).unwrap().size, file.size);
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Wanted {
     pub patterns: Vec<Pattern>,
     /// How much of them.
     pub caps: Caps,
+    /// Says that small files become blobs as well.
+    pub as_blobs: bool,
 }
 
 /// How much is collected.
@@ -87,6 +89,8 @@ pub struct Asked {
     pub depth: Option<u32>,
     /// How long it may take.
     pub time: Option<Span>,
+    /// Says that small files become blobs as well.
+    pub as_blobs: bool,
 }
 
 impl Asked {
@@ -170,6 +174,7 @@ impl Asked {
                 depth: narrow(depth),
                 time: time.unwrap_or(default.time),
             },
+            as_blobs: self.as_blobs,
         })
     }
 }
@@ -303,6 +308,7 @@ mod tests {
                     seconds: -1,
                     nanos: 0,
                 }),
+                as_blobs: false,
             };
             let problems = asked.resolve(&maximum()).unwrap_err();
             let fields: Vec<&str> = problems.iter().map(|each| each.field.as_str()).collect();

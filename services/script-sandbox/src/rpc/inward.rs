@@ -158,6 +158,7 @@ fn wanted(collect: wire::Collect) -> collect::Asked {
         total_bytes: collect.max_total_bytes,
         depth: collect.max_depth,
         time: collect.max_time.map(span),
+        as_blobs: collect.as_blobs,
     }
 }
 

@@ -82,16 +82,14 @@ impl Sandbox {
     }
 }
 
-/// Returns an effect id as the sandbox takes it: printable ASCII. Another spelling would do as well,
-/// as long as it is the same each time.
-fn portable(effect_id: &str) -> String {
-    if effect_id
-        .bytes()
-        .all(|byte| byte.is_ascii_graphic() || byte == b' ')
-    {
-        return effect_id.to_owned();
+/// Returns an id as the sandbox takes it: at most 128 printable ASCII characters without blanks. Another spelling
+/// would do as well, as long as it is the same each time.
+pub(super) fn portable(id: &str) -> String {
+    const LONGEST: usize = 128;
+    if id.len() <= LONGEST && id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return id.to_owned();
     }
-    Sha256::digest(effect_id)
+    Sha256::digest(id)
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()

@@ -211,6 +211,90 @@ async fn the_time_is_told_and_code_runs() {
 }
 
 #[tokio::test]
+async fn an_error_in_code_is_given_with_its_line_and_its_trace() {
+    let fixture = Fixture::new().await;
+    for (language, code, told, line) in [
+        (
+            "python",
+            "print('begun')\nnumbers = {}\nprint(numbers['mean'])",
+            "the code failed: KeyError: 'mean' (line 3)\nTraceback (most recent call last):\n  File \"main.py\", line 3, in <module>\n",
+            3,
+        ),
+        (
+            "nodejs",
+            "console.log('begun');\nmissing();",
+            "the code failed: ReferenceError: missing is not defined (line 2)\nmain.js:2\n",
+            2,
+        ),
+        (
+            "bash",
+            "echo begun\nnot-a-command\nexit 3",
+            "the code failed: not-a-command: command not found (line 2)\nmain.sh: line 2",
+            2,
+        ),
+    ] {
+        let crash = json!({"language": language, "code": code});
+        let result = fixture.call("CodeInterpreter:execute", crash).await;
+        let error = result.error.unwrap();
+        assert!(error.message.starts_with(told), "{}", error.message);
+        let details: serde_json::Value = serde_json::from_str(&error.details_json).unwrap();
+        assert_eq!(details["error"]["line"], line, "{details}");
+        assert_eq!(details["stdout"], "begun\n");
+    }
+}
+
+#[tokio::test]
+async fn files_that_code_left_are_named_with_size_and_digest() {
+    let fixture = Fixture::new().await;
+    let file = sandbox::OutputFile {
+        path: "chart.svg".to_owned(),
+        size_bytes: 12,
+        sha256: "ab".repeat(32),
+        ..sandbox::OutputFile::default()
+    };
+    let refused = sandbox::RefusedFile {
+        path: "link".to_owned(),
+        reason: sandbox::RefusedReason::SymbolicLink.into(),
+        ..sandbox::RefusedFile::default()
+    };
+    let collected = sandbox::CollectedFiles {
+        files: vec![file],
+        refused: vec![refused],
+        refused_count: 7,
+        partial: true,
+    };
+    for (code, field) in [(0, "output_json"), (1, "details_json")] {
+        let kind = sandbox::verdict::Kind::Exited(sandbox::Exited { code });
+        fixture
+            .sandbox
+            .set(Mode::Answer(Box::new(sandbox::ExecuteResponse {
+                verdict: Some(sandbox::Verdict { kind: Some(kind) }),
+                collected: Some(collected.clone()),
+                ..sandbox::ExecuteResponse::default()
+            })));
+        let code = json!({"language": "python", "code": "x"});
+        let result = fixture.call("CodeInterpreter:execute", code).await;
+        let given = match &result.error {
+            None => &result.output_json,
+            Some(error) => &error.details_json,
+        };
+        let given: serde_json::Value = serde_json::from_str(given).unwrap();
+        assert_eq!(
+            given["files"],
+            json!([{"path": "chart.svg", "bytes": 12, "sha256": "ab".repeat(32)}]),
+            "{field}"
+        );
+        assert_eq!(
+            given["files_not_kept"],
+            json!([{"path": "link", "reason": "symbolic_link"}])
+        );
+        assert_eq!(given["files_not_kept_count"], 7);
+    }
+    let asked = fixture.sandbox.last.lock().unwrap().clone().unwrap();
+    assert!(asked.collect.unwrap().as_blobs);
+}
+
+#[tokio::test]
 async fn each_verdict_of_the_sandbox_is_a_typed_failure() {
     use sandbox::verdict::Kind as Verdict;
     let fixture = Fixture::new().await;

@@ -1,35 +1,76 @@
 //! `CodeInterpreter:execute`: code that a model wrote, in the sandbox.
 
-use contracts::tavern::sandbox::v1::{ExecuteRequest, execute_request};
+use contracts::tavern::sandbox::v1::{
+    Collect, CollectedFiles, ExecuteRequest, ExecuteResponse, RefusedFile, execute_request,
+};
 use serde_json::{Map, Value, json};
 
 use super::text;
 use crate::{
     dispatch::{
         Order,
-        sandbox::{Ended, Sandbox, exited, read_verdict},
+        sandbox::{Ended, Sandbox, exited, portable, read_verdict, tail},
     },
-    domain::ending::{Category, Ending, Failure},
+    domain::{
+        code_error::{self, CodeError},
+        ending::{Category, Ending, Failure},
+    },
 };
 
 /// The most of each output stream that is given to the model.
 const MAX_OUTPUT_CHARS: usize = 64 << 10;
 
-/// Runs code and gives what it wrote.
+/// The most of standard output that is told with an error.
+const MAX_OUTPUT_WITH_ERROR_CHARS: usize = 2_000;
+
+/// The most files that are named; code that leaves more has lost its way.
+const MAX_FILES: u32 = 64;
+
+/// The most refused files that are named.
+const MAX_REFUSED: usize = 16;
+
+/// Runs code and gives what it wrote and which files it left.
 pub(super) async fn execute(sandbox: &Sandbox, order: &Order) -> Ending {
-    let request = match request_of(&order.arguments) {
-        Ok(request) => request,
+    let (language, request) = match request_of(order) {
+        Ok(asked) => asked,
         Err(failure) => return Ending::Failed(failure),
     };
     let response = match sandbox.execute(request, order).await {
         Ok(response) => response,
         Err(ending) => return ending,
     };
-    match read_verdict(&response) {
-        Ended::WithCode(0) => {}
-        Ended::WithCode(code) => return Ending::Failed(exited(&response, code)),
-        Ended::Failed(failure) => return Ending::Failed(failure),
+    let failure = match read_verdict(&response) {
+        Ended::WithCode(0) => return Ending::Succeeded(output_of(&response)),
+        Ended::WithCode(code) => with_error(exited(&response, code), &language, &response),
+        Ended::Failed(failure) => failure,
+    };
+    Ending::Failed(with_rest(failure, &response))
+}
+
+fn request_of(order: &Order) -> Result<(String, ExecuteRequest), Failure> {
+    let code = text(&order.arguments, "code")?;
+    if code.contains('\0') {
+        let message = "the code contains a NUL character; remove it";
+        return Err(Failure::new(Category::Validation, "invalid_code", message));
     }
+    let language = text(&order.arguments, "language")?.to_owned();
+    let conversation = order.conversation.as_ref();
+    let request = ExecuteRequest {
+        runtime: language.clone(),
+        program: Some(execute_request::Program::SourceText(code.to_owned())),
+        collect: Some(Collect {
+            max_files: Some(MAX_FILES),
+            as_blobs: true,
+            ..Collect::default()
+        }),
+        // What one conversation leaves is nobody else's.
+        caller_id: conversation.map_or_else(String::new, |id| portable(id.as_str())),
+        ..ExecuteRequest::default()
+    };
+    Ok((language, request))
+}
+
+fn output_of(response: &ExecuteResponse) -> Value {
     let shown = |bytes: &[u8]| -> String {
         String::from_utf8_lossy(bytes)
             .chars()
@@ -44,18 +85,78 @@ pub(super) async fn execute(sandbox: &Sandbox, order: &Order) -> Ending {
     {
         output.insert("result".to_owned(), result);
     }
-    Ending::Succeeded(Value::Object(output))
+    if let Some(collected) = &response.collected {
+        add_files(&mut output, collected);
+    }
+    Value::Object(output)
 }
 
-fn request_of(arguments: &Value) -> Result<ExecuteRequest, Failure> {
-    let code = text(arguments, "code")?;
-    if code.contains('\0') {
-        let message = "the code contains a NUL character; remove it";
-        return Err(Failure::new(Category::Validation, "invalid_code", message));
+/// Says in which line the code failed, and shows the trace: what a model needs to mend it.
+fn with_error(mut failure: Failure, language: &str, response: &ExecuteResponse) -> Failure {
+    let stderr = String::from_utf8_lossy(&response.stderr);
+    let Some(error) = code_error::read(language, &stderr) else {
+        return failure;
+    };
+    failure.message = format!("the code failed: {}\n{}", error.headline(), error.trace);
+    let CodeError {
+        kind,
+        message,
+        line,
+        ..
+    } = error;
+    add_detail(
+        &mut failure,
+        "error",
+        json!({"type": kind, "message": message, "line": line}),
+    );
+    failure
+}
+
+/// Adds to the details what the code had done before it failed.
+fn with_rest(mut failure: Failure, response: &ExecuteResponse) -> Failure {
+    let stdout = String::from_utf8_lossy(&response.stdout);
+    if !stdout.is_empty() {
+        let stdout = tail(&stdout, MAX_OUTPUT_WITH_ERROR_CHARS);
+        add_detail(&mut failure, "stdout", json!(stdout));
     }
-    Ok(ExecuteRequest {
-        runtime: text(arguments, "language")?.to_owned(),
-        program: Some(execute_request::Program::SourceText(code.to_owned())),
-        ..ExecuteRequest::default()
-    })
+    if let (Some(collected), Some(Value::Object(details))) =
+        (&response.collected, &mut failure.details)
+    {
+        add_files(details, collected);
+    }
+    failure
+}
+
+fn add_detail(failure: &mut Failure, name: &str, value: Value) {
+    if let Some(Value::Object(details)) = &mut failure.details {
+        details.insert(name.to_owned(), value);
+    }
+}
+
+/// Names the files that the code left, and those that could not be taken. Nothing is said where
+/// there are none.
+fn add_files(output: &mut Map<String, Value>, collected: &CollectedFiles) {
+    let files: Vec<Value> = collected
+        .files
+        .iter()
+        .map(|file| json!({"path": file.path, "bytes": file.size_bytes, "sha256": file.sha256}))
+        .collect();
+    if !files.is_empty() {
+        output.insert("files".to_owned(), Value::Array(files));
+    }
+    if collected.partial {
+        let refused = collected.refused.iter().take(MAX_REFUSED);
+        let refused: Vec<Value> = refused.map(refusal).collect();
+        output.insert("files_not_kept".to_owned(), Value::Array(refused));
+        output.insert(
+            "files_not_kept_count".to_owned(),
+            json!(collected.refused_count),
+        );
+    }
+}
+
+fn refusal(file: &RefusedFile) -> Value {
+    let reason = file.reason().as_str_name();
+    let reason = reason.strip_prefix("REFUSED_REASON_").unwrap_or(reason);
+    json!({"path": file.path, "reason": reason.to_lowercase()})
 }
