@@ -60,14 +60,10 @@ pub(super) fn script(
             "must not be empty; ListRuntimes names what there is",
         );
     }
-    let program = match request.program {
-        Some(execute_request::Program::SourceText(source)) => Some(Program::Source(source)),
-        Some(execute_request::Program::EntryPath(path)) => Some(Program::Entry(path)),
-        None => {
-            refuse("program", "must be set: source_text or entry_path");
-            None
-        }
-    };
+    let program = request.program.map(program);
+    if program.is_none() {
+        refuse("program", "must be set: source_text or entry_path");
+    }
     let minimum_isolation = level(request.minimum_isolation).unwrap_or_else(|()| {
         refuse("minimum_isolation", "is no known level");
         None
@@ -91,16 +87,14 @@ pub(super) fn script(
     };
     let mut environment: Vec<(String, String)> = request.environment.into_iter().collect();
     environment.sort();
-    let collect = request
-        .collect
-        .map(|asked| wanted(asked).resolve(most_collected));
-    let collect = match collect.transpose() {
-        Ok(collect) => collect,
+    let collect = request.collect.map(wanted);
+    let collect = collect.and_then(|asked| match asked.resolve(most_collected) {
+        Ok(collect) => Some(collect),
         Err(more) => {
             problems.extend(more);
             None
         }
-    };
+    });
     let script = Script {
         runtime: request.runtime,
         program: program.unwrap_or(Program::Source(String::new())),
@@ -125,6 +119,13 @@ pub(super) fn script(
     // Without a program there is nothing to say about its text.
     problems.extend(more.filter(|problem| problem.field != "source_text"));
     Err(problems)
+}
+
+fn program(program: execute_request::Program) -> Program {
+    match program {
+        execute_request::Program::SourceText(source) => Program::Source(source),
+        execute_request::Program::EntryPath(path) => Program::Entry(path),
+    }
 }
 
 fn files(files: Vec<wire::InputFile>, refuse: &mut impl FnMut(&str, &str)) -> Vec<InputFile> {
