@@ -142,7 +142,7 @@ struct Knobs {
 }
 
 /// An ordinary group gets so many times what one in the background gets.
-const BACKGROUND_DIVISOR: u32 = 16;
+const BACKGROUND_DIVISOR: u32 = 2;
 
 /// Where the figures of a cgroup are read. A missing file reads as zero.
 #[derive(Debug, Default)]

@@ -260,7 +260,7 @@ fn scripts() -> Vec<ExecuteRequest> {
     all
 }
 
-async fn check_same(settings: SandboxSettings, level: &str) {
+async fn check_same(settings: SandboxSettings, level: &str, runtime: &str) {
     let cold = Host::with(cold_settings(settings.clone())).await;
     let warm = Host::with(SandboxSettings {
         warm_memory: 2 << 30,
@@ -284,29 +284,43 @@ async fn check_same(settings: SandboxSettings, level: &str) {
         let (found, expected) = (show(&found), show(&expected));
         (found != expected).then_some((request.program, found, expected))
     };
-    let check_all = async |runtime: &str| {
-        let mut different = Vec::new();
-        for request in scripts() {
-            if request.runtime == runtime {
-                different.extend(check(request).await);
-            }
+    let mut different = Vec::new();
+    for request in scripts() {
+        if request.runtime == runtime {
+            different.extend(check(request).await);
         }
-        different
-    };
-    let (python, node, bash) =
-        tokio::join!(check_all("python3"), check_all("node"), check_all("bash"));
-    let different = [python, node, bash].concat();
+    }
     assert!(different.is_empty(), "{level}: {different:#?}");
 }
 
 #[test]
-fn a_script_does_the_same_in_a_waiting_interpreter() {
-    as_every_user(async || check_same(SandboxSettings::default(), "full").await);
+fn a_script_does_the_same_in_a_waiting_python() {
+    as_every_user(async || check_same(SandboxSettings::default(), "full", "python3").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_does_the_same_in_a_waiting_interpreter_of_the_reduced_level() {
-    check_same(reduced_settings(), "reduced").await;
+async fn a_script_does_the_same_in_a_waiting_python_of_the_reduced_level() {
+    check_same(reduced_settings(), "reduced", "python3").await;
+}
+
+#[test]
+fn a_script_does_the_same_in_a_waiting_node() {
+    as_every_user(async || check_same(SandboxSettings::default(), "full", "node").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_does_the_same_in_a_waiting_node_of_the_reduced_level() {
+    check_same(reduced_settings(), "reduced", "node").await;
+}
+
+#[test]
+fn a_script_does_the_same_in_a_waiting_bash() {
+    as_every_user(async || check_same(SandboxSettings::default(), "full", "bash").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_does_the_same_in_a_waiting_bash_of_the_reduced_level() {
+    check_same(reduced_settings(), "reduced", "bash").await;
 }
 
 #[test]
