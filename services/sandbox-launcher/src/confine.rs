@@ -30,18 +30,21 @@ const DEVICES: [&str; 5] = [
 
 /// For whom the system call list is made under a plan.
 pub(crate) fn profile(plan: &LaunchPlan) -> Profile {
+    let namespaces = matches!(plan.confinement, Confinement::Namespaces(_));
     Profile {
         tells_network: plan.tell_network,
-        ..profile_of(matches!(plan.confinement, Confinement::Namespaces(_)))
+        ..profile_of(namespaces, plan.outside_user.is_some())
     }
 }
 
-/// For whom the system call list is made, with or without namespaces of the script's own.
-pub fn profile_of(namespaces: bool) -> Profile {
+/// For whom the system call list is made, with or without namespaces of the script's own,
+/// and with or without a user of the script's own.
+pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
     Profile {
         own_network: namespaces,
         signals_contained: namespaces || has_scopes(),
         tells_network: false,
+        own_files: namespaces || own_user,
     }
 }
 
@@ -60,13 +63,14 @@ pub(crate) fn has_scopes() -> bool {
     sys::landlock_abi() >= FIRST_WITH_SCOPES
 }
 
-/// Sets the limits per process. Core files are never written.
+/// Sets the limits per process. Core files are never written: one byte is too small for a file, and
+/// of all limits it is the one at which the kernel starts no handler of the host's either.
 pub(crate) fn limits(limits: &ProcessLimits) -> Step {
     const STACK_BYTES: u64 = 8 << 20;
     const PENDING_SIGNALS: u64 = 1024;
     let equal = |value: u64| (value, value);
     let all = [
-        (libc::RLIMIT_CORE, equal(0)),
+        (libc::RLIMIT_CORE, equal(1)),
         // The first limit warns by SIGXCPU, which is also what the verdict is read from.
         (
             libc::RLIMIT_CPU,

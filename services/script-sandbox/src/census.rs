@@ -47,14 +47,14 @@ pub fn sample(supervisor: u32, suspicious: u64) -> Sample {
             // The first generation is the keeper, and what orphans there are without a keeper.
             if depth > 0 {
                 sum.processes = sum.processes.saturating_add(process.threads);
-                sum.memory = sum.memory.saturating_add(private_bytes(child));
+                sum.memory = sum.memory.saturating_add(held_bytes(child));
                 counted.push(child);
             }
         }
     }
     if sum.memory > suspicious {
-        // A page that is shared since a fork was counted for each; now each gets its part of it.
-        let part = |pid: &u32| proportional_bytes(*pid).unwrap_or_else(|| private_bytes(*pid));
+        // A page that is shared was counted for each; now each gets its part of it.
+        let part = |pid: &u32| proportional_bytes(*pid).unwrap_or_else(|| held_bytes(*pid));
         sum.memory = counted.iter().map(part).fold(0, u64::saturating_add);
     }
     sum
@@ -114,21 +114,13 @@ fn read_stat(stat: &str, ticks: u64) -> Option<Process> {
     })
 }
 
-/// What a process alone keeps in memory. Pages that it shares with its parent since a fork count
-/// for both until one writes to them.
-fn private_bytes(pid: u32) -> u64 {
-    let Ok(text) = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("statm"))
-    else {
-        return 0;
-    };
-    let mut pages = text
-        .split_whitespace()
-        .skip(1)
-        .map(|field| field.parse::<u64>().unwrap_or(0));
-    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
-    resident
-        .saturating_sub(shared)
-        .saturating_mul(rustix::param::page_size() as u64)
+/// What a process keeps in memory beside files. Pages that it shares with others, since a fork or on
+/// purpose, count for each of them. The processes of a script cannot keep it from being read.
+fn held_bytes(pid: u32) -> u64 {
+    let path = Path::new("/proc").join(pid.to_string()).join("status");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let held = |name| kilobytes(&text, name).unwrap_or(0);
+    (held("RssAnon:") + held("RssShmem:")).saturating_mul(1024)
 }
 
 /// What a process keeps in memory, with its part of what it shares; files do not count. It takes the
@@ -138,11 +130,14 @@ fn proportional_bytes(pid: u32) -> Option<u64> {
         .join(pid.to_string())
         .join("smaps_rollup");
     let text = fs::read_to_string(path).ok()?;
-    let kilobytes = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
-    };
-    Some((kilobytes("Pss_Anon:")? + kilobytes("Pss_Shmem:")?).saturating_mul(1024))
+    let held = kilobytes(&text, "Pss_Anon:")? + kilobytes(&text, "Pss_Shmem:")?;
+    Some(held.saturating_mul(1024))
+}
+
+/// The number behind a name, in a text of `name: number kB` lines.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
 #[cfg(test)]

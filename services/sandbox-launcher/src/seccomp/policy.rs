@@ -15,6 +15,9 @@ pub struct Profile {
     pub signals_contained: bool,
     /// Says that attempts to use a network are told to the keeper instead of being answered.
     pub tells_network: bool,
+    /// Says that every file that the script's user owns is the script's. Otherwise it owns those of
+    /// the service, whose modes and times Landlock does not guard.
+    pub own_files: bool,
 }
 
 /// What happens to a call.
@@ -102,6 +105,7 @@ pub fn policy(profile: Profile) -> Vec<Entry> {
     entries.extend(always(DEADLY, Answer::Kill));
     entries.extend(conditional());
     entries.extend(sockets(profile));
+    entries.extend(file_attributes(profile));
     let signals = if profile.signals_contained {
         Answer::Allow
     } else {
@@ -160,14 +164,56 @@ fn conditional() -> Vec<Entry> {
         one_of(libc::SYS_fcntl, 1, tables::FCNTLS, EPERM),
         one_of(libc::SYS_prctl, 0, tables::PRCTLS, EPERM),
         one_of(libc::SYS_arch_prctl, 0, tables::ARCH_PRCTLS, EPERM),
-        // Only one's own limits; raising them is refused by the kernel.
-        one_of(libc::SYS_prlimit64, 0, &[0], EPERM),
+        own_limits(),
         one_of(libc::SYS_sched_getaffinity, 0, &[0], EPERM),
         // Private barriers within the process; the global ones disturb the whole machine.
         one_of(libc::SYS_membarrier, 0, tables::MEMBARRIERS, EPERM),
         // Pipes with a name, but no devices.
         masked(libc::SYS_mknodat, 2, 0o170_000, 0o010_000),
     ]
+}
+
+/// Modes and times of files: those of every file of the user, also of one that may only be read.
+fn file_attributes(profile: Profile) -> Vec<Entry> {
+    let answer = if profile.own_files {
+        Answer::Allow
+    } else {
+        Answer::Errno(EPERM)
+    };
+    [
+        libc::SYS_chmod,
+        libc::SYS_fchmod,
+        libc::SYS_fchmodat,
+        libc::SYS_utimensat,
+    ]
+    .map(|number| Entry {
+        number,
+        rule: Rule::Always(answer),
+    })
+    .to_vec()
+}
+
+/// Reading one's own limits, and lowering them; raising them is refused by the kernel. The limit on
+/// core files stays: at zero the kernel would hand a crash to the host's handler.
+fn own_limits() -> Entry {
+    /// How many kinds of limits the kernel has.
+    const RESOURCES: u64 = 16;
+    let is = |argument: u32, value: u64| Condition {
+        argument,
+        mask: ALL_BITS,
+        value,
+    };
+    let resources = (0..RESOURCES)
+        .filter(|&resource| resource != u64::from(libc::RLIMIT_CORE))
+        .map(|resource| vec![is(0, 0), is(1, resource)]);
+    let reading = vec![is(0, 0), is(2, 0)];
+    Entry {
+        number: libc::SYS_prlimit64,
+        rule: Rule::AllowIf {
+            any: std::iter::once(reading).chain(resources).collect(),
+            otherwise: Answer::Errno(EPERM),
+        },
+    }
 }
 
 /// Sockets: local and internet streams and datagrams in a network of one's own, otherwise only

@@ -17,26 +17,31 @@ const PROFILES: [Profile; 5] = [
         own_network: true,
         signals_contained: true,
         tells_network: false,
+        own_files: true,
     },
     Profile {
         own_network: false,
         signals_contained: true,
         tells_network: false,
+        own_files: true,
     },
     Profile {
         own_network: false,
         signals_contained: false,
         tells_network: false,
+        own_files: false,
     },
     Profile {
         own_network: true,
         signals_contained: true,
         tells_network: true,
+        own_files: true,
     },
     Profile {
         own_network: false,
         signals_contained: false,
         tells_network: true,
+        own_files: false,
     },
 ];
 
@@ -294,6 +299,7 @@ fn what_must_never_work_is_refused_on_every_profile() {
         libc::SYS_add_key,
         libc::SYS_keyctl,
         libc::SYS_request_key,
+        libc::SYS_memfd_create,
         libc::SYS_memfd_secret,
         libc::SYS_ptrace,
         libc::SYS_process_vm_readv,

@@ -99,7 +99,10 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
 }
 
 fn allowed_syscalls(level: IsolationLevel) -> u32 {
-    let profile = sandbox_launcher::confine::profile_of(level != IsolationLevel::Reduced);
+    let profile = sandbox_launcher::confine::profile_of(
+        level != IsolationLevel::Reduced,
+        rustix::process::geteuid().is_root(),
+    );
     u32::try_from(sandbox_launcher::seccomp::policy::allowed_calls(profile)).unwrap_or(u32::MAX)
 }
 

@@ -4,5 +4,8 @@ mod attempts;
 mod exhaustion;
 mod files;
 mod kernel;
+mod memory;
+mod native;
 mod network;
 mod secrets;
+mod share;

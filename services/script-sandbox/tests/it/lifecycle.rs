@@ -6,46 +6,13 @@ use script_sandbox::SandboxSettings;
 use tokio::task::JoinSet;
 
 use crate::{
+    oracle::{entries, left_behind, own_launchers},
     rounds::{as_every_user, everywhere, is_root},
     support::{
         Host, class, eventually, expect_class, expect_output, marker, processes_with, python,
         request,
     },
 };
-
-/// What a sandbox could leave on this machine.
-fn left_behind() -> Vec<String> {
-    let own = format!("tavern-script-{}-", std::process::id());
-    let mut found = Vec::new();
-    let mut open = vec![std::env::temp_dir(), "/sys/fs/cgroup".into()];
-    while let Some(directory) = open.pop() {
-        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if entry.file_name().to_string_lossy().starts_with(&own) {
-                found.push(path.display().to_string());
-            } else if path.starts_with("/sys/fs/cgroup") && path.is_dir() && !path.is_symlink() {
-                open.push(path);
-            }
-        }
-    }
-    found
-}
-
-fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
-/// The launchers that this process has started.
-fn own_launchers() -> Vec<u32> {
-    let own = format!("PPid:\t{}\n", std::process::id());
-    processes_with("sandbox-launcher")
-        .into_iter()
-        .filter(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/status"))
-                .is_ok_and(|status| status.contains(&own))
-        })
-        .collect()
-}
 
 /// Ends whoever waits for a script, and then nobody may be left.
 async fn nothing_is_left(host: &Host) {
@@ -77,7 +44,7 @@ fn e95_a_crowd_leaves_nothing() {
     as_every_user(async || {
         let host = Host::full().await;
         expect_output(&host.python("print(1)").await, "1\n");
-        let before = open_descriptors();
+        let before = entries("/proc/self/fd");
         for _ in 0..3 {
             let calls: Vec<_> = (0..50)
                 .map(|number| {
@@ -93,7 +60,7 @@ fn e95_a_crowd_leaves_nothing() {
         }
         nothing_is_left(&host).await;
         // Users and threads of the runtime may have been added, one descriptor each.
-        let after = open_descriptors();
+        let after = entries("/proc/self/fd");
         assert!(
             after <= before + 40,
             "{before} descriptors before, {after} after"

@@ -7,9 +7,11 @@
 mod abuse;
 mod blobs;
 mod collect;
+mod control;
 mod execute;
 mod isolation;
 mod lifecycle;
+mod oracle;
 mod rounds;
 mod support;
 mod warm;

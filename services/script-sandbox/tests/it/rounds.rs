@@ -15,11 +15,13 @@ use std::{
             process::CommandExt,
         },
     },
-    path::Path,
     process::{Command, Output},
 };
 
-use crate::support::Host;
+use crate::{
+    oracle::{Before, SECRET, neighbour},
+    support::Host,
+};
 
 /// Says to a process that it is a round of a test.
 const ROUND: &str = "TAVERN_TEST_ROUND";
@@ -36,7 +38,8 @@ pub(crate) fn as_every_user<B: AsyncFn()>(body: B) {
     }
 }
 
-/// Runs a test's body on every kind of host as every user.
+/// Runs a test's body on every kind of host as every user, and holds what it leaves behind against
+/// every oracle.
 pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
     if is_round() {
         runtime().block_on(async {
@@ -44,7 +47,14 @@ pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
             let mut shown = std::io::stderr();
             for host in Host::all().await {
                 writeln!(shown, "on the host `{}`", host.kind).unwrap();
-                body(host).await;
+                let before = Before::look(&host).await;
+                let host = Host {
+                    canaries: before.canaries().to_owned(),
+                    ..host
+                };
+                // O5 holds while the program runs, and not only when it has ended.
+                tokio::join!(body(host.clone()), neighbour(&host));
+                before.compare(&host).await;
             }
         });
     } else {
@@ -93,18 +103,20 @@ fn rounds(test: &str) {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// The command of a round.
-fn round(program: &Path, test: &str) -> Command {
-    let mut command = Command::new(program);
+/// Makes a command one that runs a round.
+fn round(mut command: Command, test: &str) -> Command {
+    let secret = format!("canary-secret-{}-{test}", std::process::id());
+    // A test that must not run is a way to have the secret among the arguments.
     command
-        .args([test, "--exact", "--test-threads", "1"])
-        .env(ROUND, "1");
+        .args([test, "--exact", "--test-threads", "1", "--skip", &secret])
+        .env(ROUND, "1")
+        .env(SECRET, secret);
     command
 }
 
 fn own_round(test: &str) -> Output {
     let own = std::env::current_exe().unwrap();
-    round(&own, test).output().unwrap()
+    round(Command::new(own), test).output().unwrap()
 }
 
 fn ordinary_round(test: &str) -> Output {
@@ -131,16 +143,15 @@ fn ordinary_round(test: &str) -> Output {
             .unwrap();
         here
     });
-    round(&program, test)
+    let mut command = Command::new(program);
+    command
         .env_clear()
-        .env(ROUND, "1")
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("TMPDIR", &temporary)
         .current_dir(directory.path())
         .uid(user)
-        .gid(user)
-        .output()
-        .unwrap()
+        .gid(user);
+    round(command, test).output().unwrap()
 }
 
 /// A user that no other test of this host is at the moment: without a namespace the kernel counts

@@ -1,6 +1,7 @@
 //! Programs that go after the kernel and other processes.
 
 use crate::{
+    control::unconfined_python,
     rounds::{as_every_user, everywhere, is_root},
     support::{
         Host, eventually, expect_class, expect_output, limited, marker, patient, processes_with,
@@ -53,12 +54,8 @@ fn the_probes_succeed_without_a_sandbox() {
         .iter()
         .map(|probe| format!("print(call({probe}))\n"))
         .collect();
-    let output = std::process::Command::new("python3")
-        .args(["-c", &format!("{CALL}{lines}")])
-        .output()
-        .unwrap();
     let expected = "allowed\n".repeat(probes.len());
-    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    assert_eq!(unconfined_python(&format!("{CALL}{lines}")), expected);
 }
 
 #[test]
@@ -294,11 +291,9 @@ fn a_script_is_nobody_outside() {
 fn e61_a_native_program_is_as_confined() {
     as_every_user(async || {
         let source = "
-import ctypes, os, subprocess
-fd = os.memfd_create('x')
-os.write(fd, open('/usr/bin/env', 'rb').read())
-libc = ctypes.CDLL(None, use_errno=True)
-print(subprocess.run(['/bin/sh', '-c', 'grep -E \"^(Seccomp|NoNewPrivs):\" /proc/self/status || true'], capture_output=True).stdout.decode().split())
+import os, shutil, subprocess
+shutil.copy('/usr/bin/env', 'mine'); os.chmod('mine', 0o755)
+print(subprocess.run(['./mine', '/bin/sh', '-c', 'grep -E \"^(Seccomp|NoNewPrivs):\" /proc/self/status || true'], capture_output=True).stdout.decode().split())
 ";
         let response = Host::full().await.python(source).await;
         expect_output(&response, "['NoNewPrivs:', '1', 'Seccomp:', '2']\n");
@@ -318,6 +313,64 @@ print(os.path.exists('/sys'))
 ";
         let response = Host::full().await.python(source).await;
         expect_output(&response, "['self', 'thread-self']\nFalse\n");
+    });
+}
+
+#[test]
+fn e62_programs_for_more_rights_are_inert() {
+    let source = "
+mount -t tmpfs none /tmp && echo mounted
+su -c 'echo root' < /dev/null && echo su
+newgrp root < /dev/null -c 'echo group' && echo newgrp
+ping -c 1 -W 1 127.0.0.1 && echo pinged
+passwd -d root && echo changed
+chroot / true && echo chrooted
+unshare -r true && echo unshared
+nsenter -t 1 -m true && echo entered
+id -u | grep -x 0
+echo done
+";
+    everywhere(async |host| {
+        expect_output(&host.run(request("bash", source)).await, "done\n");
+    });
+}
+
+#[test]
+fn e63_nothing_of_the_machine_is_told() {
+    let source = "
+import os
+for path in ['kallsyms', 'keys', 'key-users', 'sched_debug', 'interrupts', 'vmstat', 'meminfo', 'cpuinfo',
+             'version', 'cmdline', 'modules', 'kcore', 'kmsg', 'iomem', 'net/tcp', 'net/unix', 'net/route',
+             'sys/kernel/random/boot_id', 'sysvipc/shm', '1/environ', '1/cmdline', '1/maps', '1/status', '1/cgroup']:
+    try: print('/proc/' + path, open('/proc/' + path, 'rb').read(8))
+    except OSError: pass
+for path in ['/sys', '/sys/class', '/sys/kernel', '/dev/disk', '/dev/pts', '/dev/mqueue', '/var', '/boot', '/lost+found']:
+    try: print(path, os.listdir(path))
+    except OSError: pass
+";
+    assert!(unconfined_python(source).contains("/proc/meminfo"));
+    everywhere(async |host| {
+        expect_output(&host.python(source).await, "");
+    });
+}
+
+#[test]
+fn e65_a_crash_leaves_no_image_and_starts_no_handler() {
+    let source = "
+import os, resource, signal
+print(resource.getrlimit(resource.RLIMIT_CORE), flush=True)
+for limits in [(0, 0), (0, 1), (1, 1), (-1, -1)]:
+    try: resource.setrlimit(resource.RLIMIT_CORE, limits); print('set', limits, flush=True)
+    except (OSError, ValueError): pass
+memory = bytearray(300 << 20)
+for at in range(0, len(memory), 4096): memory[at] = 1
+os.kill(os.getpid(), signal.SIGSEGV)
+";
+    everywhere(async |host| {
+        let response = host.python(source).await;
+        expect_class(&response, &["signalled SIGSEGV"]);
+        // One byte: too little for a file, and the kernel then calls no handler either.
+        assert_eq!(stdout(&response), "(1, 1)\n");
     });
 }
 

@@ -3,23 +3,40 @@
 use contracts::tavern::sandbox::v1::ResultState;
 
 use crate::{
+    oracle::neighbour,
     rounds::everywhere,
     support::{class, expect_class, expect_output, python, request, stdout},
 };
 
 #[test]
 fn e88_nothing_of_the_service_is_in_reach() {
-    // The service's own environment and arguments are the canaries: this test runs inside it.
+    // The service has the secret in its environment, its arguments, its memory and its files, and
+    // runs another script meanwhile that has it in its environment and its input.
     let source = "
-import glob, os
-seen = b''
-for path in glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline'):
-    try: seen += open(path, 'rb').read()
+import glob, os, re
+wanted = re.compile(rb'canary-sec' + rb'ret-[0-9]+-[a-z]+')
+def look(path, content):
+    for found in wanted.findall(content): print(path, found)
+paths = glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline') + glob.glob('CANARIES/*')
+for top in ['/etc', '/home', '/input', '/root', '/run', '/srv', '/tmp', '/var', '/work', '/dev/shm', '/opt']:
+    for directory, _, names in os.walk(top):
+        paths += [os.path.join(directory, name) for name in names][:1000]
+for path in paths:
+    try: look(path, open(path, 'rb').read(1 << 20))
     except OSError: pass
-print(b'CARGO' in seen, b'nextest' in seen, any('CARGO' in name for name in os.environ))
+try:
+    memory = open('/proc/self/mem', 'rb')
+    for line in open('/proc/self/maps'):
+        first, last = (int(part, 16) for part in line.split()[0].split('-'))
+        try: memory.seek(first); look(line, memory.read(min(last - first, 64 << 20)))
+        except (OSError, ValueError, OverflowError): pass
+except OSError: pass
+look('environment', repr(os.environ).encode())
 ";
     everywhere(async |host| {
-        expect_output(&host.python(source).await, "False False False\n");
+        let source = source.replace("CANARIES", host.canaries.to_str().unwrap());
+        let (response, ()) = tokio::join!(host.python(&source), neighbour(&host));
+        expect_output(&response, "");
     });
 }
 

@@ -1,0 +1,150 @@
+//! Programs that use up memory.
+
+use contracts::tavern::sandbox::v1::Limits;
+
+use super::exhaustion::ends;
+use crate::{
+    rounds::everywhere,
+    support::{expect_class, expect_output, limited, patient, request},
+};
+
+#[test]
+fn e04_too_much_memory_is_named() {
+    everywhere(async |host| {
+        let source = "x = bytearray(1 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1\nimport time; time.sleep(600)";
+        ends(
+            &host,
+            "python3",
+            source,
+            Limits {
+                memory_bytes: Some(128 << 20),
+                ..patient()
+            },
+            &["memory"],
+        )
+        .await;
+        let source = "let all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1));";
+        ends(
+            &host,
+            "node",
+            source,
+            Limits {
+                memory_bytes: Some(256 << 20),
+                ..patient()
+            },
+            &["memory"],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn e05_the_sum_of_many_processes_counts() {
+    everywhere(async |host| {
+        let source = "
+import os, time
+for _ in range(8):
+    if os.fork() == 0:
+        x = bytearray(48 << 20)
+        for i in range(0, len(x), 4096): x[i] = 1
+        time.sleep(600)
+time.sleep(600)
+";
+        ends(
+            &host,
+            "python3",
+            source,
+            Limits {
+                memory_bytes: Some(128 << 20),
+                ..patient()
+            },
+            &["memory"],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn memory_that_is_only_shared_is_counted_once() {
+    everywhere(async |host| {
+        let source = "
+import os, time
+x = bytearray(64 << 20)
+for i in range(0, len(x), 4096): x[i] = 1
+pids = []
+r, w = os.pipe()
+for _ in range(6):
+    pid = os.fork()
+    if pid == 0: os.read(r, 1); os._exit(0)
+    pids.append(pid)
+time.sleep(0.5)
+os.write(w, b'......')
+for pid in pids: os.waitpid(pid, 0)
+";
+        ends(
+            &host,
+            "python3",
+            source,
+            Limits {
+                memory_bytes: Some(160 << 20),
+                ..patient()
+            },
+            &["exited 0"],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn e06_shared_memory_and_tmp_are_charged() {
+    everywhere(async |host| {
+        for place in ["/dev/shm", "/tmp"] {
+            let source = format!(
+                "
+import os, time
+place = '{place}'
+try: open(place + '/first', 'w').close()
+except OSError: place = os.environ['TMPDIR']
+for n in range(100):
+    with open(place + f'/{{n}}', 'wb') as f: f.write(bytes([1]) * (7 << 20))
+time.sleep(600)
+"
+            );
+            ends(&host, "python3", &source, patient(), &["disk", "memory"]).await;
+        }
+    });
+}
+
+#[test]
+fn e22_memory_cannot_be_locked_and_limits_not_raised() {
+    let source = "
+import ctypes, resource
+libc = ctypes.CDLL(None)
+print(libc.mlockall(3), libc.mlock(ctypes.create_string_buffer(4096), 4096))
+for name in ('RLIMIT_NOFILE', 'RLIMIT_NPROC', 'RLIMIT_CPU', 'RLIMIT_FSIZE'):
+    try: resource.setrlimit(getattr(resource, name), (10**9, 10**9)); print(name, 'raised')
+    except (OSError, ValueError): pass
+";
+    everywhere(async |host| {
+        expect_output(&host.python(source).await, "-1 -1\n");
+    });
+}
+
+#[test]
+fn e24_node_options_do_not_lift_the_limit() {
+    everywhere(async |host| {
+        let mut asked = request(
+            "node",
+            "let all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1));",
+        );
+        asked.environment.insert(
+            "NODE_OPTIONS".to_owned(),
+            "--max-old-space-size=8192".to_owned(),
+        );
+        let limits = Limits {
+            memory_bytes: Some(256 << 20),
+            ..patient()
+        };
+        expect_class(&host.run(limited(asked, limits)).await, &["memory"]);
+    });
+}

@@ -1,0 +1,153 @@
+//! Programs without an interpreter, brought along as files.
+
+use std::{os::unix::fs::PermissionsExt, process::Command, sync::LazyLock};
+
+use contracts::tavern::sandbox::v1::{ExecuteRequest, ExecuteResponse, InputFile, Limits};
+
+use crate::{
+    control::unconfined,
+    rounds::everywhere,
+    support::{Host, expect_class, limited, patient, request, seconds, stdout},
+};
+
+/// The program, without libraries, so that it runs wherever it is put.
+static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("hostile.c");
+    std::fs::write(&source, include_str!("native/hostile.c")).unwrap();
+    let program = directory.path().join("hostile");
+    let output = Command::new("cc")
+        .args(["-static", "-O1", "-o"])
+        .args([&program, &source])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    std::fs::read(program).unwrap()
+});
+
+fn asks(what: &str) -> ExecuteRequest {
+    let mut asked = request("bash", &format!("exec ./hostile {what}"));
+    asked.files.push(InputFile {
+        path: "hostile".to_owned(),
+        content: PROGRAM.clone(),
+        executable: true,
+    });
+    asked
+}
+
+async fn run(host: &Host, what: &str, limits: Limits) -> ExecuteResponse {
+    host.run(limited(asks(what), limits)).await
+}
+
+/// What the program can do without a sandbox.
+fn alone(what: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("hostile");
+    std::fs::write(&program, &*PROGRAM).unwrap();
+    for path in [directory.path(), &program] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    unconfined(program.to_str().unwrap(), &[what])
+}
+
+#[test]
+fn e04_e05_memory_counts_however_it_is_had() {
+    everywhere(async |host| {
+        for what in ["private", "shared", "populated", "children"] {
+            let limits = Limits {
+                memory_bytes: Some(128 << 20),
+                ..patient()
+            };
+            expect_class(&run(&host, what, limits).await, &["memory"]);
+        }
+    });
+}
+
+#[test]
+fn e04_memory_that_no_process_maps_cannot_be_had() {
+    let control = alone("unmapped");
+    assert!(control.contains("memfd_create allowed"), "{control}");
+    everywhere(async |host| {
+        let response = run(&host, "unmapped", patient()).await;
+        expect_class(&response, &["exited 0"]);
+        assert!(
+            !stdout(&response).contains("allowed"),
+            "{}",
+            stdout(&response)
+        );
+    });
+}
+
+#[test]
+fn e01_e03_tasks_count_however_they_are_made() {
+    everywhere(async |host| {
+        for what in ["fork", "clone"] {
+            let limits = Limits {
+                processes: Some(32),
+                wall_time: seconds(3.0),
+                ..patient()
+            };
+            let response = run(&host, what, limits).await;
+            expect_class(&response, &["processes", "wall"]);
+            let usage = response.usage.unwrap();
+            // Where the kernel does not count, the crowd is seen before it is ended.
+            assert!(
+                usage.max_processes <= 32 || host.shares_its_user(),
+                "{usage:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn e08_a_native_program_ends_at_its_processor_time() {
+    everywhere(async |host| {
+        let limits = Limits {
+            cpu_time: seconds(1.0),
+            ..patient()
+        };
+        expect_class(&run(&host, "spin", limits).await, &["cpu"]);
+    });
+}
+
+#[test]
+fn e41_e43_e50_e51_e52_e54_e55_e58_e59_e70_e73_e75_no_call_of_a_native_program_gets_through() {
+    let control = alone("kernel");
+    for call in [
+        "keyctl",
+        "ptrace",
+        "unshare",
+        "process_vm_readv",
+        "inotify",
+        "flock",
+        "owner",
+        "shmget",
+    ] {
+        assert!(control.contains(&format!("{call} allowed")), "{control}");
+    }
+    everywhere(async |host| {
+        let response = run(&host, "kernel", patient()).await;
+        expect_class(&response, &["exited 0"]);
+        let told = stdout(&response);
+        assert_eq!(told.lines().count(), control.lines().count());
+        assert!(!told.contains("allowed"), "{told}");
+    });
+}
+
+#[test]
+fn e61_a_program_cannot_come_out_of_a_descriptor() {
+    everywhere(async |host| {
+        let response = run(&host, "execveat", patient()).await;
+        expect_class(&response, &["exited 0"]);
+        assert_eq!(stdout(&response), "execveat ENOSYS\n");
+    });
+}
+
+#[test]
+fn e69_a_native_program_that_crashes_is_told_apart() {
+    everywhere(async |host| {
+        let response = run(&host, "trap", patient()).await;
+        expect_class(&response, &["signalled SIGILL"]);
+    });
+}

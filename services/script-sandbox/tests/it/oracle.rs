@@ -1,0 +1,331 @@
+//! What must be true of the machine and of the service once a hostile program has ended.
+//!
+//! The oracles are numbered as in the list of hostile programs: O1 files outside, O2 secrets, O3 what
+//! is left behind, O4 the service itself, O5 its other callers, O8 the machine. O6, the verdict, is
+//! each test's own.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use contracts::tavern::sandbox::v1::{ExecuteResponse, GetIsolationRequest};
+
+use crate::support::{Host, eventually, expect_output, processes_with, request};
+
+/// Has the secret in the environment of a round, where the service reads it like any other.
+pub(crate) const SECRET: &str = "TAVERN_TEST_SECRET";
+
+/// The secret that no script may ever learn.
+pub(crate) fn secret() -> String {
+    std::env::var(SECRET).unwrap_or_else(|_| format!("canary-{}", std::process::id()))
+}
+
+/// O2: the secret is in nothing that comes out of a script.
+#[track_caller]
+pub(crate) fn tells_no_secret(response: &ExecuteResponse) {
+    let secret = secret();
+    for (name, bytes) in [
+        ("stdout", &response.stdout[..]),
+        ("stderr", &response.stderr),
+        ("result", response.result_json.as_bytes()),
+    ] {
+        let told = bytes
+            .windows(secret.len())
+            .any(|window| window == secret.as_bytes());
+        assert!(!told, "O2: {name} has the secret");
+    }
+}
+
+/// Files with the secret that everybody on the host may read, so that only the sandbox is in the way.
+pub(crate) struct Canaries {
+    directory: tempfile::TempDir,
+}
+
+impl Canaries {
+    /// Plants them.
+    pub(crate) fn plant() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(directory.path(), 0o755);
+        for (name, mode) in [
+            ("service.toml", 0o644),
+            ("runs.db", 0o666),
+            ("tls.key", 0o644),
+            ("nats.creds", 0o644),
+            ("audit.key", 0o640),
+            ("program", 0o755),
+        ] {
+            let path = directory.path().join(name);
+            fs::write(&path, secret()).unwrap();
+            set(&path, mode);
+        }
+        let open = directory.path().join("open-to-all");
+        fs::create_dir(&open).unwrap();
+        set(&open, 0o1777);
+        Self { directory }
+    }
+
+    /// Where they are.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// The state of the host and the service before a program.
+pub(crate) struct Before {
+    canaries: Canaries,
+    tree: BTreeMap<PathBuf, Vec<i64>>,
+    system: BTreeMap<PathBuf, Vec<i64>>,
+    left: Left,
+    open_files: usize,
+    threads: usize,
+    resident_bytes: u64,
+    machine: Vec<(&'static str, String)>,
+    clock: (SystemTime, Instant),
+}
+
+/// O3: what a script could leave behind, as far as it can be told from what others do here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    launchers: usize,
+    directories: usize,
+    mounts: usize,
+    ipc_objects: usize,
+    keyrings: usize,
+}
+
+impl Before {
+    /// Looks at everything, after the host has run something and has what it keeps.
+    pub(crate) async fn look(host: &Host) -> Self {
+        let (one, other) = tokio::join!(neighbour(host), neighbour(host));
+        assert_eq!((one, other), ((), ()));
+        let canaries = Canaries::plant();
+        Self {
+            tree: tree(canaries.path()),
+            canaries,
+            system: system_files(),
+            left: Left::look(),
+            open_files: entries("/proc/self/fd"),
+            threads: entries("/proc/self/task"),
+            resident_bytes: resident_bytes(),
+            machine: machine(),
+            clock: (SystemTime::now(), Instant::now()),
+        }
+    }
+
+    /// Where the canaries are.
+    pub(crate) fn canaries(&self) -> &Path {
+        self.canaries.path()
+    }
+
+    /// Holds what is there now against what was.
+    pub(crate) async fn compare(self, host: &Host) {
+        assert_eq!(tree(self.canaries.path()), self.tree, "O1: the canaries");
+        assert_eq!(system_files(), self.system, "O1: the system's files");
+        let before = &self.left;
+        eventually("O3: nothing is left behind", || {
+            Left::look().is_within(before)
+        })
+        .await;
+        neighbour(host).await;
+        // Users of scripts and threads of the runtime may have been added; a leak has no end.
+        const SLACK: usize = 48;
+        const SLACK_BYTES: u64 = 48 << 20;
+        eventually("O4: descriptors and threads are back", || {
+            entries("/proc/self/fd") <= self.open_files + SLACK
+                && entries("/proc/self/task") <= self.threads + SLACK
+        })
+        .await;
+        let resident = resident_bytes();
+        assert!(
+            resident <= self.resident_bytes + SLACK_BYTES,
+            "O4: {} bytes of memory before, {resident} after",
+            self.resident_bytes
+        );
+        assert_eq!(machine(), self.machine, "O8: the machine");
+        let (time, moment) = self.clock;
+        let passed = moment.elapsed();
+        let shown = SystemTime::now().duration_since(time).unwrap_or_default();
+        assert!(
+            shown.abs_diff(passed) < Duration::from_secs(60),
+            "O8: the clock was set: {shown:?} in {passed:?}"
+        );
+    }
+}
+
+/// O5: another caller is served: its script ends well, and the service tells how it is.
+pub(crate) async fn neighbour(host: &Host) {
+    let mut asked = request("bash", "echo alive");
+    asked.environment.insert("TOKEN".to_owned(), secret());
+    asked.stdin = secret().into_bytes();
+    expect_output(&host.run(asked).await, "alive\n");
+    let mut client = host.client.clone();
+    let isolation = client.get_isolation(GetIsolationRequest {}).await;
+    assert!(isolation.unwrap().get_ref().ready, "O5");
+}
+
+impl Left {
+    /// Looks at this process's launchers and directories, and at the machine.
+    pub(crate) fn look() -> Self {
+        Self {
+            launchers: own_launchers().len(),
+            directories: left_behind().len(),
+            mounts: lines("/proc/self/mountinfo", |line| {
+                line.contains("tavern-script") || line.contains(" - tmpfs scratch ")
+            }),
+            ipc_objects: ["shm", "sem", "msg"]
+                .iter()
+                .map(|kind| lines(&format!("/proc/sysvipc/{kind}"), of_a_script))
+                .sum(),
+            keyrings: lines("/proc/key-users", of_a_dead_script),
+        }
+    }
+
+    fn is_within(&self, before: &Self) -> bool {
+        self.launchers <= before.launchers
+            && self.directories <= before.directories
+            && self.mounts <= before.mounts
+            && self.ipc_objects <= before.ipc_objects
+            && self.keyrings <= before.keyrings
+    }
+}
+
+/// The users that scripts are given.
+const SCRIPT_USERS: std::ops::Range<u32> = 64_000..65_000;
+
+fn of_a_script(line: &str) -> bool {
+    let mut fields = line.split_whitespace();
+    fields.any(|field| field.parse().is_ok_and(|user| SCRIPT_USERS.contains(&user)))
+}
+
+/// A line of /proc/key-users whose user is a script's and has no process any more.
+fn of_a_dead_script(line: &str) -> bool {
+    let user = line
+        .split(':')
+        .next()
+        .and_then(|user| user.trim().parse().ok());
+    user.is_some_and(|user: u32| {
+        SCRIPT_USERS.contains(&user)
+            && !fs::read_dir("/proc")
+                .unwrap()
+                .flatten()
+                .any(|entry| entry.metadata().is_ok_and(|is| is.uid() == user))
+    })
+}
+
+fn lines(path: &str, counts: impl Fn(&str) -> bool) -> usize {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter(|line| counts(line)).count()
+}
+
+/// The launchers that this process has started.
+pub(crate) fn own_launchers() -> Vec<u32> {
+    let own = format!("PPid:\t{}\n", std::process::id());
+    processes_with("sandbox-launcher")
+        .into_iter()
+        .filter(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/status"))
+                .is_ok_and(|status| status.contains(&own))
+        })
+        .collect()
+}
+
+/// Working directories and cgroups of this process's scripts.
+pub(crate) fn left_behind() -> Vec<String> {
+    let own = format!("tavern-script-{}-", std::process::id());
+    let mut found = Vec::new();
+    let mut open = vec![std::env::temp_dir(), "/sys/fs/cgroup".into()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_name().to_string_lossy().starts_with(&own) {
+                found.push(path.display().to_string());
+            } else if path.starts_with("/sys/fs/cgroup") && path.is_dir() && !path.is_symlink() {
+                open.push(path);
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn entries(directory: &str) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+fn resident_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
+
+/// Everything that is kept about each file of a tree, the time of the last change included, which
+/// no program can set.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<i64>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(path) = open.pop() {
+        let is = fs::symlink_metadata(&path).unwrap();
+        if is.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().flatten().map(|it| it.path()));
+        }
+        let mut kept = facts(&is);
+        kept.extend([
+            is.ctime(),
+            is.ctime_nsec(),
+            i64::try_from(is.nlink()).unwrap(),
+        ]);
+        found.insert(path, kept);
+    }
+    found
+}
+
+fn system_files() -> BTreeMap<PathBuf, Vec<i64>> {
+    let paths = [
+        "/",
+        "/etc/passwd",
+        "/etc/shadow",
+        "/etc/hostname",
+        "/usr/bin/env",
+        "/usr/bin",
+    ];
+    let launcher = std::env::current_exe().unwrap();
+    paths
+        .iter()
+        .map(PathBuf::from)
+        .chain([launcher])
+        .filter_map(|path| Some((path.clone(), facts(&fs::symlink_metadata(&path).ok()?))))
+        .collect()
+}
+
+fn facts(is: &fs::Metadata) -> Vec<i64> {
+    vec![
+        i64::from(is.mode()),
+        i64::from(is.uid()),
+        i64::from(is.gid()),
+        i64::try_from(is.size()).unwrap(),
+        is.mtime(),
+        is.mtime_nsec(),
+    ]
+}
+
+/// O8: what only somebody with power over the machine changes, its record of oopses included.
+fn machine() -> Vec<(&'static str, String)> {
+    [
+        "/proc/sys/kernel/hostname",
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sys/kernel/tainted",
+        "/proc/sys/kernel/randomize_va_space",
+        "/proc/sys/kernel/sysrq",
+        "/proc/sys/vm/overcommit_memory",
+        "/proc/sys/net/ipv4/ip_forward",
+        "/proc/swaps",
+    ]
+    .map(|path| (path, fs::read_to_string(path).unwrap_or_default()))
+    .to_vec()
+}
