@@ -44,6 +44,7 @@ pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
         own_network: namespaces,
         signals_contained: namespaces || has_scopes(),
         tells_network: false,
+        own_root: namespaces,
         own_files: namespaces || own_user,
     }
 }

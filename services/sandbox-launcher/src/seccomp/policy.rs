@@ -15,8 +15,11 @@ pub struct Profile {
     pub signals_contained: bool,
     /// Says that attempts to use a network are told to the keeper instead of being answered.
     pub tells_network: bool,
+    /// Says that the script sees no files that are not its own but read-only ones. Otherwise it may
+    /// set the times of every file that everybody may write, which Landlock does not guard.
+    pub own_root: bool,
     /// Says that every file that the script's user owns is the script's. Otherwise it owns those of
-    /// the service, whose modes and times Landlock does not guard.
+    /// the service, whose modes Landlock does not guard either.
     pub own_files: bool,
 }
 
@@ -175,20 +178,22 @@ fn conditional() -> Vec<Entry> {
 
 /// Modes and times of files: those of every file of the user, also of one that may only be read.
 fn file_attributes(profile: Profile) -> Vec<Entry> {
-    let answer = if profile.own_files {
-        Answer::Allow
-    } else {
-        Answer::Errno(EPERM)
+    let rule = |allowed: bool| {
+        Rule::Always(if allowed {
+            Answer::Allow
+        } else {
+            Answer::Errno(EPERM)
+        })
     };
     [
-        libc::SYS_chmod,
-        libc::SYS_fchmod,
-        libc::SYS_fchmodat,
-        libc::SYS_utimensat,
+        (libc::SYS_chmod, profile.own_files),
+        (libc::SYS_fchmod, profile.own_files),
+        (libc::SYS_fchmodat, profile.own_files),
+        (libc::SYS_utimensat, profile.own_root),
     ]
-    .map(|number| Entry {
+    .map(|(number, allowed)| Entry {
         number,
-        rule: Rule::Always(answer),
+        rule: rule(allowed),
     })
     .to_vec()
 }

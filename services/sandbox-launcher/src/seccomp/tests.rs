@@ -15,30 +15,35 @@ const ARM64_ARCH: u32 = 0xc000_00b7;
 const PROFILES: [Profile; 5] = [
     Profile {
         own_network: true,
+        own_root: true,
         signals_contained: true,
         tells_network: false,
         own_files: true,
     },
     Profile {
         own_network: false,
+        own_root: false,
         signals_contained: true,
         tells_network: false,
         own_files: true,
     },
     Profile {
         own_network: false,
+        own_root: false,
         signals_contained: false,
         tells_network: false,
         own_files: false,
     },
     Profile {
         own_network: true,
+        own_root: true,
         signals_contained: true,
         tells_network: true,
         own_files: true,
     },
     Profile {
         own_network: false,
+        own_root: false,
         signals_contained: false,
         tells_network: true,
         own_files: false,

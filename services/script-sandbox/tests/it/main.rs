@@ -11,6 +11,7 @@ mod control;
 mod execute;
 mod isolation;
 mod lifecycle;
+mod listed;
 mod oracle;
 mod rounds;
 mod support;

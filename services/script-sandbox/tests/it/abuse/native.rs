@@ -32,6 +32,7 @@ fn asks(what: &str) -> ExecuteRequest {
         path: "hostile".to_owned(),
         content: PROGRAM.clone(),
         executable: true,
+        ..InputFile::default()
     });
     asked
 }
