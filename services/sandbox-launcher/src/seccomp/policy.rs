@@ -176,26 +176,36 @@ fn conditional() -> Vec<Entry> {
     ]
 }
 
-/// Modes and times of files: those of every file of the user, also of one that may only be read.
+/// Modes and times of files. Without a root of its own a script reaches more than its own by a path;
+/// as the service's own user also by a descriptor, as that of a program that it may only read.
 fn file_attributes(profile: Profile) -> Vec<Entry> {
-    let rule = |allowed: bool| {
-        Rule::Always(if allowed {
-            Answer::Allow
-        } else {
-            Answer::Errno(EPERM)
-        })
-    };
-    [
-        (libc::SYS_chmod, profile.own_files),
-        (libc::SYS_fchmod, profile.own_files),
-        (libc::SYS_fchmodat, profile.own_files),
-        (libc::SYS_utimensat, profile.own_root),
-    ]
-    .map(|(number, allowed)| Entry {
+    let refused = Answer::Errno(EPERM);
+    let always = |number: i64, allowed: bool| Entry {
         number,
-        rule: rule(allowed),
-    })
-    .to_vec()
+        rule: Rule::Always(if allowed { Answer::Allow } else { refused }),
+    };
+    let no_path = Condition {
+        argument: 1,
+        mask: ALL_BITS,
+        value: 0,
+    };
+    let times = if profile.own_files && !profile.own_root {
+        Entry {
+            number: libc::SYS_utimensat,
+            rule: Rule::AllowIf {
+                any: vec![vec![no_path]],
+                otherwise: refused,
+            },
+        }
+    } else {
+        always(libc::SYS_utimensat, profile.own_root)
+    };
+    vec![
+        always(libc::SYS_chmod, profile.own_files),
+        always(libc::SYS_fchmod, profile.own_files),
+        always(libc::SYS_fchmodat, profile.own_files),
+        times,
+    ]
 }
 
 /// Reading one's own limits, and lowering them; raising them is refused by the kernel. The limit on

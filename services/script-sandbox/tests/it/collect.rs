@@ -50,7 +50,9 @@ fn new_and_changed_files_come_back_on_every_level() {
 import os
 os.makedirs('out'); open('out/new.txt', 'w').write('new')
 open('changed.txt', 'w').write('other')
-open('tool', 'w').write('#!'); os.chmod('tool', 0o4755)
+os.write(os.open('tool', os.O_WRONLY | os.O_CREAT, 0o755), b'#!')
+try: os.chmod('tool', 0o4755)
+except OSError: pass
 ";
     everywhere(async |host| {
         let name = host.kind;
@@ -293,8 +295,8 @@ for top in range(100):
 fn e39_trees_that_resist_are_told_and_removed() {
     let source = "
 import os
-os.makedirs('locked/inner'); open('locked/file', 'w').write('x'); os.chmod('locked', 0)
-open('secret', 'w').write('x'); os.chmod('secret', 0)
+os.mkdir('locked', 0)
+os.write(os.open('secret', os.O_WRONLY | os.O_CREAT, 0), b'x')
 top = os.getcwd()
 for level in range(1500):
     os.mkdir('d'); os.chdir('d')
@@ -330,7 +332,7 @@ for level in range(1500):
 #[test]
 fn e40_only_the_owners_right_to_execute_is_told() {
     let source = "
-touch plain && cp /usr/bin/id set && chmod 6755 set && chmod 0644 plain
+echo > plain && cp /usr/bin/id set && { chmod 6755 set || echo refused; }
 ";
     everywhere(async |host| {
         let name = host.kind;

@@ -61,7 +61,6 @@ for target in ['/usr/bin/env', '/etc/passwd', os.path.realpath(os.sys.executable
 
 /// Landlock guards neither modes nor times, and where the service is no root and there are no
 /// namespaces, its files are those of the script's user.
-/// user, and Landlock guards neither modes nor times.
 #[test]
 fn e36_modes_and_times_of_the_hosts_files_stay() {
     let source = "
