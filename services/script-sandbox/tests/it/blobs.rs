@@ -233,7 +233,10 @@ open('out', 'wb').write(data[::-1])
     };
     let asked = ExecuteRequest {
         files: vec![file("in/data"), file("twice")],
-        collect: Some(Collect::default()),
+        collect: Some(Collect {
+            max_time: crate::support::seconds(30.0),
+            ..Collect::default()
+        }),
         caller_id: "a".to_owned(),
         ..python(source)
     };

@@ -128,11 +128,6 @@ impl Before {
     pub(crate) async fn compare(self, host: &Host) {
         assert_eq!(tree(self.canaries.path()), self.tree, "O1: the canaries");
         assert_eq!(system_files(), self.system, "O1: the system's files");
-        let before = &self.left;
-        eventually("O3: nothing is left behind", || {
-            Left::look().is_within(before)
-        })
-        .await;
         neighbour(host).await;
         // Users of scripts and threads of the runtime may have been added; a leak has no end.
         const SLACK: usize = 48;
@@ -148,6 +143,13 @@ impl Before {
             "O4: {} bytes of memory before, {resident} after",
             self.resident_bytes
         );
+        // Whoever waits for a script is none of the program's.
+        host.sandbox.shutdown().await;
+        let before = &self.left;
+        eventually("O3: nothing is left behind", || {
+            Left::look().is_within(before)
+        })
+        .await;
         assert_eq!(machine(), self.machine, "O8: the machine");
         let (time, moment) = self.clock;
         let passed = moment.elapsed();
