@@ -2,6 +2,7 @@
 
 mod cancel;
 mod dialects;
+mod early;
 mod errors;
 mod faults;
 mod follow;
