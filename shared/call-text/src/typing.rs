@@ -82,16 +82,7 @@ pub(crate) fn type_block(
             (Controls::new(), Vec::new())
         };
     let mut diagnostics: Vec<Diagnostic> = raw.notes.iter().map(Tolerance::to_diagnostic).collect();
-    let stray = raw
-        .stray
-        .iter()
-        .copied()
-        .filter(|span| !span.of(text).trim().is_empty());
-    diagnostics.extend(
-        stray
-            .reduce(|a, b| Span::new(a.start, b.end))
-            .map(|span| stray_text(span, scanned.dialect, text)),
-    );
+    diagnostics.extend(stray_of(&raw, scanned.dialect, text));
     if context.policy.strict {
         refuse(&raw.notes, &mut raw.problems);
     }
@@ -146,6 +137,16 @@ pub(crate) fn type_block(
         calls,
         diagnostics,
     }
+}
+
+/// One remark about all text that stands between the calls of a block, if there is any.
+fn stray_of(raw: &RawBlock, dialect: crate::Dialect, text: &str) -> Option<Diagnostic> {
+    raw.stray
+        .iter()
+        .copied()
+        .filter(|span| !span.of(text).trim().is_empty())
+        .reduce(|a, b| Span::new(a.start, b.end))
+        .map(|span| stray_text(span, dialect, text))
 }
 
 /// What each step asked for: its controls and its encoding hints.

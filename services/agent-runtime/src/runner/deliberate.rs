@@ -22,7 +22,7 @@ use crate::{
         reading::{self, CallReading, Context, Reader, RefusalKind},
         turn::{Ask, CallStatus, TurnEvent},
     },
-    provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece},
+    provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece, Pieces},
 };
 
 /// Why an answer ended whose request was ended at the name of a tool that is not there.
@@ -201,21 +201,8 @@ impl Driver {
         prompt: Prompt,
         basis: &Basis,
     ) -> Result<Answered, Asking> {
-        let provider = self.shared.models.get(model).ok_or_else(|| {
-            Asking::Stopped(model_failure(
-                "model_not_found",
-                &format!("no model is called `{model}` in the settings"),
-                false,
-            ))
-        })?;
         let started = Instant::now();
-        let mut pieces = provider.generate(ModelRequest {
-            messages: prompt.messages,
-            max_output_tokens: self.plan.max_output_tokens,
-            temperature: self.plan.temperature,
-            // The run's own deadline comes first, through its control.
-            deadline: started + self.recorder.remaining() + Duration::from_secs(1),
-        });
+        let mut pieces = self.request(model, prompt, started)?;
         let mut parser = Parser::new(self.inventory.catalogue.clone(), basis.policy.clone());
         let mut writing = Writing::default();
         let mut text = String::new();
@@ -273,11 +260,8 @@ impl Driver {
         drop((pieces, tracked));
         let (events, mut parsed) = parser.finish(call_wire::finish_reason(&end.finish_reason));
         self.voice_events(events, &mut writing.voice).await?;
-        if let Some(unknown) = writing
-            .unknown
-            .take()
-            .filter(|_| end.finish_reason == STOPPED_AT_UNKNOWN_TOOL)
-        {
+        let unknown = writing.unknown.take();
+        if let Some(unknown) = unknown.filter(|_| end.finish_reason == STOPPED_AT_UNKNOWN_TOOL) {
             self.reading(basis, |context| {
                 reading::cut_at(&mut parsed, unknown, context)
             });
@@ -289,6 +273,24 @@ impl Driver {
             took: started.elapsed(),
             writing,
         })
+    }
+
+    /// Sends a prompt to a model; what it answers comes in pieces.
+    fn request(&self, model: &str, prompt: Prompt, started: Instant) -> Result<Pieces, Asking> {
+        let provider = self.shared.models.get(model).ok_or_else(|| {
+            Asking::Stopped(model_failure(
+                "model_not_found",
+                &format!("no model is called `{model}` in the settings"),
+                false,
+            ))
+        })?;
+        Ok(provider.generate(ModelRequest {
+            messages: prompt.messages,
+            max_output_tokens: self.plan.max_output_tokens,
+            temperature: self.plan.temperature,
+            // The run's own deadline comes first, through its control.
+            deadline: started + self.recorder.remaining() + Duration::from_secs(1),
+        }))
     }
 
     /// Notes everything that was read from an answer, so that it becomes durable together. The

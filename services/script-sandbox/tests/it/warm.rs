@@ -109,106 +109,108 @@ fn gist(response: &ExecuteResponse) -> (String, String, String, i32, String) {
     )
 }
 
+const PYTHON: &[&str] = &[
+    "print('hello')",
+    "print(__name__, __file__, __spec__, __doc__, __package__, __cached__, type(__loader__), sorted(globals()))",
+    "import sys; print(sys.argv, sys.orig_argv, sys.path, sys.flags, sys.warnoptions, sys._xoptions, sys.executable)",
+    "import os; print(sorted(os.environ.items()), os.getcwd(), os.listdir('.'), os.umask(0o22))",
+    "import os; print(sorted(os.listdir('/proc/self/fd')) if os.path.exists('/proc/self/fd') else '')",
+    "import sys; print(sys.stdin.read(), sys.stdin.encoding, sys.stdout.encoding, sys.stdout.line_buffering)",
+    "def f():\n    raise ValueError('é\u{1F600}')\nf()",
+    "x = (",
+    "import traceback, sys, inspect\ntraceback.print_stack()\nprint(sys._getframe().f_back, len(inspect.stack()))",
+    "import sys; sys.exit(3)",
+    "import sys; sys.exit('a last word')",
+    "import os; os._exit(5)",
+    "raise KeyboardInterrupt",
+    "raise SystemExit(None)",
+    "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+    "import os, signal; os.kill(os.getpid(), signal.SIGINT)",
+    "import signal; print([signal.getsignal(each) for each in (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)])",
+    "import os; os.write(3, b'{\"a\": [1, \"\\u00e9\"]}')",
+    "import os; os.write(3, b'{\"a\": ')",
+    "import atexit; atexit.register(print, 'bye')",
+    "import warnings; warnings.warn('old', UserWarning)",
+    "import os\nif os.fork() == 0:\n    print('child', flush=True); os._exit(0)\nprint(os.wait()[1])",
+    "import multiprocessing as m\ndef f(n): return n * n\nif __name__ == '__main__':\n    print(m.get_start_method(), m.Process(target=f).name)\n    with m.get_context('spawn').Pool(1) as pool: print(pool.map(f, [1, 2, 3]))",
+    "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'import sys, os; print(sys.argv, sorted(os.environ))'], capture_output=True, text=True))",
+    "import threading; t = threading.Thread(target=lambda: print(threading.main_thread().name)); t.start(); t.join()",
+    "import sys; print([name for name in sys.modules if name.startswith('sitec')], '__mp_main__' in sys.modules)",
+    "import resource; print([resource.getrlimit(each) for each in range(16)])",
+    "open('left', 'w').write('x'); import os; print(os.stat('left').st_uid, sorted(os.listdir('/tmp')))",
+    "import asyncio; print(asyncio.run(asyncio.sleep(0, 'slept')))",
+    "import logging; logging.warning('said')",
+    "print(open(__file__).read() == open('main.py').read(), __import__('linecache').getline(__file__, 1))",
+    "import locale, time, random, hashlib; print(locale.getpreferredencoding(), time.tzname, len(str(random.random())) > 0)",
+    "import sys; print(sys.getrecursionlimit())\ndef f(n): return f(n + 1)\nf(0)",
+];
+
+const NODE: &[&str] = &[
+    "console.log('hello')",
+    "console.log(process.argv, process.execArgv, process.execPath, process.title, process.env, process.cwd())",
+    "console.log(require.main === module, __filename, __dirname, module.parent, module.children.length, Object.keys(require.cache), module.paths)",
+    "console.log(require('fs').existsSync('/proc/self/fd') ? require('fs').readdirSync('/proc/self/fd').join(' ') : '', require('fs').readdirSync('.'))",
+    "console.log(Object.getOwnPropertyNames(globalThis).sort().join(' '))",
+    "let all = ''; process.stdin.on('data', part => all += part).on('end', () => console.log(all))",
+    "function f() { throw new TypeError('é\u{1F600}') }\nf()",
+    "console.log(new Error('here').stack); setImmediate(() => console.log(new Error('later').stack))",
+    "let x = (",
+    "process.exit(3)",
+    "process.exitCode = 4",
+    "process.abort()",
+    "process.kill(process.pid, 'SIGTERM')",
+    "Promise.reject(new Error('nobody cares'))",
+    "require('fs').writeSync(3, '{\"a\": 1}')",
+    "process.on('exit', code => console.log('bye', code))",
+    "const { Worker } = require('worker_threads'); class Own extends Worker {}; new Own('const t = require(\"worker_threads\"); new t.Worker(\"console.log(process.execArgv, 2)\", { eval: true })', { eval: true, execArgv: [] }); const w = new Worker('require(\"worker_threads\").parentPort.postMessage(process.execArgv)', { eval: true }); w.on('message', console.log); console.log(w instanceof Worker, Worker.name, Worker.length)",
+    "require('fs').writeFileSync('child.js', 'console.log(process.argv.length, process.execArgv)'); require('child_process').fork('./child.js', ['a'])",
+    "import('worker_threads').then(({ Worker, isMainThread }) => console.log(isMainThread, typeof Worker))",
+    "import('fs').then(fs => console.log(typeof fs.readFileSync, Object.keys(process.versions).length > 3))",
+    "console.log(require('module')._preloadModules === undefined, Object.keys(require('module')._pathCache).length)",
+    "console.log([...new Set(process.moduleLoadList.map(each => each.split(' ')[0]))], process.listeners('exit').length, process._getActiveHandles().length)",
+];
+
+const BASH: &[&str] = &[
+    "echo hello",
+    "echo \"$0 $# $*\"; printf '[%s]' \"$@\"; echo \"$_ $- $? $! $SHLVL $SECONDS ${BASH_SOURCE[*]} ${FUNCNAME[*]} $LINENO\"",
+    "env | sort; set -o; shopt; hash; trap; alias; declare -F; declare -x",
+    "ls -a; [ -e /proc/self/fd ] && ls /proc/self/fd; umask",
+    "cat; read -r x; echo \"[$x]\"",
+    "nosuchcommand",
+    "exit 9",
+    "kill -SEGV $$",
+    "echo '{\"a\": 1}' >&3",
+    "if then",
+    "trap 'echo bye' EXIT; false",
+    "f() { caller; echo \"${FUNCNAME[@]}\"; }; f; (exit 4); echo $?; echo a | cat; sleep 0 & wait; ulimit -a",
+    "set -u; echo $boot_word",
+];
+
 /// Everything about a script that could depend on how its interpreter was started.
 fn scripts() -> Vec<ExecuteRequest> {
-    let python = [
-        "print('hello')",
-        "print(__name__, __file__, __spec__, __doc__, __package__, __cached__, type(__loader__), sorted(globals()))",
-        "import sys; print(sys.argv, sys.orig_argv, sys.path, sys.flags, sys.warnoptions, sys._xoptions, sys.executable)",
-        "import os; print(sorted(os.environ.items()), os.getcwd(), os.listdir('.'), os.umask(0o22))",
-        "import os; print(sorted(os.listdir('/proc/self/fd')) if os.path.exists('/proc/self/fd') else '')",
-        "import sys; print(sys.stdin.read(), sys.stdin.encoding, sys.stdout.encoding, sys.stdout.line_buffering)",
-        "def f():\n    raise ValueError('é\u{1F600}')\nf()",
-        "x = (",
-        "import traceback, sys, inspect\ntraceback.print_stack()\nprint(sys._getframe().f_back, len(inspect.stack()))",
-        "import sys; sys.exit(3)",
-        "import sys; sys.exit('a last word')",
-        "import os; os._exit(5)",
-        "raise KeyboardInterrupt",
-        "raise SystemExit(None)",
-        "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-        "import os, signal; os.kill(os.getpid(), signal.SIGINT)",
-        "import signal; print([signal.getsignal(each) for each in (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)])",
-        "import os; os.write(3, b'{\"a\": [1, \"\\u00e9\"]}')",
-        "import os; os.write(3, b'{\"a\": ')",
-        "import atexit; atexit.register(print, 'bye')",
-        "import warnings; warnings.warn('old', UserWarning)",
-        "import os\nif os.fork() == 0:\n    print('child', flush=True); os._exit(0)\nprint(os.wait()[1])",
-        "import multiprocessing as m\ndef f(n): return n * n\nif __name__ == '__main__':\n    print(m.get_start_method(), m.Process(target=f).name)\n    with m.get_context('spawn').Pool(1) as pool: print(pool.map(f, [1, 2, 3]))",
-        "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'import sys, os; print(sys.argv, sorted(os.environ))'], capture_output=True, text=True))",
-        "import threading; t = threading.Thread(target=lambda: print(threading.main_thread().name)); t.start(); t.join()",
-        "import sys; print([name for name in sys.modules if name.startswith('sitec')], '__mp_main__' in sys.modules)",
-        "import resource; print([resource.getrlimit(each) for each in range(16)])",
-        "open('left', 'w').write('x'); import os; print(os.stat('left').st_uid, sorted(os.listdir('/tmp')))",
-        "import asyncio; print(asyncio.run(asyncio.sleep(0, 'slept')))",
-        "import logging; logging.warning('said')",
-        "print(open(__file__).read() == open('main.py').read(), __import__('linecache').getline(__file__, 1))",
-        "import locale, time, random, hashlib; print(locale.getpreferredencoding(), time.tzname, len(str(random.random())) > 0)",
-        "import sys; print(sys.getrecursionlimit())\ndef f(n): return f(n + 1)\nf(0)",
-    ];
-    let node = [
-        "console.log('hello')",
-        "console.log(process.argv, process.execArgv, process.execPath, process.title, process.env, process.cwd())",
-        "console.log(require.main === module, __filename, __dirname, module.parent, module.children.length, Object.keys(require.cache), module.paths)",
-        "console.log(require('fs').existsSync('/proc/self/fd') ? require('fs').readdirSync('/proc/self/fd').join(' ') : '', require('fs').readdirSync('.'))",
-        "console.log(Object.getOwnPropertyNames(globalThis).sort().join(' '))",
-        "let all = ''; process.stdin.on('data', part => all += part).on('end', () => console.log(all))",
-        "function f() { throw new TypeError('é\u{1F600}') }\nf()",
-        "console.log(new Error('here').stack); setImmediate(() => console.log(new Error('later').stack))",
-        "let x = (",
-        "process.exit(3)",
-        "process.exitCode = 4",
-        "process.abort()",
-        "process.kill(process.pid, 'SIGTERM')",
-        "Promise.reject(new Error('nobody cares'))",
-        "require('fs').writeSync(3, '{\"a\": 1}')",
-        "process.on('exit', code => console.log('bye', code))",
-        "const { Worker } = require('worker_threads'); class Own extends Worker {}; new Own('const t = require(\"worker_threads\"); new t.Worker(\"console.log(process.execArgv, 2)\", { eval: true })', { eval: true, execArgv: [] }); const w = new Worker('require(\"worker_threads\").parentPort.postMessage(process.execArgv)', { eval: true }); w.on('message', console.log); console.log(w instanceof Worker, Worker.name, Worker.length)",
-        "require('fs').writeFileSync('child.js', 'console.log(process.argv.length, process.execArgv)'); require('child_process').fork('./child.js', ['a'])",
-        "import('worker_threads').then(({ Worker, isMainThread }) => console.log(isMainThread, typeof Worker))",
-        "import('fs').then(fs => console.log(typeof fs.readFileSync, Object.keys(process.versions).length > 3))",
-        "console.log(require('module')._preloadModules === undefined, Object.keys(require('module')._pathCache).length)",
-        "console.log([...new Set(process.moduleLoadList.map(each => each.split(' ')[0]))], process.listeners('exit').length, process._getActiveHandles().length)",
-    ];
-    let bash = [
-        "echo hello",
-        "echo \"$0 $# $*\"; printf '[%s]' \"$@\"; echo \"$_ $- $? $! $SHLVL $SECONDS ${BASH_SOURCE[*]} ${FUNCNAME[*]} $LINENO\"",
-        "env | sort; set -o; shopt; hash; trap; alias; declare -F; declare -x",
-        "ls -a; [ -e /proc/self/fd ] && ls /proc/self/fd; umask",
-        "cat; read -r x; echo \"[$x]\"",
-        "nosuchcommand",
-        "exit 9",
-        "kill -SEGV $$",
-        "echo '{\"a\": 1}' >&3",
-        "if then",
-        "trap 'echo bye' EXIT; false",
-        "f() { caller; echo \"${FUNCNAME[@]}\"; }; f; (exit 4); echo $?; echo a | cat; sleep 0 & wait; ulimit -a",
-        "set -u; echo $boot_word",
-    ];
-    let each = [
-        ("python3", &python[..]),
-        ("node", &node[..]),
-        ("bash", &bash[..]),
-    ];
+    let each = [("python3", PYTHON), ("node", NODE), ("bash", BASH)];
     let sources = each
         .into_iter()
         .flat_map(|(runtime, sources)| sources.iter().map(move |source| request(runtime, source)));
-    let mut all: Vec<ExecuteRequest> = sources
-        .map(|request| ExecuteRequest {
-            arguments: vec!["a b".to_owned(), "-c".to_owned(), "\u{1F600}\n".to_owned()],
-            stdin: b"typed\nin".to_vec(),
-            environment: [
-                ("COLOUR".to_owned(), "blue = \u{e9}\n1".to_owned()),
-                ("EMPTY".to_owned(), String::new()),
-                ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
-            ]
-            .into(),
-            effect_id: "effect-1".to_owned(),
-            input_json: "[1]".to_owned(),
-            ..request
-        })
-        .collect();
-    for (runtime, entry, files) in [
+    let single = sources.map(|request| ExecuteRequest {
+        arguments: vec!["a b".to_owned(), "-c".to_owned(), "\u{1F600}\n".to_owned()],
+        stdin: b"typed\nin".to_vec(),
+        environment: [
+            ("COLOUR".to_owned(), "blue = \u{e9}\n1".to_owned()),
+            ("EMPTY".to_owned(), String::new()),
+            ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
+        ]
+        .into(),
+        effect_id: "effect-1".to_owned(),
+        input_json: "[1]".to_owned(),
+        ..request
+    });
+    single.chain(programs_of_several_files()).collect()
+}
+
+/// Programs that consist of several files.
+fn programs_of_several_files() -> impl Iterator<Item = ExecuteRequest> {
+    [
         (
             "python3",
             "app/tool.py",
@@ -249,15 +251,14 @@ fn scripts() -> Vec<ExecuteRequest> {
                 file("bin/run.sh", "#!/bin/bash\necho ran", true),
             ],
         ),
-    ] {
-        all.push(ExecuteRequest {
+    ]
+    .into_iter()
+    .map(|(runtime, entry, files)| ExecuteRequest {
             runtime: runtime.to_owned(),
             program: Some(Program::EntryPath(entry.to_owned())),
             files,
             ..ExecuteRequest::default()
-        });
-    }
-    all
+    })
 }
 
 async fn check_same(settings: SandboxSettings, level: &str, runtime: &str) {
