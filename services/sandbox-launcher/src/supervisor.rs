@@ -221,6 +221,10 @@ impl Family {
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if ready.get(2) == Some(&true) {
                 talking = hand_on(&mut lines, socket);
+                // One read may bring several reports, and nothing tells again of those in the buffer.
+                while talking && !lines.buffer().is_empty() {
+                    talking = hand_on(&mut lines, socket);
+                }
             }
             if ready[0] {
                 keeper::drain(events);

@@ -7,5 +7,6 @@ pub mod limits;
 pub mod outcome;
 pub mod profile;
 pub mod request;
+pub mod session;
 pub mod verdict;
 pub mod warm;

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use crate::{
     blobs::{BlobError, OpenError},
-    domain::{isolation::IsolationLevel, request::Violation},
+    domain::{isolation::IsolationLevel, request::Violation, session::SessionEnd},
 };
 
 /// Why the sandbox could not be built.
@@ -84,6 +84,36 @@ pub enum Refusal {
     /// A file of the request is a blob that cannot be given.
     #[error(transparent)]
     Blob(BlobError),
+    /// The caller, or all callers together, have as much as they may.
+    #[error("there are {maximum} {limit} already")]
+    Quota {
+        /// What is counted.
+        limit: &'static str,
+        /// How many there may be.
+        maximum: usize,
+    },
+    /// Nobody knows the session.
+    #[error("there is no session `{id}`")]
+    SessionNotFound {
+        /// The id.
+        id: String,
+    },
+    /// The session has ended.
+    #[error("the session `{id}` has ended: {}", end.message())]
+    SessionEnded {
+        /// The id.
+        id: String,
+        /// How.
+        end: Box<SessionEnd>,
+    },
+    /// The session runs a cell.
+    #[error("the session `{id}` runs cell {cell}")]
+    SessionBusy {
+        /// The id.
+        id: String,
+        /// The cell.
+        cell: u64,
+    },
     /// The task that ran the script is gone, which ends the script.
     #[error("the run was lost")]
     Lost,

@@ -9,7 +9,8 @@
 //! [`census`] measure, [`launch`] starts processes, [`spares`] some of them ahead,
 //! [`start`] confined ones, [`pool`] keeps some
 //! waiting, [`placing`] puts files in and [`collect`] takes them out, large ones by way of
-//! [`blobs`], [`run`] drives one script to its end, [`sandbox`] admits requests, [`rpc`] speaks the
+//! [`blobs`], [`run`] drives one script to its end, [`stream`] lets a caller talk with it,
+//! [`session`] keeps an interpreter for many cells, [`sandbox`] admits requests, [`rpc`] speaks the
 //! contract.
 
 pub mod backend;
@@ -27,9 +28,11 @@ pub mod run;
 pub mod runtimes;
 pub mod sandbox;
 pub mod scratch;
+pub mod session;
 pub mod settings;
 pub mod spares;
 pub mod start;
+pub mod stream;
 pub mod users;
 
 mod answers;

@@ -1,18 +1,20 @@
-//! The contract: `tavern.sandbox.v1.ScriptSandboxService`.
+//! The contract: `tavern.sandbox.v1`.
 
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::{
     common::v1::ErrorReason,
     sandbox::v1::{
-        ExecuteRequest, ExecuteResponse, GetIsolationRequest, GetIsolationResponse,
-        ListRuntimesRequest, ListRuntimesResponse,
+        ExecuteRequest, ExecuteResponse, ExecuteStreamRequest, ExecuteStreamResponse,
+        GetIsolationRequest, GetIsolationResponse, ListRuntimesRequest, ListRuntimesResponse,
         blob_service_server::BlobServiceServer,
         script_sandbox_service_server::{ScriptSandboxService, ScriptSandboxServiceServer},
+        session_service_server::SessionServiceServer,
     },
 };
 use grpc_kit::{Failure, Services};
-use tonic::{Code, Request, Response, Status};
+use tokio::time::Instant;
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::{
     domain::request::{Violation, request_id_problems},
@@ -23,11 +25,16 @@ use crate::{
 mod blobs;
 mod inward;
 mod outward;
+mod sessions;
+mod talk;
 
 /// When to come back if too many scripts wait.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
 
 pub use blobs::BlobRpc;
+
+/// How long a session may take to be ready, and a cell to be interrupted.
+const SET_UP: Duration = Duration::from_secs(120);
 
 /// Answers the RPCs of a sandbox.
 #[derive(Clone, Debug)]
@@ -42,7 +49,10 @@ pub fn services(sandbox: Arc<Sandbox>) -> Services {
         .add(BlobServiceServer::new(BlobRpc::new(
             sandbox.blobs().clone(),
         )))
-        .add(ScriptSandboxServiceServer::new(Rpc { sandbox }))
+        .add(ScriptSandboxServiceServer::new(Rpc {
+            sandbox: sandbox.clone(),
+        }))
+        .add(SessionServiceServer::new(Rpc { sandbox }))
         .method_timeout(
             "tavern.sandbox.v1.BlobService/UploadBlob",
             blobs::LONGEST_TRANSFER,
@@ -52,6 +62,13 @@ pub fn services(sandbox: Arc<Sandbox>) -> Services {
             blobs::LONGEST_TRANSFER,
         )
         .method_timeout("tavern.sandbox.v1.ScriptSandboxService/Execute", longest)
+        .method_timeout(
+            "tavern.sandbox.v1.ScriptSandboxService/ExecuteStream",
+            longest,
+        )
+        .method_timeout("tavern.sandbox.v1.SessionService/RunCell", longest)
+        .method_timeout("tavern.sandbox.v1.SessionService/CreateSession", SET_UP)
+        .method_timeout("tavern.sandbox.v1.SessionService/InterruptCell", SET_UP)
 }
 
 #[tonic::async_trait]
@@ -84,6 +101,15 @@ impl ScriptSandboxService for Rpc {
         }
     }
 
+    type ExecuteStreamStream = talk::Answers<ExecuteStreamResponse>;
+
+    async fn execute_stream(
+        &self,
+        request: Request<Streaming<ExecuteStreamRequest>>,
+    ) -> Result<Response<Self::ExecuteStreamStream>, Status> {
+        talk::execute(self, request).await
+    }
+
     async fn get_isolation(
         &self,
         _request: Request<GetIsolationRequest>,
@@ -103,6 +129,14 @@ impl ScriptSandboxService for Rpc {
             .collect();
         Ok(Response::new(ListRuntimesResponse { runtimes }))
     }
+}
+
+/// When a call must be over: the caller's deadline, and `longest` from now at the latest.
+fn deadline_of<T>(request: &Request<T>, longest: Duration) -> Instant {
+    let ours = Instant::now() + longest;
+    let context = request.extensions().get::<grpc_kit::CallContext>();
+    let theirs = context.and_then(grpc_kit::CallContext::deadline);
+    theirs.map_or(ours, |theirs| theirs.min(ours))
 }
 
 fn invalid(problems: Vec<Violation>) -> Status {
@@ -147,6 +181,27 @@ fn refused(refusal: Refusal) -> Status {
                 .into_status()
         }
         Refusal::Blob(error) => blobs::status(error),
+        Refusal::Quota { limit, maximum } => {
+            Failure::limit_exceeded(limit, maximum, maximum + 1).into_status()
+        }
+        Refusal::SessionNotFound { id } => {
+            Failure::new(Code::NotFound, ErrorReason::SessionNotFound, message)
+                .metadata("session_id", id)
+                .into_status()
+        }
+        Refusal::SessionEnded { id, end } => {
+            let reason = outward::end_reason(end.reason).as_str_name();
+            Failure::new(Code::FailedPrecondition, ErrorReason::SessionEnded, message)
+                .metadata("session_id", id)
+                .metadata("end", reason.trim_start_matches("SESSION_END_REASON_"))
+                .into_status()
+        }
+        Refusal::SessionBusy { id, cell } => {
+            Failure::new(Code::FailedPrecondition, ErrorReason::SessionBusy, message)
+                .metadata("session_id", id)
+                .metadata("cell", cell.to_string())
+                .into_status()
+        }
         Refusal::Lost => grpc_kit::internal(&refusal),
     }
 }

@@ -32,7 +32,7 @@ use crate::{
 pub(crate) mod attend;
 pub(crate) mod feed;
 mod gauge;
-mod output;
+pub(crate) mod output;
 mod watch;
 
 use attend::Attendant;
@@ -61,6 +61,8 @@ pub enum Origin {
     Cold(Option<User>),
     /// It has waited for a script.
     Warm(Box<Warm>),
+    /// It is started with the driver of a session, and its attendant delivers the files.
+    Driver(Option<User>),
 }
 
 /// Runs one script. When `cancel` fires or its sender is dropped, every process of it is ended and
@@ -105,8 +107,11 @@ pub(crate) async fn run(
             let (confined, hand_over) = warm.hand_over(&script.arguments, environment);
             Ok((confined, Some(hand_over)))
         }
+        Origin::Driver(user) => start_driver(tools, &script, &profile, &interpreter, user)
+            .await
+            .map(|confined| (confined, None)),
     };
-    let (mut confined, hand_over) = match opened {
+    let (confined, hand_over) = match opened {
         Ok(opened) => opened,
         Err(not_started) => {
             let NotStarted { verdict, missing } = *not_started;
@@ -118,7 +123,7 @@ pub(crate) async fn run(
         }
     };
     let outcome = Outcome {
-        missing: std::mem::take(&mut confined.seat.missing),
+        missing: confined.seat.missing.clone(),
         enforcement: confined.seat.enforcement,
         ..outcome
     };
@@ -200,6 +205,30 @@ async fn start_for(
         environment: environment(script, profile, interpreter, &seat.place),
         start: Start::AfterFiles,
         tell_network: script.network == Network::End,
+    };
+    tools.start(seat, invocation).await
+}
+
+/// Starts an interpreter with the driver of its sessions.
+async fn start_driver(
+    tools: &Tools,
+    script: &Script,
+    profile: &Profile,
+    interpreter: &Interpreter,
+    user: Option<User>,
+) -> Result<Confined, Box<NotStarted>> {
+    let least = script.minimum_enforcement;
+    let seat = tools.seat(interpreter, &script.limits, user, least).await?;
+    let executable = interpreter.executable.display().to_string();
+    let session = profile.session.as_ref();
+    let mut environment = environment(script, profile, interpreter, &seat.place);
+    // The result channel is the driver's own.
+    environment.retain(|(name, _)| name != "TAVERN_RESULT_FD");
+    let invocation = Invocation {
+        command: session.map_or_else(Vec::new, |session| session.command(&executable)),
+        environment,
+        start: Start::AtOnce,
+        tell_network: false,
     };
     tools.start(seat, invocation).await
 }

@@ -24,14 +24,17 @@ use crate::{
     placing::HeldBlobs,
     pool::{Bounds, Pool, PoolState},
     run::{self, Job, Origin, attend::Collector},
-    runtimes::{self, Runtime},
+    runtimes::{self, Interpreter, Runtime},
+    session::Sessions,
     settings::SandboxSettings,
     start::Tools,
     users::Users,
 };
 
 mod probe;
+mod sessions;
 mod slots;
+mod talk;
 
 pub use probe::LevelFailure;
 use slots::Slots;
@@ -47,6 +50,7 @@ pub struct Sandbox {
     runtimes: Vec<Runtime>,
     slots: Arc<Slots>,
     answers: Answers,
+    sessions: Sessions,
 }
 
 /// What the self-test found.
@@ -125,6 +129,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         .clone()
         .filter(|_| bounds.interpreters > 0)
         .map(|tools| Pool::new(tools, settings.default_limits, bounds));
+    let sessions = Sessions::new(settings.sessions);
     Ok(Arc::new(Sandbox {
         settings,
         blobs,
@@ -134,6 +139,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         runtimes,
         slots,
         answers,
+        sessions,
     }))
 }
 
@@ -194,8 +200,10 @@ impl Sandbox {
             .unwrap_or_default()
     }
 
-    /// Ends everybody who waits for a script. Scripts that run are ended by losing their callers.
+    /// Ends every session and everybody who waits for a script. Scripts that run are ended by losing
+    /// their callers.
     pub async fn shutdown(&self) {
+        self.sessions.shutdown().await;
         if let Some(pool) = &self.pool {
             pool.close().await;
         }
@@ -269,17 +277,8 @@ impl Sandbox {
 
     async fn admit(&self, script: Script) -> Result<(Tools, Job, slots::Slot), Refusal> {
         let accepted = Instant::now();
-        let problems = script.problems();
-        if !problems.is_empty() {
-            return Err(Refusal::Invalid(problems));
-        }
-        let tools = self.tools_for(&script)?;
-        let runtime = self.runtime(&script.runtime)?;
-        let unusable = |problem: &String| Refusal::Runtime {
-            runtime: script.runtime.clone(),
-            problem: problem.clone(),
-        };
-        let interpreter = runtime.interpreter.as_ref().map_err(unusable)?.clone();
+        let (tools, runtime, interpreter) = self.means_for(&script)?;
+        let interpreter = interpreter.clone();
         let slot = self.slots.take().await?;
         let profile = runtime.profile.clone();
         let script = Arc::new(script);
@@ -322,6 +321,22 @@ impl Sandbox {
             problems if problems.is_empty() => Ok(held),
             problems => Err(Refusal::Invalid(problems)),
         }
+    }
+
+    /// What a sound script is run with.
+    fn means_for(&self, script: &Script) -> Result<(&Tools, &Runtime, &Interpreter), Refusal> {
+        let problems = script.problems();
+        if !problems.is_empty() {
+            return Err(Refusal::Invalid(problems));
+        }
+        let tools = self.tools_for(script)?;
+        let runtime = self.runtime(&script.runtime)?;
+        let unusable = |problem: &String| Refusal::Runtime {
+            runtime: script.runtime.clone(),
+            problem: problem.clone(),
+        };
+        let interpreter = runtime.interpreter.as_ref().map_err(unusable)?;
+        Ok((tools, runtime, interpreter))
     }
 
     /// The tools, if what they reach is enough for operator and request.

@@ -11,6 +11,7 @@ use crate::{
         isolation::{IsolationLevel, MemoryEnforcement},
         limits::Limits,
     },
+    session::SessionSettings,
 };
 
 /// Settings of the script sandbox; variables begin with `TAVERN_SANDBOX__`.
@@ -60,6 +61,12 @@ pub struct SandboxSettings {
     pub remembered_answers: u32,
     /// Files that are too large for messages: where they are and how much is kept.
     pub blobs: BlobSettings,
+    /// The most output of a script that is streamed, on each stream; `maximum_limits.output` is for
+    /// output that is kept. Default 64 MiB.
+    #[serde(with = "settings::size")]
+    pub maximum_streamed_output: usize,
+    /// Sessions.
+    pub sessions: SessionSettings,
     /// Limits of a request that names none.
     pub default_limits: Limits,
     /// The most that a request can ask for.
@@ -88,6 +95,8 @@ impl Default for SandboxSettings {
             first_user: 64_000,
             remembered_answers: 256,
             blobs: BlobSettings::default(),
+            maximum_streamed_output: 64 << 20,
+            sessions: SessionSettings::default(),
             default_limits: Limits::DEFAULT,
             maximum_limits: Limits::MAXIMUM,
         }
@@ -151,6 +160,14 @@ impl settings::Settings for SandboxSettings {
             );
         }
         self.blobs.check("blobs", problems);
+        if !(1..=1 << 40).contains(&self.maximum_streamed_output) {
+            problems.add(
+                "maximum_streamed_output",
+                "is out of range",
+                "give a size up to 1TiB",
+            );
+        }
+        self.sessions.check(problems);
         for violation in self.maximum_limits.problems(&Limits::CEILING) {
             let key = limit_key(&violation.field, "maximum_limits");
             problems.add(key, violation.problem, "give a value in that range");

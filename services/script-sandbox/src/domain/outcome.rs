@@ -49,6 +49,8 @@ pub struct Captured {
     pub bytes: Vec<u8>,
     /// How many more bytes were read and not kept.
     pub truncated: u64,
+    /// How many bytes were handed on instead of being kept.
+    pub sent: u64,
 }
 
 impl Captured {
@@ -62,7 +64,12 @@ impl Captured {
 
     /// How many bytes were read in all.
     pub fn read(&self) -> u64 {
-        self.truncated.saturating_add(self.bytes.len() as u64)
+        self.truncated.saturating_add(self.passed())
+    }
+
+    /// How many bytes were kept or handed on.
+    pub fn passed(&self) -> u64 {
+        self.sent.saturating_add(self.bytes.len() as u64)
     }
 }
 
@@ -126,7 +133,7 @@ mod tests {
         let check = |text: &[u8], expected: ScriptResult| {
             let captured = Captured {
                 bytes: text.to_vec(),
-                truncated: 0,
+                ..Captured::default()
             };
             assert_eq!(ScriptResult::read(captured), expected, "{text:?}");
         };

@@ -37,6 +37,43 @@ pub struct Profile {
     /// How an interpreter waits for its script. Missing: every script gets one that is started for
     /// it.
     pub warm: Option<WarmProfile>,
+    /// How a session is held. Missing: the runtime has none.
+    #[serde(default)]
+    pub session: Option<SessionProfile>,
+}
+
+/// How a session is held.
+///
+/// The driver reads frames from descriptor 4 and writes frames to descriptor 3: the length as four
+/// bytes, least first, and so many bytes of JSON. It begins with `{"ready": {}}`. For each
+/// `{"cell": 1, "source": "...", "limit": 1000}` that it reads it runs the source, in the same
+/// namespace every time, flushes both text streams, and writes
+/// `{"done": {"cell": 1, "outcome": "ok"}}`. The outcome may be `error` or `interrupted` instead;
+/// `value` (`text`, `truncated`) is what the last expression gave, and `error` (`type`, `message`,
+/// `frames`, `omitted`, `text`) is what went wrong. SIGINT ends a cell and never the driver. It ends
+/// when there is nothing more to read.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionProfile {
+    /// The command. `{interpreter}` stands for the executable, `{driver}` for the driver's text.
+    pub command: Vec<String>,
+    /// The driver.
+    pub driver: String,
+}
+
+/// Stands for the text of a session's driver in a command.
+pub const DRIVER: &str = "{driver}";
+
+impl SessionProfile {
+    /// The command line of a session.
+    pub fn command(&self, interpreter: &str) -> Vec<String> {
+        let fill = |part: &String| match part.as_str() {
+            INTERPRETER => interpreter.to_owned(),
+            DRIVER => self.driver.clone(),
+            _ => part.clone(),
+        };
+        self.command.iter().map(fill).collect()
+    }
 }
 
 /// How an interpreter waits for its script.
@@ -121,6 +158,28 @@ impl Profile {
             demand(
                 warm.preload.iter().all(|name| word(name)),
                 "each of `warm.preload` must be such a name",
+            );
+        }
+        if let Some(session) = &self.session {
+            let has = |wanted: &str| {
+                session
+                    .command
+                    .iter()
+                    .filter(|part| *part == wanted)
+                    .count()
+            };
+            demand(
+                session
+                    .command
+                    .first()
+                    .is_some_and(|first| first == INTERPRETER)
+                    && has(DRIVER) == 1,
+                "`session.command` must begin with {interpreter} and have {driver} once",
+            );
+            // What the kernel takes as one argument.
+            demand(
+                (1..128 << 10).contains(&session.driver.len()) && !session.driver.contains('\0'),
+                "`session.driver` must be from 1 byte to 128 KiB, without NUL",
             );
         }
         problems

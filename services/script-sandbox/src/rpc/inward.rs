@@ -128,7 +128,10 @@ fn program(program: execute_request::Program) -> Program {
     }
 }
 
-fn files(files: Vec<wire::InputFile>, refuse: &mut impl FnMut(&str, &str)) -> Vec<InputFile> {
+pub(super) fn files(
+    files: Vec<wire::InputFile>,
+    refuse: &mut impl FnMut(&str, &str),
+) -> Vec<InputFile> {
     let mut read = Vec::with_capacity(files.len());
     for (index, file) in files.into_iter().enumerate() {
         let field = format!("files[{index}].blob_sha256");
@@ -171,12 +174,28 @@ fn network(value: i32) -> Result<Network, ()> {
     })
 }
 
-fn span(duration: prost_types::Duration) -> Span {
+pub(super) fn span(duration: prost_types::Duration) -> Span {
     let prost_types::Duration { seconds, nanos } = duration;
     Span { seconds, nanos }
 }
 
-fn level(value: i32) -> Result<Option<IsolationLevel>, ()> {
+/// The number of a signal that may be sent.
+pub(super) fn signal(value: i32) -> Option<i32> {
+    use wire::ScriptSignal as Wire;
+    Some(match Wire::try_from(value).ok()? {
+        Wire::Unspecified => return None,
+        Wire::Hup => libc::SIGHUP,
+        Wire::Int => libc::SIGINT,
+        Wire::Quit => libc::SIGQUIT,
+        Wire::Usr1 => libc::SIGUSR1,
+        Wire::Usr2 => libc::SIGUSR2,
+        Wire::Term => libc::SIGTERM,
+        Wire::Cont => libc::SIGCONT,
+        Wire::Winch => libc::SIGWINCH,
+    })
+}
+
+pub(super) fn level(value: i32) -> Result<Option<IsolationLevel>, ()> {
     use wire::IsolationLevel as Wire;
     Ok(match Wire::try_from(value).map_err(|_| ())? {
         Wire::Unspecified => None,
@@ -186,7 +205,7 @@ fn level(value: i32) -> Result<Option<IsolationLevel>, ()> {
     })
 }
 
-fn enforcement(value: i32) -> Result<Option<MemoryEnforcement>, ()> {
+pub(super) fn enforcement(value: i32) -> Result<Option<MemoryEnforcement>, ()> {
     use wire::MemoryEnforcement as Wire;
     Ok(match Wire::try_from(value).map_err(|_| ())? {
         Wire::Unspecified => None,
@@ -196,7 +215,7 @@ fn enforcement(value: i32) -> Result<Option<MemoryEnforcement>, ()> {
     })
 }
 
-fn asked(limits: &wire::Limits) -> Asked {
+pub(super) fn asked(limits: &wire::Limits) -> Asked {
     Asked {
         wall_time: limits.wall_time.map(span),
         cpu_time: limits.cpu_time.map(span),

@@ -10,11 +10,13 @@ use crate::{
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::{Outcome, ScriptResult, Usage},
+        session::EndReason,
         verdict::{Stream, Verdict},
     },
     pool::PoolState,
     runtimes::Runtime,
     sandbox::Sandbox,
+    stream::{Started, outbox::Chunk},
 };
 
 mod files;
@@ -43,6 +45,39 @@ pub(super) fn response(outcome: &Outcome, replayed: bool) -> wire::ExecuteRespon
         replayed,
         limits: Some(limits(&outcome.limits)),
         collected: outcome.collected.as_ref().map(files::collected),
+        stdout_bytes: outcome.stdout.passed(),
+        stderr_bytes: outcome.stderr.passed(),
+    }
+}
+
+pub(super) fn chunk(chunk: Chunk) -> wire::OutputChunk {
+    wire::OutputChunk {
+        stream: output_stream(chunk.stream).into(),
+        data: chunk.bytes,
+        offset: chunk.offset,
+    }
+}
+
+pub(super) fn started(started: &Started) -> wire::ExecutionStarted {
+    wire::ExecutionStarted {
+        runtime: started.runtime.clone(),
+        isolation: level(Some(started.isolation)).into(),
+        missing_layers: started.missing.iter().map(missing).collect(),
+        memory_enforcement: enforcement(started.enforcement).into(),
+        limits: Some(limits(&started.limits)),
+    }
+}
+
+pub(super) fn end_reason(reason: EndReason) -> wire::SessionEndReason {
+    match reason {
+        EndReason::Interpreter => wire::SessionEndReason::Interpreter,
+        EndReason::Idle => wire::SessionEndReason::Idle,
+        EndReason::Lifetime => wire::SessionEndReason::Lifetime,
+        EndReason::Deleted => wire::SessionEndReason::Deleted,
+        EndReason::NotInterrupted => wire::SessionEndReason::NotInterrupted,
+        EndReason::ChannelBroken => wire::SessionEndReason::ChannelBroken,
+        EndReason::NotReady => wire::SessionEndReason::NotReady,
+        EndReason::Shutdown => wire::SessionEndReason::Shutdown,
     }
 }
 
@@ -95,6 +130,7 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         default_limits: Some(limits(&default)),
         maximum_limits: Some(limits(&maximum)),
         tells_network_attempts: sandbox_launcher::confine::tells_network(),
+        maximum_streamed_output_bytes: sandbox.settings().maximum_streamed_output as u64,
     }
 }
 
@@ -117,6 +153,7 @@ pub(super) fn runtime(runtime: &Runtime, pool: PoolState) -> wire::Runtime {
         language: runtime.profile.language.clone(),
         version,
         file_suffix: runtime.profile.file_suffix.clone(),
+        sessions: problem.is_empty() && runtime.profile.session.is_some(),
         usable: problem.is_empty(),
         problem,
         warm_ready: pool.ready,
@@ -125,7 +162,7 @@ pub(super) fn runtime(runtime: &Runtime, pool: PoolState) -> wire::Runtime {
     }
 }
 
-fn verdict(verdict: &Verdict) -> Kind {
+pub(super) fn verdict(verdict: &Verdict) -> Kind {
     match verdict {
         Verdict::Exited { code } => Kind::Exited(wire::Exited { code: *code }),
         Verdict::Signalled { signal } => Kind::Signalled(wire::Signalled {
@@ -239,7 +276,7 @@ fn signal_name(signal: i32) -> String {
     name.to_owned()
 }
 
-fn usage(usage: &Usage) -> wire::Usage {
+pub(super) fn usage(usage: &Usage) -> wire::Usage {
     wire::Usage {
         wall_time: Some(duration(usage.wall_time)),
         cpu_time: Some(duration(usage.cpu_time)),
@@ -251,7 +288,7 @@ fn usage(usage: &Usage) -> wire::Usage {
     }
 }
 
-fn limits(limits: &Limits) -> wire::Limits {
+pub(super) fn limits(limits: &Limits) -> wire::Limits {
     wire::Limits {
         wall_time: Some(duration(limits.wall_time)),
         cpu_time: Some(duration(limits.cpu_time)),
@@ -266,14 +303,14 @@ fn limits(limits: &Limits) -> wire::Limits {
     }
 }
 
-fn missing(missing: &MissingLayer) -> wire::MissingLayer {
+pub(super) fn missing(missing: &MissingLayer) -> wire::MissingLayer {
     wire::MissingLayer {
         layer: layer(missing.layer).into(),
         consequence: missing.consequence.clone(),
     }
 }
 
-fn level(level: Option<IsolationLevel>) -> wire::IsolationLevel {
+pub(super) fn level(level: Option<IsolationLevel>) -> wire::IsolationLevel {
     match level {
         None => wire::IsolationLevel::Unspecified,
         Some(IsolationLevel::Reduced) => wire::IsolationLevel::Reduced,
@@ -282,7 +319,7 @@ fn level(level: Option<IsolationLevel>) -> wire::IsolationLevel {
     }
 }
 
-fn enforcement(enforcement: MemoryEnforcement) -> wire::MemoryEnforcement {
+pub(super) fn enforcement(enforcement: MemoryEnforcement) -> wire::MemoryEnforcement {
     match enforcement {
         MemoryEnforcement::Sampled => wire::MemoryEnforcement::Sampled,
         MemoryEnforcement::CgroupV2 => wire::MemoryEnforcement::CgroupV2,

@@ -15,7 +15,12 @@ use tokio::{
 
 use super::{feed, output::capture};
 use crate::{
-    domain::{outcome::Captured, request::Script, verdict::Stream},
+    domain::{
+        isolation::{MemoryEnforcement, MissingLayer},
+        outcome::Captured,
+        request::Script,
+        verdict::Stream,
+    },
     placing::Placing,
 };
 
@@ -41,10 +46,16 @@ pub(crate) struct Charge {
     pub(crate) stderr: pipe::Receiver,
     /// The script's result channel.
     pub(crate) result: pipe::Receiver,
+    /// The other end of the job channel of an interpreter that starts at once.
+    pub(crate) job: Option<UnixStream>,
     /// The first delivery.
     pub(crate) delivery: Placing,
     /// What is run, with the content of the files.
     pub(crate) script: Arc<Script>,
+    /// Layers that are known to be missing.
+    pub(crate) missing: Vec<MissingLayer>,
+    /// What enforces the limits on memory and processes.
+    pub(crate) enforcement: MemoryEnforcement,
     /// Takes one message of each stream that passes its limit, upon which the script is ended.
     pub(crate) overflow: mpsc::Sender<Overflow>,
 }
@@ -66,6 +77,8 @@ pub(crate) struct Attended {
 pub(crate) struct Progress {
     /// The last stage that was reached.
     pub(crate) stage: Stage,
+    /// Says that the interpreter ran, which the last stage does not.
+    pub(crate) started: bool,
     /// Layers that the run does not have; known once it has started.
     pub(crate) missing: Vec<Layer>,
 }
@@ -102,6 +115,9 @@ impl Attendant for Collector {
             stdout,
             stderr,
             result,
+            job: _,
+            missing: _,
+            enforcement: _,
             delivery,
             script,
             overflow,

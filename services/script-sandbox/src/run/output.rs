@@ -10,7 +10,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Reads a stream to its end. Memory is bounded by the limit: what is over it is read and counted,
 /// so that the script does not hang while it is being killed.
-pub(super) async fn capture(
+pub(crate) async fn capture(
     stream: Stream,
     mut pipe: pipe::Receiver,
     limit: usize,

@@ -85,7 +85,7 @@ pub(super) async fn watch(
         stdout,
         stderr,
         result,
-        job: _,
+        job,
         mut seat,
     } = confined;
     let Errand {
@@ -112,8 +112,11 @@ pub(super) async fn watch(
         stdout,
         stderr,
         result,
+        job,
         delivery,
         script,
+        missing: seat.missing.clone(),
+        enforcement: seat.enforcement,
         overflow,
     });
     let mut watch = Watch::new(limits, gauge, accepted, progress);
@@ -298,6 +301,7 @@ impl Watch {
         self.missing.clone_from(&missing);
         self.progress.send_replace(Progress {
             stage: Stage::Started,
+            started: true,
             missing,
         });
     }

@@ -74,10 +74,11 @@ pub(super) async fn probe(
             blobs: blobs.clone(),
             users: users.clone(),
             lowest_enforcement: settings.lowest_memory_enforcement,
-            // Those that wait are there as well; each runtime has some.
+            // Those that wait are there as well; each runtime has some. So are sessions.
             concurrent_scripts: settings
                 .concurrent_scripts
-                .saturating_add(settings.warm_interpreters.saturating_mul(4)),
+                .saturating_add(settings.warm_interpreters.saturating_mul(4))
+                .saturating_add(settings.sessions.maximum),
         };
         match try_level(&tools, slots, &runtimes).await {
             Ok(missing) => {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Ends whoever waits for a script, and then nobody may be left.
-async fn nothing_is_left(host: &Host) {
+pub(crate) async fn nothing_is_left(host: &Host) {
     host.sandbox.shutdown().await;
     eventually("nothing is left behind", || {
         left_behind().is_empty() && own_launchers().is_empty()

@@ -14,5 +14,7 @@ mod lifecycle;
 mod listed;
 mod oracle;
 mod rounds;
+mod sessions;
+mod stream;
 mod support;
 mod warm;

@@ -2,17 +2,21 @@
 
 use std::{
     path::PathBuf,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, Limits, execute_request::Program,
-    script_sandbox_service_client::ScriptSandboxServiceClient, verdict::Kind,
+    script_sandbox_service_client::ScriptSandboxServiceClient,
+    session_service_client::SessionServiceClient, verdict::Kind,
 };
 use grpc_kit::Transport;
 use script_sandbox::{
-    SandboxSettings,
+    Sandbox, SandboxSettings,
     domain::isolation::{IsolationLevel, MemoryEnforcement},
 };
 
@@ -36,18 +40,20 @@ pub(crate) struct Host {
     /// Files of the host that hold a secret, on hosts that an oracle watches.
     pub(crate) canaries: PathBuf,
     pub(crate) client: Client,
-    pub(crate) sandbox: std::sync::Arc<script_sandbox::Sandbox>,
+    pub(crate) sessions: SessionServiceClient<Transport>,
+    pub(crate) sandbox: Arc<Sandbox>,
 }
 
 impl Host {
     pub(crate) async fn with(settings: SandboxSettings) -> Host {
         let sandbox = script_sandbox::build(settings).await.unwrap();
         let services = script_sandbox::rpc::services(sandbox.clone());
-        let client = Client::new(grpc_kit::local(&services)).max_decoding_message_size(8 << 20);
+        let transport = grpc_kit::local(&services);
         Host {
             kind: "other",
             canaries: PathBuf::new(),
-            client,
+            client: Client::new(transport.clone()).max_decoding_message_size(8 << 20),
+            sessions: SessionServiceClient::new(transport),
             sandbox,
         }
     }

@@ -1,0 +1,232 @@
+//! What is decided about sessions.
+
+use std::time::Duration;
+
+use super::{limits::Span, outcome::Usage, request::Violation, verdict::Verdict};
+
+/// The largest cell, in bytes.
+pub const MAX_CELL_BYTES: usize = 512 << 10;
+
+/// The shortest time that a request can name.
+const LEAST_TIME: Duration = Duration::from_millis(1);
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// The interpreter ended; the verdict says how.
+    Interpreter,
+    /// No cell ran for the idle time.
+    Idle,
+    /// The total lifetime was over.
+    Lifetime,
+    /// Somebody deleted it.
+    Deleted,
+    /// A cell did not obey its interruption.
+    NotInterrupted,
+    /// The driver's channel carried something that is no message of it.
+    ChannelBroken,
+    /// The interpreter did not become ready.
+    NotReady,
+    /// The service is ending.
+    Shutdown,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionEnd {
+    /// Why.
+    pub reason: EndReason,
+    /// How the interpreter ended.
+    pub verdict: Verdict,
+    /// What was used.
+    pub usage: Usage,
+    /// More about it; may be empty.
+    pub detail: String,
+    /// When it ended, in nanoseconds since the Unix epoch.
+    pub at: i64,
+}
+
+impl SessionEnd {
+    /// One sentence.
+    pub fn message(&self) -> String {
+        let sentence = match self.reason {
+            EndReason::Interpreter => "the interpreter ended",
+            EndReason::Idle => "no cell ran for the idle time",
+            EndReason::Lifetime => "the total lifetime was over",
+            EndReason::Deleted => "it was deleted",
+            EndReason::NotInterrupted => "a cell did not obey its interruption in time",
+            EndReason::ChannelBroken => "the interpreter's own channel was written to by a cell",
+            EndReason::NotReady => "the interpreter did not become ready",
+            EndReason::Shutdown => "the service is ending",
+        };
+        if self.detail.is_empty() {
+            sentence.to_owned()
+        } else {
+            format!("{sentence}: {}", self.detail)
+        }
+    }
+}
+
+/// Whether a session can be used.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionState {
+    /// The interpreter is being started.
+    Starting,
+    /// It waits for a cell.
+    Idle,
+    /// It runs a cell.
+    Running,
+    /// It has ended.
+    Ended(Box<SessionEnd>),
+}
+
+/// How a cell ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellOutcome {
+    /// It ran to its end.
+    Succeeded,
+    /// It ended with an error.
+    Raised,
+    /// It was interrupted.
+    Interrupted,
+    /// It ran too long.
+    WallExceeded,
+    /// It wrote too much.
+    OutputExceeded,
+    /// The session ended.
+    SessionEnded,
+}
+
+/// Why a cell was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// It ran too long.
+    Wall,
+    /// It wrote too much.
+    Output,
+    /// Somebody asked for it, or the caller has gone.
+    Asked,
+}
+
+/// How a driver says that a cell ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// To its end.
+    Ok,
+    /// With an error.
+    Error,
+    /// By an interruption.
+    Interrupted,
+}
+
+/// How a cell ended, from what its driver says and why it was interrupted. A limit that was passed
+/// is told whatever the cell made of it.
+pub fn cell_outcome(told: Told, interruption: Option<Interruption>) -> CellOutcome {
+    match (interruption, told) {
+        (Some(Interruption::Wall), _) => CellOutcome::WallExceeded,
+        (Some(Interruption::Output), _) => CellOutcome::OutputExceeded,
+        (_, Told::Ok) => CellOutcome::Succeeded,
+        (_, Told::Error) => CellOutcome::Raised,
+        (_, Told::Interrupted) => CellOutcome::Interrupted,
+    }
+}
+
+/// Reads a time that a request may leave out.
+pub fn time(
+    field: &str,
+    asked: Option<Span>,
+    default: Duration,
+    most: Duration,
+    problems: &mut Vec<Violation>,
+) -> Duration {
+    let Some(Span { seconds, nanos }) = asked else {
+        return default.min(most);
+    };
+    let span = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok());
+    let duration = span
+        .filter(|&(_, nanos)| nanos < 1_000_000_000)
+        .map(|(seconds, nanos)| Duration::new(seconds, nanos));
+    match duration {
+        Some(duration) if (LEAST_TIME..=most).contains(&duration) => duration,
+        _ => {
+            problems.push(Violation {
+                field: field.to_owned(),
+                problem: format!(
+                    "must be from {} to {}",
+                    settings::duration::print(LEAST_TIME),
+                    settings::duration::print(most)
+                ),
+            });
+            default
+        }
+    }
+}
+
+/// Names what is wrong with the code of a cell.
+pub fn cell_problems(source: &str) -> Vec<Violation> {
+    let problem = match source {
+        "" => "must not be empty".to_owned(),
+        long if long.len() > MAX_CELL_BYTES => format!("must be at most {MAX_CELL_BYTES} bytes"),
+        odd if odd.contains('\0') => "must not contain a NUL character".to_owned(),
+        _ => return Vec::new(),
+    };
+    vec![Violation {
+        field: "source_text".to_owned(),
+        problem,
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passed_limit_is_told_whatever_the_cell_made_of_it() {
+        use Interruption::{Asked, Output, Wall};
+        for (told, interruption, expected) in [
+            (Told::Ok, None, CellOutcome::Succeeded),
+            (Told::Error, None, CellOutcome::Raised),
+            (Told::Interrupted, None, CellOutcome::Interrupted),
+            (Told::Ok, Some(Asked), CellOutcome::Succeeded),
+            (Told::Interrupted, Some(Asked), CellOutcome::Interrupted),
+            (Told::Ok, Some(Wall), CellOutcome::WallExceeded),
+            (Told::Error, Some(Output), CellOutcome::OutputExceeded),
+        ] {
+            assert_eq!(cell_outcome(told, interruption), expected);
+        }
+    }
+
+    #[test]
+    fn e25_times_that_mean_nothing_are_refused() {
+        let (default, most) = (Duration::from_secs(1), Duration::from_secs(60));
+        let mut problems = Vec::new();
+        assert_eq!(time("t", None, default, most, &mut problems), default);
+        let ten = Some(Span::from(Duration::from_secs(10)));
+        assert_eq!(time("t", ten, default, most, &mut problems).as_secs(), 10);
+        assert!(problems.is_empty());
+        for (seconds, nanos) in [
+            (0, 0),
+            (-1, 0),
+            (0, -1),
+            (61, 0),
+            (i64::MAX, 0),
+            (1, i32::MAX),
+        ] {
+            let wrong = Some(Span { seconds, nanos });
+            time("t", wrong, default, most, &mut problems);
+            assert_eq!(
+                problems.pop().map(|problem| problem.field).as_deref(),
+                Some("t")
+            );
+        }
+    }
+
+    #[test]
+    fn cells_are_looked_at() {
+        assert!(cell_problems("1 + 1").is_empty());
+        for wrong in ["", "a\0b", &"#".repeat(MAX_CELL_BYTES + 1)] {
+            assert!(!cell_problems(wrong).is_empty());
+        }
+    }
+}

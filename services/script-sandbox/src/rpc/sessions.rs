@@ -1,0 +1,269 @@
+//! The contract: `tavern.sandbox.v1.SessionService`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use contracts::tavern::sandbox::v1::{
+    CreateSessionRequest, CreateSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
+    GetSessionRequest, GetSessionResponse, InterruptCellRequest, InterruptCellResponse,
+    ListSessionsRequest, ListSessionsResponse, RunCellRequest, RunCellResponse,
+    session_service_server::SessionService,
+};
+use core_types::page::{PageToken, page_size};
+use prost::Message;
+use sha2::{Digest as _, Sha256};
+use tonic::{Request, Response, Status};
+
+use super::{Rpc, invalid, inward, refused, talk::Answers};
+use crate::{
+    Sandbox,
+    domain::{
+        request::{Violation, request_id_problems},
+        session::{cell_problems, time},
+    },
+    session::{CellWish, View, Wish},
+};
+
+mod outward;
+
+/// How long a cell may take to obey if its request does not say.
+const DEFAULT_GRACE: Duration = Duration::from_secs(2);
+
+/// The longest that a request can allow it.
+const MAXIMUM_GRACE: Duration = Duration::from_secs(30);
+
+#[tonic::async_trait]
+impl SessionService for Rpc {
+    async fn create_session(
+        &self,
+        request: Request<CreateSessionRequest>,
+    ) -> Result<Response<CreateSessionResponse>, Status> {
+        let request = request.into_inner();
+        let digest = digest(&request);
+        let request_id = request.request_id.clone();
+        let wish = wish(&self.sandbox, request).map_err(invalid)?;
+        let made = self.sandbox.create_session(&request_id, digest, wish).await;
+        let (view, replayed) = made.map_err(refused)?;
+        Ok(Response::new(CreateSessionResponse {
+            session: Some(outward::session(&view)),
+            replayed,
+        }))
+    }
+
+    type RunCellStream = Answers<RunCellResponse>;
+
+    async fn run_cell(
+        &self,
+        request: Request<RunCellRequest>,
+    ) -> Result<Response<Self::RunCellStream>, Status> {
+        let deadline = super::deadline_of(&request, self.sandbox.longest_request());
+        let request = request.into_inner();
+        let session = self.find(&request.session_id)?;
+        let mut problems = cell_problems(&request.source_text);
+        let (_, maximum) = self.sandbox.session_limits();
+        let limits = session.limits;
+        let wall_time = time(
+            "wall_time",
+            request.wall_time.map(inward::span),
+            limits.wall_time,
+            maximum.wall_time,
+            &mut problems,
+        );
+        let output = match request.output_bytes.map(usize::try_from) {
+            None => limits.output,
+            Some(Ok(output)) if (1..=maximum.output).contains(&output) => output,
+            Some(_) => {
+                problems.push(Violation {
+                    field: "output_bytes".to_owned(),
+                    problem: format!("must be from 1 to {} bytes", maximum.output),
+                });
+                limits.output
+            }
+        };
+        if !problems.is_empty() {
+            return Err(invalid(problems));
+        }
+        let wish = CellWish {
+            source: request.source_text,
+            wall_time,
+            output,
+            deadline,
+        };
+        let talk = self.sandbox.sessions().run(&session.id, wish).await;
+        Ok(Response::new(outward::answers(talk.map_err(refused)?)))
+    }
+
+    async fn interrupt_cell(
+        &self,
+        request: Request<InterruptCellRequest>,
+    ) -> Result<Response<InterruptCellResponse>, Status> {
+        let InterruptCellRequest { session_id, grace } = request.into_inner();
+        let session = self.find(&session_id)?;
+        let mut problems = Vec::new();
+        let grace = time(
+            "grace",
+            grace.map(inward::span),
+            DEFAULT_GRACE,
+            MAXIMUM_GRACE,
+            &mut problems,
+        );
+        if !problems.is_empty() {
+            return Err(invalid(problems));
+        }
+        let sessions = self.sandbox.sessions();
+        let interrupted = sessions
+            .interrupt(&session.id, grace)
+            .await
+            .map_err(refused)?;
+        let after = sessions.get(&session.id).map_err(refused)?;
+        Ok(Response::new(InterruptCellResponse {
+            interrupted,
+            session: Some(outward::session(&after)),
+        }))
+    }
+
+    async fn get_session(
+        &self,
+        request: Request<GetSessionRequest>,
+    ) -> Result<Response<GetSessionResponse>, Status> {
+        let session = self.find(&request.into_inner().session_id)?;
+        Ok(Response::new(GetSessionResponse {
+            session: Some(outward::session(&session)),
+        }))
+    }
+
+    async fn list_sessions(
+        &self,
+        request: Request<ListSessionsRequest>,
+    ) -> Result<Response<ListSessionsResponse>, Status> {
+        let ListSessionsRequest {
+            page_size: asked,
+            page_token,
+            caller_id,
+        } = request.into_inner();
+        // A token of another caller's list leads nowhere in this one.
+        let list = format!("SessionService/ListSessions {caller_id:?}");
+        let token = PageToken::decode(&list, &page_token).map_err(|error| {
+            invalid(vec![Violation {
+                field: "page_token".to_owned(),
+                problem: error.to_string(),
+            }])
+        })?;
+        let after = token.as_ref().map(PageToken::last_key);
+        let sessions = self.sandbox.sessions();
+        let (found, more) = sessions.list(caller_id.as_deref(), after, page_size(asked));
+        let next_page_token = match found.last().filter(|_| more) {
+            Some(last) => PageToken::after(last.id.clone()).encode(&list),
+            None => String::new(),
+        };
+        Ok(Response::new(ListSessionsResponse {
+            sessions: found.iter().map(outward::session).collect(),
+            next_page_token,
+        }))
+    }
+
+    async fn delete_session(
+        &self,
+        request: Request<DeleteSessionRequest>,
+    ) -> Result<Response<DeleteSessionResponse>, Status> {
+        let session = self.find(&request.into_inner().session_id)?;
+        let deleted = self.sandbox.sessions().delete(&session.id).await;
+        Ok(Response::new(DeleteSessionResponse {
+            session: Some(outward::session(&deleted.map_err(refused)?)),
+        }))
+    }
+}
+
+impl Rpc {
+    fn find(&self, session_id: &str) -> Result<View, Status> {
+        if session_id.is_empty() {
+            return Err(invalid(vec![Violation {
+                field: "session_id".to_owned(),
+                problem: "must not be empty; CreateSession gives one".to_owned(),
+            }]));
+        }
+        self.sandbox.sessions().get(session_id).map_err(refused)
+    }
+}
+
+/// What tells two requests of the same id apart: everything in them, the order of variables aside.
+fn digest(request: &CreateSessionRequest) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let variables: BTreeMap<&String, &String> = request.environment.iter().collect();
+    for text in variables
+        .into_iter()
+        .flat_map(|(name, value)| [name, value])
+    {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    let rest = CreateSessionRequest {
+        environment: Default::default(),
+        ..request.clone()
+    };
+    hash.update(rest.encode_to_vec());
+    hash.finalize().into()
+}
+
+/// Reads a request with everything that is wrong with it.
+fn wish(sandbox: &Sandbox, request: CreateSessionRequest) -> Result<Wish, Vec<Violation>> {
+    let mut problems = request_id_problems(&request.request_id);
+    let mut refuse = |field: &str, problem: &str| {
+        problems.push(Violation {
+            field: field.to_owned(),
+            problem: problem.to_owned(),
+        });
+    };
+    if request.runtime.is_empty() {
+        refuse(
+            "runtime",
+            "must not be empty; ListRuntimes names what there is",
+        );
+    }
+    let minimum_isolation = inward::level(request.minimum_isolation).unwrap_or_else(|()| {
+        refuse("minimum_isolation", "is no known level");
+        None
+    });
+    let minimum_enforcement = inward::enforcement(request.minimum_memory_enforcement)
+        .unwrap_or_else(|()| {
+            refuse("minimum_memory_enforcement", "is no known kind");
+            None
+        });
+    let files = inward::files(request.files, &mut refuse);
+    let (default, maximum) = sandbox.session_limits();
+    let asked = inward::asked(&request.limits.unwrap_or_default());
+    let limits = asked.resolve(&default, &maximum).unwrap_or_else(|more| {
+        problems.extend(more);
+        default
+    });
+    let settings = &sandbox.settings().sessions;
+    let idle_time = time(
+        "idle_time",
+        request.idle_time.map(inward::span),
+        settings.default_idle_time,
+        settings.maximum_idle_time,
+        &mut problems,
+    );
+    let total_time = time(
+        "total_time",
+        request.total_time.map(inward::span),
+        settings.default_total_time,
+        settings.maximum_total_time,
+        &mut problems,
+    );
+    let mut script = Sandbox::driver_script(request.runtime, limits);
+    script.environment = request.environment.into_iter().collect();
+    script.environment.sort();
+    script.files = files;
+    script.caller = request.caller_id;
+    script.minimum_isolation = minimum_isolation;
+    script.minimum_enforcement = minimum_enforcement;
+    problems.extend(script.problems());
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    Ok(Wish {
+        script,
+        idle_time,
+        total_time,
+    })
+}

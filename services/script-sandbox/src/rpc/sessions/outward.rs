@@ -1,0 +1,146 @@
+//! Sessions and what happens to cells, on the wire.
+
+use std::time::{Duration, Instant};
+
+use contracts::tavern::sandbox::v1::{self as wire, RunCellResponse, run_cell_response::Event};
+use futures::StreamExt as _;
+
+use crate::{
+    domain::session::{CellOutcome, SessionEnd, SessionState},
+    rpc::{
+        outward,
+        talk::{ALIVE, Answers},
+    },
+    session::{
+        CellEnd, CellEvent, View,
+        frames::{CellError, Frame},
+    },
+    stream::{Next, Talk, outbox::Item},
+};
+
+pub(super) fn session(view: &View) -> wire::Session {
+    let state = match view.state {
+        SessionState::Starting => wire::SessionState::Starting,
+        SessionState::Idle => wire::SessionState::Idle,
+        SessionState::Running => wire::SessionState::Running,
+        SessionState::Ended(_) => wire::SessionState::Ended,
+    };
+    wire::Session {
+        session_id: view.id.clone(),
+        caller_id: view.caller.clone(),
+        runtime: view.runtime.clone(),
+        state: state.into(),
+        end: view.end().map(end),
+        limits: Some(outward::limits(&view.limits)),
+        idle_time: Some(outward::duration(view.idle_time)),
+        total_time: Some(outward::duration(view.total_time)),
+        create_time: Some(timestamp(view.created)),
+        cells: view.cells,
+        isolation: outward::level(Some(view.isolation)).into(),
+        missing_layers: view.missing.iter().map(outward::missing).collect(),
+        memory_enforcement: outward::enforcement(view.enforcement).into(),
+    }
+}
+
+fn end(end: &SessionEnd) -> wire::SessionEnd {
+    wire::SessionEnd {
+        reason: outward::end_reason(end.reason).into(),
+        message: end.message(),
+        verdict: Some(wire::Verdict {
+            kind: Some(outward::verdict(&end.verdict)),
+        }),
+        usage: Some(outward::usage(&end.usage)),
+        end_time: Some(timestamp(end.at)),
+    }
+}
+
+fn timestamp(nanos: i64) -> prost_types::Timestamp {
+    let (seconds, nanos) = core_types::Timestamp::from_unix_nanos(nanos).seconds_and_nanos();
+    prost_types::Timestamp { seconds, nanos }
+}
+
+/// The answers of a cell's talk.
+pub(super) fn answers(talk: Talk<CellEvent>) -> Answers<RunCellResponse> {
+    let begin = (talk, Instant::now(), 0_u64, false);
+    futures::stream::unfold(begin, |(talk, began, sequence, over)| async move {
+        if over {
+            return None;
+        }
+        let event = match talk.next(ALIVE).await {
+            Next::Item(Item::Output(chunk)) => Event::Output(outward::chunk(chunk)),
+            Next::Item(Item::Event(happened)) => event(happened),
+            Next::Nothing => Event::Alive(wire::ExecutionAlive {
+                wall_time: Some(outward::duration(began.elapsed())),
+            }),
+            Next::End => return None,
+        };
+        let sequence = sequence + 1;
+        let over = matches!(event, Event::Ended(_));
+        let answer = RunCellResponse {
+            sequence,
+            event: Some(event),
+        };
+        Some((Ok(answer), (talk, began, sequence, over)))
+    })
+    .boxed()
+}
+
+fn event(happened: CellEvent) -> Event {
+    match happened {
+        CellEvent::Started {
+            cell,
+            wall_time,
+            output,
+        } => Event::Started(wire::CellStarted {
+            cell,
+            file: format!("<cell {cell}>"),
+            wall_time: Some(outward::duration(wall_time)),
+            output_bytes: output as u64,
+        }),
+        CellEvent::Value(value) => Event::Value(wire::CellValue {
+            text: value.text,
+            truncated_bytes: value.truncated,
+        }),
+        CellEvent::Error(error) => Event::Error(cell_error(error)),
+        CellEvent::Ended(ended) => Event::Ended(cell_ended(&ended)),
+    }
+}
+
+fn cell_error(error: CellError) -> wire::CellError {
+    let frame = |frame: Frame| wire::TracebackFrame {
+        file: frame.file,
+        cell: frame.cell,
+        line: frame.line,
+        column: frame.column,
+        function: frame.function,
+        source_line: frame.source,
+    };
+    wire::CellError {
+        r#type: error.r#type,
+        message: error.message,
+        frames: error.frames.into_iter().map(frame).collect(),
+        omitted_frames: error.omitted,
+        traceback_text: error.text,
+    }
+}
+
+fn cell_ended(ended: &CellEnd) -> wire::CellEnded {
+    let outcome = match ended.outcome {
+        CellOutcome::Succeeded => wire::CellOutcome::Succeeded,
+        CellOutcome::Raised => wire::CellOutcome::Raised,
+        CellOutcome::Interrupted => wire::CellOutcome::Interrupted,
+        CellOutcome::WallExceeded => wire::CellOutcome::WallExceeded,
+        CellOutcome::OutputExceeded => wire::CellOutcome::OutputExceeded,
+        CellOutcome::SessionEnded => wire::CellOutcome::SessionEnded,
+    };
+    let wall_time: Duration = ended.wall_time;
+    wire::CellEnded {
+        outcome: outcome.into(),
+        session_end: ended.session_end.as_ref().map(end),
+        wall_time: Some(outward::duration(wall_time)),
+        stdout_bytes: ended.stdout.0,
+        stderr_bytes: ended.stderr.0,
+        stdout_truncated_bytes: ended.stdout.1,
+        stderr_truncated_bytes: ended.stderr.1,
+    }
+}

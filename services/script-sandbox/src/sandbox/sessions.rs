@@ -1,0 +1,163 @@
+//! Admits sessions.
+
+use std::{sync::Arc, time::Instant};
+
+use core_types::{Clock as _, IdSource as _, SystemClock, SystemIds};
+use tokio::sync::oneshot;
+use tracing::Instrument;
+
+use super::Sandbox;
+use crate::{
+    domain::{
+        limits::Limits,
+        request::{Network, Program, Script},
+        session::SessionState,
+    },
+    error::Refusal,
+    run::{self, Job, Origin},
+    session::{Actor, Admitted, Claim, Sessions, View, Wish, usher},
+    start::Tools,
+};
+
+impl Sandbox {
+    /// Every session.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The limits that a session takes that names none, and the most that it can ask for.
+    pub fn session_limits(&self) -> (Limits, Limits) {
+        let (default, maximum) = self.streamed_limits();
+        let settings = &self.settings.sessions;
+        let cpu_time = |cpu_time, limits| Limits { cpu_time, ..limits };
+        (
+            cpu_time(settings.default_cpu_time, default),
+            cpu_time(settings.maximum_cpu_time, maximum),
+        )
+    }
+
+    /// Makes a session and waits until it is ready. The flag says that an earlier request with the
+    /// same id has made it.
+    ///
+    /// # Errors
+    /// When it is refused, or its interpreter did not become ready.
+    pub async fn create_session(
+        &self,
+        request_id: &str,
+        digest: [u8; 32],
+        wish: Wish,
+    ) -> Result<(View, bool), Refusal> {
+        let (tools, runtime, interpreter) = self.means_for(&wish.script)?;
+        if runtime.profile.session.is_none() {
+            return Err(Refusal::Runtime {
+                runtime: runtime.profile.name.clone(),
+                problem: "it holds no sessions; ListRuntimes names those that do".to_owned(),
+            });
+        }
+        let id = format!("sess_{}", SystemIds.next_uuid().simple());
+        let view = View {
+            id: id.clone(),
+            caller: wish.script.caller.clone(),
+            runtime: runtime.profile.name.clone(),
+            state: SessionState::Starting,
+            limits: wish.script.limits,
+            idle_time: wish.idle_time,
+            total_time: wish.total_time,
+            created: SystemClock.now().unix_nanos(),
+            cells: 0,
+            isolation: tools.backend.level(),
+            missing: Vec::new(),
+            enforcement: self.report.enforcement,
+        };
+        let admitted = match self.sessions.claim(request_id, digest, view)? {
+            Claim::New(admitted) => admitted,
+            Claim::Known(id) => return Ok((self.sessions.ready(&id).await?, true)),
+        };
+        // A caller that goes and cannot come back for the session leaves none behind.
+        let mut unclaim = Unclaim {
+            sessions: &self.sessions,
+            id: Some(&id),
+        };
+        let mut script = wish.script;
+        // The driver is no file, and lives as long as the session.
+        script.program = Program::Entry(String::new());
+        script.limits.wall_time = wish.total_time;
+        let script = Arc::new(script);
+        let blobs = self.hold_blobs(&script).await?;
+        let user = tools.users.take().map_err(|_| self.slots.busy())?;
+        let job = Job {
+            script,
+            blobs,
+            profile: runtime.profile.clone(),
+            interpreter: interpreter.clone(),
+            origin: Origin::Driver(user),
+            accepted: Instant::now(),
+        };
+        self.start(admitted, job, tools.clone());
+        if !request_id.is_empty() {
+            unclaim.id = None;
+        }
+        let view = self.sessions.ready(&id).await?;
+        if let Some(end) = view.end().cloned() {
+            unclaim.id = Some(&id);
+            drop(unclaim);
+            let end = Box::new(end);
+            return Err(Refusal::SessionEnded { id, end });
+        }
+        unclaim.id = None;
+        drop(unclaim);
+        Ok((view, false))
+    }
+
+    fn start(&self, admitted: Admitted, job: Job, tools: Tools) {
+        let (usher, ward) = usher();
+        let (cancel, cancelled) = oneshot::channel();
+        let span = tracing::info_span!("sandbox.session.live", runtime = job.profile.name);
+        let run = async move { run::run(&tools, job, usher, cancelled).await };
+        let actor = Actor {
+            view: admitted.view,
+            orders: admitted.orders,
+            settings: self.settings.sessions,
+            run: tokio::spawn(run.instrument(span.clone())),
+            cancel,
+            ward,
+            outcome: None,
+        };
+        tokio::spawn(actor.live().instrument(span));
+    }
+
+    /// The script that stands for a session, for what is checked about both.
+    pub(crate) fn driver_script(runtime: String, limits: Limits) -> Script {
+        Script {
+            runtime,
+            program: Program::Source("driver".to_owned()),
+            files: Vec::new(),
+            arguments: Vec::new(),
+            stdin: Vec::new(),
+            environment: Vec::new(),
+            input_json: String::new(),
+            effect_id: String::new(),
+            traceparent: String::new(),
+            limits,
+            minimum_isolation: None,
+            minimum_enforcement: None,
+            collect: None,
+            network: Network::Refuse,
+            caller: String::new(),
+        }
+    }
+}
+
+/// Forgets a session when it is dropped, which ends it, unless that was called off.
+struct Unclaim<'a> {
+    sessions: &'a Sessions,
+    id: Option<&'a str>,
+}
+
+impl Drop for Unclaim<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.sessions.forget(id);
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Sessions: confined interpreters that run one cell after the other.
+//!
+//! [`Sessions`] knows them all and counts them. Each is an [`actor`]: a task that owns the channels
+//! of one interpreter, hands cells to the driver inside, and ends it when its time is over. Inside
+//! runs a driver, which is data of the runtime's profile; [`frames`] reads what it says.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::Instant,
+};
+
+pub mod frames;
+mod settings;
+
+mod actor;
+mod cell;
+mod ward;
+
+use crate::{
+    domain::{
+        isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
+        limits::Limits,
+        request::Script,
+        session::{CellOutcome, EndReason, SessionEnd, SessionState},
+    },
+    error::Refusal,
+    stream::{Talk, outbox::Outbox},
+};
+pub(crate) use actor::{Actor, usher};
+use actor::{Command, Order};
+pub use settings::SessionSettings;
+
+/// What is asked of a new session.
+#[derive(Debug)]
+pub struct Wish {
+    /// The caller, runtime, files, variables and limits. The wall time and the output are those of a cell.
+    pub script: Script,
+    /// How long it may go without a cell.
+    pub idle_time: Duration,
+    /// How long it may live.
+    pub total_time: Duration,
+}
+
+/// What everybody may know of a session.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The id.
+    pub id: String,
+    /// Whose it is.
+    pub caller: String,
+    /// The runtime's own name.
+    pub runtime: String,
+    /// Whether it can be used.
+    pub state: SessionState,
+    /// The limits.
+    pub limits: Limits,
+    /// How long it may go without a cell.
+    pub idle_time: Duration,
+    /// How long it may live.
+    pub total_time: Duration,
+    /// When it was made, in nanoseconds since the Unix epoch.
+    pub created: i64,
+    /// How many cells were begun.
+    pub cells: u64,
+    /// The level.
+    pub isolation: IsolationLevel,
+    /// Layers that it does not have.
+    pub missing: Vec<MissingLayer>,
+    /// What enforces the limits on memory and processes.
+    pub enforcement: MemoryEnforcement,
+}
+
+impl View {
+    /// Why it ended; `None` if it has not.
+    pub fn end(&self) -> Option<&SessionEnd> {
+        match &self.state {
+            SessionState::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+}
+
+/// Something that happens to a cell, its output aside.
+#[derive(Clone, Debug)]
+pub enum CellEvent {
+    /// It was handed to the interpreter.
+    Started {
+        /// Its number.
+        cell: u64,
+        /// How long it may run.
+        wall_time: Duration,
+        /// How much it may write.
+        output: usize,
+    },
+    /// What its last expression gave.
+    Value(frames::Value),
+    /// What went wrong.
+    Error(frames::CellError),
+    /// It has ended.
+    Ended(Box<CellEnd>),
+}
+
+/// How a cell ended.
+#[derive(Clone, Debug)]
+pub struct CellEnd {
+    /// How.
+    pub outcome: CellOutcome,
+    /// Why the session ended, if it did.
+    pub session_end: Option<SessionEnd>,
+    /// How long it ran.
+    pub wall_time: Duration,
+    /// Bytes of standard output that were sent, and that were not.
+    pub stdout: (u64, u64),
+    /// Bytes of standard error that were sent, and that were not.
+    pub stderr: (u64, u64),
+}
+
+/// A cell to run.
+#[derive(Debug)]
+pub struct CellWish {
+    /// Its code.
+    pub source: String,
+    /// How long it may run.
+    pub wall_time: Duration,
+    /// How much it may write, on each stream.
+    pub output: usize,
+    /// When its caller goes at the latest.
+    pub deadline: Instant,
+}
+
+/// What is known of one session.
+#[derive(Debug)]
+struct Entry {
+    view: watch::Receiver<View>,
+    /// `None` once the session was told to end. One order waits, more wait at their senders.
+    orders: Option<mpsc::Sender<Order>>,
+    request: Option<(String, [u8; 32])>,
+}
+
+/// All sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    settings: SessionSettings,
+    /// Held for a look or an entry only, never while anything is awaited.
+    entries: Mutex<BTreeMap<String, Entry>>,
+}
+
+/// A session that may be started: its quota is taken.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) view: watch::Sender<View>,
+    pub(crate) orders: mpsc::Receiver<Order>,
+}
+
+/// What a request for a session came to.
+pub(crate) enum Claim {
+    /// It is new.
+    New(Admitted),
+    /// It was made by the same request before; its id.
+    Known(String),
+}
+
+impl Sessions {
+    pub(crate) fn new(settings: SessionSettings) -> Self {
+        Self {
+            settings,
+            entries: Mutex::default(),
+        }
+    }
+
+    /// Takes a place for a session.
+    pub(crate) fn claim(
+        &self,
+        request_id: &str,
+        digest: [u8; 32],
+        view: View,
+    ) -> Result<Claim, Refusal> {
+        let mut entries = self.lock();
+        if !request_id.is_empty() {
+            let same = |entry: &&Entry| {
+                let request = entry.request.as_ref();
+                request.is_some_and(|(known, _)| known == request_id)
+                    && entry.view.borrow().caller == view.caller
+            };
+            if let Some(entry) = entries.values().find(same) {
+                return match &entry.request {
+                    Some((_, known)) if *known == digest => {
+                        Ok(Claim::Known(entry.view.borrow().id.clone()))
+                    }
+                    _ => Err(Refusal::RequestIdReused {
+                        request_id: request_id.to_owned(),
+                    }),
+                };
+            }
+        }
+        let alive = |entry: &&Entry| entry.view.borrow().end().is_none();
+        let all = entries.values().filter(alive).count();
+        let own = entries
+            .values()
+            .filter(alive)
+            .filter(|entry| entry.view.borrow().caller == view.caller)
+            .count();
+        let quota = |limit, maximum: u32| Refusal::Quota {
+            limit,
+            maximum: maximum as usize,
+        };
+        if own >= self.settings.maximum_per_caller as usize {
+            return Err(quota(
+                "sessions of one caller",
+                self.settings.maximum_per_caller,
+            ));
+        }
+        if all >= self.settings.maximum as usize {
+            return Err(quota("sessions", self.settings.maximum));
+        }
+        forget(&mut entries, self.settings.remembered as usize);
+        let (id, view) = (view.id.clone(), watch::Sender::new(view));
+        let (send, orders) = mpsc::channel(1);
+        let entry = Entry {
+            view: view.subscribe(),
+            orders: Some(send),
+            request: (!request_id.is_empty()).then(|| (request_id.to_owned(), digest)),
+        };
+        entries.insert(id, entry);
+        Ok(Claim::New(Admitted { view, orders }))
+    }
+
+    /// Waits until a session can be used, or never can.
+    pub(crate) async fn ready(&self, id: &str) -> Result<View, Refusal> {
+        let mut view = self.view(id)?;
+        let started = |view: &View| view.state != SessionState::Starting;
+        let view = view.wait_for(started).await.map(|view| view.clone());
+        view.map_err(|_| Refusal::Lost)
+    }
+
+    /// A session as it is now.
+    ///
+    /// # Errors
+    /// When nobody knows it.
+    pub fn get(&self, id: &str) -> Result<View, Refusal> {
+        Ok(self.view(id)?.borrow().clone())
+    }
+
+    /// So many sessions behind `after`, by id, of one caller or of all, and whether there are more.
+    pub fn list(
+        &self,
+        caller: Option<&str>,
+        after: Option<&str>,
+        most: usize,
+    ) -> (Vec<View>, bool) {
+        let entries = self.lock();
+        let mut found: Vec<View> = entries
+            .iter()
+            .filter(|(id, _)| after.is_none_or(|after| id.as_str() > after))
+            .map(|(_, entry)| entry.view.borrow().clone())
+            .filter(|view| caller.is_none_or(|caller| view.caller == caller))
+            .take(most + 1)
+            .collect();
+        let more = found.len() > most;
+        found.truncate(most);
+        (found, more)
+    }
+
+    /// Runs a cell. Dropping the talk interrupts it.
+    ///
+    /// # Errors
+    /// When the session is not there, has ended, or runs a cell.
+    pub async fn run(&self, id: &str, wish: CellWish) -> Result<Talk<CellEvent>, Refusal> {
+        let outbox = Outbox::new();
+        let (talk, gone) = Talk::new(outbox.clone());
+        let (answer, accepted) = oneshot::channel();
+        let order = Order {
+            command: Command::Run { wish, outbox, gone },
+            answer,
+        };
+        if self.order(id, order, accepted).await? {
+            return Ok(talk);
+        }
+        let cell = self.get(id)?.cells;
+        Err(Refusal::SessionBusy {
+            id: id.to_owned(),
+            cell,
+        })
+    }
+
+    /// Interrupts the cell that runs, and waits for its end. False: none runs.
+    ///
+    /// # Errors
+    /// When the session is not there or has ended before.
+    pub async fn interrupt(&self, id: &str, grace: Duration) -> Result<bool, Refusal> {
+        let (answer, done) = oneshot::channel();
+        let command = Command::Interrupt { grace };
+        self.order(id, Order { command, answer }, done).await
+    }
+
+    /// Ends a session, waits until nobody of it is left, and forgets it.
+    ///
+    /// # Errors
+    /// When nobody knows it.
+    pub async fn delete(&self, id: &str) -> Result<View, Refusal> {
+        let mut view = self.view(id)?;
+        let (answer, done) = oneshot::channel();
+        let command = Command::End(EndReason::Deleted);
+        // One that has ended already needs no order.
+        let _ = self.order(id, Order { command, answer }, done).await;
+        let ended = view.wait_for(|view| view.end().is_some()).await;
+        let ended = ended.map(|view| view.clone()).map_err(|_| Refusal::Lost);
+        self.lock().remove(id);
+        ended
+    }
+
+    /// Ends every session and waits until nobody of any is left.
+    pub async fn shutdown(&self) {
+        let mut views = Vec::new();
+        for entry in self.lock().values_mut() {
+            // Without anybody to give it orders, a session ends.
+            entry.orders = None;
+            views.push(entry.view.clone());
+        }
+        for mut view in views {
+            // A session whose task is gone has ended as well.
+            let _ = view.wait_for(|view| view.end().is_some()).await;
+        }
+    }
+
+    /// Gives an order and waits for its answer.
+    async fn order(
+        &self,
+        id: &str,
+        order: Order,
+        answer: oneshot::Receiver<bool>,
+    ) -> Result<bool, Refusal> {
+        let orders = {
+            let entries = self.lock();
+            let entry = entries.get(id).ok_or_else(|| unknown(id))?;
+            entry.orders.clone()
+        };
+        if let Some(orders) = orders
+            && orders.send(order).await.is_ok()
+            && let Ok(answer) = answer.await
+        {
+            return Ok(answer);
+        }
+        // The task has taken no more orders, which its last view tells.
+        let mut view = self.view(id)?;
+        let ended = view.wait_for(|view| view.end().is_some()).await;
+        match ended.as_ref().map(|view| view.end()) {
+            Ok(Some(end)) => Err(Refusal::SessionEnded {
+                id: id.to_owned(),
+                end: Box::new(end.clone()),
+            }),
+            _ => Err(Refusal::Lost),
+        }
+    }
+
+    fn view(&self, id: &str) -> Result<watch::Receiver<View>, Refusal> {
+        let entries = self.lock();
+        let entry = entries.get(id).ok_or_else(|| unknown(id))?;
+        Ok(entry.view.clone())
+    }
+
+    /// Forgets a session that never became usable.
+    pub(crate) fn forget(&self, id: &str) {
+        self.lock().remove(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        // Every change is complete before anything can panic.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unknown(id: &str) -> Refusal {
+    Refusal::SessionNotFound { id: id.to_owned() }
+}
+
+/// Forgets those that ended first, until there is room for one more.
+fn forget(entries: &mut BTreeMap<String, Entry>, most: usize) {
+    let mut ended: Vec<(i64, String)> = entries
+        .iter()
+        .filter_map(|(id, entry)| Some((entry.view.borrow().end()?.at, id.clone())))
+        .collect();
+    ended.sort();
+    let more = (ended.len() + 1).saturating_sub(most);
+    for (_, id) in ended.into_iter().take(more) {
+        entries.remove(&id);
+    }
+}

@@ -1,0 +1,302 @@
+//! The life of one session.
+
+use std::time::Duration;
+
+use core_types::{Clock as _, SystemClock};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+};
+
+use super::{
+    CellEvent, CellWish, SessionSettings, View,
+    cell::{Cell, Ended},
+    frames::FromDriver,
+    ward::{Usher, Ward},
+};
+use crate::{
+    domain::{
+        isolation::MissingLayer,
+        outcome::{Outcome, Usage},
+        session::{EndReason, SessionEnd, SessionState},
+        verdict::Verdict,
+    },
+    run::attend::{Attendant, Stage},
+    stream::outbox::Outbox,
+};
+
+/// How long a driver may take to become ready once its interpreter runs.
+const READY: Duration = Duration::from_secs(30);
+
+/// How long the end of an interpreter is waited for whose channel has closed.
+const CLOSED: Duration = Duration::from_secs(10);
+
+/// Something that a session is to do, and where the answer goes. No answer: it has ended.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(super) command: Command,
+    pub(super) answer: oneshot::Sender<bool>,
+}
+
+/// Something that a session is to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Run a cell; the answer says whether it does.
+    Run {
+        wish: CellWish,
+        outbox: std::sync::Arc<Outbox<CellEvent>>,
+        gone: oneshot::Receiver<()>,
+    },
+    /// Interrupt the cell that runs; the answer comes when it has ended and says whether one ran.
+    Interrupt {
+        /// How long it may take.
+        grace: Duration,
+    },
+    /// End.
+    End(EndReason),
+}
+
+/// Why a session is to end.
+#[derive(Debug)]
+pub(super) struct Stop {
+    pub(super) reason: EndReason,
+    pub(super) detail: String,
+}
+
+impl Stop {
+    pub(super) fn because(reason: EndReason) -> Self {
+        Self {
+            reason,
+            detail: String::new(),
+        }
+    }
+}
+
+/// The attendant of a session, and where the channels come from.
+pub(crate) fn usher() -> (Box<dyn Attendant>, oneshot::Receiver<Ward>) {
+    let (task, ward) = oneshot::channel();
+    (Box::new(Usher { task }), ward)
+}
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    pub(crate) view: watch::Sender<View>,
+    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) settings: SessionSettings,
+    pub(crate) run: JoinHandle<Outcome>,
+    /// Dropped to end the run.
+    pub(crate) cancel: oneshot::Sender<()>,
+    pub(crate) ward: oneshot::Receiver<Ward>,
+    /// How the run ended, once it has; nothing within if its task was lost.
+    pub(crate) outcome: Option<Option<Outcome>>,
+}
+
+impl Actor {
+    /// Lives until the session has ended and everybody of it is gone.
+    pub(crate) async fn live(mut self) {
+        let mut unfinished = None;
+        let stop = match self.begin().await {
+            Ok(mut ward) => {
+                let (stop, cell) = self.serve(&mut ward).await;
+                unfinished = cell.map(|cell| (cell, ward));
+                stop
+            }
+            Err(stop) => stop,
+        };
+        let Self {
+            view,
+            orders,
+            run,
+            cancel,
+            outcome,
+            ..
+        } = self;
+        drop(cancel);
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => run.await.ok(),
+        };
+        let end = conclude(stop, outcome);
+        tracing::info!(reason = ?end.reason, "a session has ended");
+        view.send_modify(|view| view.state = SessionState::Ended(Box::new(end.clone())));
+        if let Some((cell, mut ward)) = unfinished {
+            cell.cut_off(&mut ward, end);
+        }
+        // Whoever still waits for an answer finds the end in the view.
+        drop(orders);
+    }
+
+    /// Waits until the driver is ready.
+    async fn begin(&mut self) -> Result<Ward, Stop> {
+        let mut ward = tokio::select! {
+            ward = &mut self.ward => match ward {
+                Ok(ward) => ward,
+                Err(_) => return Err(self.not_ready().await),
+            },
+            stop = refuse(&mut self.orders) => return Err(stop),
+        };
+        let ready = async {
+            // A launcher that is gone is told by the run.
+            let _ = ward.delivery.send(&mut ward.files).await;
+            let placed = |stage| stage >= Stage::Placed;
+            let progress = ward
+                .progress
+                .wait_for(|progress| placed(progress.stage))
+                .await;
+            let missing = progress.map(|progress| progress.missing.clone());
+            let message = ward.channel.next().await;
+            (missing.unwrap_or_default(), message)
+        };
+        let (missing, message) = tokio::select! {
+            ready = tokio::time::timeout(READY, ready) => match ready {
+                Ok(ready) => ready,
+                Err(_) => return Err(Stop {
+                    reason: EndReason::NotReady,
+                    detail: "its driver was silent".to_owned(),
+                }),
+            },
+            outcome = &mut self.run => {
+                self.outcome = Some(outcome.ok());
+                return Err(self.not_ready().await);
+            }
+            stop = refuse(&mut self.orders) => return Err(stop),
+        };
+        if !matches!(message, Ok(FromDriver::Ready {})) {
+            return Err(self.not_ready().await);
+        }
+        let missing = missing.into_iter().map(MissingLayer::reported);
+        let missing: Vec<MissingLayer> = ward.missing.iter().cloned().chain(missing).collect();
+        self.view.send_modify(|view| {
+            view.missing = missing;
+            view.enforcement = ward.enforcement;
+            view.state = SessionState::Idle;
+        });
+        Ok(ward)
+    }
+
+    /// The run is over before it was of any use, or about to be.
+    async fn not_ready(&mut self) -> Stop {
+        self.await_outcome(CLOSED).await;
+        let detail = match &self.outcome {
+            Some(Some(Outcome {
+                verdict: Verdict::LauncherFailure(failure),
+                ..
+            })) => failure.to_string(),
+            Some(Some(outcome)) => format!("it ended with {:?}", outcome.verdict),
+            Some(None) | None => "its driver spoke unclearly".to_owned(),
+        };
+        Stop {
+            reason: EndReason::NotReady,
+            detail,
+        }
+    }
+
+    async fn await_outcome(&mut self, patience: Duration) {
+        if self.outcome.is_none()
+            && let Ok(outcome) = tokio::time::timeout(patience, &mut self.run).await
+        {
+            self.outcome = Some(outcome.ok());
+        }
+    }
+
+    /// Runs cells until there is a reason to end, which may come in the middle of one.
+    async fn serve(&mut self, ward: &mut Ward) -> (Stop, Option<Cell>) {
+        loop {
+            let idle_time = self.view.borrow().idle_time;
+            let order = tokio::select! {
+                order = self.orders.recv() => order,
+                outcome = &mut self.run => {
+                    self.outcome = Some(outcome.ok());
+                    return (Stop::because(EndReason::Interpreter), None);
+                }
+                () = tokio::time::sleep(idle_time) => {
+                    return (Stop::because(EndReason::Idle), None);
+                }
+            };
+            let Some(Order { command, answer }) = order else {
+                return (Stop::because(EndReason::Shutdown), None);
+            };
+            match command {
+                Command::End(reason) => return (Stop::because(reason), None),
+                Command::Interrupt { .. } => drop(answer.send(false)),
+                Command::Run { wish, outbox, gone } => {
+                    let number = self.view.borrow().cells + 1;
+                    self.view.send_modify(|view| {
+                        view.cells = number;
+                        view.state = SessionState::Running;
+                    });
+                    let limit = self.view.borrow().limits.result;
+                    let mut cell = Cell::begin(number, wish, limit, outbox, gone, ward);
+                    // A caller that has gone meanwhile is noticed by the cell.
+                    let _ = answer.send(true);
+                    let grace = self.settings.interrupt_grace;
+                    let ended = cell
+                        .attend(ward, &mut self.orders, &mut self.run, grace)
+                        .await;
+                    match ended {
+                        Ended::Done(done) => {
+                            self.view
+                                .send_modify(|view| view.state = SessionState::Idle);
+                            cell.done(*done, ward);
+                        }
+                        Ended::Stop(stop) => return (stop, Some(cell)),
+                        Ended::Run(outcome) => {
+                            self.outcome = Some(outcome);
+                            return (Stop::because(EndReason::Interpreter), Some(cell));
+                        }
+                        Ended::Broken(detail) => {
+                            // An interpreter that has just ended has closed its channel as well.
+                            self.await_outcome(CLOSED).await;
+                            let reason = match self.outcome {
+                                Some(_) => EndReason::Interpreter,
+                                None => EndReason::ChannelBroken,
+                            };
+                            return (Stop { reason, detail }, Some(cell));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Refuses orders until one says that the session is to end.
+async fn refuse(orders: &mut mpsc::Receiver<Order>) -> Stop {
+    loop {
+        match orders.recv().await {
+            None => return Stop::because(EndReason::Shutdown),
+            Some(Order {
+                command: Command::End(reason),
+                ..
+            }) => return Stop::because(reason),
+            Some(Order { answer, .. }) => drop(answer.send(false)),
+        }
+    }
+}
+
+fn conclude(stop: Stop, outcome: Option<Outcome>) -> SessionEnd {
+    let (verdict, usage) = match outcome {
+        Some(outcome) => (outcome.verdict, outcome.usage),
+        None => {
+            let after = Duration::ZERO;
+            (Verdict::Cancelled { after }, Usage::default())
+        }
+    };
+    let reason = match (stop.reason, &verdict) {
+        (EndReason::Interpreter, Verdict::Wall { .. }) => EndReason::Lifetime,
+        (reason, _) => reason,
+    };
+    let detail = if reason == EndReason::Interpreter {
+        String::new()
+    } else {
+        stop.detail
+    };
+    SessionEnd {
+        reason,
+        verdict,
+        usage,
+        detail,
+        at: SystemClock.now().unix_nanos(),
+    }
+}

@@ -1,0 +1,255 @@
+//! One cell, from its order to its end.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::Instant,
+};
+
+use super::{
+    CellEnd, CellEvent, CellWish,
+    actor::{Command, Order, Stop},
+    frames::{Done, FromDriver, ToDriver},
+    ward::{Broken, Ward},
+};
+use crate::{
+    domain::{
+        outcome::{Captured, Outcome},
+        session::{CellOutcome, EndReason, Interruption, SessionEnd, cell_outcome},
+    },
+    stream::{input, left, outbox::Outbox, tap::Moved},
+};
+
+/// How often an interruption is repeated: one that comes before the code has begun says nothing to
+/// the driver.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// A cell that runs.
+#[derive(Debug)]
+pub(super) struct Cell {
+    number: u64,
+    /// The most bytes of a value's text, and again of an error's.
+    limit: usize,
+    outbox: Arc<Outbox<CellEvent>>,
+    gone: oneshot::Receiver<()>,
+    left: bool,
+    began: Instant,
+    wall_end: Instant,
+    deadline: Instant,
+    interrupted: Option<Interrupted>,
+    /// Who waits for the end of an interrupted cell.
+    waiting: Vec<oneshot::Sender<bool>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interrupted {
+    why: Interruption,
+    again: Instant,
+    until: Instant,
+}
+
+/// How a cell ended.
+pub(super) enum Ended {
+    /// Its driver says so.
+    Done(Box<Done>),
+    /// The session is to end.
+    Stop(Stop),
+    /// The interpreter has ended.
+    Run(Option<Outcome>),
+    /// The driver's channel is of no more use.
+    Broken(String),
+}
+
+/// One thing that happens while a cell runs.
+enum Happened {
+    Message(Result<FromDriver, Broken>),
+    Moved(Moved),
+    Ordered(Option<Order>),
+    RunOver(Option<Outcome>),
+    Time,
+    CallerLeft,
+}
+
+impl Cell {
+    /// Hands the code to the driver.
+    pub(super) fn begin(
+        number: u64,
+        wish: CellWish,
+        limit: usize,
+        outbox: Arc<Outbox<CellEvent>>,
+        gone: oneshot::Receiver<()>,
+        ward: &mut Ward,
+    ) -> Self {
+        let CellWish {
+            source,
+            wall_time,
+            output,
+            deadline,
+        } = wish;
+        let message = ToDriver {
+            cell: number,
+            source: &source,
+            limit,
+        };
+        if let Err(error) = ward.channel.say(&message) {
+            tracing::error!(%error, "a cell could not be written down");
+        }
+        ward.stdout.renew(output);
+        ward.stderr.renew(output);
+        outbox.put(CellEvent::Started {
+            cell: number,
+            wall_time,
+            output,
+        });
+        let began = Instant::now();
+        Self {
+            number,
+            limit,
+            outbox,
+            gone,
+            left: false,
+            began,
+            wall_end: began + wall_time,
+            deadline,
+            interrupted: None,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Attends the cell until it has ended, or the session has to.
+    pub(super) async fn attend(
+        &mut self,
+        ward: &mut Ward,
+        orders: &mut mpsc::Receiver<Order>,
+        run: &mut JoinHandle<Outcome>,
+        grace: Duration,
+    ) -> Ended {
+        loop {
+            match self.next(ward, orders, run).await {
+                Happened::Message(Ok(FromDriver::Done(done))) if done.cell == self.number => {
+                    return Ended::Done(Box::new(done));
+                }
+                Happened::Message(Ok(_)) => {
+                    return Ended::Broken("a message that is of no running cell".to_owned());
+                }
+                Happened::Message(Err(broken)) => return Ended::Broken(broken.to_string()),
+                Happened::Moved(Moved::Over) => {
+                    self.interrupt(Interruption::Output, grace, ward).await;
+                }
+                Happened::Moved(Moved::Some | Moved::End) => {}
+                Happened::CallerLeft => {
+                    self.left = true;
+                    self.interrupt(Interruption::Asked, grace, ward).await;
+                }
+                Happened::Time => match self.interrupted {
+                    None => self.interrupt(Interruption::Wall, grace, ward).await,
+                    Some(Interrupted { until, .. }) if Instant::now() >= until => {
+                        return Ended::Stop(Stop::because(EndReason::NotInterrupted));
+                    }
+                    Some(_) => self.signal(ward).await,
+                },
+                Happened::RunOver(outcome) => return Ended::Run(outcome),
+                Happened::Ordered(None) => {
+                    return Ended::Stop(Stop::because(EndReason::Shutdown));
+                }
+                Happened::Ordered(Some(Order { command, answer })) => match command {
+                    Command::Run { .. } => drop(answer.send(false)),
+                    Command::End(reason) => return Ended::Stop(Stop::because(reason)),
+                    Command::Interrupt { grace } => {
+                        self.interrupt(Interruption::Asked, grace, ward).await;
+                        self.waiting.push(answer);
+                    }
+                },
+            }
+        }
+    }
+
+    async fn next(
+        &mut self,
+        ward: &mut Ward,
+        orders: &mut mpsc::Receiver<Order>,
+        run: &mut JoinHandle<Outcome>,
+    ) -> Happened {
+        let Ward {
+            stdout,
+            stderr,
+            channel,
+            ..
+        } = ward;
+        let due = match self.interrupted {
+            None => self.wall_end,
+            Some(Interrupted { again, until, .. }) => again.min(until),
+        };
+        tokio::select! {
+            message = channel.next() => Happened::Message(message),
+            moved = stdout.step(&self.outbox), if !stdout.has_ended() => Happened::Moved(moved),
+            moved = stderr.step(&self.outbox), if !stderr.has_ended() => Happened::Moved(moved),
+            order = orders.recv() => Happened::Ordered(order),
+            outcome = run => Happened::RunOver(outcome.ok()),
+            () = tokio::time::sleep_until(due) => Happened::Time,
+            () = left(&mut self.gone, self.deadline), if !self.left => Happened::CallerLeft,
+        }
+    }
+
+    /// Interrupts the code. The first reason is the one that is told, the shortest grace counts.
+    async fn interrupt(&mut self, why: Interruption, grace: Duration, ward: &mut Ward) {
+        let until = Instant::now() + grace;
+        match &mut self.interrupted {
+            Some(interrupted) => interrupted.until = interrupted.until.min(until),
+            None => {
+                let again = Instant::now();
+                self.interrupted = Some(Interrupted { why, again, until });
+                self.signal(ward).await;
+            }
+        }
+    }
+
+    async fn signal(&mut self, ward: &mut Ward) {
+        // A launcher that is gone is told by the run.
+        let _ = input::signal(&mut ward.files, libc::SIGINT).await;
+        if let Some(interrupted) = &mut self.interrupted {
+            interrupted.again = Instant::now() + AGAIN;
+        }
+    }
+
+    /// Tells how the cell ended.
+    pub(super) fn done(self, done: Done, ward: &mut Ward) {
+        // The driver has flushed before it spoke, so what belongs to the cell is in the pipes.
+        ward.stdout.drain(&self.outbox);
+        ward.stderr.drain(&self.outbox);
+        let done = done.bounded(self.limit);
+        if let Some(value) = done.value {
+            self.outbox.put(CellEvent::Value(value));
+        }
+        if let Some(error) = done.error {
+            self.outbox.put(CellEvent::Error(error));
+        }
+        let why = self.interrupted.map(|interrupted| interrupted.why);
+        self.end(cell_outcome(done.outcome, why), None, ward);
+    }
+
+    /// Tells that the session ended first; nobody of it is left.
+    pub(super) fn cut_off(self, ward: &mut Ward, end: SessionEnd) {
+        ward.stdout.drain(&self.outbox);
+        ward.stderr.drain(&self.outbox);
+        self.end(CellOutcome::SessionEnded, Some(end), ward);
+    }
+
+    fn end(self, outcome: CellOutcome, session_end: Option<SessionEnd>, ward: &Ward) {
+        let figures = |captured: Captured| (captured.sent, captured.truncated);
+        self.outbox.put(CellEvent::Ended(Box::new(CellEnd {
+            outcome,
+            session_end,
+            wall_time: self.began.elapsed(),
+            stdout: figures(ward.stdout.captured()),
+            stderr: figures(ward.stderr.captured()),
+        })));
+        self.outbox.close();
+        for answer in self.waiting {
+            // Whoever asked may have gone.
+            let _ = answer.send(true);
+        }
+    }
+}

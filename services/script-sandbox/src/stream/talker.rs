@@ -1,0 +1,156 @@
+//! Attends a script whose caller listens and speaks while it runs.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+
+use super::{
+    Happening, Started,
+    input::{Feeder, Input},
+    outbox::Outbox,
+    tap::{Moved, Tap},
+};
+use crate::{
+    domain::{
+        isolation::{IsolationLevel, MissingLayer},
+        outcome::Captured,
+        verdict::Stream,
+    },
+    run::{
+        attend::{Attendant, Attended, Charge, Overflow, Progress, Stage},
+        output::capture,
+    },
+};
+
+/// Hands a script's output on as it comes, and to the script what the caller says.
+#[derive(Debug)]
+pub(crate) struct Talker {
+    /// The runtime's own name.
+    pub(crate) runtime: String,
+    /// The level.
+    pub(crate) isolation: IsolationLevel,
+    /// Where everything goes.
+    pub(crate) outbox: Arc<Outbox<Happening>>,
+    /// What the caller says.
+    pub(crate) input: mpsc::Receiver<Input>,
+}
+
+impl Attendant for Talker {
+    fn attend(self: Box<Self>, charge: Charge) -> Attended {
+        let Charge {
+            mut files,
+            stdin,
+            stdout,
+            stderr,
+            result,
+            job: _,
+            delivery,
+            script,
+            missing,
+            enforcement,
+            overflow,
+        } = charge;
+        let Self {
+            runtime,
+            isolation,
+            outbox,
+            input,
+        } = *self;
+        let limits = script.limits;
+        let started = Started {
+            runtime,
+            isolation,
+            missing,
+            enforcement,
+            limits,
+        };
+        let progress = watch::Sender::default();
+        let announced = watch::Sender::new(false);
+        let mut heard = announced.subscribe();
+
+        let relayed = |stream, pipe| {
+            let (outbox, overflow) = (outbox.clone(), overflow.clone());
+            let mut heard = announced.subscribe();
+            let tap = Tap::new(stream, pipe, limits.output);
+            tokio::spawn(async move {
+                // The start comes before everything else. Without anybody to tell it, it never will.
+                let _ = heard.wait_for(|announced| *announced).await;
+                relay(stream, tap, outbox, overflow).await
+            })
+        };
+        let outputs = [
+            relayed(Stream::Stdout, stdout),
+            relayed(Stream::Stderr, stderr),
+            tokio::spawn(capture(
+                Stream::Result,
+                result,
+                limits.result,
+                overflow.clone(),
+            )),
+        ];
+        let (seen, told) = (progress.subscribe(), outbox.clone());
+        tokio::spawn(announce(seen, started, told, announced));
+        let mut helpers = JoinSet::new();
+        helpers.spawn(async move {
+            // If it fails, the launcher's reports tell why.
+            let _ = delivery.send(&mut files).await;
+            let _ = heard.wait_for(|announced| *announced).await;
+            let feeder = Feeder {
+                files,
+                stdin,
+                input,
+                outbox,
+            };
+            feeder.feed(script.stdin.clone()).await;
+        });
+        Attended {
+            outputs,
+            helpers,
+            progress,
+        }
+    }
+}
+
+/// Tells of the start, and lets everything through once nobody is left.
+async fn announce(
+    mut progress: watch::Receiver<Progress>,
+    mut started: Started,
+    outbox: Arc<Outbox<Happening>>,
+    announced: watch::Sender<bool>,
+) {
+    let reached = |stage| move |progress: &Progress| progress.stage >= stage;
+    // The sender is gone only if the run is, which lets nobody wait either.
+    if let Ok(seen) = progress.wait_for(reached(Stage::Started)).await
+        && seen.started
+    {
+        let more = seen.missing.iter().copied().map(MissingLayer::reported);
+        started.missing.extend(more);
+        outbox.put(Happening::Started(started));
+    }
+    announced.send_replace(true);
+    let _ = progress.wait_for(reached(Stage::Gone)).await;
+    outbox.lift();
+}
+
+/// Moves a stream to its end.
+async fn relay(
+    stream: Stream,
+    mut tap: Tap,
+    outbox: Arc<Outbox<Happening>>,
+    overflow: mpsc::Sender<Overflow>,
+) -> Captured {
+    loop {
+        match tap.step(&outbox).await {
+            Moved::Some => {}
+            Moved::Over => {
+                let observed = tap.read();
+                // The channel has room for one message of each stream.
+                let _ = overflow.try_send(Overflow { stream, observed });
+            }
+            Moved::End => return tap.captured(),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How many sessions there may be, and finding them again.
+
+use super::*;
+
+fn of(caller: &str) -> CreateSessionRequest {
+    CreateSessionRequest {
+        caller_id: caller.to_owned(),
+        ..wish("python3")
+    }
+}
+
+#[test]
+fn callers_have_their_quota_and_get_it_back() {
+    as_every_user(async || {
+        let host = Host::with(sessions(SessionSettings {
+            maximum: 3,
+            maximum_per_caller: 2,
+            remembered: 2,
+            ..SessionSettings::default()
+        }))
+        .await;
+        let create = |caller: &'static str| {
+            let host = host.clone();
+            async move { host.sessions.clone().create_session(of(caller)).await }
+        };
+        let first = host.session_with(of("a")).await;
+        let second = host.session_with(of("a")).await;
+        let refused = create("a").await.unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        assert_eq!(
+            grpc_kit::metadata(&refused)["limit"],
+            "sessions of one caller"
+        );
+        let third = host.session_with(of("b")).await;
+        let refused = create("c").await.unwrap_err();
+        assert_eq!(grpc_kit::metadata(&refused)["limit"], "sessions");
+
+        // A session that has ended counts no more, whether it is remembered or not.
+        host.cell(&first, "import os; os._exit(0)").await;
+        let fourth = host.session_with(of("c")).await;
+        host.delete(&second).await;
+        let list = |caller: Option<&str>, page_size, page_token: &str| {
+            let wish = ListSessionsRequest {
+                page_size,
+                page_token: page_token.to_owned(),
+                caller_id: caller.map(str::to_owned),
+            };
+            let host = host.clone();
+            async move {
+                host.sessions
+                    .clone()
+                    .list_sessions(wish)
+                    .await
+                    .map(tonic::Response::into_inner)
+            }
+        };
+        let all = list(None, 0, "").await.unwrap();
+        let ids: Vec<&str> = all
+            .sessions
+            .iter()
+            .map(|session| session.session_id.as_str())
+            .collect();
+        let expected = [&first, &third, &fourth].map(|session| session.session_id.as_str());
+        assert_eq!(ids, expected);
+        assert_eq!(list(Some("b"), 0, "").await.unwrap().sessions.len(), 1);
+
+        let (mut token, mut paged) = (String::new(), Vec::new());
+        loop {
+            let page = list(None, 1, &token).await.unwrap();
+            assert_eq!(page.sessions.len(), 1);
+            paged.extend(page.sessions);
+            token = page.next_page_token;
+            if token.is_empty() {
+                break;
+            }
+            assert_eq!(
+                list(Some("a"), 1, &token).await.unwrap_err().code(),
+                Code::InvalidArgument
+            );
+        }
+        assert_eq!(paged, all.sessions);
+
+        // Only so many that have ended are remembered.
+        for session in [&third, &fourth] {
+            host.cell(session, "import os; os._exit(0)").await;
+        }
+        host.session_with(of("d")).await;
+        assert_eq!(host.look(&first).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(
+            host.look(&fourth).await.unwrap().state(),
+            SessionState::Ended
+        );
+    });
+}
+
+#[test]
+fn e102_a_request_id_makes_one_session() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let asked = CreateSessionRequest {
+            request_id: "once".to_owned(),
+            ..of("a")
+        };
+        let calls = (0..10).map(|_| {
+            let (host, asked) = (host.clone(), asked.clone());
+            tokio::spawn(async move {
+                host.sessions
+                    .clone()
+                    .create_session(asked)
+                    .await
+                    .unwrap()
+                    .into_inner()
+            })
+        });
+        let mut answers = Vec::new();
+        for call in calls.collect::<Vec<_>>() {
+            answers.push(call.await.unwrap());
+        }
+        let id = |answer: &contracts::tavern::sandbox::v1::CreateSessionResponse| {
+            answer.session.as_ref().unwrap().session_id.clone()
+        };
+        assert!(answers.iter().all(|answer| id(answer) == id(&answers[0])));
+        assert_eq!(answers.iter().filter(|answer| !answer.replayed).count(), 1);
+        let other = CreateSessionRequest {
+            idle_time: seconds(5.0),
+            ..asked
+        };
+        let refused = host
+            .sessions
+            .clone()
+            .create_session(other)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists);
+    });
+}
+
+#[test]
+fn a_caller_that_goes_before_its_session_is_ready_leaves_none() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let call = tokio::spawn({
+            let host = host.clone();
+            async move { host.session("python3").await }
+        });
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while own_launchers().is_empty() && !call.is_finished() {
+            assert!(std::time::Instant::now() < deadline);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        if call.is_finished() {
+            host.delete(&call.await.unwrap()).await;
+        } else {
+            call.abort();
+        }
+        nothing_is_left(&host).await;
+    });
+}
+
+#[test]
+fn a_service_that_starts_again_knows_no_session() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let session = host.session("python3").await;
+        nothing_is_left(&host).await;
+        let again = Host::full().await;
+        let refused = again.look(&session).await.unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound);
+        assert_eq!(
+            grpc_kit::reason(&refused),
+            Some(contracts::tavern::common::v1::ErrorReason::SessionNotFound)
+        );
+    });
+}
