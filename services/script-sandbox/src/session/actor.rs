@@ -242,7 +242,7 @@ impl Actor {
                         }
                         Ended::Stop(stop) => return (stop, Some(cell)),
                         Ended::Run(outcome) => {
-                            self.outcome = Some(outcome);
+                            self.outcome = Some(outcome.map(|outcome| *outcome));
                             return (Stop::because(EndReason::Interpreter), Some(cell));
                         }
                         Ended::Broken(detail) => {

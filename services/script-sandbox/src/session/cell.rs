@@ -57,7 +57,7 @@ pub(super) enum Ended {
     /// The session is to end.
     Stop(Stop),
     /// The interpreter has ended.
-    Run(Option<Outcome>),
+    Run(Option<Box<Outcome>>),
     /// The driver's channel is of no more use.
     Broken(String),
 }
@@ -67,7 +67,7 @@ enum Happened {
     Message(Result<FromDriver, Broken>),
     Moved(Moved),
     Ordered(Option<Order>),
-    RunOver(Option<Outcome>),
+    RunOver(Option<Box<Outcome>>),
     Time,
     CallerLeft,
 }
@@ -187,7 +187,7 @@ impl Cell {
             moved = stdout.step(&self.outbox), if !stdout.has_ended() => Happened::Moved(moved),
             moved = stderr.step(&self.outbox), if !stderr.has_ended() => Happened::Moved(moved),
             order = orders.recv() => Happened::Ordered(order),
-            outcome = run => Happened::RunOver(outcome.ok()),
+            outcome = run => Happened::RunOver(outcome.ok().map(Box::new)),
             () = tokio::time::sleep_until(due) => Happened::Time,
             () = left(&mut self.gone, self.deadline), if !self.left => Happened::CallerLeft,
         }

@@ -126,7 +126,7 @@ impl Frames {
     ///
     /// # Errors
     /// When what has come is no message; nothing after it can be read either.
-    pub fn next(&mut self) -> Result<Option<FromDriver>, FrameError> {
+    pub fn take(&mut self) -> Result<Option<FromDriver>, FrameError> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<4>() else {
             return Ok(None);
         };

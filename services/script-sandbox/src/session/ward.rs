@@ -104,7 +104,7 @@ impl Channel {
     pub(super) async fn next(&mut self) -> Result<FromDriver, Broken> {
         let mut part = [0; 4096];
         loop {
-            if let Some(message) = self.frames.next()? {
+            if let Some(message) = self.frames.take()? {
                 return Ok(message);
             }
             tokio::select! {

@@ -44,7 +44,7 @@ impl Ran {
     #[track_caller]
     fn session_end(&self) -> (SessionEndReason, Kind) {
         let end = self.ended.session_end.clone();
-        let end = end.unwrap_or_else(|| panic!("the session goes on: {self:?}"));
+        let end = end.expect("the session has ended");
         assert_eq!(self.ended.outcome(), CellOutcome::SessionEnded);
         (end.reason(), end.verdict.unwrap().kind.unwrap())
     }

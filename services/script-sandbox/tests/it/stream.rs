@@ -75,7 +75,7 @@ impl Talk {
             let kept = match chunk.stream() {
                 OutputStream::Stdout => &mut self.stdout,
                 OutputStream::Stderr => &mut self.stderr,
-                other => panic!("output on {other:?}"),
+                other => unreachable!("output on {other:?}"),
             };
             assert_eq!(chunk.offset, kept.len() as u64);
             assert!((1..=64 << 10).contains(&chunk.data.len()));

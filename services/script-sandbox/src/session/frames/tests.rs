@@ -19,7 +19,7 @@ fn done(cell: u64, text: &str) -> String {
 fn read(frames: &mut Frames) -> (Vec<FromDriver>, Option<FrameError>) {
     let mut found = Vec::new();
     loop {
-        match frames.next() {
+        match frames.take() {
             Ok(Some(message)) => found.push(message),
             Ok(None) => return (found, None),
             Err(error) => return (found, Some(error)),
@@ -67,7 +67,7 @@ fn a_length_that_is_too_large_is_refused_before_anything_else_comes() {
     let mut frames = Frames::default();
     frames.push(&u32::MAX.to_le_bytes());
     let declared = u32::MAX as usize;
-    assert_eq!(frames.next(), Err(FrameError::TooLong { declared }));
+    assert_eq!(frames.take(), Err(FrameError::TooLong { declared }));
 }
 
 #[test]
