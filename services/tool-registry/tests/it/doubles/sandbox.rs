@@ -10,9 +10,9 @@ use std::{
 };
 
 use contracts::tavern::sandbox::v1::{
-    ExecuteRequest, ExecuteResponse, Exited, GetIsolationRequest, GetIsolationResponse,
-    ListRuntimesRequest, ListRuntimesResponse, Verdict, execute_request::Program,
-    script_sandbox_service_server::ScriptSandboxService, verdict::Kind,
+    ExecuteRequest, ExecuteResponse, ExecuteStreamRequest, ExecuteStreamResponse, Exited,
+    GetIsolationRequest, GetIsolationResponse, ListRuntimesRequest, ListRuntimesResponse, Verdict,
+    execute_request::Program, script_sandbox_service_server::ScriptSandboxService, verdict::Kind,
 };
 use tokio::{io::AsyncWriteExt, process::Command, sync::Semaphore};
 use tonic::{Request, Response, Status};
@@ -100,6 +100,15 @@ impl ScriptSandboxService for UnconfinedSandbox {
             Mode::Answer(response) => *response,
             Mode::Refuse(code) => return Err(Status::new(code, "the double refuses")),
         }))
+    }
+
+    type ExecuteStreamStream = tonic::codegen::BoxStream<ExecuteStreamResponse>;
+
+    async fn execute_stream(
+        &self,
+        _: Request<tonic::Streaming<ExecuteStreamRequest>>,
+    ) -> Result<Response<Self::ExecuteStreamStream>, Status> {
+        Err(Status::unimplemented("the double does not talk"))
     }
 
     async fn get_isolation(

@@ -118,6 +118,15 @@ impl ScriptSandboxService for SandboxDouble {
         }))
     }
 
+    type ExecuteStreamStream = tonic::codegen::BoxStream<ExecuteStreamResponse>;
+
+    async fn execute_stream(
+        &self,
+        _: Request<tonic::Streaming<ExecuteStreamRequest>>,
+    ) -> Result<Response<Self::ExecuteStreamStream>, Status> {
+        Err(Status::unimplemented("the double does not talk"))
+    }
+
     async fn get_isolation(
         &self,
         _: Request<GetIsolationRequest>,
