@@ -1,6 +1,6 @@
 //! Beginnings and ends: cancellation, crowds, what is left.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use script_sandbox::SandboxSettings;
 use tokio::task::JoinSet;
@@ -13,6 +13,23 @@ use crate::{
         request,
     },
 };
+
+/// The parents of these processes, their parents, and so on.
+fn ancestors(processes: &[u32]) -> HashSet<u32> {
+    let parent = |pid: u32| -> Option<u32> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        line.trim().parse().ok()
+    };
+    let mut found = HashSet::new();
+    for process in processes {
+        let mut next = parent(*process);
+        while let Some(pid) = next.filter(|pid| found.insert(*pid)) {
+            next = parent(pid);
+        }
+    }
+    found
+}
 
 /// Ends whoever waits for a script, and then nobody may be left.
 pub(crate) async fn nothing_is_left(host: &Host) {
@@ -116,7 +133,10 @@ fn the_end_of_the_launcher_is_the_end_of_the_script() {
             async move { host.run(request("bash", &source)).await }
         });
         eventually("the script runs", || processes_with(&marker).len() >= 2).await;
-        for launcher in own_launchers() {
+        // Other scripts run meanwhile; only the launcher above this one is killed.
+        let above = ancestors(&processes_with(&marker));
+        let launchers = own_launchers();
+        for launcher in launchers.into_iter().filter(|pid| above.contains(pid)) {
             let pid = rustix::process::Pid::from_raw(launcher as i32).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         }

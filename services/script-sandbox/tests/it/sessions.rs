@@ -5,8 +5,9 @@ use std::time::Duration;
 use contracts::tavern::sandbox::v1::{
     CellEnded, CellError, CellOutcome, CreateSessionRequest, DeleteSessionRequest,
     GetSessionRequest, InputFile, InterruptCellRequest, InterruptCellResponse, Limits,
-    ListRuntimesRequest, ListSessionsRequest, OutputStream, RunCellRequest, RunCellResponse,
-    Session, SessionEndReason, SessionState, run_cell_response::Event, verdict::Kind,
+    ListRuntimesRequest, ListSessionsRequest, ListSessionsResponse, OutputStream, RunCellRequest,
+    RunCellResponse, Session, SessionEndReason, SessionState, run_cell_response::Event,
+    verdict::Kind,
 };
 use script_sandbox::{SandboxSettings, session::SessionSettings};
 use tonic::{Code, Status, Streaming};
@@ -120,7 +121,16 @@ fn cell(session: &Session, source: &str) -> RunCellRequest {
 }
 
 /// Follows a cell to its end and looks at the order of everything.
-async fn follow(mut answers: Streaming<RunCellResponse>) -> Ran {
+async fn follow(answers: Streaming<RunCellResponse>) -> Ran {
+    follow_with(answers, async || ()).await
+}
+
+/// Follows a cell, and does something when its first output has come.
+async fn follow_with(
+    mut answers: Streaming<RunCellResponse>,
+    at_first_output: impl AsyncFnOnce(),
+) -> Ran {
+    let mut at_first_output = Some(at_first_output);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let (mut value, mut error) = (None, None);
     let mut sequence = 0;
@@ -137,6 +147,9 @@ async fn follow(mut answers: Streaming<RunCellResponse>) -> Ran {
                 };
                 assert_eq!(chunk.offset, kept.len() as u64);
                 kept.extend_from_slice(&chunk.data);
+                if let Some(act) = at_first_output.take() {
+                    act().await;
+                }
             }
             Event::Alive(_) => {}
             Event::Value(given) => value = Some(given.text),
@@ -249,10 +262,15 @@ fn node_keeps_its_variables_and_shows_values() {
         let last = error.frames.last().unwrap();
         assert_eq!((last.cell, last.line, last.function.as_str()), (4, 2, "f"));
         assert_eq!(last.source_line, "return n.foo.bar;");
-        for stuck in ["while (true) {}", "new Promise(() => {})"] {
+        for stuck in [
+            "console.log('in'); while (true) {}",
+            "setTimeout(() => console.log('in'), 5); new Promise(() => {})",
+        ] {
             let running = host.begin(&session, stuck).await;
-            assert!(host.interrupt(&session, 20.0).await.interrupted);
-            follow(running).await.gives(Interrupted, "", None);
+            let interrupt = async || assert!(host.interrupt(&session, 20.0).await.interrupted);
+            follow_with(running, interrupt)
+                .await
+                .gives(Interrupted, "in\n", None);
         }
         host.cell(&session, "x")
             .await
@@ -325,7 +343,14 @@ fn an_error_says_what_and_where() {
             "{}",
             error.traceback_text
         );
+    });
+}
 
+#[test]
+fn every_kind_of_error_has_its_line() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let session = host.session("python3").await;
         for (source, kind, line) in [
             ("x = 1\nif x\n  pass", "SyntaxError", 2),
             ("raise SystemExit(3)", "SystemExit", 1),

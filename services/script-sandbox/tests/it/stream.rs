@@ -209,7 +209,7 @@ fn what_becomes_of_the_input_is_told() {
 fn signals_reach_the_script_and_its_children() {
     everywhere(async |host| {
         let name = host.kind;
-        let source = "trap 'echo caught' USR1; (trap 'echo child; exit' USR1; while :; do sleep 0.05; done) & echo ready; wait; wait; echo over; while :; do sleep 0.05; done";
+        let source = "trap 'echo caught' USR1; (trap 'echo child; exit' USR1; echo ready; while :; do sleep 0.05; done) & wait; wait; echo over; while :; do sleep 0.05; done";
         let mut talk = Talk::begin(&host, request("bash", source)).await;
         talk.hears("ready").await;
         talk.signal(ScriptSignal::Usr1).await;

@@ -9,6 +9,21 @@ fn of(caller: &str) -> CreateSessionRequest {
     }
 }
 
+async fn list(
+    host: &Host,
+    caller: Option<&str>,
+    page_size: i32,
+    page_token: &str,
+) -> Result<ListSessionsResponse, Status> {
+    let wish = ListSessionsRequest {
+        page_size,
+        page_token: page_token.to_owned(),
+        caller_id: caller.map(str::to_owned),
+    };
+    let answer = host.sessions.clone().list_sessions(wish).await;
+    answer.map(tonic::Response::into_inner)
+}
+
 #[test]
 fn callers_have_their_quota_and_get_it_back() {
     as_every_user(async || {
@@ -39,22 +54,7 @@ fn callers_have_their_quota_and_get_it_back() {
         host.cell(&first, "import os; os._exit(0)").await;
         let fourth = host.session_with(of("c")).await;
         host.delete(&second).await;
-        let list = |caller: Option<&str>, page_size, page_token: &str| {
-            let wish = ListSessionsRequest {
-                page_size,
-                page_token: page_token.to_owned(),
-                caller_id: caller.map(str::to_owned),
-            };
-            let host = host.clone();
-            async move {
-                host.sessions
-                    .clone()
-                    .list_sessions(wish)
-                    .await
-                    .map(tonic::Response::into_inner)
-            }
-        };
-        let all = list(None, 0, "").await.unwrap();
+        let all = list(&host, None, 0, "").await.unwrap();
         let ids: Vec<&str> = all
             .sessions
             .iter()
@@ -62,11 +62,14 @@ fn callers_have_their_quota_and_get_it_back() {
             .collect();
         let expected = [&first, &third, &fourth].map(|session| session.session_id.as_str());
         assert_eq!(ids, expected);
-        assert_eq!(list(Some("b"), 0, "").await.unwrap().sessions.len(), 1);
+        assert_eq!(
+            list(&host, Some("b"), 0, "").await.unwrap().sessions.len(),
+            1
+        );
 
         let (mut token, mut paged) = (String::new(), Vec::new());
         loop {
-            let page = list(None, 1, &token).await.unwrap();
+            let page = list(&host, None, 1, &token).await.unwrap();
             assert_eq!(page.sessions.len(), 1);
             paged.extend(page.sessions);
             token = page.next_page_token;
@@ -74,7 +77,7 @@ fn callers_have_their_quota_and_get_it_back() {
                 break;
             }
             assert_eq!(
-                list(Some("a"), 1, &token).await.unwrap_err().code(),
+                list(&host, Some("a"), 1, &token).await.unwrap_err().code(),
                 Code::InvalidArgument
             );
         }
