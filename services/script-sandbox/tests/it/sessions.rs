@@ -16,7 +16,7 @@ use crate::{
     lifecycle::nothing_is_left,
     oracle::own_launchers,
     rounds::{as_every_user, everywhere},
-    support::{Host, marker, processes_with, seconds},
+    support::{Host, eventually, marker, processes_with, seconds},
 };
 
 mod ends;
@@ -275,6 +275,25 @@ fn node_keeps_its_variables_and_shows_values() {
         host.cell(&session, "x")
             .await
             .gives(Succeeded, "", Some("21"));
+    });
+}
+
+#[test]
+fn node_prints_after_an_interrupt_in_the_middle_of_printing() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let session = host.session("node").await;
+        for round in 0..20 {
+            let running = host
+                .begin(&session, "for (;;) console.log('again and again')")
+                .await;
+            let interrupt = async || assert!(host.interrupt(&session, 20.0).await.interrupted);
+            let ran = follow_with(running, interrupt).await;
+            assert_eq!(ran.ended.outcome(), CellOutcome::Interrupted, "{round}");
+            host.cell(&session, "console.log('out'); console.error('and err')")
+                .await
+                .gives(CellOutcome::Succeeded, "out\n", None);
+        }
     });
 }
 
