@@ -134,7 +134,6 @@ impl Pool {
         }
         let path = script.path(&runtime.profile.file_suffix);
         let mut warm = self.inner.ask(runtime, interpreter, path, script)?;
-        self.inner.asked.notify_one();
         match warm.narrow(&script.limits) {
             Ok(()) => Some(warm),
             Err(error) => {
@@ -223,9 +222,7 @@ impl Inner {
             }
             break;
         }
-        if taken.is_none() {
-            self.asked.notify_one();
-        }
+        self.asked.notify_one();
         taken
     }
 

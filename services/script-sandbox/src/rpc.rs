@@ -77,8 +77,8 @@ impl ScriptSandboxService for Rpc {
         &self,
         request: Request<ExecuteRequest>,
     ) -> Result<Response<ExecuteResponse>, Status> {
-        let request = request.into_inner();
-        let digest = inward::digest(&request);
+        let mut request = request.into_inner();
+        let digest = inward::digest(&mut request);
         let request_id = request.request_id.clone();
         let (default, maximum) = self.sandbox.limits();
         let traceparent = telemetry::context::current_traceparent().unwrap_or_default();

@@ -97,19 +97,18 @@ pub(crate) async fn run(
         collected: None,
     };
     let script_path = script.path(&profile.file_suffix);
+    let begin = async |opening, user| {
+        let started = start(tools, &script, opening, &profile, &interpreter, user).await;
+        started.map(|confined| (confined, None))
+    };
     let opened = match origin {
-        Origin::Cold(user) => {
-            let started = start_for(tools, &script, &script_path, &profile, &interpreter, user);
-            started.await.map(|confined| (confined, None))
-        }
+        Origin::Cold(user) => begin(Opening::Script(&script_path), user).await,
         Origin::Warm(warm) => {
             let environment = |place: &Place| environment(&script, &profile, &interpreter, place);
             let (confined, hand_over) = warm.hand_over(&script.arguments, environment);
             Ok((confined, Some(hand_over)))
         }
-        Origin::Driver(user) => start_driver(tools, &script, &profile, &interpreter, user)
-            .await
-            .map(|confined| (confined, None)),
+        Origin::Driver(user) => begin(Opening::Driver, user).await,
     };
     let (confined, hand_over) = match opened {
         Ok(opened) => opened,
@@ -181,38 +180,19 @@ async fn gather(
     }))
 }
 
-/// Starts an interpreter for one script.
-async fn start_for(
-    tools: &Tools,
-    script: &Script,
-    script_path: &str,
-    profile: &Profile,
-    interpreter: &Interpreter,
-    user: Option<User>,
-) -> Result<Confined, Box<NotStarted>> {
-    let seat = tools
-        .seat(
-            interpreter,
-            &script.limits,
-            user,
-            script.minimum_enforcement,
-        )
-        .await?;
-    let executable = interpreter.executable.display().to_string();
-    let full_path = seat.place.work.join(script_path).display().to_string();
-    let invocation = Invocation {
-        command: profile.command(&executable, &full_path, &script.arguments),
-        environment: environment(script, profile, interpreter, &seat.place),
-        start: Start::AfterFiles,
-        tell_network: script.network == Network::End,
-    };
-    tools.start(seat, invocation).await
+/// What a freshly started interpreter runs.
+enum Opening<'a> {
+    /// The script, which lies at this path of the working directory.
+    Script(&'a str),
+    /// The driver of a session.
+    Driver,
 }
 
-/// Starts an interpreter with the driver of its sessions.
-async fn start_driver(
+/// Starts an interpreter.
+async fn start(
     tools: &Tools,
     script: &Script,
+    opening: Opening<'_>,
     profile: &Profile,
     interpreter: &Interpreter,
     user: Option<User>,
@@ -220,15 +200,28 @@ async fn start_driver(
     let least = script.minimum_enforcement;
     let seat = tools.seat(interpreter, &script.limits, user, least).await?;
     let executable = interpreter.executable.display().to_string();
-    let session = profile.session.as_ref();
     let mut environment = environment(script, profile, interpreter, &seat.place);
-    // The result channel is the driver's own.
-    environment.retain(|(name, _)| name != "TAVERN_RESULT_FD");
-    let invocation = Invocation {
-        command: session.map_or_else(Vec::new, |session| session.command(&executable)),
-        environment,
-        start: Start::AtOnce,
-        tell_network: false,
+    let invocation = match opening {
+        Opening::Script(path) => {
+            let full_path = seat.place.work.join(path).display().to_string();
+            Invocation {
+                command: profile.command(&executable, &full_path, &script.arguments),
+                environment,
+                start: Start::AfterFiles,
+                tell_network: script.network == Network::End,
+            }
+        }
+        Opening::Driver => {
+            // The result channel is the driver's own.
+            environment.retain(|(name, _)| name != "TAVERN_RESULT_FD");
+            let session = profile.session.as_ref();
+            Invocation {
+                command: session.map_or_else(Vec::new, |session| session.command(&executable)),
+                environment,
+                start: Start::AtOnce,
+                tell_network: false,
+            }
+        }
     };
     tools.start(seat, invocation).await
 }

@@ -127,8 +127,8 @@ pub struct NotStarted {
 }
 
 impl Tools {
-    /// Makes room for one script: its launcher, its place, its cgroup. `least` is the enforcement without which
-    /// nothing may be started; the operator's minimum holds in any case.
+    /// Makes room for one script: its launcher, its place, its cgroup. `least` is the enforcement
+    /// without which nothing may be started; the operator's minimum holds in any case.
     ///
     /// # Errors
     /// When the place cannot be made, or the enforcement is not reached.

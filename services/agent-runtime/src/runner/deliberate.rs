@@ -318,7 +318,7 @@ impl Driver {
         for diagnostic in &reading.diagnostics {
             self.note(journal::diagnosed(diagnostic))?;
         }
-        for call in &reading.calls[announced..] {
+        for call in reading.calls.iter().skip(announced) {
             self.note(selected(call))?;
         }
         for call in reading.calls {

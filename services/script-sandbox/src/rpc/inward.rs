@@ -1,8 +1,13 @@
 //! From the wire to the domain.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem,
+};
 
-use contracts::tavern::sandbox::v1::{self as wire, ExecuteRequest, execute_request};
+use contracts::tavern::sandbox::v1::{
+    self as wire, CreateSessionRequest, ExecuteRequest, execute_request,
+};
 use prost::Message;
 use sha2::{Digest as _, Sha256};
 
@@ -14,26 +19,75 @@ use crate::domain::{
     request::{Content, InputFile, Network, Program, Script, Violation},
 };
 
+/// A request that is answered once for each id.
+pub(super) trait Repeatable: Message {
+    fn request_id(&self) -> &str;
+    fn environment(&mut self) -> &mut HashMap<String, String>;
+}
+
+impl Repeatable for ExecuteRequest {
+    fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    fn environment(&mut self) -> &mut HashMap<String, String> {
+        &mut self.environment
+    }
+}
+
+impl Repeatable for CreateSessionRequest {
+    fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    fn environment(&mut self) -> &mut HashMap<String, String> {
+        &mut self.environment
+    }
+}
+
 /// What tells two requests of the same id apart: everything in them, the order of variables aside.
-pub(super) fn digest(request: &ExecuteRequest) -> [u8; 32] {
-    if request.request_id.is_empty() {
+/// The request is as it was afterwards.
+pub(super) fn digest(request: &mut impl Repeatable) -> [u8; 32] {
+    if request.request_id().is_empty() {
         return [0; 32];
     }
     let mut hash = Sha256::new();
-    let variables: BTreeMap<&String, &String> = request.environment.iter().collect();
-    for text in variables
-        .into_iter()
-        .flat_map(|(name, value)| [name, value])
-    {
+    let variables = mem::take(request.environment());
+    let sorted: BTreeMap<&String, &String> = variables.iter().collect();
+    for text in sorted.into_iter().flat_map(|(name, value)| [name, value]) {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     }
-    let rest = ExecuteRequest {
-        environment: Default::default(),
-        ..request.clone()
-    };
-    hash.update(rest.encode_to_vec());
+    hash.update(request.encode_to_vec());
+    *request.environment() = variables;
     hash.finalize().into()
+}
+
+/// Refuses a request that names no runtime.
+pub(super) fn runtime(name: &str, refuse: &mut impl FnMut(&str, &str)) {
+    if name.is_empty() {
+        refuse(
+            "runtime",
+            "must not be empty; ListRuntimes names what there is",
+        );
+    }
+}
+
+/// The least that a script is content with.
+pub(super) fn minima(
+    isolation: i32,
+    memory_enforcement: i32,
+    refuse: &mut impl FnMut(&str, &str),
+) -> (Option<IsolationLevel>, Option<MemoryEnforcement>) {
+    let isolation = level(isolation).unwrap_or_else(|()| {
+        refuse("minimum_isolation", "is no known level");
+        None
+    });
+    let enforcement = enforcement(memory_enforcement).unwrap_or_else(|()| {
+        refuse("minimum_memory_enforcement", "is no known kind");
+        None
+    });
+    (isolation, enforcement)
 }
 
 /// Reads a request; what the domain checks is not checked here.
@@ -54,25 +108,16 @@ pub(super) fn script(
             problem: problem.to_owned(),
         });
     };
-    if request.runtime.is_empty() {
-        refuse(
-            "runtime",
-            "must not be empty; ListRuntimes names what there is",
-        );
-    }
+    runtime(&request.runtime, &mut refuse);
     let program = request.program.map(program);
     if program.is_none() {
         refuse("program", "must be set: source_text or entry_path");
     }
-    let minimum_isolation = level(request.minimum_isolation).unwrap_or_else(|()| {
-        refuse("minimum_isolation", "is no known level");
-        None
-    });
-    let minimum_enforcement =
-        enforcement(request.minimum_memory_enforcement).unwrap_or_else(|()| {
-            refuse("minimum_memory_enforcement", "is no known kind");
-            None
-        });
+    let (minimum_isolation, minimum_enforcement) = minima(
+        request.minimum_isolation,
+        request.minimum_memory_enforcement,
+        &mut refuse,
+    );
     let network = network(request.network).unwrap_or_else(|()| {
         refuse("network", "is no known policy");
         Network::Refuse
@@ -195,7 +240,7 @@ pub(super) fn signal(value: i32) -> Option<i32> {
     })
 }
 
-pub(super) fn level(value: i32) -> Result<Option<IsolationLevel>, ()> {
+fn level(value: i32) -> Result<Option<IsolationLevel>, ()> {
     use wire::IsolationLevel as Wire;
     Ok(match Wire::try_from(value).map_err(|_| ())? {
         Wire::Unspecified => None,
@@ -205,7 +250,7 @@ pub(super) fn level(value: i32) -> Result<Option<IsolationLevel>, ()> {
     })
 }
 
-pub(super) fn enforcement(value: i32) -> Result<Option<MemoryEnforcement>, ()> {
+fn enforcement(value: i32) -> Result<Option<MemoryEnforcement>, ()> {
     use wire::MemoryEnforcement as Wire;
     Ok(match Wire::try_from(value).map_err(|_| ())? {
         Wire::Unspecified => None,

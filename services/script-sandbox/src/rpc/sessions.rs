@@ -1,6 +1,6 @@
 //! The contract: `tavern.sandbox.v1.SessionService`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use contracts::tavern::sandbox::v1::{
     CreateSessionRequest, CreateSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
@@ -9,8 +9,6 @@ use contracts::tavern::sandbox::v1::{
     session_service_server::SessionService,
 };
 use core_types::page::{PageToken, page_size};
-use prost::Message;
-use sha2::{Digest as _, Sha256};
 use tonic::{Request, Response, Status};
 
 use super::{Rpc, invalid, inward, refused, talk::Answers};
@@ -37,8 +35,8 @@ impl SessionService for Rpc {
         &self,
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
-        let request = request.into_inner();
-        let digest = digest(&request);
+        let mut request = request.into_inner();
+        let digest = inward::digest(&mut request);
         let request_id = request.request_id.clone();
         let wish = wish(&self.sandbox, request).map_err(invalid)?;
         let made = self.sandbox.create_session(&request_id, digest, wish).await;
@@ -185,25 +183,6 @@ impl Rpc {
     }
 }
 
-/// What tells two requests of the same id apart: everything in them, the order of variables aside.
-fn digest(request: &CreateSessionRequest) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    let variables: BTreeMap<&String, &String> = request.environment.iter().collect();
-    for text in variables
-        .into_iter()
-        .flat_map(|(name, value)| [name, value])
-    {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text);
-    }
-    let rest = CreateSessionRequest {
-        environment: Default::default(),
-        ..request.clone()
-    };
-    hash.update(rest.encode_to_vec());
-    hash.finalize().into()
-}
-
 /// Reads a request with everything that is wrong with it.
 fn wish(sandbox: &Sandbox, request: CreateSessionRequest) -> Result<Wish, Vec<Violation>> {
     let mut problems = request_id_problems(&request.request_id);
@@ -213,21 +192,12 @@ fn wish(sandbox: &Sandbox, request: CreateSessionRequest) -> Result<Wish, Vec<Vi
             problem: problem.to_owned(),
         });
     };
-    if request.runtime.is_empty() {
-        refuse(
-            "runtime",
-            "must not be empty; ListRuntimes names what there is",
-        );
-    }
-    let minimum_isolation = inward::level(request.minimum_isolation).unwrap_or_else(|()| {
-        refuse("minimum_isolation", "is no known level");
-        None
-    });
-    let minimum_enforcement = inward::enforcement(request.minimum_memory_enforcement)
-        .unwrap_or_else(|()| {
-            refuse("minimum_memory_enforcement", "is no known kind");
-            None
-        });
+    inward::runtime(&request.runtime, &mut refuse);
+    let (minimum_isolation, minimum_enforcement) = inward::minima(
+        request.minimum_isolation,
+        request.minimum_memory_enforcement,
+        &mut refuse,
+    );
     let files = inward::files(request.files, &mut refuse);
     let (default, maximum) = sandbox.session_limits();
     let asked = inward::asked(&request.limits.unwrap_or_default());
