@@ -5,7 +5,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use contracts::tavern::sandbox::v1::execute_request::Program;
@@ -13,6 +13,7 @@ use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandbox
 use contracts::tavern::sandbox::v1::verdict::Kind;
 use contracts::tavern::sandbox::v1::{ExecuteRequest, ExecuteResponse};
 use grpc_kit::Transport;
+use rustix::time::{ClockId, clock_gettime};
 use script_sandbox::domain::isolation::IsolationLevel;
 use script_sandbox::{SandboxSettings, runtimes::Runtime};
 
@@ -78,7 +79,7 @@ impl Host {
 /// A language, and how to do in it what is measured.
 struct Language {
     name: &'static str,
-    /// Prints the seconds since 1970 as the first thing.
+    /// Prints the seconds of the monotonic clock as the first thing.
     clock: &'static str,
     /// Prints the path of the interpreter.
     path: &'static str,
@@ -88,14 +89,14 @@ struct Language {
 
 const PYTHON: Language = Language {
     name: "python3",
-    clock: "import time; print(time.time())",
+    clock: "import time; print(time.monotonic())",
     path: "import os, sys; print(os.path.realpath(sys.executable))",
     bare: &["-I", "-c"],
 };
 
 const NODE: Language = Language {
     name: "node",
-    clock: "console.log((performance.timeOrigin + performance.now()) / 1000)",
+    clock: "console.log(Number(process.hrtime.bigint()) / 1e9)",
     path: "console.log(process.execPath)",
     bare: &["-e"],
 };
@@ -177,7 +178,7 @@ async fn warm(host: &Host, language: &Language, effort: &Effort) -> anyhow::Resu
         ticks.tick().await;
         let (client, clock) = (host.client.clone(), language.clock);
         calls.spawn(async move {
-            let began = seconds_since_1970();
+            let began = monotonic_seconds();
             let response = execute(&client, name, clock).await?;
             let clock: f64 = printed(&response)?.parse()?;
             anyhow::Ok(clock - began)
@@ -244,14 +245,14 @@ async fn start(
     let (mut first, mut whole) = (Vec::new(), Vec::new());
     let (mut bare_first, mut bare_whole) = (Vec::new(), Vec::new());
     for round in 0..effort.times(100) + 3 {
-        let (began, begin) = (seconds_since_1970(), Instant::now());
+        let (began, begin) = (monotonic_seconds(), Instant::now());
         let response = execute(client, language.name, language.clock).await?;
         let took = begin.elapsed().as_secs_f64();
         let clock: f64 = printed(&response)?
             .parse()
             .context("the script printed no time")?;
 
-        let (bare_began, bare_begin) = (seconds_since_1970(), Instant::now());
+        let (bare_began, bare_begin) = (monotonic_seconds(), Instant::now());
         let mut command = Command::new(&interpreter);
         // The sandbox gives no environment either, and some variables make a start slow.
         let output = command
@@ -410,9 +411,8 @@ fn printed(response: &ExecuteResponse) -> anyhow::Result<&str> {
     Ok(std::str::from_utf8(&response.stdout)?.trim())
 }
 
-fn seconds_since_1970() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs_f64()
+/// The monotonic clock, which scripts share with the service.
+fn monotonic_seconds() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
