@@ -13,6 +13,10 @@ use super::{Inner, Order, Shelf, Trouble, Warm};
 /// How often it is looked whether those who wait are alive and still wanted.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How long a script that has taken an interpreter has the machine to itself, before the start of the
+/// next one begins to compete with it.
+const HEAD_START: Duration = Duration::from_millis(5);
+
 /// What an interpreter is taken to keep in memory before one was weighed, in bytes.
 pub(super) const GUESSED_MEMORY: u64 = 32 << 20;
 
@@ -36,7 +40,11 @@ pub(super) async fn run(inner: Arc<Inner>, mut closed: oneshot::Receiver<()>) {
         }
         tokio::select! {
             _ = &mut closed => break,
-            () = inner.asked.notified() => {}
+            () = inner.asked.notified() => {
+                if starting.is_empty() {
+                    tokio::time::sleep(HEAD_START).await;
+                }
+            }
             _ = ticks.tick() => tidy(&inner, &mut retiring, Instant::now()),
             Some(_) = retiring.join_next() => {}
             Some(ended) = starting.join_next() => match ended {
