@@ -92,6 +92,15 @@ impl<'t> Feed<'t> {
     /// Whether the text goes on with `literal` in any ASCII letter case.
     pub(crate) fn literal_any_case(&self, at: usize, literal: &str) -> Look<usize> {
         let rest = &self.bytes()[at.min(self.len())..];
+        // Most text is written as usual, or differs at once.
+        if rest.starts_with(literal.as_bytes()) {
+            return Look::Yes(at + literal.len());
+        }
+        if let ([here, ..], [first, ..]) = (rest, literal.as_bytes())
+            && !here.eq_ignore_ascii_case(first)
+        {
+            return Look::No;
+        }
         let common = rest.len().min(literal.len());
         if !rest[..common].eq_ignore_ascii_case(&literal.as_bytes()[..common]) {
             Look::No

@@ -16,6 +16,8 @@ pub(crate) struct Entry {
     pub(crate) plain_alias: String,
     /// Top-level parameters in schema order.
     pub(crate) parameters: Vec<Parameter>,
+    /// The names of the required ones.
+    pub(crate) required: Vec<String>,
     /// `arg_command` → `command` for TAM (T19).
     pub(crate) command_alias: bool,
 }
@@ -32,11 +34,15 @@ pub(crate) struct Parameter {
 impl Entry {
     pub(super) fn new(tool: Tool, alias: String) -> Self {
         let schema = Schema::root(&tool.parameters);
-        let parameter = |name: String| Parameter {
-            squashed: names::squash(&name),
-            facts: Facts::of(schema.member(&name)),
-            name: name.into(),
+        let parameter = |name: String| {
+            let name = Arc::from(name);
+            Parameter {
+                squashed: names::squash(&name),
+                facts: Facts::of(&tool.parameters, &name),
+                name,
+            }
         };
+        let required = schema.required().into_iter().map(str::to_owned).collect();
         let parameters: Vec<_> = schema.property_names().into_iter().map(parameter).collect();
         let declares = |name: &str| parameters.iter().any(|known| &*known.name == name);
         let command_alias = declares("command") && !declares("arg_command");
@@ -45,6 +51,7 @@ impl Entry {
             tool,
             alias,
             parameters,
+            required,
             command_alias,
         }
     }
@@ -79,15 +86,24 @@ impl Entry {
 
     /// The only parameter whose squashed form equals that of a written name.
     pub(crate) fn only_squashed_match(&self, written: &str) -> Option<usize> {
-        let mut matches = self.squashed_matches(written);
-        matches.next().filter(|_| matches.next().is_none())
+        names::with_squashed(written, |squashed| {
+            let parameters = self.parameters.iter().enumerate();
+            let mut matches = parameters.filter(|(_, parameter)| {
+                !parameter.squashed.is_empty() && parameter.squashed == squashed
+            });
+            let (position, _) = matches.next()?;
+            matches.next().is_none().then_some(position)
+        })
     }
 
     /// The schema of the parameter at a position.
     pub(crate) fn parameter_schema(&self, position: usize) -> Schema<'_> {
-        let parameter = &self.parameters[position];
-        let member = Schema::root(&self.tool.parameters).member(&parameter.name);
-        member.with_facts(&parameter.facts)
+        Schema::known(&self.tool.parameters, &self.parameters[position].facts)
+    }
+
+    /// The schema of the arguments.
+    pub(crate) fn schema(&self) -> Schema<'_> {
+        Schema::root(&self.tool.parameters)
     }
 
     /// Whether a closing tag's name closes this tool's element.

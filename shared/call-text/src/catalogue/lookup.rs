@@ -15,7 +15,7 @@ pub enum NameReading {
 }
 
 /// What a written tool name means.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolMatch {
     /// A visible tool: its position in the catalogue and how the name was read.
     Visible(usize, NameReading),

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::catalogue::ToolMatch;
 use crate::{BlockEnd, Dialect, Problem, Span, Tolerance};
 
 /// A block as cut by a scanner.
@@ -64,6 +65,8 @@ impl Written {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RawCall {
     pub(crate) name: String,
+    /// What the name means, where it was looked up already.
+    pub(crate) found: Option<ToolMatch>,
     pub(crate) span: Span,
     pub(crate) name_span: Span,
     pub(crate) arguments: Vec<RawValue>,

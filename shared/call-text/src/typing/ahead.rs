@@ -5,6 +5,8 @@
 //! nothing: the result is kept beside what it was made of, and is used only if the closed block
 //! holds exactly that.
 
+use std::collections::VecDeque;
+
 use serde_json::Map;
 
 use super::{Source, steps, type_call};
@@ -16,7 +18,8 @@ use crate::{Call, Dialect};
 /// The results so far.
 #[derive(Debug, Default)]
 pub(crate) struct TypedAhead {
-    done: Vec<(RawCall, Call)>,
+    /// In the order of the block; a result is taken out when it is used.
+    done: VecDeque<(RawCall, Call)>,
     /// How many calls or fields were looked at.
     seen: usize,
     /// The field that opened the step that is being written.
@@ -68,12 +71,13 @@ impl TypedAhead {
     fn keep(&mut self, call: RawCall, text: &str, context: &Context<'_>) {
         let (nothing, source) = (Map::new(), Source::new(text, call.span));
         let typed = type_call(call.clone(), &nothing, &nothing, &source, context);
-        self.done.push((call, typed));
+        self.done.push_back((call, typed));
     }
 
     /// The result for a call of the closed block, if it was typed as it stands.
     pub(super) fn take(&mut self, call: &RawCall) -> Option<Call> {
         let position = self.done.iter().position(|(made_of, _)| made_of == call)?;
-        Some(self.done.remove(position).1)
+        let (_, typed) = self.done.remove(position)?;
+        Some(typed)
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::catalogue::Entry;
 use crate::dialect::element::Context;
 use crate::dialect::raw::{Content, RawCall, RawValue, Written};
-use crate::typing::schema::Schema;
 use crate::typing::structure::Children;
 use crate::typing::value::{Typer, escape_pointer};
 use crate::{Class, Dialect, NameMatch, Problem, ProblemCode, Rule, Span, Tolerance, names};
@@ -55,17 +54,16 @@ pub(crate) fn resolve(
             })
             .collect();
     };
-    let schema = Schema::root(&entry.tool.parameters);
     let dialect = raw.dialect.unwrap_or(Dialect::Action);
     let mut values = std::mem::take(&mut raw.arguments);
-    stray_as_value(raw, &mut values, schema, typer);
-    values = unwrap_drift(values, entry, schema, typer);
-    values = wrap_drift(values, entry, schema, typer);
+    stray_as_value(raw, &mut values, entry, typer);
+    values = unwrap_drift(values, entry, typer);
+    values = wrap_drift(values, entry, typer);
     let mut arguments = Vec::with_capacity(values.len());
     for raw in values {
         let attribute = matches!(raw.content, Content::Attribute(_));
         let written = raw.name.of(typer.text);
-        match meaning(written, entry, schema, dialect, context) {
+        match meaning(written, entry, dialect, context) {
             Meaning::Parameter(position) => {
                 let name = Arc::clone(&entry.parameters[position].name);
                 note_spelling(&raw, &name, entry, typer);
@@ -173,7 +171,6 @@ pub(crate) fn unknown(written: &str, span: Span, entry: &Entry) -> Problem {
 fn meaning(
     written: &str,
     entry: &Entry,
-    schema: Schema<'_>,
     dialect: Dialect,
     context: &Context<'_>,
 ) -> Meaning {
@@ -205,7 +202,7 @@ fn meaning(
             }
         }
     }
-    if schema.is_open() {
+    if entry.schema().is_open() {
         return Meaning::Additional(cleaned.as_ref().into());
     }
     Meaning::Unknown
@@ -215,7 +212,7 @@ fn meaning(
 fn stray_as_value(
     raw: &mut RawCall,
     values: &mut Vec<RawValue>,
-    schema: Schema<'_>,
+    entry: &Entry,
     typer: &mut Typer<'_>,
 ) {
     let stray = raw
@@ -225,10 +222,10 @@ fn stray_as_value(
     let Some(span) = stray.copied().reduce(|a, b| Span::new(a.start, b.end)) else {
         return;
     };
-    let required = schema.required();
     let text = span.of(typer.text);
-    if let ([only], true) = (required.as_slice(), values.is_empty())
-        && schema
+    if let ([only], true) = (entry.required.as_slice(), values.is_empty())
+        && entry
+            .schema()
             .member(only)
             .types()
             .has(super::schema::Types::STRING)
@@ -243,7 +240,7 @@ fn stray_as_value(
         ));
         let content = Content::Markup(span);
         values.push(RawValue {
-            name: Written::Other((*only).to_owned()),
+            name: Written::Other(only.clone()),
             name_span: span,
             content,
         });
@@ -265,7 +262,6 @@ const WRAPPERS: &[&str] = &["args", "arguments", "parameters", "params"];
 fn unwrap_drift(
     values: Vec<RawValue>,
     entry: &Entry,
-    schema: Schema<'_>,
     typer: &mut Typer<'_>,
 ) -> Vec<RawValue> {
     let [only] = values.as_slice() else {
@@ -273,7 +269,7 @@ fn unwrap_drift(
     };
     let written = only.name.of(typer.text);
     let wrapper = |name: &&str| written.eq_ignore_ascii_case(name);
-    if !WRAPPERS.iter().any(wrapper) || schema.property(written).is_some() {
+    if !WRAPPERS.iter().any(wrapper) || entry.schema().property(written).is_some() {
         return values;
     }
     match &only.content {
@@ -331,14 +327,13 @@ fn unwrap_drift(
 fn wrap_drift(
     values: Vec<RawValue>,
     entry: &Entry,
-    schema: Schema<'_>,
     typer: &mut Typer<'_>,
 ) -> Vec<RawValue> {
     let [only] = entry.parameters.as_slice() else {
         return values;
     };
     let only: &str = &only.name;
-    let inner = schema.member(only);
+    let inner = entry.schema().member(only);
     let within = |value: &RawValue| {
         let name = value.name.of(typer.text);
         match value.content {

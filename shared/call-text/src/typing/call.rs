@@ -1,5 +1,6 @@
 //! From a cut call to a typed one.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -28,7 +29,8 @@ pub(crate) fn type_call(
         notes: std::mem::take(&mut raw.notes),
         problems: std::mem::take(&mut raw.problems),
     };
-    let entry = match context.catalogue.find(&raw.name) {
+    let found = raw.found.unwrap_or_else(|| context.catalogue.find(&raw.name));
+    let entry = match found {
         ToolMatch::Visible(index, _) => Some(context.catalogue.entry(index)),
         other => {
             typer.problems.push(tool_problem(other, &raw, context));
@@ -51,15 +53,15 @@ pub(crate) fn type_call(
             only_one(&mut typer, argument, schema, hints)
         };
         if let Some(value) = value {
-            typed.insert(argument.name.to_string(), value);
+            // `to_string` would go through the formatter.
+            typed.insert(String::from(&*argument.name), value);
         }
     }
     let raw_arguments = arguments.into_iter();
     let raw_arguments = raw_arguments.map(|argument| raw_argument(argument, source));
     let raw_arguments = raw_arguments.collect();
     if let Some(entry) = entry {
-        let schema = Schema::root(&entry.tool.parameters);
-        missing(&mut typer, schema, &typed, fetched, raw.span);
+        missing(&mut typer, entry, &typed, fetched, raw.span);
         if entry.tool.strict || context.policy.strict {
             refuse(&typer.notes, &mut typer.problems);
         }
@@ -88,7 +90,7 @@ pub(crate) fn type_call(
 fn member<'e>(entry: Option<&'e Entry>, argument: &Argument) -> Schema<'e> {
     match (entry, argument.parameter) {
         (Some(entry), Some(position)) => entry.parameter_schema(position),
-        (Some(entry), None) => Schema::root(&entry.tool.parameters).member(&argument.name),
+        (Some(entry), None) => entry.schema().member(&argument.name),
         (None, _) => Schema::unknown(),
     }
 }
@@ -206,7 +208,7 @@ fn one_value(
         Content::Markup(span) => typer.markup(*span, schema, place),
         Content::Attribute(span) => {
             let decoded = text::decode_entities(span.of(typer.text));
-            typer.scalar(&decoded, schema, place)
+            typer.scalar(decoded.into(), schema, place)
         }
         Content::Json(value) => typer.json(Value::clone(value), schema, place),
         Content::Plain(plain) => {
@@ -227,15 +229,12 @@ fn plain_value(
     place: &Place<'_>,
 ) -> Option<Value> {
     let source = text::of_plain(plain.span.of(typer.text), schema, plain.bare);
-    let unescaped;
-    let value = if plain.escaped {
-        unescaped = text::unescape_words(source);
-        unescaped.as_str()
-    } else {
-        source
+    let value = match plain.escaped {
+        true => Cow::Owned(text::unescape_words(source)),
+        false => Cow::Borrowed(source),
     };
     if let Some(hint) = hint {
-        return typer.hinted(value, hint, schema, place);
+        return typer.hinted(&value, hint, schema, place);
     }
     let types = schema.types();
     if value.is_empty() && !types.has(Types::STRING) && schema.allowed().is_none() {
@@ -247,12 +246,12 @@ fn plain_value(
 /// Reports required parameters that are absent, unless a near miss was reported already.
 fn missing(
     typer: &mut Typer<'_>,
-    schema: Schema<'_>,
+    entry: &Entry,
     typed: &Map<String, Value>,
     fetched: &Map<String, Value>,
     span: Span,
 ) {
-    for name in schema.required() {
+    for name in &entry.required {
         if typed.contains_key(name) || fetched.contains_key(name) {
             continue;
         }
@@ -272,7 +271,7 @@ fn missing(
         if reported {
             continue;
         }
-        let expected = schema.member(name).types().describe();
+        let expected = entry.schema().member(name).types().describe();
         typer.problems.push(
             Problem::new(
                 ProblemCode::MissingParameter,

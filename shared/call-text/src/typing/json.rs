@@ -56,7 +56,7 @@ impl Typer<'_> {
                 ))
             }
             Value::String(text) if types.has(Types::STRING) => Some(Value::String(text)),
-            Value::String(text) => self.scalar(&text, schema, place),
+            Value::String(text) => self.scalar(text.into(), schema, place),
             Value::Null if types.has(Types::NULL) => Some(Value::Null),
             Value::Null => {
                 self.note(
@@ -129,7 +129,7 @@ impl Typer<'_> {
             );
             return Some(Value::String(text));
         }
-        let scalar = self.scalar(&text, schema, place);
+        let scalar = self.scalar(text.into(), schema, place);
         Some(scalar.unwrap_or(Value::Number(number)))
     }
 
@@ -139,6 +139,7 @@ impl Typer<'_> {
         schema: Schema<'_>,
         place: &Place<'_>,
     ) -> Map<String, Value> {
+        let schema = schema.located();
         let mut typed = Map::new();
         for (key, value) in map {
             if let Some(value) = self.json(value, schema.member(&key), &place.under(&key)) {

@@ -89,7 +89,9 @@ impl Types {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schema<'s> {
     root: &'s Value,
-    node: &'s Value,
+    /// `None` for a parameter of a catalogue: its facts say where it stands, and answer most
+    /// questions without it.
+    node: Option<&'s Value>,
     /// What was worked out before, for parameters of a catalogue.
     facts: Option<&'s Facts>,
 }
@@ -125,23 +127,40 @@ impl<'s> Schema<'s> {
     fn plain(root: &'s Value, node: &'s Value) -> Self {
         Self {
             root,
-            node,
+            node: Some(node),
             facts: None,
         }
     }
 
-    /// The same schema with what was worked out of it before.
-    pub(crate) fn with_facts(self, facts: &'s Facts) -> Self {
+    /// The schema of a parameter, or of its items, of which the facts were worked out before.
+    pub(crate) fn known(root: &'s Value, facts: &'s Facts) -> Self {
         Self {
+            root,
+            node: None,
             facts: Some(facts),
+        }
+    }
+
+    /// The same schema for many questions about what stands in it.
+    pub(crate) fn located(self) -> Self {
+        Self {
+            node: Some(self.node()),
             ..self
+        }
+    }
+
+    fn node(self) -> &'s Value {
+        match (self.node, self.facts) {
+            (Some(node), _) => node,
+            (None, Some(facts)) => facts.find(self.root).node(),
+            (None, None) => &NOTHING,
         }
     }
 
     /// What the schema says under a keyword. Schemas are small: looking through one is cheaper
     /// than hashing the keyword.
     fn get(self, key: &str) -> Option<&'s Value> {
-        look_up(self.node, key)
+        look_up(self.node(), key)
     }
 
     fn at(self, node: &'s Value) -> Self {
@@ -149,7 +168,7 @@ impl<'s> Schema<'s> {
     }
 
     fn resolved(self) -> Self {
-        let mut node = self.node;
+        let mut node = self.node();
         for _ in 0..MOST_REFERENCES {
             let Some(target) = look_up(node, "$ref")
                 .and_then(Value::as_str)
@@ -211,7 +230,7 @@ impl<'s> Schema<'s> {
 
     /// Whether the schema is put together of others.
     fn is_composed(self) -> bool {
-        let Value::Object(map) = self.node else {
+        let Value::Object(map) = self.node() else {
             return false;
         };
         map.keys()
@@ -319,10 +338,9 @@ impl<'s> Schema<'s> {
 
     /// The schema of an array's items.
     pub(crate) fn items(self) -> Schema<'s> {
-        let items = self.declared_items();
         match self.facts.and_then(|facts| facts.items.as_deref()) {
-            Some(facts) => items.with_facts(facts),
-            None => items,
+            Some(facts) => Self::known(self.root, facts),
+            None => self.declared_items(),
         }
     }
 
@@ -333,7 +351,7 @@ impl<'s> Schema<'s> {
         let array = self
             .branches()
             .into_iter()
-            .find(|branch| branch.node.get("items").is_some());
+            .find(|branch| branch.node().get("items").is_some());
         array.map_or(Schema::plain(self.root, &NOTHING), Schema::items)
     }
 

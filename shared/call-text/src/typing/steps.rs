@@ -97,6 +97,7 @@ pub(crate) fn split(
         dialect,
         text,
         promoted,
+        tools: steps.tools(),
         numbered: steps.numbers().any(|number| number.is_some()),
         orphans: Vec::new(),
     };
@@ -252,7 +253,9 @@ fn new_step<'c>(
 }
 
 fn entry_of<'c>(call: &mut RawCall, context: &Context<'c>) -> Option<&'c Entry> {
-    let ToolMatch::Visible(index, reading) = context.catalogue.find(&call.name) else {
+    let found = context.catalogue.find(&call.name);
+    call.found = Some(found);
+    let ToolMatch::Visible(index, reading) = found else {
         return None;
     };
     let entry = context.catalogue.entry(index);
@@ -299,7 +302,8 @@ fn sub_commands<'c>(
                 format!("{}.{sub}", step.built.call.name),
                 format!("{}:{sub}", step.built.call.name),
             ] {
-                if let ToolMatch::Visible(index, _) = context.catalogue.find(&joined) {
+                let found = context.catalogue.find(&joined);
+                if let ToolMatch::Visible(index, _) = found {
                     let call = &mut step.built.call;
                     call.notes.push(Tolerance::new(
                         Rule::T18,
@@ -310,6 +314,7 @@ fn sub_commands<'c>(
                         &joined,
                     ));
                     call.name = joined;
+                    call.found = Some(found);
                     step.entry = Some(context.catalogue.entry(index));
                     return false;
                 }

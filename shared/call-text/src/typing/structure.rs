@@ -34,8 +34,12 @@ impl Typer<'_> {
     ) -> Option<Value> {
         let types = schema.types();
         let source = span.of(self.text);
+        if text::is_plain(source) {
+            return self.scalar(source.into(), schema, place);
+        }
         let structural = types.is_any() || types.has(Types::OBJECT) || types.has(Types::ARRAY);
         if structural && schema.allowed().is_none() && source.contains('<') {
+            let schema = schema.located();
             if place.depth() > self.limits.depth {
                 let message = format!("a value is nested deeper than {}", self.limits.depth);
                 self.problems.push(
@@ -72,7 +76,7 @@ impl Typer<'_> {
                 &value,
             );
         }
-        self.scalar(&value, schema, place)
+        self.scalar(value, schema, place)
     }
 
     /// Cuts a value into elements; `None` if it is not made of elements.

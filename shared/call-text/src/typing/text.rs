@@ -23,6 +23,28 @@ pub(crate) struct Noticed {
     pub(crate) joined: bool,
 }
 
+/// Whether a text has nothing that decoding or trimming could change or that could be structure:
+/// short, printable ASCII, no markup, nothing blank at its ends.
+pub(crate) fn is_plain(text: &str) -> bool {
+    const SHORT: usize = 32;
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'<' | b'&');
+    let bytes = text.as_bytes();
+    bytes.len() <= SHORT && has_no_outer_space(bytes) && bytes.iter().all(plain)
+}
+
+fn has_no_outer_space(bytes: &[u8]) -> bool {
+    let visible = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_graphic);
+    visible(bytes.first()) && visible(bytes.last())
+}
+
+/// The text without outer white space, which most values do not have.
+pub(crate) fn trim(text: &str) -> &str {
+    match has_no_outer_space(text.as_bytes()) {
+        true => text,
+        false => text.trim(),
+    }
+}
+
 /// The text between tags as it is meant under a schema.
 pub(crate) fn of_markup<'t>(source: &'t str, schema: Schema<'_>) -> (Cow<'t, str>, Noticed) {
     let mut noticed = Noticed::default();
@@ -155,7 +177,7 @@ fn trim_markup<'t>(source: &'t str, schema: Schema<'_>) -> &'t str {
     if schema.preserves_white_space() {
         return source;
     }
-    let trimmed = source.trim();
+    let trimmed = trim(source);
     if memchr::memchr(b'\n', trimmed.as_bytes()).is_some() || schema.is_raw() {
         return without_last_break(without_first_break(skip_blank_before_break(source)));
     }
@@ -177,9 +199,10 @@ pub(crate) fn of_plain<'t>(source: &'t str, schema: Schema<'_>, bare: bool) -> &
     if schema.preserves_white_space() {
         return source;
     }
+    let trimmed = trim(source);
     if !bare
         && schema.types().has(super::schema::Types::STRING)
-        && (schema.is_raw() || source.trim().contains('\n'))
+        && (schema.is_raw() || memchr::memchr(b'\n', trimmed.as_bytes()).is_some())
     {
         let text = without_first_break(source);
         return text
@@ -187,7 +210,7 @@ pub(crate) fn of_plain<'t>(source: &'t str, schema: Schema<'_>, bare: bool) -> &
             .or_else(|| text.strip_suffix('\n'))
             .unwrap_or(text);
     }
-    source.trim()
+    trimmed
 }
 
 /// Decodes entities once, unless the author did not escape (V3).

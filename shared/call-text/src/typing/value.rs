@@ -130,21 +130,21 @@ impl Typer<'_> {
     /// Types text. `None` means that the value counts as absent (C12).
     pub(crate) fn scalar(
         &mut self,
-        text: &str,
+        text: Cow<'_, str>,
         schema: Schema<'_>,
         place: &Place<'_>,
     ) -> Option<Value> {
         let types = schema.types();
         if let Some(allowed) = schema.allowed() {
-            return self.choice(text, &allowed, schema, place);
+            return self.choice(&text, &allowed, schema, place);
         }
         if types.is_any() {
-            return Some(Value::String(text.to_owned()));
+            return Some(Value::String(text.into_owned()));
         }
         if types.has(Types::STRING) {
             return Some(self.string_or_structure(text, schema, types, place));
         }
-        let trimmed = text.trim();
+        let trimmed = super::text::trim(&text);
         if trimmed.is_empty() {
             return self.empty(types, place);
         }
@@ -162,13 +162,13 @@ impl Typer<'_> {
                     .expected("a finite number")
                     .received(trimmed),
             );
-            return Some(Value::String(text.to_owned()));
+            return Some(Value::String(text.into_owned()));
         }
         if types.has(Types::OBJECT) || types.has(Types::ARRAY) {
             return Some(self.structure_text(trimmed, schema, types, place));
         }
-        self.mismatch(schema, place, text);
-        Some(Value::String(text.to_owned()))
+        self.mismatch(schema, place, &text);
+        Some(Value::String(text.into_owned()))
     }
 
     /// An integer, a number or a boolean, whichever is admitted and fits first (C3 to C5, C9).
@@ -194,16 +194,35 @@ impl Typer<'_> {
     /// admitted as well (C2, C6, C9).
     fn string_or_structure(
         &mut self,
-        text: &str,
+        text: Cow<'_, str>,
         schema: Schema<'_>,
         types: Types,
         place: &Place<'_>,
     ) -> Value {
+        if types != Types::STRING {
+            if let Some(value) = self.structure_beside_string(&text, schema, types, place) {
+                return value;
+            }
+        }
+        if schema.unescapes() {
+            return Value::String(unescape(&text));
+        }
+        Value::String(text.into_owned())
+    }
+
+    /// A string and other types are admitted.
+    fn structure_beside_string(
+        &mut self,
+        text: &str,
+        schema: Schema<'_>,
+        types: Types,
+        place: &Place<'_>,
+    ) -> Option<Value> {
         let trimmed = text.trim();
         let structure = (types.has(Types::OBJECT) && trimmed.starts_with('{'))
             || (types.has(Types::ARRAY) && trimmed.starts_with('['));
         if structure && let Ok(value) = json::parse(trimmed) {
-            return self.json(value, schema, place).unwrap_or(Value::Null);
+            return Some(self.json(value, schema, place).unwrap_or(Value::Null));
         }
         if types.has(Types::NULL) && trimmed == "null" {
             self.note(
@@ -215,10 +234,7 @@ impl Typer<'_> {
                 trimmed,
             );
         }
-        if schema.unescapes() {
-            return Value::String(unescape(text));
-        }
-        Value::String(text.to_owned())
+        None
     }
 
     /// JSON text for an object or array (C7, C8), or one scalar wrapped as an array.
@@ -277,7 +293,7 @@ impl Typer<'_> {
         if types.has(Types::ARRAY) && !trimmed.contains(',') {
             let before = self.problems.len();
             let items = schema.items();
-            if let Some(item) = self.scalar(trimmed, items, &place.item(0))
+            if let Some(item) = self.scalar(trimmed.into(), items, &place.item(0))
                 && self.problems.len() == before
             {
                 self.note_wrapped(place, trimmed);
@@ -382,7 +398,7 @@ impl Typer<'_> {
             "text" | "string" if types.has(Types::STRING) => {
                 return Some(Value::String(text.to_owned()));
             }
-            "text" | "string" => return self.scalar(text, schema, place),
+            "text" | "string" => return self.scalar(text.into(), schema, place),
             "json" => match json::parse(text.trim()) {
                 Ok(value) if types.has(Types::of_value(&value)) => {
                     return self.json(value, schema, place);

@@ -151,6 +151,7 @@ impl ElementScanner {
             ));
         }
         call.name = name.to_owned();
+        call.found = Some(found);
         call.name_span = name_span;
         for attribute in tag
             .attributes

@@ -402,8 +402,8 @@ impl FieldValue {
         match key::field_start(feed, at) {
             Look::Yes(start) => {
                 self.next = Some((at, start));
-                let known = context.catalogue.is_known_field(start.key.of(feed.text));
-                return Look::Yes(if known || separated {
+                let known = || context.catalogue.is_known_field(start.key.of(feed.text));
+                return Look::Yes(if separated || known() {
                     Follow::Field
                 } else {
                     Follow::Text

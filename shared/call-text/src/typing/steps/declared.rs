@@ -6,11 +6,14 @@ use crate::names;
 
 /// Whether the tool of a step has a parameter of this name.
 pub(super) fn declares(step: &Step<'_>, name: &str) -> bool {
-    step.entry.is_some_and(|entry| {
-        entry.declares(name)
-            || entry.only_squashed_match(name).is_some()
-            || (entry.command_alias && names::squashes_to(name, "argcommand"))
-    })
+    step.entry.is_some_and(|entry| tool_declares(entry, name))
+}
+
+/// Whether a tool has a parameter of this name.
+pub(super) fn tool_declares(entry: &Entry, name: &str) -> bool {
+    entry.declares(name)
+        || entry.only_squashed_match(name).is_some()
+        || (entry.command_alias && names::squashes_to(name, "argcommand"))
 }
 
 /// What the last tool said of one name: most steps of a block call the same tool.

@@ -62,76 +62,73 @@ pub(super) fn give(
     control: Option<Control>,
     text: &str,
 ) {
-    let value = field.value.span.of(text).trim();
-    let built = &mut step.built;
-    built.call.span = Span::new(
-        built.call.span.start.min(field.key_span.start),
-        built.call.span.end.max(field.value.span.end),
+    let call = &mut step.built.call;
+    call.span = Span::new(
+        call.span.start.min(field.key_span.start),
+        call.span.end.max(field.value.span.end),
     );
-    built.call.notes.extend(field.notes);
+    call.notes.extend(field.notes);
     match control {
-        Some(Control::OnError) if value.eq_ignore_ascii_case("continue") => {
+        // The controls of the block are not a step's.
+        None | Some(Control::Block(_) | Control::Common(_)) => call.arguments.push(RawValue {
+            name,
+            name_span: field.key_span,
+            content: Content::Plain(field.value),
+        }),
+        Some(control) => set(step, control, field.key_span, field.value.span, text),
+    }
+}
+
+/// Sets a control of a step.
+fn set(step: &mut Step<'_>, control: Control, key_span: Span, value_span: Span, text: &str) {
+    let value = value_span.of(text).trim();
+    let built = &mut step.built;
+    match control {
+        Control::OnError if value.eq_ignore_ascii_case("continue") => {
             built.control.continue_on_error = true
         }
-        Some(Control::OnError) if value.eq_ignore_ascii_case("stop") => {}
-        Some(Control::OnError) => refuse_control(
+        Control::OnError if value.eq_ignore_ascii_case("stop") => {}
+        Control::OnError => refuse_control(
             &mut built.call,
             "on_error",
             "stop or continue",
             value,
-            field.value.span,
+            value_span,
         ),
-        Some(Control::Retry) => match value.parse::<u32>() {
+        Control::Retry => match value.parse::<u32>() {
             Ok(retries) => built.control.retries = retries,
             Err(_) => refuse_control(
                 &mut built.call,
                 "retry",
                 "a whole number",
                 value,
-                field.value.span,
+                value_span,
             ),
         },
-        Some(Control::TypeHint(parameter)) => {
-            built.hints.insert(
-                declared_name(step.entry, &parameter),
-                Value::String(value.to_owned()),
-            );
+        Control::TypeHint(parameter) => {
+            let value = Value::String(value.to_owned());
+            let name = declared_name(step.entry, &parameter);
+            built.hints.insert(name, value);
         }
-        Some(Control::Uri(parameter)) => {
-            built.control.uris.insert(
-                declared_name(step.entry, &parameter),
-                Value::String(value.to_owned()),
-            );
+        Control::Uri(parameter) => {
+            let value = Value::String(value.to_owned());
+            let name = declared_name(step.entry, &parameter);
+            built.control.uris.insert(name, value);
         }
-        Some(Control::Archery) => {
+        Control::Archery => {
             built.control.no_reply = matches!(
                 value.to_ascii_lowercase().as_str(),
                 "true" | "no_reply" | "noreply"
             );
-            let note = Tolerance::new(
-                Rule::T27,
-                Class::Verbatim,
-                "asynchronous_call",
-                field.key_span,
-                value,
-                value,
-            );
+            let (rule, class) = (Rule::T27, Class::Verbatim);
+            let note = Tolerance::new(rule, class, "asynchronous_call", key_span, value, value);
             built.call.notes.push(note);
         }
-        Some(Control::Metadata(key)) => {
-            built
-                .control
-                .metadata
-                .insert(key, Value::String(value.to_owned()));
+        Control::Metadata(key) => {
+            let value = Value::String(value.to_owned());
+            built.control.metadata.insert(key, value);
         }
-        _ => {
-            let content = Content::Plain(field.value);
-            built.call.arguments.push(RawValue {
-                name,
-                name_span: field.key_span,
-                content,
-            });
-        }
+        Control::Block(_) | Control::Common(_) => {}
     }
 }
 

@@ -19,6 +19,16 @@ enum Stem {
 
 impl Key {
     pub(super) fn read(written: &str) -> Self {
+        // Most keys name no tool, as their first letter tells; their number is looked for where
+        // they are placed.
+        let first = written.chars().find(|c| c.is_alphanumeric());
+        let command = |first: char| matches!(first.to_ascii_lowercase(), 'c' | 't');
+        if first.is_some_and(|first| first.is_ascii() && !command(first)) {
+            return Self {
+                stem: Stem::Other,
+                number: None,
+            };
+        }
         names::with_squashed(written, |squashed| {
             let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
             Self {

@@ -1,6 +1,7 @@
 //! The steps of a block while they are put together, in the order of their numbers.
 
 use super::{Number, Step, StepCall};
+use crate::catalogue::Entry;
 
 /// Steps by number. Blocks have few of them and name them in order, so a sorted list it is.
 #[derive(Default)]
@@ -23,6 +24,17 @@ impl<'c> StepList<'c> {
     pub(super) fn get_mut(&mut self, number: Number) -> Option<&mut Step<'c>> {
         let position = self.position(number).ok()?;
         self.0.get_mut(position).map(|(_, step)| step)
+    }
+
+    /// The tools of the steps, each once.
+    pub(super) fn tools(&self) -> Vec<&'c Entry> {
+        let mut tools: Vec<&Entry> = Vec::new();
+        for entry in self.0.iter().filter_map(|(_, step)| step.entry) {
+            if !tools.iter().any(|known| std::ptr::eq(*known, entry)) {
+                tools.push(entry);
+            }
+        }
+        tools
     }
 
     /// Adds a step, or replaces the one of the same number.

@@ -3,11 +3,12 @@
 
 use serde_json::Value;
 
-use super::declared::{Asked, declares};
+use super::declared::{Asked, declares, tool_declares};
 use super::give::{control_for, give, share};
 use super::keys::{Control, Suffix, suffixes};
 use super::list::StepList;
 use super::{Field, Number, Step, Steps};
+use crate::catalogue::Entry;
 use crate::dialect::raw::RawField;
 use crate::{Dialect, Problem, ProblemCode, Rule, Span};
 
@@ -43,18 +44,20 @@ fn control_of(stem: &str, step: &Step<'_>, dialect: Dialect) -> Option<Control> 
 }
 
 /// Puts the fields of a block where they belong.
-pub(super) struct Placing<'t> {
+pub(super) struct Placing<'t, 'c> {
     pub(super) dialect: Dialect,
     pub(super) text: &'t str,
     /// The first command had no number and became step 1 (T24).
     pub(super) promoted: bool,
+    /// The tools that the steps call, each once: most blocks call few tools many times.
+    pub(super) tools: Vec<&'c Entry>,
     /// The steps have numbers.
     pub(super) numbered: bool,
     /// Keys of steps that no command opens.
     pub(super) orphans: Vec<(String, Span)>,
 }
 
-impl Placing<'_> {
+impl Placing<'_, '_> {
     /// Places a field; `own` is the step that its number says.
     pub(super) fn place(
         &mut self,
@@ -64,17 +67,8 @@ impl Placing<'_> {
         out: &mut Steps,
     ) {
         let name = field.name.of(self.text);
-        let mut asked = Asked::default();
-        let declaring = steps
-            .iter()
-            .filter(|(_, step)| asked.declares(step, name))
-            .map(|(number, _)| number);
-        // What stands beside an un-numbered first command is its own (T24).
-        let whole: Vec<Number> = declaring
-            .filter(|number| !self.promoted || *number == Some(1))
-            .collect();
         if let Some(Own { suffix, control }) = own {
-            if !whole.is_empty() && !suffix.underscore {
+            if !suffix.underscore && self.is_whole(name, steps) {
                 out.problems.push(two_readings(name, suffix, &field.raw));
                 return;
             }
@@ -84,6 +78,15 @@ impl Placing<'_> {
             }
             return;
         }
+        let mut asked = Asked::default();
+        let declaring = steps
+            .iter()
+            .filter(|(_, step)| asked.declares(step, name))
+            .map(|(number, _)| number);
+        // What stands beside an un-numbered first command is its own (T24).
+        let whole: Vec<Number> = declaring
+            .filter(|number| !self.promoted || *number == Some(1))
+            .collect();
         if !whole.is_empty() {
             for number in whole {
                 share(
@@ -119,6 +122,14 @@ impl Placing<'_> {
                 }
             }
             None => self.unplaced(field, steps),
+        }
+    }
+
+    /// Whether a step that may have un-numbered fields declares the whole name.
+    fn is_whole(&self, name: &str, steps: &StepList<'_>) -> bool {
+        match self.promoted {
+            true => (steps.get(Some(1))).is_some_and(|step| declares(step, name)),
+            false => (self.tools.iter()).any(|entry| tool_declares(entry, name)),
         }
     }
 
