@@ -19,10 +19,15 @@ pub(crate) fn is_plain(byte: u8) -> bool {
     PLAIN[usize::from(byte)]
 }
 
+/// Whether a name is made of such bytes only.
+pub(crate) fn is_all_plain(name: &str) -> bool {
+    name.bytes().all(is_plain)
+}
+
 /// Takes off what may stand round a name without belonging to it: white space, backticks, quotes,
 /// byte order marks and zero-width characters (N7, V11).
 pub(crate) fn clean(name: &str) -> Cow<'_, str> {
-    if name.bytes().all(is_plain) {
+    if is_all_plain(name) {
         return Cow::Borrowed(name);
     }
     let trimmed = name.trim_matches(|c: char| c.is_whitespace() || c == '`' || is_invisible(c));
@@ -79,6 +84,13 @@ fn next_letter(name: &mut &[u8]) -> Option<u8> {
         }
     }
     None
+}
+
+/// The last byte of a name's squashed form, where it is plain to see.
+pub(crate) fn last_letter(name: &str) -> Option<u8> {
+    let last = name.bytes().next_back()?;
+    let plain = last.is_ascii_alphanumeric() && name.is_ascii();
+    plain.then(|| last.to_ascii_lowercase())
 }
 
 /// Whether a name has this squashed form.

@@ -77,23 +77,21 @@ impl Entry {
         &'e self,
         written: &'e str,
     ) -> impl Iterator<Item = usize> + 'e {
+        // Most names differ in their last letter, above all those with a step number.
+        let last = names::last_letter(written);
         let parameters = self.parameters.iter().enumerate();
-        let same = parameters.filter(|(_, parameter)| {
-            !parameter.squashed.is_empty() && names::squashes_to(written, &parameter.squashed)
+        let same = parameters.filter(move |(_, parameter)| {
+            !parameter.squashed.is_empty()
+                && last.is_none_or(|last| parameter.squashed.as_bytes().last() == Some(&last))
+                && names::squashes_to(written, &parameter.squashed)
         });
         same.map(|(position, _)| position)
     }
 
     /// The only parameter whose squashed form equals that of a written name.
     pub(crate) fn only_squashed_match(&self, written: &str) -> Option<usize> {
-        names::with_squashed(written, |squashed| {
-            let parameters = self.parameters.iter().enumerate();
-            let mut matches = parameters.filter(|(_, parameter)| {
-                !parameter.squashed.is_empty() && parameter.squashed == squashed
-            });
-            let (position, _) = matches.next()?;
-            matches.next().is_none().then_some(position)
-        })
+        let mut matches = self.squashed_matches(written);
+        matches.next().filter(|_| matches.next().is_none())
     }
 
     /// The schema of the parameter at a position.

@@ -7,6 +7,7 @@ mod ahead;
 mod between;
 mod call;
 mod open;
+mod short;
 mod value;
 
 pub(crate) use open::{Opening, opening};
@@ -179,7 +180,7 @@ impl ElementScanner {
             let progress = match &mut self.state {
                 State::Body => self.body(feed, context, early),
                 State::Json { .. } => self.json(feed, most),
-                State::Call => self.between_parameters(feed, context),
+                State::Call => self.between_parameters(feed, context, early),
                 State::Value => self.value(feed, context, early),
             };
             match progress {

@@ -57,9 +57,11 @@ pub(crate) fn type_call(
             typed.insert(String::from(&*argument.name), value);
         }
     }
-    let raw_arguments = arguments.into_iter();
-    let raw_arguments = raw_arguments.map(|argument| raw_argument(argument, source));
-    let raw_arguments = raw_arguments.collect();
+    // Collecting would reuse the memory and then give back what is left of it, which costs more.
+    let mut raw_arguments = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        raw_arguments.push(raw_argument(argument, source));
+    }
     if let Some(entry) = entry {
         missing(&mut typer, entry, &typed, fetched, raw.span);
         if entry.tool.strict || context.policy.strict {

@@ -52,9 +52,13 @@ struct Field {
 
 impl Field {
     fn new(mut raw: RawField, text: &str, context: &Context<'_>, out: &mut Steps) -> Self {
-        without_remark(&mut raw, text, context, &mut out.notes);
+        let plain = names::is_all_plain(raw.key.of(text));
+        if !plain {
+            without_remark(&mut raw, text, context, &mut out.notes);
+        }
         let key = Key::read(raw.key.of(text));
         let name = match &raw.key {
+            written if plain => written.clone(),
             Written::At(span) => Written::cleaned(*span, text),
             Written::Other(name) => Written::Other(names::clean(name).into_owned()),
         };

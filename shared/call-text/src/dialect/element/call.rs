@@ -1,6 +1,7 @@
 //! The inside of a call: parameters, stray text, its end.
 
 use super::open::{is_generic_call, is_generic_parameter};
+use super::short::Opened;
 use super::value::ValueScan;
 use super::{Context, ElementScanner, State};
 use crate::catalogue::{Entry, NameReading, ToolMatch};
@@ -186,6 +187,7 @@ impl ElementScanner {
         &mut self,
         feed: &Feed<'_>,
         context: &Context<'_>,
+        early: &mut Vec<Early>,
     ) -> Option<Progress> {
         let at = match self.next_part(feed) {
             Look::Yes(at) => at,
@@ -210,7 +212,7 @@ impl ElementScanner {
             Look::No => return self.not_a_tag(feed, at),
         };
         if tag.kind != TagKind::Close {
-            return self.open_parameter(&tag, feed, context);
+            return self.open_parameter(&tag, feed, context, early);
         }
         let around = Surroundings {
             context,
@@ -252,6 +254,7 @@ impl ElementScanner {
         tag: &Tag,
         feed: &Feed<'_>,
         context: &Context<'_>,
+        early: &mut Vec<Early>,
     ) -> Option<Progress> {
         let text = feed.text;
         let limit = context.policy.limits.parameters;
@@ -302,6 +305,8 @@ impl ElementScanner {
             });
             return None;
         }
+        let opened = Opened { tag, generic };
+        let name = self.short_value(&opened, name, name_span, feed, context, early)?;
         self.scan = Some(ValueScan::new(name, name_span, tag, generic));
         self.state = State::Value;
         None

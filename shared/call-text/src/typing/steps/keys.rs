@@ -82,7 +82,9 @@ pub(super) fn suffixes(key: &str) -> impl Iterator<Item = Suffix> + '_ {
     let digits = key.bytes().rev().take_while(u8::is_ascii_digit).count();
     (1..=digits.min(MOST_DIGITS)).rev().filter_map(|width| {
         let (head, tail) = key.split_at(key.len() - width);
-        let stem = head.trim_end_matches(['_', '-', ' ']);
+        let joint = |byte: &u8| matches!(byte, b'_' | b'-' | b' ');
+        let joints = head.bytes().rev().take_while(|byte| joint(byte)).count();
+        let stem = &head[..head.len() - joints];
         Some(Suffix {
             stem: stem.len(),
             number: tail.parse().ok().filter(|_| !stem.is_empty())?,
