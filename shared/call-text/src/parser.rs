@@ -33,10 +33,18 @@ pub fn parse_finished(
     policy: &Policy,
     reason: FinishReason,
 ) -> Parsed {
-    let mut parser = Parser::new(catalogue.clone(), policy.clone());
-    parser.sink.be_quiet();
-    parser.take(text);
-    parser.finish(reason).1
+    let most = policy.limits.message_bytes;
+    let read = text.floor_char_boundary(most);
+    let context = Context {
+        catalogue,
+        policy,
+        finish: reason,
+        quiet: true,
+    };
+    let mut state = State::new(policy);
+    state.sink.be_quiet();
+    state.finish(&text[..read], text.len() - read, &context);
+    state.sink.into_parsed(&text[..read])
 }
 
 /// An incremental parse of one message.
@@ -50,24 +58,64 @@ pub struct Parser {
     /// Bytes beyond the message limit.
     overflow: usize,
     replaced: bool,
+    state: State,
+}
+
+/// How far a message was read, and what came of it.
+#[derive(Debug)]
+struct State {
     steps: Cell<u64>,
     walk: Walk,
     sink: Sink,
+}
+
+impl State {
+    fn new(policy: &Policy) -> Self {
+        Self {
+            steps: Cell::new(0),
+            walk: Walk::default(),
+            sink: Sink::new(policy.limits.diagnostics),
+        }
+    }
+
+    fn advance(&mut self, text: &str, eof: bool, context: &Context<'_>) {
+        let feed = Feed {
+            text,
+            eof,
+            steps: &self.steps,
+        };
+        self.walk.advance(&feed, context, &mut self.sink);
+    }
+
+    /// Reads to the end of the message; `overflow` bytes of it were not read.
+    fn finish(&mut self, text: &str, overflow: usize, context: &Context<'_>) {
+        self.advance(text, true, context);
+        self.walk.finish(text, context, &mut self.sink);
+        if overflow > 0 {
+            let span = Span::new(text.len(), text.len() + overflow);
+            let message = format!(
+                "the message is longer than {} bytes; the rest was not read",
+                context.policy.limits.message_bytes
+            );
+            self.sink.segment(SegmentKind::Overflow, span);
+            let code = "limit_exceeded";
+            self.sink
+                .diagnose(Rule::V13, Severity::Error, code, span, message, "");
+        }
+    }
 }
 
 impl Parser {
     /// Starts a message.
     pub fn new(catalogue: Catalogue, policy: Policy) -> Self {
         Self {
-            sink: Sink::new(policy.limits.diagnostics),
+            state: State::new(&policy),
             catalogue,
             policy,
             text: String::new(),
             partial: Vec::new(),
             overflow: 0,
             replaced: false,
-            steps: Cell::new(0),
-            walk: Walk::default(),
         }
     }
 
@@ -113,49 +161,31 @@ impl Parser {
             self.partial.clear();
             self.replace();
         }
-        let mut events = self.advance(true, reason);
-        let quiet = self.sink.is_quiet();
         let context = Context {
             catalogue: &self.catalogue,
             policy: &self.policy,
             finish: reason,
-            quiet,
+            quiet: false,
         };
-        self.walk.finish(&self.text, &context, &mut self.sink);
-        if self.overflow > 0 {
-            let span = Span::new(self.text.len(), self.text.len() + self.overflow);
-            let message = format!(
-                "the message is longer than {} bytes; the rest was not read",
-                self.policy.limits.message_bytes
-            );
-            self.sink.segment(SegmentKind::Overflow, span);
-            self.sink.diagnose(
-                Rule::V13,
-                Severity::Error,
-                "limit_exceeded",
-                span,
-                message,
-                "",
-            );
-        }
-        events.extend(self.sink.drain());
-        (events, self.sink.into_parsed(&self.text))
+        self.state.finish(&self.text, self.overflow, &context);
+        let events = self.state.sink.drain();
+        (events, self.state.sink.into_parsed(&self.text))
     }
 
     /// Ends the message and gives the bytes looked at in all, for tests of linearity.
     pub fn finish_counting(mut self, reason: FinishReason) -> u64 {
         self.advance(true, reason);
-        self.steps.get()
+        self.state.steps.get()
     }
 
     /// Bytes looked at so far, for tests of linearity.
     pub fn steps(&self) -> u64 {
-        self.steps.get()
+        self.state.steps.get()
     }
 
     /// The remarks made so far.
     pub fn diagnostics(&self) -> &[Diagnostic] {
-        self.sink.diagnostics()
+        self.state.sink.diagnostics()
     }
 
     fn replace(&mut self) {
@@ -163,7 +193,7 @@ impl Parser {
             self.replaced = true;
             let span = Span::new(self.text.len(), self.text.len() + 3);
             let message = "bytes that are not UTF-8 were replaced".to_owned();
-            self.sink.diagnose(
+            self.state.sink.diagnose(
                 Rule::V11,
                 Severity::Warning,
                 "invalid_utf8",
@@ -198,15 +228,10 @@ impl Parser {
             catalogue: &self.catalogue,
             policy: &self.policy,
             finish,
-            quiet: self.sink.is_quiet(),
+            quiet: false,
         };
-        let feed = Feed {
-            text: &self.text,
-            eof,
-            steps: &self.steps,
-        };
-        self.walk.advance(&feed, &context, &mut self.sink);
-        self.sink.drain()
+        self.state.advance(&self.text, eof, &context);
+        self.state.sink.drain()
     }
 }
 

@@ -514,7 +514,7 @@ impl ElementScanner {
                 self.state = State::Call;
                 if let Some(open) = self.raw.calls.last_mut() {
                     open.notes.extend(scan.take_notes());
-                    open.arguments.push(scan.take_value(inner));
+                    open.add(scan.take_value(inner));
                 }
                 None
             }

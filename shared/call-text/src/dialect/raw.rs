@@ -79,6 +79,17 @@ pub(crate) struct RawCall {
     pub(crate) provider_id: String,
 }
 
+impl RawCall {
+    /// Adds a value. Room for a usual number of them is made at once.
+    pub(crate) fn add(&mut self, value: RawValue) {
+        const USUAL: usize = 8;
+        if self.arguments.capacity() == 0 {
+            self.arguments.reserve_exact(USUAL);
+        }
+        self.arguments.push(value);
+    }
+}
+
 /// A named value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RawValue {

@@ -52,10 +52,6 @@ impl Sink {
         self.quiet = true;
     }
 
-    pub(super) fn is_quiet(&self) -> bool {
-        self.quiet
-    }
-
     fn event(&mut self, event: impl FnOnce() -> Event) {
         if !self.quiet {
             self.events.push(event());

@@ -32,6 +32,8 @@ pub(crate) struct Tag {
     pub(crate) wide: bool,
     /// Space stood between the bracket and the name.
     pub(crate) spaced: bool,
+    /// Brackets and a name of letters, digits and the usual signs, and nothing else.
+    pub(crate) plain: bool,
 }
 
 impl Tag {
@@ -100,6 +102,7 @@ fn read_plain(feed: &Feed<'_>, at: usize, limits: &Limits) -> Option<Tag> {
         span,
         wide: false,
         spaced: false,
+        plain: true,
     })
 }
 
@@ -179,6 +182,7 @@ impl Reader<'_, '_> {
                         span,
                         wide,
                         spaced,
+                        plain: false,
                     });
                 }
                 '/' => {

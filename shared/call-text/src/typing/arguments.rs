@@ -63,6 +63,15 @@ pub(crate) fn resolve(
     for raw in values {
         let attribute = matches!(raw.content, Content::Attribute(_));
         let written = raw.name.of(typer.text);
+        // Most names are written as the schema has them.
+        if !attribute && let Some(position) = entry.position(written) {
+            arguments.push(Argument {
+                name: Arc::clone(&entry.parameters[position].name),
+                parameter: Some(position),
+                raw,
+            });
+            continue;
+        }
         match meaning(written, entry, dialect, context) {
             Meaning::Parameter(position) => {
                 let name = Arc::clone(&entry.parameters[position].name);
@@ -168,12 +177,7 @@ pub(crate) fn unknown(written: &str, span: Span, entry: &Entry) -> Problem {
     .suggesting(nearest)
 }
 
-fn meaning(
-    written: &str,
-    entry: &Entry,
-    dialect: Dialect,
-    context: &Context<'_>,
-) -> Meaning {
+fn meaning(written: &str, entry: &Entry, dialect: Dialect, context: &Context<'_>) -> Meaning {
     if let Some(position) = entry.position(written) {
         return Meaning::Parameter(position);
     }
@@ -259,11 +263,7 @@ fn stray_as_value(
 const WRAPPERS: &[&str] = &["args", "arguments", "parameters", "params"];
 
 /// `<args>` round the parameters, contrary to the schema (A18).
-fn unwrap_drift(
-    values: Vec<RawValue>,
-    entry: &Entry,
-    typer: &mut Typer<'_>,
-) -> Vec<RawValue> {
+fn unwrap_drift(values: Vec<RawValue>, entry: &Entry, typer: &mut Typer<'_>) -> Vec<RawValue> {
     let [only] = values.as_slice() else {
         return values;
     };
@@ -324,11 +324,7 @@ fn unwrap_drift(
 }
 
 /// Parameters without the one object that should hold them (A18).
-fn wrap_drift(
-    values: Vec<RawValue>,
-    entry: &Entry,
-    typer: &mut Typer<'_>,
-) -> Vec<RawValue> {
+fn wrap_drift(values: Vec<RawValue>, entry: &Entry, typer: &mut Typer<'_>) -> Vec<RawValue> {
     let [only] = entry.parameters.as_slice() else {
         return values;
     };

@@ -29,7 +29,9 @@ pub(crate) fn type_call(
         notes: std::mem::take(&mut raw.notes),
         problems: std::mem::take(&mut raw.problems),
     };
-    let found = raw.found.unwrap_or_else(|| context.catalogue.find(&raw.name));
+    let found = raw
+        .found
+        .unwrap_or_else(|| context.catalogue.find(&raw.name));
     let entry = match found {
         ToolMatch::Visible(index, _) => Some(context.catalogue.entry(index)),
         other => {
@@ -47,8 +49,7 @@ pub(crate) fn type_call(
         }
         let schema = member(entry, argument);
         let value = if arguments[at + 1..].iter().any(|other| same(&other)) {
-            let group: Vec<&Argument> = arguments[at..].iter().filter(same).collect();
-            repeated_parameter(&mut typer, &group, schema, hints, context)
+            repeated_parameter(&mut typer, &arguments[at..], schema, hints, context)
         } else {
             only_one(&mut typer, argument, schema, hints)
         };
@@ -131,24 +132,24 @@ fn only_one(
     one_value(typer, &argument.raw.content, hint, schema, &place)
 }
 
-/// The value of a parameter that is given several times.
+/// The value of a parameter that is given several times: by the first of the arguments, and by
+/// others after it.
 fn repeated_parameter(
     typer: &mut Typer<'_>,
-    group: &[&Argument],
+    arguments: &[Argument],
     schema: Schema<'_>,
     hints: &Map<String, Value>,
     context: &Context<'_>,
 ) -> Option<Value> {
-    let name: &str = &group[0].name;
-    let place = Place::argument(group[0].raw.name_span, name);
-    let spans: Vec<Span> = group
-        .iter()
-        .filter_map(|argument| match argument.raw.content {
-            Content::Markup(span) => Some(span),
-            _ => None,
-        })
-        .collect();
-    if spans.len() == group.len() {
+    let first = arguments.first()?;
+    let group = arguments.iter().filter(|other| other.is_same(first));
+    let name: &str = &first.name;
+    let place = Place::argument(first.raw.name_span, name);
+    let markup = |argument: &Argument| match argument.raw.content {
+        Content::Markup(span) => Some(span),
+        _ => None,
+    };
+    if let Some(spans) = group.clone().map(markup).collect::<Option<Vec<_>>>() {
         return typer.repeated(
             &spans,
             schema,
@@ -160,13 +161,13 @@ fn repeated_parameter(
     }
     let hint = hints.get(name).and_then(Value::as_str);
     let mut values: Vec<Option<Value>> = group
-        .iter()
+        .clone()
         .map(|argument| one_value(typer, &argument.raw.content, hint, schema, &place))
         .collect();
     if values.len() > 1 && values.iter().any(|value| *value != values[0]) {
         if context.policy.vcp_last_wins
             && group
-                .iter()
+                .clone()
                 .all(|argument| matches!(argument.raw.content, Content::Plain(_)))
         {
             typer.note(Rule::T17, Class::Repair, "last_value_wins", &place, "", "");

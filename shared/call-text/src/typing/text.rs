@@ -215,14 +215,24 @@ pub(crate) fn of_plain<'t>(source: &'t str, schema: Schema<'_>, bare: bool) -> &
 
 /// Decodes entities once, unless the author did not escape (V3).
 fn decode<'t>(text: &'t str, schema: Schema<'_>, noticed: &mut Noticed) -> Cow<'t, str> {
-    let (mut decodable, mut bare) = (false, false);
+    let mut bare = false;
+    let mut decoded = String::new();
+    let mut from = 0;
     for at in memchr::memchr_iter(b'&', text.as_bytes()) {
-        match reference(&text[at..]) {
-            Some((name, _)) => decodable = decodable || character(name).is_some(),
-            None => bare = true,
+        let Some((name, width)) = reference(&text[at..]) else {
+            bare = true;
+            continue;
+        };
+        if let Some(c) = character(name) {
+            if from == 0 {
+                decoded.reserve_exact(text.len());
+            }
+            decoded.push_str(&text[from..at]);
+            decoded.push(c);
+            from = at + width;
         }
     }
-    if !decodable {
+    if from == 0 {
         return Cow::Borrowed(text);
     }
     if bare || memchr::memchr(b'<', text.as_bytes()).is_some() || schema.is_raw() {
@@ -230,7 +240,8 @@ fn decode<'t>(text: &'t str, schema: Schema<'_>, noticed: &mut Noticed) -> Cow<'
         return Cow::Borrowed(text);
     }
     noticed.entities_decoded = true;
-    Cow::Owned(decode_entities(text))
+    decoded.push_str(&text[from..]);
+    Cow::Owned(decoded)
 }
 
 /// Decodes the five XML names and numeric forms; everything else stays.

@@ -283,6 +283,7 @@ impl ElementScanner {
                 }
                 (Written::At(span), span)
             }
+            None if tag.plain => (Written::At(tag.name), tag.name),
             None => (Written::cleaned(tag.name, text), tag.name),
         };
         if tag.wide {
@@ -298,7 +299,7 @@ impl ElementScanner {
         self.pos = tag.span.end;
         if tag.kind == TagKind::Empty {
             let content = Content::Markup(Span::new(tag.span.end, tag.span.end));
-            call.arguments.push(RawValue {
+            call.add(RawValue {
                 name,
                 name_span,
                 content,

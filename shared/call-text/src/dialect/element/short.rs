@@ -43,7 +43,7 @@ impl ElementScanner {
                 span: inner,
             });
         }
-        call.arguments.push(RawValue {
+        call.add(RawValue {
             name,
             name_span,
             content: Content::Markup(inner),
