@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use serde_json::Map;
 
+use self::steps::StepCall;
 use crate::catalogue::ToolMatch;
 use crate::dialect::element::Context;
 use crate::dialect::raw::{Controls, RawBlock, RawCall, ScannedBlock};
@@ -75,45 +76,49 @@ pub(crate) fn type_block(
     context: &Context<'_>,
 ) -> TypedBlock {
     let mut raw = scanned.raw;
-    let (controls, mut step_controls) =
-        if scanned.dialect.is_field_based() && scanned.end != BlockEnd::Limited {
-            calls_of_fields(&mut raw, scanned.dialect, scanned.span, text, context)
-        } else {
-            (Controls::new(), Vec::new())
-        };
+    let (controls, steps) = if scanned.dialect.is_field_based() && scanned.end != BlockEnd::Limited
+    {
+        calls_of_fields(&mut raw, scanned.dialect, scanned.span, text, context)
+    } else {
+        (Controls::new(), Vec::new())
+    };
     let mut diagnostics: Vec<Diagnostic> = raw.notes.iter().map(Tolerance::to_diagnostic).collect();
     diagnostics.extend(stray_of(&raw, scanned.dialect, text));
     if context.policy.strict {
         refuse(&raw.notes, &mut raw.problems);
     }
     let source = Source::new(text, scanned.span);
-    let mut calls = Vec::with_capacity(raw.calls.len());
-    for (position, mut call) in raw.calls.into_iter().enumerate() {
+    let mut calls = Vec::with_capacity(raw.calls.len() + steps.len());
+    let of_block = |call: &mut RawCall| {
         // A repair of the block is a repair of each of its calls.
-        call.notes.extend(
-            raw.notes
-                .iter()
-                .filter(|note| note.class == Class::Repair)
-                .cloned(),
-        );
+        let repairs = raw.notes.iter().filter(|note| note.class == Class::Repair);
+        call.notes.extend(repairs.cloned());
         call.ambiguous |= doubtful;
-        if call.dialect.is_none() {
-            call.dialect = Some(scanned.dialect);
-        }
-        let (control, hints) = step_controls
-            .get_mut(position)
-            .map(std::mem::take)
-            .unwrap_or_default();
+        call.dialect.get_or_insert(scanned.dialect);
+    };
+    let nothing = Map::new();
+    for mut call in raw.calls {
+        of_block(&mut call);
+        let known = ahead.take(&call);
+        calls.push(known.unwrap_or_else(|| type_call(call, &nothing, &nothing, &source, context)));
+    }
+    for StepCall {
+        mut call,
+        control,
+        hints,
+    } in steps
+    {
+        of_block(&mut call);
         let plain = hints.is_empty() && control.uris.is_empty();
         let known = if plain { ahead.take(&call) } else { None };
-        let mut typed = match known {
-            Some(typed) => typed,
-            None => type_call(call, &hints, &control.uris, &source, context),
-        };
-        typed.block = index;
+        let mut typed =
+            known.unwrap_or_else(|| type_call(call, &hints, &control.uris, &source, context));
         typed.control = control;
-        diagnostics.extend(typed.tolerances.iter().map(Tolerance::to_diagnostic));
         calls.push(typed);
+    }
+    for call in &mut calls {
+        call.block = index;
+        diagnostics.extend(call.tolerances.iter().map(Tolerance::to_diagnostic));
     }
     diagnostics.extend(raw.problems.iter().map(problem_diagnostic));
     diagnostics.extend(
@@ -149,26 +154,18 @@ fn stray_of(raw: &RawBlock, dialect: crate::Dialect, text: &str) -> Option<Diagn
         .map(|span| stray_text(span, dialect, text))
 }
 
-/// What each step asked for: its controls and its encoding hints.
-type StepControls = Vec<(crate::StepControl, Map<String, serde_json::Value>)>;
-
-/// Makes calls of the fields of a block; gives the block's controls and those of each step.
+/// Makes calls of the fields of a block; gives the block's controls and its steps.
 fn calls_of_fields(
     raw: &mut RawBlock,
     dialect: crate::Dialect,
     span: Span,
     text: &str,
     context: &Context<'_>,
-) -> (Controls, StepControls) {
+) -> (Controls, Vec<StepCall>) {
     let steps = steps::split(std::mem::take(&mut raw.fields), dialect, text, context);
     raw.problems.extend(steps.problems);
     raw.notes.extend(steps.notes);
-    let mut step_controls = Vec::with_capacity(steps.calls.len());
-    for step in steps.calls {
-        raw.calls.push(step.call);
-        step_controls.push((step.control, step.hints));
-    }
-    if raw.calls.is_empty() && raw.problems.is_empty() {
+    if steps.calls.is_empty() && raw.problems.is_empty() {
         let mut message = "the block names no command".to_owned();
         if !steps.keys_seen.is_empty() {
             message.push_str(&format!(
@@ -183,7 +180,7 @@ fn calls_of_fields(
             message,
         ));
     }
-    (steps.controls, step_controls)
+    (steps.controls, steps.calls)
 }
 
 /// In a strict parse every tolerance beyond *verbatim* is an error (G2).

@@ -3,10 +3,12 @@
 //! The scanner cuts a block into fields; which of them is a command, a control key or a parameter
 //! of which step is stage two's business, since a block may start with any key.
 
+mod command;
 mod key;
 pub(crate) mod marks;
 mod value;
 
+pub(crate) use self::command::Key;
 use self::marks::{BlockFamily, Marker};
 use self::value::{FieldValue, ValueStep};
 use super::element::Context;
@@ -237,7 +239,7 @@ impl FieldScanner {
                 .raw
                 .fields
                 .iter()
-                .filter(|field| is_command(field.key.of(feed.text)))
+                .filter(|field| field.reading.is_any_command())
                 .count()
                 > 1;
         Some(Progress::Closed {
@@ -306,6 +308,7 @@ impl FieldScanner {
         );
         self.raw.fields.push(RawField {
             key: Written::At(key),
+            reading: Key::read(key.of(feed.text)),
             key_span: key,
             value: Plain {
                 span,
@@ -370,7 +373,8 @@ impl FieldScanner {
                 Some(Progress::More)
             }
             ValueStep::Ended { inner, after } => {
-                if !context.quiet && is_command(key.of(feed.text)) {
+                let field = scan.take_field(feed, inner);
+                if !context.quiet && field.reading.is_any_command() {
                     let trimmed = inner.of(feed.text).trim();
                     early.push(Early::Call {
                         call: 0,
@@ -382,7 +386,7 @@ impl FieldScanner {
                 self.doubtful |= scan.doubled_closer;
                 self.pos = after;
                 self.state = State::Between;
-                self.raw.fields.push(scan.take_field(feed, inner));
+                self.raw.fields.push(field);
                 None
             }
             ValueStep::TooLong { at } => {
@@ -522,12 +526,4 @@ fn skip_separators(feed: &Feed<'_>, from: usize, memo: &mut SeparatorMemo) -> Lo
             _ => return Look::Yes((memo.at, memo.separated)),
         }
     }
-}
-
-/// Whether a key names a tool, with or without a step number.
-pub(crate) fn is_command(key: &str) -> bool {
-    crate::names::with_squashed(key, |squashed| {
-        let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
-        matches!(stem, "command" | "toolname")
-    })
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::fields::Key;
 use crate::catalogue::ToolMatch;
 use crate::{BlockEnd, Dialect, Problem, Span, Tolerance};
 
@@ -125,6 +126,7 @@ pub(crate) struct Plain {
 #[derive(Debug, Clone)]
 pub(crate) struct RawField {
     pub(crate) key: Written,
+    pub(crate) reading: Key,
     pub(crate) key_span: Span,
     pub(crate) value: Plain,
     pub(crate) notes: Vec<Tolerance>,

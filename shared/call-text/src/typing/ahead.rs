@@ -11,7 +11,6 @@ use serde_json::Map;
 
 use super::{Source, steps, type_call};
 use crate::dialect::element::Context;
-use crate::dialect::fields::is_command;
 use crate::dialect::raw::{Content, RawCall, RawField};
 use crate::{Call, Dialect};
 
@@ -55,7 +54,7 @@ impl TypedAhead {
         context: &Context<'_>,
     ) {
         for (at, field) in fields.iter().enumerate().skip(self.seen) {
-            if at > self.step && is_command(field.key.of(text)) {
+            if at > self.step && field.reading.is_any_command() {
                 let step = fields[self.step..at].to_vec();
                 self.step = at;
                 for step in steps::split(step, dialect, text, context).calls {

@@ -9,11 +9,11 @@ mod place;
 use serde_json::{Map, Value};
 
 use self::give::uri_conflicts;
-use self::keys::{Key, names_tool};
 use self::list::StepList;
 use self::place::{Placing, own_step};
 use crate::catalogue::{Entry, ToolMatch};
 use crate::dialect::element::Context;
+use crate::dialect::fields::Key;
 use crate::dialect::raw::{Controls, RawCall, RawField, Written};
 use crate::{Class, Dialect, Problem, ProblemCode, Rule, Span, StepControl, Tolerance, names};
 
@@ -27,6 +27,7 @@ pub(crate) struct Steps {
     pub(crate) keys_seen: Vec<String>,
 }
 
+/// A call and what its step asked for: its controls and its encoding hints.
 #[derive(Default)]
 pub(crate) struct StepCall {
     pub(crate) call: RawCall,
@@ -47,53 +48,40 @@ struct Field {
     raw: RawField,
     /// The key without what may stand round it.
     name: Written,
-    key: Key,
 }
 
 impl Field {
-    fn new(mut raw: RawField, text: &str, context: &Context<'_>, out: &mut Steps) -> Self {
-        let plain = names::is_all_plain(raw.key.of(text));
-        if !plain {
-            without_remark(&mut raw, text, context, &mut out.notes);
-        }
-        let key = Key::read(raw.key.of(text));
+    fn new(raw: RawField, text: &str) -> Self {
         let name = match &raw.key {
-            written if plain => written.clone(),
+            Written::At(span) if raw.reading.plain => Written::At(*span),
             Written::At(span) => Written::cleaned(*span, text),
             Written::Other(name) => Written::Other(names::clean(name).into_owned()),
         };
-        Self { raw, name, key }
+        Self { raw, name }
     }
 }
 
 /// Sorts the fields of a block into calls.
 pub(crate) fn split(
-    fields: Vec<RawField>,
+    mut fields: Vec<RawField>,
     dialect: Dialect,
     text: &str,
     context: &Context<'_>,
 ) -> Steps {
     let mut out = Steps::default();
-    let mut commands = Vec::new();
-    let mut others = Vec::with_capacity(fields.len());
-    let vcp_reading = fields.iter().any(|field| names_tool(field.key.of(text)));
-    for field in fields {
-        let field = Field::new(field, text, context, &mut out);
-        if field.key.is_command(vcp_reading) {
-            commands.push(field);
-        } else {
-            others.push(field);
-        }
+    let vcp_reading = fields.iter().any(|field| field.reading.names_tool);
+    for field in fields.iter_mut().filter(|field| !field.reading.plain) {
+        without_remark(field, text, context, &mut out.notes);
     }
-    if commands.is_empty() {
-        let keys = others.iter().take(32);
-        out.keys_seen = keys
-            .map(|field| field.raw.key.of(text).to_owned())
-            .collect();
-    }
+    let is_command = |field: &RawField| field.reading.is_command(vcp_reading);
+    let commands = fields.iter().filter(|field| is_command(field));
     let (mut steps, promoted) = open_steps(commands, dialect, text, context, &mut out);
+    if steps.is_empty() {
+        let keys = fields.iter().take(32);
+        out.keys_seen = keys.map(|field| field.key.of(text).to_owned()).collect();
+    }
     if vcp_reading {
-        sub_commands(&mut steps, &mut others, text, context);
+        sub_commands(&mut steps, &mut fields, text, context);
     }
     // Numbered fields first: a step's own value beats a shared one, wherever it stands.
     let mut shared = Vec::new();
@@ -105,7 +93,11 @@ pub(crate) fn split(
         numbered: steps.numbers().any(|number| number.is_some()),
         orphans: Vec::new(),
     };
-    for field in others {
+    for field in fields {
+        if is_command(&field) {
+            continue;
+        }
+        let field = Field::new(field, text);
         match own_step(field.name.of(text), &steps, dialect) {
             Some(own) => placing.place(field, Some(own), &mut steps, &mut out),
             None => shared.push(field),
@@ -152,30 +144,35 @@ fn without_remark(
             let (rule, class) = (Rule::T33, Class::Spelling);
             let code = "remark_before_key";
             notes.push(Tolerance::new(rule, class, code, field.key_span, key, rest));
-            field.key = Written::Other(rest.to_owned());
+            let rest = rest.to_owned();
+            field.reading = Key::read(&rest);
+            field.key = Written::Other(rest);
             return;
         }
     }
 }
 
 /// Makes a step of every command (T18, T20, T24).
-fn open_steps<'c>(
-    commands: Vec<Field>,
+fn open_steps<'c, 'f>(
+    commands: impl Iterator<Item = &'f RawField> + Clone,
     dialect: Dialect,
     text: &str,
     context: &Context<'c>,
     out: &mut Steps,
 ) -> (StepList<'c>, bool) {
-    let plain = commands.iter().any(|field| field.key.number.is_none());
-    let numbers: Vec<u32> = commands
-        .iter()
-        .filter_map(|field| field.key.number)
-        .collect();
+    let plain = commands
+        .clone()
+        .find(|field| field.reading.number.is_none());
+    let numbers = || commands.clone().filter_map(|field| field.reading.number);
     // An un-numbered command before `command2` is step 1.
     let promote =
-        plain && !numbers.is_empty() && !numbers.contains(&1) && numbers.iter().min() == Some(&2);
-    if plain && !numbers.is_empty() && !promote {
-        let span = commands[0].raw.key_span;
+        plain.is_some() && numbers().all(|number| number != 1) && numbers().min() == Some(2);
+    if plain.is_some()
+        && numbers().next().is_some()
+        && !promote
+        && let Some(first) = commands.clone().next()
+    {
+        let span = first.key_span;
         let message = "the block mixes a command without number and numbered ones";
         out.problems.push(Problem::new(
             ProblemCode::MixedNumbering,
@@ -185,11 +182,8 @@ fn open_steps<'c>(
         ));
     }
     let mut steps: StepList<'c> = StepList::default();
-    for Field {
-        raw: field, key, ..
-    } in commands
-    {
-        let number = key.number;
+    for field in commands {
+        let number = field.reading.number;
         let number = if promote && number.is_none() {
             out.notes.push(Tolerance::new(
                 Rule::T24,
@@ -229,7 +223,7 @@ fn open_steps<'c>(
 fn new_step<'c>(
     number: Number,
     written: String,
-    field: RawField,
+    field: &RawField,
     dialect: Dialect,
     context: &Context<'c>,
 ) -> Step<'c> {
@@ -238,7 +232,7 @@ fn new_step<'c>(
         name_span: field.value.span,
         span: Span::new(field.key_span.start, field.value.span.end),
         dialect: Some(dialect),
-        notes: field.notes,
+        notes: field.notes.clone(),
         ..RawCall::default()
     };
     let entry = entry_of(&mut call, context);
@@ -284,46 +278,38 @@ fn entry_of<'c>(call: &mut RawCall, context: &Context<'c>) -> Option<&'c Entry> 
 /// VCP: `command` beside `tool_name` is a sub-command: part of the id or an argument (T18).
 fn sub_commands<'c>(
     steps: &mut StepList<'c>,
-    others: &mut Vec<Field>,
+    fields: &mut Vec<RawField>,
     text: &str,
     context: &Context<'c>,
 ) {
-    others.retain(
-        |Field {
-             raw: field, key, ..
-         }| {
-            if !key.is_plain_command() {
-                return true;
+    fields.retain(|field| {
+        if !field.reading.is_plain_command() {
+            return true;
+        }
+        let Some(step) = steps.get_mut(field.reading.number) else {
+            return true;
+        };
+        if step.entry.is_some_and(|entry| entry.declares("command")) {
+            return true;
+        }
+        let sub = field.value.span.of(text).trim();
+        for joined in [
+            format!("{}.{sub}", step.built.call.name),
+            format!("{}:{sub}", step.built.call.name),
+        ] {
+            let found = context.catalogue.find(&joined);
+            if let ToolMatch::Visible(index, _) = found {
+                let call = &mut step.built.call;
+                let (rule, class) = (Rule::T18, Class::Spelling);
+                let span = field.value.span;
+                let note = Tolerance::new(rule, class, "sub_command", span, sub, &joined);
+                call.notes.push(note);
+                call.name = joined;
+                call.found = Some(found);
+                step.entry = Some(context.catalogue.entry(index));
+                return false;
             }
-            let Some(step) = steps.get_mut(key.number) else {
-                return true;
-            };
-            if step.entry.is_some_and(|entry| entry.declares("command")) {
-                return true;
-            }
-            let sub = field.value.span.of(text).trim();
-            for joined in [
-                format!("{}.{sub}", step.built.call.name),
-                format!("{}:{sub}", step.built.call.name),
-            ] {
-                let found = context.catalogue.find(&joined);
-                if let ToolMatch::Visible(index, _) = found {
-                    let call = &mut step.built.call;
-                    call.notes.push(Tolerance::new(
-                        Rule::T18,
-                        Class::Spelling,
-                        "sub_command",
-                        field.value.span,
-                        sub,
-                        &joined,
-                    ));
-                    call.name = joined;
-                    call.found = Some(found);
-                    step.entry = Some(context.catalogue.entry(index));
-                    return false;
-                }
-            }
-            true
-        },
-    );
+        }
+        true
+    });
 }

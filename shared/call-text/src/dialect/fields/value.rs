@@ -1,6 +1,7 @@
 //! Where a delimited value ends (T5): at the first closing delimiter after which the block goes on
 //! as fields or ends. Pairs inside the value are counted as a tie-breaker.
 
+use super::Key;
 use super::key::{self, FieldStart};
 use super::marks::{self, Delimiters};
 use crate::diagnostic::Tolerance;
@@ -117,6 +118,7 @@ impl FieldValue {
         }
         RawField {
             key: Written::At(self.start.key),
+            reading: Key::read(self.start.key.of(feed.text)),
             key_span: self.start.key,
             value: Plain {
                 span: inner,

@@ -1,70 +1,6 @@
-//! What a key says: its stem, its step number, and the control keys (T20, T21, T28).
+//! What a key says beside commands: its step number and the control keys (T21, T28).
 
 use crate::{Dialect, names};
-
-/// What a key says of commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key {
-    stem: Stem,
-    pub(super) number: Option<u32>,
-}
-
-/// A key without its number, as far as it matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stem {
-    Command,
-    ToolName,
-    Other,
-}
-
-impl Key {
-    pub(super) fn read(written: &str) -> Self {
-        // Most keys name no tool, as their first letter tells; their number is looked for where
-        // they are placed.
-        let first = written.chars().find(|c| c.is_alphanumeric());
-        let command = |first: char| matches!(first.to_ascii_lowercase(), 'c' | 't');
-        if first.is_some_and(|first| first.is_ascii() && !command(first)) {
-            return Self {
-                stem: Stem::Other,
-                number: None,
-            };
-        }
-        names::with_squashed(written, |squashed| {
-            let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
-            Self {
-                number: squashed[stem.len()..].parse().ok(),
-                stem: match stem {
-                    "command" => Stem::Command,
-                    "toolname" => Stem::ToolName,
-                    _ => Stem::Other,
-                },
-            }
-        })
-    }
-
-    /// Whether the key names a tool; beside `tool_name`, `command` is a sub-command.
-    pub(super) fn is_command(self, vcp_reading: bool) -> bool {
-        let names_tool = if vcp_reading {
-            Stem::ToolName
-        } else {
-            Stem::Command
-        };
-        self.stem == names_tool
-    }
-
-    /// Whether the key is `command`, with or without number.
-    pub(super) fn is_plain_command(self) -> bool {
-        self.stem == Stem::Command
-    }
-}
-
-/// Whether a key names the tool of a VCP block, what follows the name aside (T18).
-pub(super) fn names_tool(key: &str) -> bool {
-    // Most keys do not, as their first letter tells.
-    let first = key.chars().find(|c| c.is_alphanumeric());
-    first.is_some_and(|first| !first.is_ascii() || first.eq_ignore_ascii_case(&'t'))
-        && names::with_squashed(key, |squashed| squashed.starts_with("toolname"))
-}
 
 /// One way to cut a step number off a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,15 +81,6 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn all_spellings_of_a_step_mean_the_same() {
-        for written in ["command1", "command_1", "Command 1", "COMMAND-01"] {
-            let key = Key::read(written);
-            assert!(key.is_plain_command(), "{written}");
-            assert_eq!(key.number, Some(1), "{written}");
-        }
-    }
 
     #[test]
     fn the_longest_number_is_tried_first() {

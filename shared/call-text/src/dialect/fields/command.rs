@@ -1,0 +1,91 @@
+//! What a key says of commands: whether it names a tool, and of which step (T18, T20).
+
+use crate::names;
+
+/// What a key says of commands. Read once, when its field is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    stem: Stem,
+    /// The step, where the key is a command.
+    pub(crate) number: Option<u32>,
+    /// It names the tool of a VCP block, what follows the name aside.
+    pub(crate) names_tool: bool,
+    /// Nothing stands in or round it that belongs to no name.
+    pub(crate) plain: bool,
+}
+
+/// A key without its number, as far as it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stem {
+    Command,
+    ToolName,
+    Other,
+}
+
+impl Key {
+    pub(crate) fn read(written: &str) -> Self {
+        let other = Self {
+            stem: Stem::Other,
+            number: None,
+            names_tool: false,
+            plain: names::is_all_plain(written),
+        };
+        // Most keys are no commands, as their first letter tells.
+        let first = written.chars().find(|c| c.is_alphanumeric());
+        let fits = |c: char| !c.is_ascii() || matches!(c.to_ascii_lowercase(), 'c' | 't');
+        if !first.is_some_and(fits) {
+            return other;
+        }
+        names::with_squashed(written, |squashed| {
+            let stem = squashed.trim_end_matches(|c: char| c.is_ascii_digit());
+            let stem_is = match stem {
+                "command" => Stem::Command,
+                "toolname" => Stem::ToolName,
+                _ => Stem::Other,
+            };
+            Self {
+                stem: stem_is,
+                number: match stem_is {
+                    Stem::Other => None,
+                    _ => squashed[stem.len()..].parse().ok(),
+                },
+                names_tool: squashed.starts_with("toolname"),
+                ..other
+            }
+        })
+    }
+
+    /// Whether the key names a tool in one of the dialects.
+    pub(crate) fn is_any_command(self) -> bool {
+        self.stem != Stem::Other
+    }
+
+    /// Whether the key names a tool; beside `tool_name`, `command` is a sub-command.
+    pub(crate) fn is_command(self, vcp_reading: bool) -> bool {
+        let names_tool = if vcp_reading {
+            Stem::ToolName
+        } else {
+            Stem::Command
+        };
+        self.stem == names_tool
+    }
+
+    /// Whether the key is `command`, with or without number.
+    pub(crate) fn is_plain_command(self) -> bool {
+        self.stem == Stem::Command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_spellings_of_a_step_mean_the_same() {
+        for written in ["command1", "command_1", "Command 1", "COMMAND-01"] {
+            let key = Key::read(written);
+            assert!(key.is_plain_command(), "{written}");
+            assert_eq!(key.number, Some(1), "{written}");
+        }
+    }
+}
