@@ -199,10 +199,10 @@ impl Typer<'_> {
         types: Types,
         place: &Place<'_>,
     ) -> Value {
-        if types != Types::STRING {
-            if let Some(value) = self.structure_beside_string(&text, schema, types, place) {
-                return value;
-            }
+        if types != Types::STRING
+            && let Some(value) = self.structure_beside_string(&text, schema, types, place)
+        {
+            return value;
         }
         if schema.unescapes() {
             return Value::String(unescape(&text));

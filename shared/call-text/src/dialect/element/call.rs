@@ -154,11 +154,8 @@ impl ElementScanner {
         call.name = name.to_owned();
         call.found = Some(found);
         call.name_span = name_span;
-        for attribute in tag
-            .attributes
-            .iter()
-            .filter(|attribute| attribute.value != name_span)
-        {
+        let others = tag.attributes.iter();
+        for attribute in others.filter(|attribute| attribute.value != name_span) {
             call.arguments.push(RawValue {
                 name: Written::At(attribute.name),
                 name_span: attribute.name,
