@@ -19,6 +19,7 @@
 
 pub mod channel;
 pub mod confine;
+pub mod place;
 pub mod plan;
 pub mod report;
 pub mod seccomp;
@@ -26,7 +27,6 @@ pub mod supervisor;
 
 mod keeper;
 mod payload;
-mod place;
 mod privileges;
 mod root;
 mod sys;

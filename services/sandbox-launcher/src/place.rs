@@ -26,18 +26,19 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_XDEV);
 
 /// The directories that files are delivered to.
-pub(crate) struct Areas {
+#[derive(Debug)]
+pub struct Areas {
     /// The working directory.
-    pub(crate) work: OwnedFd,
+    pub work: OwnedFd,
     /// The input directory.
-    pub(crate) input: OwnedFd,
+    pub input: OwnedFd,
 }
 
 /// Takes one delivery from the stream. `None`: the stream has ended and there was none.
 ///
 /// # Errors
 /// When the stream is broken or a file cannot be made; the rest of the delivery is then lost.
-pub(crate) fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<Option<Delivery>> {
+pub fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<Option<Delivery>> {
     let delivery: Option<Delivery> =
         channel::read_frame(stream).at(Layer::Files, "reading a delivery")?;
     let Some(delivery) = delivery else {

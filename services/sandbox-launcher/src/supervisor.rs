@@ -228,7 +228,7 @@ impl Family {
             }
             if ready[0] {
                 keeper::drain(events);
-                if self.reap() {
+                if !self.reap() || self.keeper == 0 {
                     while talking && hand_on(&mut lines, socket) {}
                     return;
                 }
@@ -240,7 +240,7 @@ impl Family {
         }
     }
 
-    /// Reaps whoever has ended. True: the keeper is among them or was before.
+    /// Reaps whoever has ended. False: nobody is left who could.
     fn reap(&mut self) -> bool {
         loop {
             match sys::reap(-1, false) {
@@ -251,8 +251,8 @@ impl Family {
                         self.keeper = 0;
                     }
                 }
-                Ok(None) => return self.keeper == 0,
-                Err(_) => return true,
+                Ok(None) => return true,
+                Err(_) => return false,
             }
         }
     }
@@ -271,24 +271,18 @@ impl Family {
                 let _ = sys::kill(self.keeper, libc::SIGKILL);
             }
             if !self.namespaces {
+                self.catch_orphans();
                 survivors = tree::kill_descendants(self.user);
             }
-            match sys::reap(-1, false) {
-                Ok(Some(reaped)) => {
-                    self.cpu += reaped.cpu;
-                    self.max_bytes = self.max_bytes.max(reaped.max_bytes);
-                    if reaped.pid == self.keeper {
-                        self.keeper = 0;
-                    }
-                    continue;
-                }
+            // All the dead at once: a crowd leaves thousands, and each look at who is left costs as
+            // much as there are.
+            if !self.reap() {
                 // No children at all: the dead have left no orphans either, as those come to us.
-                Err(_) => {
-                    survivors = 0;
-                    break;
-                }
-                Ok(None) if Instant::now() > deadline => break,
-                Ok(None) => {}
+                survivors = 0;
+                break;
+            }
+            if Instant::now() > deadline {
+                break;
             }
             let _ = rustix::event::poll(&mut [PollFd::new(events, PollFlags::IN)], Some(&step));
             keeper::drain(events);
@@ -297,6 +291,17 @@ impl Family {
             cpu_micros: u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX),
             max_process_bytes: self.max_bytes,
             survivors: survivors.max(u32::from(self.keeper != 0)),
+        }
+    }
+
+    /// Kills our own children as they come. Whoever forks and ends faster than all processes can be
+    /// looked at has to leave its child to us each time, and is caught there.
+    fn catch_orphans(&mut self) {
+        const TURNS: u32 = 200;
+        for _ in 0..TURNS {
+            if tree::kill_children() == 0 || !self.reap() {
+                return;
+            }
         }
     }
 }

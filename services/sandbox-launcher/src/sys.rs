@@ -110,6 +110,31 @@ pub(crate) fn kill(pid: pid_t, signal: c_int) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
 }
 
+/// Holds a process, so that its number cannot come to mean another one.
+pub(crate) fn hold(pid: pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, c_long::from(pid), 0 as c_long) })?;
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// Sends a signal to a process that is held, or to everybody of its group.
+pub(crate) fn kill_held(process: BorrowedFd<'_>, signal: c_int, group: bool) -> io::Result<()> {
+    /// `PIDFD_SIGNAL_PROCESS_GROUP`, which kernels before 6.9 do not have.
+    const PROCESS_GROUP: c_long = 1 << 2;
+    // SAFETY: the descriptor is open, and a null pointer stands for the ordinary information.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            c_long::from(process.as_raw_fd()),
+            c_long::from(signal),
+            ptr::null::<libc::siginfo_t>(),
+            if group { PROCESS_GROUP } else { 0 },
+        )
+    })
+    .map(drop)
+}
+
 /// Asks the kernel to kill this process when its parent thread ends.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong)

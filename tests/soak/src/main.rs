@@ -5,7 +5,9 @@
 //! descriptor, or memory that keeps growing.
 
 mod left;
+mod race;
 mod scenario;
+mod service;
 
 use std::process::ExitCode;
 

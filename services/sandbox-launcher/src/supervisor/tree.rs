@@ -1,8 +1,22 @@
 //! Ends a process tree that has no namespace to die with.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::fd::AsFd,
+};
 
 use crate::sys::{self, Forked};
+
+/// A descendant, as it was when it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    /// In ticks since the machine has started: tells two processes apart that have had one number.
+    started: u64,
+}
 
 /// Kills every descendant of this process; tells how many were seen alive.
 ///
@@ -12,13 +26,48 @@ pub(super) fn kill_descendants(user: Option<u32>) -> u32 {
     if let Some(user) = user {
         sweep(user);
     }
+    let own_group = rustix::process::getpgrp().as_raw_pid();
+    let mut groups = BTreeSet::new();
     let mut seen = 0;
-    for pid in descendants() {
+    for process in descendants() {
         seen += 1;
-        // It may have ended between the look and the blow.
-        let _ = sys::kill(pid, libc::SIGKILL);
+        // A script begins in a group of its own, and everybody in a group gets a signal at once: who
+        // forks at this moment takes nobody along. One by one, a bomb would outrun the blows.
+        let together = process.group != own_group && groups.insert(process.group);
+        kill(&process, together);
     }
     seen
+}
+
+/// Kills the children of this process; tells how many there are. Nobody but us reaps them, so that
+/// their numbers are theirs until then.
+pub(super) fn kill_children() -> usize {
+    // A kernel without the list has the walk over all processes.
+    let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    let children = list.split_whitespace().filter_map(|pid| pid.parse().ok());
+    children
+        .inspect(|pid| {
+            // It may have ended since.
+            let _ = sys::kill(*pid, libc::SIGKILL);
+        })
+        .count()
+}
+
+/// Kills a process or its group, if it still is the one that was seen: between the look and the blow
+/// it may have ended, and its number may be that of a stranger. The number is held before it is
+/// looked at again.
+fn kill(process: &Seen, together: bool) {
+    let Ok(held) = sys::hold(process.pid) else {
+        return;
+    };
+    if look(process.pid).as_ref().map(|now| now.started) != Some(process.started) {
+        return;
+    }
+    let killed = together && sys::kill_held(held.as_fd(), libc::SIGKILL, true).is_ok();
+    if !killed {
+        // Who has ended since needs no blow.
+        let _ = sys::kill_held(held.as_fd(), libc::SIGKILL, false);
+    }
 }
 
 /// Becomes the user in a child and kills all that this user may kill.
@@ -38,53 +87,86 @@ fn sweep(user: u32) {
     }
 }
 
-/// The ids of all living descendants of this process.
-fn descendants() -> Vec<i32> {
-    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+/// All living descendants of this process.
+fn descendants() -> Vec<Seen> {
+    let mut children: BTreeMap<i32, Vec<Seen>> = BTreeMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for entry in processes {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
-            continue;
-        };
-        if let Ok(stat) = fs::read_to_string(entry.path().join("stat"))
-            && let Some((state, parent)) = state_and_parent(&stat)
-            && state != "Z"
-        {
-            children.entry(parent).or_default().push(pid);
-        }
+    let alive = processes.filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?));
+    for process in alive {
+        children.entry(process.parent).or_default().push(process);
     }
     let mut found = Vec::new();
     let mut open = vec![i32::try_from(std::process::id()).unwrap_or(0)];
     while let Some(pid) = open.pop() {
         if let Some(more) = children.remove(&pid) {
-            open.extend(&more);
+            open.extend(more.iter().map(|process| process.pid));
             found.extend(more);
         }
     }
     found
 }
 
-/// The state and the parent in a line of /proc/PID/stat. The name before them may hold anything.
-fn state_and_parent(stat: &str) -> Option<(&str, i32)> {
+/// Looks at a process; `None` if it has ended.
+fn look(pid: i32) -> Option<Seen> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    read(pid, &stat)
+}
+
+/// Reads a line of /proc/PID/stat. The name before the fields may hold anything.
+fn read(pid: i32, stat: &str) -> Option<Seen> {
+    /// How many fields are between the group and the time of the start.
+    const BETWEEN: usize = 16;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    Some((fields.next()?, fields.next()?.parse().ok()?))
+    let state = fields.next()?;
+    let seen = Seen {
+        pid,
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+        started: fields.nth(BETWEEN)?.parse().ok()?,
+    };
+    (state != "Z").then_some(seen)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
     fn a_name_cannot_forge_the_fields_behind_it() {
-        let check = |stat: &str, expected| assert_eq!(state_and_parent(stat), expected, "{stat}");
-        check("7 (bash) S 3 7 7 0", Some(("S", 3)));
-        check("7 (a) R 1 (b) S 3 7", Some(("S", 3)));
-        check("7 (a\nb) Z 4 7", Some(("Z", 4)));
-        check("7 bash S 3", None);
-        check("7 (bash)", None);
+        let check = |name: &str, state, expected: Option<i32>| {
+            let stat = format!("7 ({name}) {state} 3 5 7 0 -1 4 0 0 0 0 1 1 0 0 20 0 1 0 99 0 0");
+            let seen = read(7, &stat);
+            let found = |seen: &Seen| (seen.parent, seen.group, seen.started);
+            assert_eq!(
+                seen.as_ref().map(found),
+                expected.map(|it| (it, 5, 99)),
+                "{stat}"
+            );
+        };
+        check("bash", "S", Some(3));
+        check("a) R 1 (b", "S", Some(3));
+        check("a\nb", "Z", None);
+        for broken in ["7 bash S 3", "7 (bash)", "7 (bash) S 3 5"] {
+            assert_eq!(read(7, broken), None);
+        }
+    }
+
+    #[test]
+    fn who_has_taken_over_a_number_is_spared() {
+        let spawned = Command::new("cat").stdin(Stdio::piped()).spawn();
+        let mut child = spawned.expect("cat exists");
+        let pid = i32::try_from(child.id()).expect("it is small");
+        let seen = look(pid).expect("it lives");
+        let earlier = Seen {
+            started: seen.started - 1,
+            ..seen.clone()
+        };
+        kill(&earlier, false);
+        // Nothing was sent, so that it ends as it wants to.
+        drop(child.stdin.take());
+        assert!(child.wait().expect("it is ours").success());
+        kill(&seen, false);
     }
 }

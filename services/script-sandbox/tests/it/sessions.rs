@@ -452,12 +452,13 @@ fn a_caller_that_goes_interrupts_its_cell() {
     as_every_user(async || {
         let host = Host::full().await;
         let session = host.session("python3").await;
-        let running = host
-            .begin(
-                &session,
-                "import time\ntry: time.sleep(60)\nfinally: seen = 'interrupted'",
-            )
-            .await;
+        let source = "import time\ntry: print('begun', flush=True); time.sleep(60)\nfinally: seen = 'interrupted'";
+        let mut running = host.begin(&session, source).await;
+        // Before the cell has come to its `try` there is nothing that an interruption could be seen by.
+        while !matches!(
+            running.message().await.unwrap().unwrap().event,
+            Some(Event::Output(_))
+        ) {}
         drop(running);
         until(&host, &session, |now| now.state() == SessionState::Idle).await;
         host.cell(&session, "seen")

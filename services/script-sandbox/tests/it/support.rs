@@ -224,6 +224,16 @@ pub(crate) fn processes_with(marker: &str) -> Vec<u32> {
         .collect()
 }
 
+/// How many processes of this machine carry a name, the dead included that nobody has waited for.
+pub(crate) fn processes_named(name: &str) -> usize {
+    let name = format!("({name})");
+    let stats = std::fs::read_dir("/proc").unwrap().flatten();
+    stats
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok())
+        .filter(|stat| stat.contains(&name))
+        .count()
+}
+
 /// Waits until a condition holds.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;

@@ -3,24 +3,15 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use contracts::tavern::sandbox::v1::{
-    ExecuteRequest, ExecuteResponse, Limits, execute_request::Program,
-    script_sandbox_service_client::ScriptSandboxServiceClient, verdict::Kind,
+    ExecuteRequest, ExecuteResponse, Limits, execute_request::Program, verdict::Kind,
 };
-use grpc_kit::Transport;
-use script_sandbox::{SandboxSettings, domain::isolation::IsolationLevel};
-use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::left::Left;
-
-/// How many run at the same time.
-const AT_ONCE: usize = 4;
-
-/// How many are run before the first look at what there is.
-const FIRST: u32 = 100;
-
-type Client = ScriptSandboxServiceClient<Transport>;
+use crate::{
+    left::Left,
+    service::{self, Client, FIRST, Level, Service},
+};
 
 /// One kind of script, and how it must end.
 struct Case {
@@ -107,60 +98,28 @@ fn cases() -> Vec<Case> {
 /// # Errors
 /// A script that ended in another way than it must, or what is left behind.
 pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
-    let settings = SandboxSettings {
-        lowest_isolation: IsolationLevel::Reduced,
-        ..SandboxSettings::default()
-    };
-    let nothing = Left::count();
-    let sandbox = script_sandbox::build(settings).await?;
-    let client = Client::new(grpc_kit::local(&script_sandbox::rpc::services(
-        sandbox.clone(),
-    )));
+    let service = Service::start(Level::Strongest).await?;
+    let cases = Arc::new(cases());
     let mut counts = BTreeMap::new();
+    let run = |number: u32| {
+        let (client, cases) = (service.client.clone(), cases.clone());
+        async move { one(client, &cases[number as usize % cases.len()]).await }
+    };
+    let mut count = |ended| *counts.entry(ended).or_insert(0) += 1;
     // The first ones bring everything to the size at which it stays.
-    many(&client, FIRST.min(times), &mut counts).await?;
+    let first = FIRST.min(times);
+    service::many(0..first, run, &mut count).await?;
     let before = Left::count();
-    many(&client, times.saturating_sub(FIRST), &mut counts).await?;
-    sandbox.shutdown().await;
-    // Nothing may be left of scripts and interpreters; memory and descriptors are those of a service
-    // that has run scripts.
-    let base = nothing.with_resources_of(&before);
-    let after = Left::settle(&base).await?;
+    service::many(first..times, run, &mut count).await?;
+    let after = service.end(&before).await?;
     let counts: Vec<String> = counts
         .into_iter()
-        .map(|(what, count)| format!("{count} {what}"))
+        .map(|(what, count): (String, u32)| format!("{count} {what}"))
         .collect();
     Ok(format!(
         "{}\nbefore: {before}\nafter:  {after}",
         counts.join(", ")
     ))
-}
-
-async fn many(
-    client: &Client,
-    times: u32,
-    counts: &mut BTreeMap<String, u32>,
-) -> anyhow::Result<()> {
-    let cases = Arc::new(cases());
-    let room = Arc::new(Semaphore::new(AT_ONCE));
-    let mut running = JoinSet::new();
-    for number in 0..times {
-        let permit = room.clone().acquire_owned().await?;
-        let (client, cases) = (client.clone(), cases.clone());
-        running.spawn(async move {
-            let case = &cases[number as usize % cases.len()];
-            let ended = one(client, case).await;
-            drop(permit);
-            ended
-        });
-        while let Some(ended) = running.try_join_next() {
-            *counts.entry(ended??).or_default() += 1;
-        }
-    }
-    while let Some(ended) = running.join_next().await {
-        *counts.entry(ended??).or_default() += 1;
-    }
-    Ok(())
 }
 
 /// Runs one script; tells how it ended and whether its interpreter had waited.
@@ -180,11 +139,7 @@ async fn one(mut client: Client, case: &Case) -> anyhow::Result<String> {
         None => call.await?,
     };
     let response: ExecuteResponse = response.into_inner();
-    let kind = response
-        .verdict
-        .as_ref()
-        .and_then(|verdict| verdict.kind.as_ref())
-        .context("an answer has a verdict")?;
+    let kind = service::verdict(&response)?;
     let ended = match kind {
         Kind::Exited(_) => "exited",
         Kind::Signalled(_) => "signalled",

@@ -5,8 +5,8 @@ use contracts::tavern::sandbox::v1::{Limits, verdict::Kind};
 use crate::{
     rounds::{as_every_user, everywhere},
     support::{
-        Host, expect_class, expect_output, limited, marker, patient, processes_with, python,
-        request, seconds, verdict,
+        Host, expect_class, expect_output, limited, marker, patient, processes_named,
+        processes_with, python, request, seconds, verdict,
     },
 };
 
@@ -81,6 +81,36 @@ print('parent')
         // The answer comes after the last process has gone, so nothing has to be waited for.
         let left = processes_with(&marker);
         assert!(left.is_empty(), "{left:?}");
+    });
+}
+
+/// Whoever is the child of one that has ended, again and again and each time in a session of its own,
+/// is gone before a look at all processes is over.
+#[test]
+fn e02_who_runs_from_process_to_process_is_caught() {
+    let source = "
+import ctypes, os
+ctypes.CDLL(None).prctl(15, b'NAME')
+r, w = os.pipe()
+for leave in (os.getpid, os.setsid, os.setpgrp):
+    if os.fork() == 0:
+        os.close(r); os.close(w)
+        while True:
+            try:
+                if os.fork(): os._exit(0)
+                leave()
+            except OSError: pass
+os.close(w)
+os.read(r, 1)
+print('parent')
+";
+    everywhere(async |host| {
+        let name = format!("runner-{}", std::process::id());
+        let source = source.replace("NAME", &name);
+        for _ in 0..3 {
+            expect_output(&host.python(&source).await, "parent\n");
+            assert_eq!(processes_named(&name), 0);
+        }
     });
 }
 
