@@ -5,7 +5,7 @@
 //! each test's own.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -98,6 +98,7 @@ pub(crate) struct Left {
     mounts: usize,
     ipc_objects: usize,
     keyrings: usize,
+    network_namespaces: usize,
 }
 
 impl Before {
@@ -186,6 +187,7 @@ impl Left {
                 .map(|kind| lines(&format!("/proc/sysvipc/{kind}"), of_a_script))
                 .sum(),
             keyrings: lines("/proc/key-users", of_a_dead_script),
+            network_namespaces: network_namespaces(),
         }
     }
 
@@ -195,6 +197,7 @@ impl Left {
             && self.mounts <= before.mounts
             && self.ipc_objects <= before.ipc_objects
             && self.keyrings <= before.keyrings
+            && self.network_namespaces <= before.network_namespaces
     }
 }
 
@@ -224,6 +227,40 @@ fn of_a_dead_script(line: &str) -> bool {
 fn lines(path: &str, counts: impl Fn(&str) -> bool) -> usize {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().filter(|line| counts(line)).count()
+}
+
+/// Networks other than our own that something of this process keeps: a descriptor, a mount, or a
+/// process among its launchers and their descendants. The kernel keeps none that nobody has.
+fn network_namespaces() -> usize {
+    let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let own = network("self");
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let held = open
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .filter(|target| target.to_string_lossy().starts_with("net:["));
+    let mut family: BTreeSet<u32> = own_launchers().into_iter().collect();
+    let mut found: BTreeSet<PathBuf> = held.collect();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        // A child has its number after its parent, but for those after the highest one; they are
+        // found when their parents have ended, which is when they would be left behind.
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = stat
+            .rsplit_once(')')
+            .and_then(|(_, fields)| fields.split_whitespace().nth(1)?.parse::<u32>().ok());
+        if parent.is_some_and(|parent| family.contains(&parent)) {
+            family.insert(pid);
+        }
+    }
+    found.extend(family.iter().filter_map(|pid| network(&pid.to_string())));
+    let mounted = lines("/proc/self/mountinfo", |line| line.contains(" - nsfs "));
+    found.iter().filter(|it| Some(*it) != own.as_ref()).count() + mounted
 }
 
 /// The launchers that this process has started.
