@@ -57,12 +57,12 @@ fn e94_losing_the_caller_ends_every_process() {
 }
 
 #[test]
-fn e95_a_crowd_leaves_nothing() {
+fn e95_five_hundred_scripts_leave_nothing() {
     as_every_user(async || {
         let host = Host::full().await;
         expect_output(&host.python("print(1)").await, "1\n");
         let before = entries("/proc/self/fd");
-        for _ in 0..3 {
+        for _ in 0..10 {
             let calls: Vec<_> = (0..50)
                 .map(|number| {
                     let host = host.clone();

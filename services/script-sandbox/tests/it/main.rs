@@ -6,6 +6,7 @@
 
 mod abuse;
 mod blobs;
+mod census;
 mod collect;
 mod control;
 mod execute;
