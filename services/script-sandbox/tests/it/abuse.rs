@@ -1,6 +1,7 @@
 //! Hostile programs, by family. Each meets every kind of host that this machine can be.
 
 mod attempts;
+pub(crate) mod controls;
 mod exhaustion;
 mod files;
 mod kernel;

@@ -1,14 +1,19 @@
 //! The control of hostile programs: what they can do without a sandbox.
 
-use std::{os::unix::process::CommandExt, process::Command};
+use std::{
+    os::unix::{fs::chown, process::CommandExt},
+    process::Command,
+};
 
 use crate::rounds::is_root;
 
 /// A user who owns nothing and whom nobody else is.
 const THROW_AWAY: u32 = 60_999;
 
-/// Runs a program as a user like any other, without a sandbox; returns what it wrote.
+/// Runs a program as a user like any other, without a sandbox and in a directory of that user's own;
+/// returns what it wrote.
 pub(crate) fn unconfined(program: &str, arguments: &[&str]) -> String {
+    let own = tempfile::tempdir().unwrap();
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -16,8 +21,9 @@ pub(crate) fn unconfined(program: &str, arguments: &[&str]) -> String {
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("HOME", "/")
         .env("TMPDIR", "/tmp")
-        .current_dir("/");
+        .current_dir(own.path());
     if is_root() {
+        chown(own.path(), Some(THROW_AWAY), Some(THROW_AWAY)).unwrap();
         command.uid(THROW_AWAY).gid(THROW_AWAY);
     }
     String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned()

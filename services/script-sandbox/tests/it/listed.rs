@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::abuse::controls::{CONTROLS, IN_THEIR_TESTS};
+
 const TABLE: &str = include_str!("../../ABUSE.md");
 
 /// The numbers in the names of all tests below a directory.
@@ -23,6 +25,14 @@ fn numbers_of_tests(directory: &Path) -> BTreeSet<u32> {
     found
 }
 
+/// The numbers of the table.
+fn listed() -> BTreeSet<u32> {
+    TABLE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| E")?.split(' ').next()?.parse().ok())
+        .collect()
+}
+
 fn name_of_test(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let line = line.strip_prefix("async ").unwrap_or(line);
@@ -37,10 +47,7 @@ fn numbers(name: &str) -> impl Iterator<Item = u32> {
 
 #[test]
 fn every_number_of_the_table_has_its_test_and_the_other_way_round() {
-    let listed: BTreeSet<u32> = TABLE
-        .lines()
-        .filter_map(|line| line.strip_prefix("| E")?.split(' ').next()?.parse().ok())
-        .collect();
+    let listed = listed();
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let launcher = own.with_file_name("sandbox-launcher");
     let tested: BTreeSet<u32> = [own, &launcher]
@@ -55,4 +62,31 @@ fn every_number_of_the_table_has_its_test_and_the_other_way_round() {
         "without a test: {untested:?}; without a row in ABUSE.md: {unlisted:?}"
     );
     assert!(listed.len() > 70, "{listed:?}");
+}
+
+#[test]
+fn every_number_has_its_control_or_a_reason_why_not() {
+    let shown: BTreeSet<u32> = CONTROLS
+        .iter()
+        .map(|control| control.number)
+        .chain(IN_THEIR_TESTS)
+        .collect();
+    let (_, section) = TABLE.split_once("## Without a sandbox").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let told = |beginning: &str| -> BTreeSet<u32> {
+        let items = section
+            .split("\n- ")
+            .filter_map(|item| item.strip_prefix(beginning));
+        items
+            .filter_map(|item| item.split('.').next())
+            .flat_map(|numbers| numbers.split([',', ' ', '\n']))
+            .filter_map(|number| number.strip_prefix('E')?.parse().ok())
+            .collect()
+    };
+    assert_eq!(told("Shown to succeed:"), shown);
+    let not_shown = told("Not shown:");
+    let both: Vec<_> = shown.intersection(&not_shown).collect();
+    assert!(both.is_empty(), "{both:?}");
+    let all: BTreeSet<u32> = shown.union(&not_shown).copied().collect();
+    assert_eq!(all, listed());
 }

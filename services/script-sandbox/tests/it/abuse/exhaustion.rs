@@ -245,16 +245,18 @@ time.sleep(600)
     });
 }
 
-#[test]
-fn e12_a_sparse_giant_is_refused() {
-    let source = "
+/// A file with a length and no content.
+pub(super) const SPARSE_GIANT: &str = "
 try:
     with open('big', 'wb') as f: f.truncate(1 << 40)
     print('made')
 except OSError as error: print('refused')
 ";
+
+#[test]
+fn e12_a_sparse_giant_is_refused() {
     everywhere(async |host| {
-        expect_output(&host.python(source).await, "refused\n");
+        expect_output(&host.python(SPARSE_GIANT).await, "refused\n");
     });
 }
 
@@ -410,9 +412,8 @@ print('inotify', libc.inotify_init() >= 0)
     });
 }
 
-#[test]
-fn e20_a_program_cannot_take_a_larger_share() {
-    let source = "
+/// Calls for more of the processor.
+pub(super) const LARGER_SHARE: &str = "
 import os
 def refused(what):
     try: what(); return False
@@ -420,8 +421,11 @@ def refused(what):
 print(refused(lambda: os.sched_setaffinity(0, {0})), refused(lambda: os.nice(-5)),
       refused(lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))))
 ";
+
+#[test]
+fn e20_a_program_cannot_take_a_larger_share() {
     everywhere(async |host| {
-        expect_output(&host.python(source).await, "True True True\n");
+        expect_output(&host.python(LARGER_SHARE).await, "True True True\n");
     });
 }
 

@@ -28,9 +28,8 @@ for path in ['/etc/shadow', '/proc/1/environ', '/proc/1/root/etc/shadow', '/var/
     });
 }
 
-#[test]
-fn e28_other_scripts_directories_cannot_be_reached() {
-    let source = "
+/// A look for directories of other scripts.
+pub(super) const OTHERS_DIRECTORIES: &str = "
 import os
 found = []
 for path in ['..', '/tmp', '/work/..', '/proc/self/root', '/proc/self/cwd/..', '/proc/1/cwd', '/proc/1/fd']:
@@ -38,14 +37,16 @@ for path in ['..', '/tmp', '/work/..', '/proc/self/root', '/proc/self/cwd/..', '
     except OSError: pass
 print(found)
 ";
+
+#[test]
+fn e28_other_scripts_directories_cannot_be_reached() {
     everywhere(async |host| {
-        expect_output(&host.python(source).await, "[]\n");
+        expect_output(&host.python(OTHERS_DIRECTORIES).await, "[]\n");
     });
 }
 
-#[test]
-fn e32_no_hard_link_to_what_is_shared() {
-    let source = "
+/// Hard links to files of everybody, and their modes.
+pub(super) const SHARED_LINKS: &str = "
 import os
 for target in ['/usr/bin/env', '/etc/passwd', os.path.realpath(os.sys.executable), 'CANARIES/runs.db']:
     try: os.link(target, 'mine'); print('linked', target)
@@ -53,17 +54,17 @@ for target in ['/usr/bin/env', '/etc/passwd', os.path.realpath(os.sys.executable
     try: os.chmod(target, 0o777); print('changed', target)
     except OSError: pass
 ";
+
+#[test]
+fn e32_no_hard_link_to_what_is_shared() {
     everywhere(async |host| {
-        let source = source.replace("CANARIES", host.canaries.to_str().unwrap());
+        let source = SHARED_LINKS.replace("CANARIES", host.canaries.to_str().unwrap());
         expect_output(&host.python(&source).await, "");
     });
 }
 
-/// Landlock guards neither modes nor times, and where the service is no root and there are no
-/// namespaces, its files are those of the script's user.
-#[test]
-fn e36_modes_and_times_of_the_hosts_files_stay() {
-    let source = "
+/// Changes of files other than of their content.
+pub(super) const MODES_AND_TIMES: &str = "
 import os
 for path in ['CANARIES', 'CANARIES/runs.db', 'CANARIES/program', '..', '/tmp']:
     for name, change in [('mode', lambda: os.chmod(path, 0o700)), ('times', lambda: os.utime(path, (1, 1))),
@@ -73,8 +74,13 @@ for path in ['CANARIES', 'CANARIES/runs.db', 'CANARIES/program', '..', '/tmp']:
         try: change(); print(path, name)
         except OSError: pass
 ";
+
+/// Landlock guards neither modes nor times, and where the service is no root and there are no
+/// namespaces, its files are those of the script's user.
+#[test]
+fn e36_modes_and_times_of_the_hosts_files_stay() {
     everywhere(async |host| {
-        let source = source.replace("CANARIES", host.canaries.to_str().unwrap());
+        let source = MODES_AND_TIMES.replace("CANARIES", host.canaries.to_str().unwrap());
         let told = stdout(&host.python(&source).await);
         // What is the script's own, as /tmp is where there is a root of its own, it may change.
         let canary = host.canaries.to_str().unwrap();
@@ -150,9 +156,8 @@ print('deep')
     });
 }
 
-#[test]
-fn e40_set_user_id_bits_and_attributes_are_inert() {
-    let source = "
+/// Marks on files that could mean more than what is in them.
+pub(super) const BITS_AND_ATTRIBUTES: &str = "
 import os, shutil, subprocess
 shutil.copyfile('/usr/bin/id', 'mine')
 try: os.chmod('mine', 0o6755)
@@ -163,10 +168,24 @@ except OSError: pass
 try: os.chown('mine', 0, 0); print('owner')
 except OSError: pass
 ";
+
+#[test]
+fn e40_set_user_id_bits_and_attributes_are_inert() {
     everywhere(async |host| {
-        expect_output(&host.python(source).await, "True True\n");
+        expect_output(&host.python(BITS_AND_ATTRIBUTES).await, "True True\n");
     });
 }
+
+/// Devices of the host, and new ones.
+pub(super) const DEVICES: &str = "
+import os
+for name in ['kvm', 'fuse', 'mem', 'vda', 'tty', 'kmsg', 'loop0', 'ptmx']:
+    try: os.open('/dev/' + name, os.O_RDONLY); print(name)
+    except OSError: pass
+for kind in (0o020600, 0o060600):
+    try: os.mknod('node', kind, os.makedev(1, 5)); print('made')
+    except OSError: pass
+";
 
 #[test]
 fn e46_only_five_devices_exist() {
@@ -178,17 +197,8 @@ fn e46_only_five_devices_exist() {
                 "['full', 'null', 'random', 'shm', 'urandom', 'zero']\n",
             );
         }
-        let source = "
-import os
-for name in ['kvm', 'fuse', 'mem', 'vda', 'tty', 'kmsg', 'loop0', 'ptmx']:
-    try: os.open('/dev/' + name, os.O_RDONLY); print(name)
-    except OSError: pass
-for kind in (0o020600, 0o060600):
-    try: os.mknod('node', kind, os.makedev(1, 5)); print('made')
-    except OSError: pass
-";
         {
-            expect_output(&host.python(source).await, "");
+            expect_output(&host.python(DEVICES).await, "");
         }
     });
 }

@@ -201,17 +201,19 @@ fn e54_no_namespace_can_be_made() {
     });
 }
 
-#[test]
-fn e55_no_namespace_of_another_can_be_opened() {
-    let source = "
+/// Namespaces of the first process and of the parent.
+pub(super) const NAMESPACES_OF_OTHERS: &str = "
 import os
 for pid in (1, os.getppid()):
     for name in ('user', 'mnt', 'pid', 'net', 'ipc', 'uts', 'cgroup'):
         try: os.open(f'/proc/{pid}/ns/{name}', os.O_RDONLY); print('opened', pid, name)
         except OSError: pass
 ";
+
+#[test]
+fn e55_no_namespace_of_another_can_be_opened() {
     everywhere(async |host| {
-        expect_output(&host.python(source).await, "");
+        expect_output(&host.python(NAMESPACES_OF_OTHERS).await, "");
     });
 }
 
@@ -316,9 +318,8 @@ print(os.path.exists('/sys'))
     });
 }
 
-#[test]
-fn e62_programs_for_more_rights_are_inert() {
-    let source = "
+/// Programs that give more rights.
+pub(super) const MORE_RIGHTS: &str = "
 mount -t tmpfs none /tmp && echo mounted
 su -c 'echo root' < /dev/null && echo su
 newgrp root < /dev/null -c 'echo group' && echo newgrp
@@ -330,8 +331,11 @@ nsenter -t 1 -m true && echo entered
 id -u | grep -x 0
 echo done
 ";
+
+#[test]
+fn e62_programs_for_more_rights_are_inert() {
     everywhere(async |host| {
-        expect_output(&host.run(request("bash", source)).await, "done\n");
+        expect_output(&host.run(request("bash", MORE_RIGHTS)).await, "done\n");
     });
 }
 

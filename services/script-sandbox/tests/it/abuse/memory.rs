@@ -115,9 +115,8 @@ time.sleep(600)
     });
 }
 
-#[test]
-fn e22_memory_cannot_be_locked_and_limits_not_raised() {
-    let source = "
+/// Memory that stays, and limits that rise.
+pub(super) const LOCKED_MEMORY: &str = "
 import ctypes, resource
 libc = ctypes.CDLL(None)
 print(libc.mlockall(3), libc.mlock(ctypes.create_string_buffer(4096), 4096))
@@ -125,8 +124,11 @@ for name in ('RLIMIT_NOFILE', 'RLIMIT_NPROC', 'RLIMIT_CPU', 'RLIMIT_FSIZE'):
     try: resource.setrlimit(getattr(resource, name), (10**9, 10**9)); print(name, 'raised')
     except (OSError, ValueError): pass
 ";
+
+#[test]
+fn e22_memory_cannot_be_locked_and_limits_not_raised() {
     everywhere(async |host| {
-        expect_output(&host.python(source).await, "-1 -1\n");
+        expect_output(&host.python(LOCKED_MEMORY).await, "-1 -1\n");
     });
 }
 
