@@ -128,6 +128,27 @@ pub struct Script {
 }
 
 impl Script {
+    /// A program and nothing else.
+    pub fn of(runtime: String, source: String, limits: Limits) -> Self {
+        Self {
+            runtime,
+            program: Program::Source(source),
+            files: Vec::new(),
+            arguments: Vec::new(),
+            stdin: Vec::new(),
+            environment: Vec::new(),
+            input_json: String::new(),
+            effect_id: String::new(),
+            traceparent: String::new(),
+            limits,
+            minimum_isolation: None,
+            minimum_enforcement: None,
+            collect: None,
+            network: Network::Refuse,
+            caller: String::new(),
+        }
+    }
+
     /// Names everything that is wrong, limits excepted: those are checked when they are resolved.
     pub fn problems(&self) -> Vec<Violation> {
         let mut problems = Problems(Vec::new());
@@ -370,23 +391,8 @@ mod tests {
     use super::*;
 
     fn script() -> Script {
-        Script {
-            runtime: "python3".to_owned(),
-            program: Program::Source("print(1)".to_owned()),
-            files: Vec::new(),
-            arguments: Vec::new(),
-            stdin: Vec::new(),
-            environment: Vec::new(),
-            input_json: String::new(),
-            effect_id: String::new(),
-            traceparent: String::new(),
-            limits: Limits::DEFAULT,
-            minimum_isolation: None,
-            minimum_enforcement: None,
-            collect: None,
-            network: Network::Refuse,
-            caller: String::new(),
-        }
+        let (runtime, source) = ("python3".to_owned(), "print(1)".to_owned());
+        Script::of(runtime, source, Limits::DEFAULT)
     }
 
     fn file(path: &str) -> InputFile {

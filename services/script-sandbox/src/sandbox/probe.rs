@@ -15,7 +15,7 @@ use crate::{
         limits::Limits,
         outcome::Outcome,
         profile::Profile,
-        request::{Network, Program, Script},
+        request::Script,
         verdict::Verdict,
     },
     launch::Launcher,
@@ -167,23 +167,8 @@ async fn run_proof(
 ) -> Option<Outcome> {
     let (profile, interpreter) = (profile.clone(), interpreter.clone());
     let _slot = slots.take().await.ok()?;
-    let script = Script {
-        runtime: profile.name.clone(),
-        program: Program::Source(profile.proof.clone()),
-        files: Vec::new(),
-        arguments: Vec::new(),
-        stdin: Vec::new(),
-        environment: Vec::new(),
-        input_json: String::new(),
-        effect_id: String::new(),
-        traceparent: String::new(),
-        limits: Limits::DEFAULT,
-        minimum_isolation: None,
-        minimum_enforcement: None,
-        collect: None,
-        network: Network::Refuse,
-        caller: String::new(),
-    };
+    let (runtime, source) = (profile.name.clone(), profile.proof.clone());
+    let script = Script::of(runtime, source, Limits::DEFAULT);
     let user = tools.users.take().ok()?;
     let job = Job {
         script: Arc::new(script),

@@ -10,7 +10,7 @@ use super::Sandbox;
 use crate::{
     domain::{
         limits::Limits,
-        request::{Network, Program, Script},
+        request::{Program, Script},
         session::SessionState,
     },
     error::Refusal,
@@ -128,23 +128,7 @@ impl Sandbox {
 
     /// The script that stands for a session, for what is checked about both.
     pub(crate) fn driver_script(runtime: String, limits: Limits) -> Script {
-        Script {
-            runtime,
-            program: Program::Source("driver".to_owned()),
-            files: Vec::new(),
-            arguments: Vec::new(),
-            stdin: Vec::new(),
-            environment: Vec::new(),
-            input_json: String::new(),
-            effect_id: String::new(),
-            traceparent: String::new(),
-            limits,
-            minimum_isolation: None,
-            minimum_enforcement: None,
-            collect: None,
-            network: Network::Refuse,
-            caller: String::new(),
-        }
+        Script::of(runtime, "driver".to_owned(), limits)
     }
 }
 

@@ -140,6 +140,14 @@ pub(crate) fn patient() -> Limits {
     }
 }
 
+/// The same, and so many MiB of memory.
+pub(crate) fn memory_of(mebibytes: u64) -> Limits {
+    Limits {
+        memory_bytes: Some(mebibytes << 20),
+        ..patient()
+    }
+}
+
 pub(crate) fn python(source: &str) -> ExecuteRequest {
     request("python3", source)
 }

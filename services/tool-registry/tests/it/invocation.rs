@@ -5,7 +5,9 @@ use contracts::tavern::{
         CallStatus, Diagnostic, Event, ParsedText, Run, RunState, ToolCall, Violation, event::Kind,
         watch_record::Record,
     },
-    registry::v1::{CancelRunRequest, GetRunRequest, StartInvocationRequest, WatchRunRequest},
+    registry::v1::{
+        CancelRunRequest, CancelRunResponse, GetRunRequest, StartInvocationRequest, WatchRunRequest,
+    },
 };
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -65,6 +67,15 @@ async fn start(fixture: &Fixture, request: StartInvocationRequest) -> Run {
         .into_inner()
         .run
         .unwrap()
+}
+
+async fn cancel(fixture: &Fixture, run: &Run) -> CancelRunResponse {
+    let request = CancelRunRequest {
+        run_id: run.run_id.clone(),
+        reason: "enough".into(),
+    };
+    let answer = fixture.client.clone().cancel_run(request).await;
+    answer.unwrap().into_inner()
 }
 
 /// Follows a run to its end.
@@ -325,17 +336,7 @@ async fn cancelling_a_run_ends_its_script_and_starts_nothing_more() {
     );
     let started = start(&fixture, invoke(vec![code, write(1, "never")])).await;
     until("the dispatch", || fixture.sandbox.started() == 1).await;
-    let request = CancelRunRequest {
-        run_id: started.run_id.clone(),
-        reason: "enough".into(),
-    };
-    let answer = fixture
-        .client
-        .clone()
-        .cancel_run(request)
-        .await
-        .unwrap()
-        .into_inner();
+    let answer = cancel(&fixture, &started).await;
     assert!(answer.still_running.is_empty(), "{answer:?}");
     let outcome = answer.run.unwrap().outcome.unwrap();
     assert_eq!(outcome.state(), RunState::Cancelled);
@@ -406,22 +407,8 @@ async fn a_cancel_reaches_every_neighbour() {
     register_neighbours(&fixture, &["a", "b"]).await;
     let started = start(&fixture, invoke(vec![runs_code(0, "a"), runs_code(1, "b")])).await;
     until("two calls at once", || fixture.sandbox.started() == 2).await;
-    let request = CancelRunRequest {
-        run_id: started.run_id.clone(),
-        reason: "enough".into(),
-    };
-    let answer = fixture
-        .client
-        .clone()
-        .cancel_run(request)
-        .await
-        .unwrap()
-        .into_inner();
-    assert!(
-        answer.still_running.is_empty(),
-        "{:?}",
-        answer.still_running
-    );
+    let answer = cancel(&fixture, &started).await;
+    assert!(answer.still_running.is_empty(), "{answer:?}");
     let (events, run) = watch(fixture.client.clone(), started.run_id).await;
     assert_eq!(run.state(), RunState::Cancelled);
     assert_eq!(statuses(&events), [CallStatus::Cancelled; 2]);

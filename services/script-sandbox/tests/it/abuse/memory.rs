@@ -1,40 +1,18 @@
 //! Programs that use up memory.
 
-use contracts::tavern::sandbox::v1::Limits;
-
 use super::exhaustion::ends;
 use crate::{
     rounds::everywhere,
-    support::{expect_class, expect_output, limited, patient, request},
+    support::{expect_class, expect_output, limited, memory_of, patient, request},
 };
 
 #[test]
 fn e04_too_much_memory_is_named() {
     everywhere(async |host| {
         let source = "x = bytearray(1 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1\nimport time; time.sleep(600)";
-        ends(
-            &host,
-            "python3",
-            source,
-            Limits {
-                memory_bytes: Some(128 << 20),
-                ..patient()
-            },
-            &["memory"],
-        )
-        .await;
+        ends(&host, "python3", source, memory_of(128), &["memory"]).await;
         let source = "let all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1));";
-        ends(
-            &host,
-            "node",
-            source,
-            Limits {
-                memory_bytes: Some(256 << 20),
-                ..patient()
-            },
-            &["memory"],
-        )
-        .await;
+        ends(&host, "node", source, memory_of(256), &["memory"]).await;
     });
 }
 
@@ -50,17 +28,7 @@ for _ in range(8):
         time.sleep(600)
 time.sleep(600)
 ";
-        ends(
-            &host,
-            "python3",
-            source,
-            Limits {
-                memory_bytes: Some(128 << 20),
-                ..patient()
-            },
-            &["memory"],
-        )
-        .await;
+        ends(&host, "python3", source, memory_of(128), &["memory"]).await;
     });
 }
 
@@ -81,17 +49,7 @@ time.sleep(0.5)
 os.write(w, b'......')
 for pid in pids: os.waitpid(pid, 0)
 ";
-        ends(
-            &host,
-            "python3",
-            source,
-            Limits {
-                memory_bytes: Some(160 << 20),
-                ..patient()
-            },
-            &["exited 0"],
-        )
-        .await;
+        ends(&host, "python3", source, memory_of(160), &["exited 0"]).await;
     });
 }
 
@@ -143,10 +101,7 @@ fn e24_node_options_do_not_lift_the_limit() {
             "NODE_OPTIONS".to_owned(),
             "--max-old-space-size=8192".to_owned(),
         );
-        let limits = Limits {
-            memory_bytes: Some(256 << 20),
-            ..patient()
-        };
+        let limits = memory_of(256);
         expect_class(&host.run(limited(asked, limits)).await, &["memory"]);
     });
 }

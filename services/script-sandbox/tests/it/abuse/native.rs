@@ -7,7 +7,7 @@ use contracts::tavern::sandbox::v1::{ExecuteRequest, ExecuteResponse, InputFile,
 use crate::{
     control::unconfined,
     rounds::everywhere,
-    support::{Host, expect_class, limited, patient, request, seconds, stdout},
+    support::{Host, expect_class, limited, memory_of, patient, request, seconds, stdout},
 };
 
 /// The program, without libraries, so that it runs wherever it is put.
@@ -56,10 +56,7 @@ fn alone(what: &str) -> String {
 fn e04_e05_memory_counts_however_it_is_had() {
     everywhere(async |host| {
         for what in ["private", "shared", "populated", "children"] {
-            let limits = Limits {
-                memory_bytes: Some(128 << 20),
-                ..patient()
-            };
+            let limits = memory_of(128);
             expect_class(&run(&host, what, limits).await, &["memory"]);
         }
     });
