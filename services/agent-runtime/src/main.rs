@@ -7,9 +7,6 @@ use anyhow::Context;
 use clap::Parser;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Agents: profiles, conversations, models, and the loop of deliberation and action.
 #[derive(Debug, Parser)]
 #[command(version)]

@@ -12,9 +12,6 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Turns what language models write into work that really happens.
 #[derive(Parser)]
 #[command(name = "tavern", version)]

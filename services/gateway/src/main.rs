@@ -6,9 +6,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use gateway::{GatewaySettings, Peers};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Turns what language models write into work that really happens.
 #[derive(Parser)]
 #[command(version)]

@@ -6,9 +6,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use script_sandbox::{SandboxSettings, rpc};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Runs untrusted code at a stated isolation level.
 #[derive(Parser)]
 #[command(version)]

@@ -5,9 +5,6 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Parser;
 use tool_registry::{Peers, RegistrySettings};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Knows every tool and carries calls out.
 #[derive(Parser)]
 #[command(version)]

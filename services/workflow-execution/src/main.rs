@@ -8,9 +8,6 @@ use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryS
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use workflow_execution::{Peers, WorkflowSettings};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Holds workflow definitions and executes them.
 #[derive(Parser)]
 #[command(version)]

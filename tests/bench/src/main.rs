@@ -22,9 +22,6 @@ use clap::Parser;
 use bench::Benchmark;
 use harness::Effort;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Measures Tavern beside the floor of the machine.
 #[derive(Debug, Parser)]
 struct Arguments {
