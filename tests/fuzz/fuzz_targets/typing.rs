@@ -15,7 +15,8 @@ fuzz_target!(|input: (u8, String)| {
         format!("<|[REQUEST_TOOL]|>\ncommand:「始」types「末」\n{name}:「始ESCAPE」{text}「末ESCAPE」\n<|[END_TOOL]|>"),
     ] {
         let parsed = parse_finished(&message, fuzz::catalogue(), &Policy::default(), FinishReason::Stop);
-        for call in parsed.calls.iter().filter(|call| call.problems.is_empty()) {
+        // A text can close the block and call another tool, whose parameters have other types.
+        for call in parsed.calls.iter().filter(|call| call.tool_id == "types" && call.problems.is_empty()) {
             match (name, call.arguments.get(name)) {
                 ("i" | "r", Some(value)) => assert!(value.to_string().bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')),
                 ("n", Some(value)) => assert!(value.is_number()),

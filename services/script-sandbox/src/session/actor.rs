@@ -12,7 +12,7 @@ use super::{
     CellEvent, CellWish, SessionSettings, View,
     cell::{Cell, Ended},
     frames::FromDriver,
-    ward::{Usher, Ward},
+    ward::{Broken, Usher, Ward},
 };
 use crate::{
     domain::{
@@ -245,13 +245,18 @@ impl Actor {
                             self.outcome = Some(outcome.map(|outcome| *outcome));
                             return (Stop::because(EndReason::Interpreter), Some(cell));
                         }
-                        Ended::Broken(detail) => {
+                        Ended::Closed => {
                             // An interpreter that has just ended has closed its channel as well.
                             self.await_outcome(CLOSED).await;
                             let reason = match self.outcome {
                                 Some(_) => EndReason::Interpreter,
                                 None => EndReason::ChannelBroken,
                             };
+                            let detail = Broken::Closed.to_string();
+                            return (Stop { reason, detail }, Some(cell));
+                        }
+                        Ended::Broken(detail) => {
+                            let reason = EndReason::ChannelBroken;
                             return (Stop { reason, detail }, Some(cell));
                         }
                     }

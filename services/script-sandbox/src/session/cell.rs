@@ -22,9 +22,10 @@ use crate::{
     stream::{input, left, outbox::Outbox, tap::Moved},
 };
 
-/// How often an interruption is repeated: one that comes before the code has begun says nothing to
-/// the driver.
-const AGAIN: Duration = Duration::from_millis(200);
+/// After what time an interruption is repeated, and then after twice as long each time: one that comes
+/// before the code has begun says nothing to the driver, but one that comes just as the code ends can
+/// end the interpreter, and on a busy machine the end takes its time.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A cell that runs.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ pub(super) struct Cell {
 struct Interrupted {
     why: Interruption,
     again: Instant,
+    pause: Duration,
     until: Instant,
 }
 
@@ -58,6 +60,8 @@ pub(super) enum Ended {
     Stop(Stop),
     /// The interpreter has ended.
     Run(Option<Box<Outcome>>),
+    /// The driver has closed its channel, or is gone.
+    Closed,
     /// The driver's channel is of no more use.
     Broken(String),
 }
@@ -134,6 +138,7 @@ impl Cell {
                 Happened::Message(Ok(_)) => {
                     return Ended::Broken("a message that is of no running cell".to_owned());
                 }
+                Happened::Message(Err(Broken::Closed)) => return Ended::Closed,
                 Happened::Message(Err(broken)) => return Ended::Broken(broken.to_string()),
                 Happened::Moved(Moved::Over) => {
                     self.interrupt(Interruption::Output, grace, ward).await;
@@ -199,8 +204,12 @@ impl Cell {
         match &mut self.interrupted {
             Some(interrupted) => interrupted.until = interrupted.until.min(until),
             None => {
-                let again = Instant::now();
-                self.interrupted = Some(Interrupted { why, again, until });
+                self.interrupted = Some(Interrupted {
+                    why,
+                    again: Instant::now(),
+                    pause: AGAIN,
+                    until,
+                });
                 self.signal(ward).await;
             }
         }
@@ -210,7 +219,8 @@ impl Cell {
         // A launcher that is gone is told by the run.
         let _ = input::signal(&mut ward.files, libc::SIGINT).await;
         if let Some(interrupted) = &mut self.interrupted {
-            interrupted.again = Instant::now() + AGAIN;
+            interrupted.again = Instant::now() + interrupted.pause;
+            interrupted.pause = interrupted.pause.saturating_mul(2);
         }
     }
 

@@ -20,6 +20,7 @@ use crate::{
 };
 
 mod ends;
+mod node;
 mod quotas;
 
 /// A cell that has run, with everything that it gave.
@@ -230,70 +231,6 @@ fn python_keeps_its_variables_and_shows_values() {
             Code::NotFound
         );
         nothing_is_left(&host).await;
-    });
-}
-
-#[test]
-fn node_keeps_its_variables_and_shows_values() {
-    everywhere(async |host| {
-        use CellOutcome::{Interrupted, Raised, Succeeded};
-        let session = host.session("node").await;
-        host.cell(
-            &session,
-            "const fs = require('fs'); let x = 20; console.log('set')",
-        )
-        .await
-        .gives(Succeeded, "set\n", None);
-        host.cell(&session, "x += 1; ({ x, list: [1, 2] })")
-            .await
-            .gives(Succeeded, "", Some("{ x: 21, list: [ 1, 2 ] }"));
-        host.cell(
-            &session,
-            "new Promise((done) => setTimeout(done, 5, x * 2))",
-        )
-        .await
-        .gives(Succeeded, "", Some("42"));
-        let failed = host
-            .cell(&session, "function f(n) {\n  return n.foo.bar;\n}\nf({})")
-            .await;
-        failed.gives(Raised, "", None);
-        let error = failed.error.unwrap();
-        assert_eq!(error.r#type, "TypeError");
-        let last = error.frames.last().unwrap();
-        assert_eq!((last.cell, last.line, last.function.as_str()), (4, 2, "f"));
-        assert_eq!(last.source_line, "return n.foo.bar;");
-        for stuck in [
-            "console.log('in'); while (true) {}",
-            "setTimeout(() => console.log('in'), 5); new Promise(() => {})",
-        ] {
-            let running = host.begin(&session, stuck).await;
-            let interrupt = async || assert!(host.interrupt(&session, 20.0).await.interrupted);
-            follow_with(running, interrupt)
-                .await
-                .gives(Interrupted, "in\n", None);
-        }
-        host.cell(&session, "x")
-            .await
-            .gives(Succeeded, "", Some("21"));
-    });
-}
-
-#[test]
-fn node_prints_after_an_interrupt_in_the_middle_of_printing() {
-    as_every_user(async || {
-        let host = Host::full().await;
-        let session = host.session("node").await;
-        for round in 0..20 {
-            let running = host
-                .begin(&session, "for (;;) console.log('again and again')")
-                .await;
-            let interrupt = async || assert!(host.interrupt(&session, 20.0).await.interrupted);
-            let ran = follow_with(running, interrupt).await;
-            assert_eq!(ran.ended.outcome(), CellOutcome::Interrupted, "{round}");
-            host.cell(&session, "console.log('out'); console.error('and err')")
-                .await
-                .gives(CellOutcome::Succeeded, "out\n", None);
-        }
     });
 }
 

@@ -162,7 +162,7 @@ const NODE: &[&str] = &[
     "Promise.reject(new Error('nobody cares'))",
     "require('fs').writeSync(3, '{\"a\": 1}')",
     "process.on('exit', code => console.log('bye', code))",
-    "const { Worker } = require('worker_threads'); class Own extends Worker {}; new Own('const t = require(\"worker_threads\"); new t.Worker(\"console.log(process.execArgv, 2)\", { eval: true })', { eval: true, execArgv: [] }); const w = new Worker('require(\"worker_threads\").parentPort.postMessage(process.execArgv)', { eval: true }); w.on('message', console.log); console.log(w instanceof Worker, Worker.name, Worker.length)",
+    "const { Worker } = require('worker_threads'); class Own extends Worker {}; const own = new Own('const t = require(\"worker_threads\"); new t.Worker(\"console.log(process.execArgv, 2)\", { eval: true })', { eval: true, execArgv: [] }); own.on('exit', () => { const w = new Worker('require(\"worker_threads\").parentPort.postMessage(process.execArgv)', { eval: true }); w.on('message', console.log); console.log(w instanceof Worker, Worker.name, Worker.length); })",
     "require('fs').writeFileSync('child.js', 'console.log(process.argv.length, process.execArgv)'); require('child_process').fork('./child.js', ['a'])",
     "import('worker_threads').then(({ Worker, isMainThread }) => console.log(isMainThread, typeof Worker))",
     "import('fs').then(fs => console.log(typeof fs.readFileSync, Object.keys(process.versions).length > 3))",

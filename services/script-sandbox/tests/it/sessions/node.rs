@@ -1,0 +1,96 @@
+//! What is different in Node.js.
+
+use super::*;
+
+#[test]
+fn node_keeps_its_variables_and_shows_values() {
+    everywhere(async |host| {
+        use CellOutcome::{Raised, Succeeded};
+        let session = host.session("node").await;
+        host.cell(
+            &session,
+            "const fs = require('fs'); let x = 20; console.log('set')",
+        )
+        .await
+        .gives(Succeeded, "set\n", None);
+        host.cell(&session, "x += 1; ({ x, list: [1, 2] })")
+            .await
+            .gives(Succeeded, "", Some("{ x: 21, list: [ 1, 2 ] }"));
+        host.cell(
+            &session,
+            "new Promise((done) => setTimeout(done, 5, x * 2))",
+        )
+        .await
+        .gives(Succeeded, "", Some("42"));
+        let failed = host
+            .cell(&session, "function f(n) {\n  return n.foo.bar;\n}\nf({})")
+            .await;
+        failed.gives(Raised, "", None);
+        let error = failed.error.unwrap();
+        assert_eq!(error.r#type, "TypeError");
+        let last = error.frames.last().unwrap();
+        assert_eq!((last.cell, last.line, last.function.as_str()), (4, 2, "f"));
+        assert_eq!(last.source_line, "return n.foo.bar;");
+    });
+}
+
+#[test]
+fn an_interrupted_node_keeps_its_variables() {
+    everywhere(async |host| {
+        for stuck in [
+            "console.log('in'); while (true) {}",
+            "setTimeout(() => console.log('in'), 5); new Promise(() => {})",
+        ] {
+            let mut ended = 0;
+            while !survives(&host, stuck).await {
+                ended += 1;
+                assert!(ended < 5, "{}: {stuck}", host.kind);
+            }
+        }
+    });
+}
+
+/// Interrupts a cell of Node.js. False: the session has ended with it, as an interrupt that finds no
+/// listener ends Node.js, which its profile says.
+async fn survives(host: &Host, stuck: &str) -> bool {
+    let session = host.session("node").await;
+    host.cell(&session, "let x = 21; undefined").await;
+    let running = host.begin(&session, stuck).await;
+    let interrupt = async || assert!(host.interrupt(&session, 20.0).await.interrupted);
+    let ran = follow_with(running, interrupt).await;
+    if ran.ended.outcome() == CellOutcome::SessionEnded {
+        return false;
+    }
+    ran.gives(CellOutcome::Interrupted, "in\n", None);
+    let kept = host.cell(&session, "x").await;
+    kept.gives(CellOutcome::Succeeded, "", Some("21"));
+    host.delete(&session).await;
+    true
+}
+
+#[test]
+fn node_prints_after_an_interrupt_in_the_middle_of_printing() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let mut session = host.session("node").await;
+        let mut printed = 0;
+        for _ in 0..10 {
+            let running = host
+                .begin(&session, "for (;;) console.log('again and again')")
+                .await;
+            let interrupt = async || assert!(host.interrupt(&session, 20.0).await.interrupted);
+            let ran = follow_with(running, interrupt).await;
+            if ran.ended.outcome() == CellOutcome::SessionEnded {
+                // An interrupt that finds no listener ends Node.js, as its profile says.
+                session = host.session("node").await;
+                continue;
+            }
+            assert_eq!(ran.ended.outcome(), CellOutcome::Interrupted);
+            host.cell(&session, "console.log('out'); console.error('and err')")
+                .await
+                .gives(CellOutcome::Succeeded, "out\n", None);
+            printed += 1;
+        }
+        assert!(printed > 0);
+    });
+}
