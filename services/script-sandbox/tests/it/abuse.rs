@@ -8,5 +8,6 @@ mod kernel;
 mod memory;
 mod native;
 mod network;
+mod node;
 mod secrets;
 mod share;
