@@ -102,25 +102,25 @@ fn files_come_back_whatever_the_verdict() {
     });
 }
 
+/// Everything but plain files.
+pub(crate) const LINKS_AND_PIPES: &str = "
+import os, socket
+os.symlink('SECRET', 'absolute'); os.symlink('../../../../etc/shadow', 'relative')
+os.symlink('/', 'root'); os.symlink('/proc/self/fd', 'fds'); os.symlink('loop', 'loop')
+os.mkfifo('pipe')
+open('one', 'w').write('x'); os.link('one', 'two')
+try: s = socket.socket(socket.AF_UNIX); s.bind('socket')
+except OSError: pass
+for number in range(100): os.symlink('one', f'many{number:02}')
+";
+
 #[test]
 fn e29_e33_links_pipes_and_sockets_are_refused_by_kind() {
     let canary = tempfile::tempdir().unwrap();
     let secret = canary.path().join("secret");
     std::fs::write(&secret, "canary-29").unwrap();
     let before = std::fs::metadata(&secret).unwrap();
-    let source = format!(
-        "
-import os, socket
-os.symlink('{}', 'absolute'); os.symlink('../../../../etc/shadow', 'relative')
-os.symlink('/', 'root'); os.symlink('/proc/self/fd', 'fds'); os.symlink('loop', 'loop')
-os.mkfifo('pipe')
-open('one', 'w').write('x'); os.link('one', 'two')
-try: s = socket.socket(socket.AF_UNIX); s.bind('socket')
-except OSError: pass
-for number in range(100): os.symlink('one', f'many{{number:02}}')
-",
-        secret.display()
-    );
+    let source = LINKS_AND_PIPES.replace("SECRET", secret.to_str().unwrap());
     everywhere(async |host| {
         let name = host.kind;
         let response = host.run(collecting(python(&source))).await;
@@ -231,16 +231,18 @@ print(sum(os.stat(name).st_size > 0 for name in os.listdir('.')))
     });
 }
 
-#[test]
-fn e34_names_are_told_escaped() {
-    let source = "
+/// Names to deceive a reader.
+pub(crate) const ODD_NAMES: &str = "
 import os
 for name in (b'\\xff', b'a\\nb', b'-rf', b'x' * 255, '\\u202egnp'.encode(), b'Twin', b'twin', b'\\x1b[2J'):
     open(name, 'w').close()
 ";
+
+#[test]
+fn e34_names_are_told_escaped() {
     everywhere(async |host| {
         let name = host.kind;
-        let response = host.run(collecting(python(source))).await;
+        let response = host.run(collecting(python(ODD_NAMES))).await;
         expect_class(&response, &["exited 0"]);
         let long = "x".repeat(255);
         let mut expected = vec![
@@ -263,21 +265,23 @@ for name in (b'\\xff', b'a\\nb', b'-rf', b'x' * 255, '\\u202egnp'.encode(), b'Tw
     });
 }
 
+/// Ten thousand files.
+pub(crate) const MANY_RESULTS: &str = "
+import os
+for top in range(100):
+    os.makedirs(f'd{top:02}')
+    for number in range(100): open(f'd{top:02}/{number:02}', 'w').close()
+";
+
 #[test]
 fn e35_ten_thousand_files_are_told_in_part_and_in_time() {
     let limits = Limits {
         disk_files: Some(20_000),
         ..Limits::default()
     };
-    let source = "
-import os
-for top in range(100):
-    os.makedirs(f'd{top:02}')
-    for number in range(100): open(f'd{top:02}/{number:02}', 'w').close()
-";
     everywhere(async |host| {
         let name = host.kind;
-        let mut asked = limited(collecting(python(source)), limits);
+        let mut asked = limited(collecting(python(MANY_RESULTS)), limits);
         let response = host.run(asked.clone()).await;
         expect_class(&response, &["exited 0"]);
         let told = collected(&response);

@@ -136,11 +136,8 @@ except OSError: print('unknown')
     });
 }
 
-#[test]
-fn e76_the_listener_cannot_be_reached_or_replaced() {
-    // The script looks for a listener in itself and in everybody it can see, tries to take one over,
-    // and to install a filter with a listener of its own.
-    let source = "
+/// Looks for a listener, and makes one.
+pub(super) const OWN_LISTENER: &str = "
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 found = []
@@ -164,9 +161,14 @@ stolen = [libc.syscall(438, libc.syscall(434, pid, 0), fd, 0) for pid in (1, os.
 traced = libc.syscall(101, 16, os.getppid(), 0, 0)
 print(found, own, new_listener, max(stolen), traced)
 ";
+
+#[test]
+fn e76_the_listener_cannot_be_reached_or_replaced() {
+    // The script looks for a listener in itself and in everybody it can see, tries to take one over,
+    // and to install a filter with a listener of its own.
     everywhere(async |host| {
         let name = host.kind;
-        let response = host.run(ending(python(source))).await;
+        let response = host.run(ending(python(OWN_LISTENER))).await;
         expect_class(&response, &["exited 0"]);
         assert_eq!(stdout(&response), "[] [] -1 -1 -1\n", "{name}");
     });

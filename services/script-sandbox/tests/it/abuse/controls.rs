@@ -1,11 +1,13 @@
 //! What hostile programs can do without a sandbox, so that a refusal inside of it means something.
 
-use super::{exhaustion, files, kernel, memory, network};
-use crate::{control::unconfined, oracle::Canaries};
+mod list;
 
-/// The numbers whose tests run their program, or a call of it, without a sandbox by themselves.
-pub(crate) const IN_THEIR_TESTS: [u32; 14] =
-    [4, 19, 27, 36, 50, 51, 52, 54, 59, 63, 70, 73, 79, 81];
+pub(crate) use list::{CONTROLS, IN_THEIR_TESTS};
+
+use crate::{
+    control::{unconfined, unconfined_python},
+    oracle::Canaries,
+};
 
 /// A program and what it says when it succeeds.
 pub(crate) struct Control {
@@ -13,14 +15,14 @@ pub(crate) struct Control {
     /// Runs the source, which follows.
     command: &'static [&'static str],
     source: &'static str,
+    /// What is another one outside: numbers above the limit inside instead of ones without end.
+    instead: &'static [(&'static str, &'static str)],
+    /// What the program does in the end, so that it can be seen how far it came.
+    after: &'static str,
     says: &'static str,
+    /// How often it says so at least.
+    times: usize,
 }
-
-const PYTHON: &[&str] = &["python3", "-c"];
-const BASH: &[&str] = &["bash", "-c"];
-
-/// Python below a process of the same user.
-const PYTHON_BELOW: &[&str] = &["bash", "-c", "python3 -c \"$0\"; true"];
 
 const fn control(
     number: u32,
@@ -32,29 +34,46 @@ const fn control(
         number,
         command,
         source,
+        instead: &[],
+        after: "",
         says,
+        times: 1,
     }
 }
 
-/// Every program that is the same inside and outside.
-pub(crate) const CONTROLS: [Control; 11] = [
-    control(12, PYTHON, exhaustion::SPARSE_GIANT, "made"),
-    control(20, PYTHON, exhaustion::LARGER_SHARE, "False"),
-    control(22, PYTHON, memory::LOCKED_MEMORY, " 0\n"),
-    control(28, PYTHON, files::OTHERS_DIRECTORIES, "tavern-control"),
-    control(32, PYTHON, files::SHARED_LINKS, "linked CANARIES/runs.db"),
-    control(
-        36,
-        PYTHON,
-        files::MODES_AND_TIMES,
-        "CANARIES/runs.db length",
-    ),
-    control(40, PYTHON, files::BITS_AND_ATTRIBUTES, "attribute"),
-    control(46, PYTHON, files::DEVICES, "ptmx"),
-    control(55, PYTHON_BELOW, kernel::NAMESPACES_OF_OTHERS, "opened"),
-    control(62, BASH, kernel::MORE_RIGHTS, "unshared"),
-    control(73, PYTHON, network::SOCKETS, " 16,"),
-];
+impl Control {
+    const fn instead(self, instead: &'static [(&'static str, &'static str)]) -> Self {
+        Self { instead, ..self }
+    }
+
+    const fn after(self, after: &'static str) -> Self {
+        Self { after, ..self }
+    }
+
+    const fn times(self, times: usize) -> Self {
+        Self { times, ..self }
+    }
+
+    /// Runs it; what is wrong, if it did not do what it tries inside.
+    fn run(&self) -> Option<String> {
+        let canaries = Canaries::plant();
+        let at = |text: &str| text.replace("CANARIES", canaries.path().to_str().unwrap());
+        let mut source = self.source.to_owned();
+        for (inside, outside) in self.instead {
+            assert!(source.contains(inside), "E{:02}: {inside}", self.number);
+            source = source.replace(inside, outside);
+        }
+        let source = at(&(source + self.after));
+        let (program, arguments) = self.command.split_first().unwrap();
+        let arguments: Vec<&str> = arguments.iter().copied().chain([source.as_str()]).collect();
+        let said = unconfined(program, &arguments);
+        let times = said.matches(&at(self.says)).count();
+        (times < self.times).then(|| {
+            let said: String = said.chars().take(500).collect();
+            format!("E{:02}: {times} times in {said}", self.number)
+        })
+    }
+}
 
 #[test]
 fn the_programs_succeed_without_a_sandbox() {
@@ -62,19 +81,54 @@ fn the_programs_succeed_without_a_sandbox() {
         .prefix("tavern-control")
         .tempdir()
         .unwrap();
-    for Control {
-        number,
-        command,
-        source,
-        says,
-    } in CONTROLS
-    {
-        let canaries = Canaries::plant();
-        let at = |text: &str| text.replace("CANARIES", canaries.path().to_str().unwrap());
-        let source = at(source);
-        let (program, arguments) = command.split_first().unwrap();
-        let arguments: Vec<&str> = arguments.iter().copied().chain([source.as_str()]).collect();
-        let said = unconfined(program, &arguments);
-        assert!(said.contains(&at(says)), "E{number:02}: {said}");
+    let failed: Vec<String> = CONTROLS.iter().filter_map(Control::run).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn two_programs_meet_without_a_sandbox() {
+    let said = unconfined("bash", &["-c", &super::network::two_who_meet()]);
+    assert!(said.contains("met"), "E85: {said}");
+}
+
+#[test]
+fn traces_are_found_without_a_sandbox() {
+    unconfined_python(super::files::PLANTS_TRACES);
+    let said = unconfined_python(super::files::LOOKS_FOR_TRACES);
+    for place in ["/tmp", "/var/tmp", "/dev/shm", "/run/lock"] {
+        let _ = std::fs::remove_file(format!("{place}/trace-47"));
     }
+    assert!(said.contains("/tmp"), "E47: {said}");
+}
+
+/// What an ordinary user may not, the root of a namespace of its own may: what is refused inside is
+/// therefore refused by the sandbox.
+#[test]
+fn calls_for_root_succeed_in_a_namespace_of_ones_own() {
+    let calls = format!(
+        "{}
+print(call(165, b'none', b'/tmp', b'tmpfs', 0, None))
+print(call(430, b'tmpfs', 0))
+print(call(161, b'/tmp'))
+print(call(170, b'x', 1))
+",
+        super::kernel::CALL
+    );
+    let said = unconfined("unshare", &["-Urmu", "python3", "-c", &calls]);
+    assert_eq!(said, "allowed\n".repeat(4), "E43, E74");
+}
+
+#[test]
+fn a_terminal_can_be_taken_without_a_sandbox() {
+    let calls = format!(
+        "import os, pty
+os.setsid()
+terminal, own = pty.openpty()
+os.dup2(own, 0)
+{}
+print(call(16, 0, 0x540e, 0))
+",
+        super::kernel::CALL
+    );
+    assert_eq!(unconfined_python(&calls), "allowed\n", "E58");
 }

@@ -30,6 +30,9 @@ pub(super) async fn ends(
     expect_class(&response, allowed);
 }
 
+/// Forks without end.
+pub(super) const FORKS: &str = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass";
+
 #[test]
 fn e01_a_fork_bomb_is_held_and_ended() {
     everywhere(async |host| {
@@ -38,10 +41,7 @@ fn e01_a_fork_bomb_is_held_and_ended() {
             ..wall(3.0)
         };
         for (runtime, source) in [
-            (
-                "python3",
-                "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass",
-            ),
+            ("python3", FORKS),
             ("bash", "bomb() { bomb | bomb & }; bomb; sleep 600"),
             (
                 "node",
@@ -55,11 +55,8 @@ fn e01_a_fork_bomb_is_held_and_ended() {
     });
 }
 
-#[test]
-fn e02_double_forks_in_new_sessions_die_with_the_rest() {
-    let marker = marker();
-    // The pipe ends once everybody has become a sleeper.
-    let source = "
+/// Sleepers that have left their parent and its session.
+pub(super) const DOUBLE_FORKS: &str = "
 import os, signal
 r, w = os.pipe()
 for n in range(1, 32):
@@ -74,8 +71,13 @@ for _ in range(4):
 os.close(w)
 os.read(r, 1)
 print('parent')
-"
-    .replace("MARKER", &marker);
+";
+
+#[test]
+fn e02_double_forks_in_new_sessions_die_with_the_rest() {
+    let marker = marker();
+    // The pipe ends once everybody has become a sleeper.
+    let source = DOUBLE_FORKS.replace("MARKER", &marker);
     everywhere(async |host| {
         expect_output(&host.python(&source).await, "parent\n");
         // The answer comes after the last process has gone, so nothing has to be waited for.
@@ -114,9 +116,8 @@ print('parent')
     });
 }
 
-#[test]
-fn e03_threads_are_counted_as_processes() {
-    let source = "
+/// Threads until one is refused.
+pub(super) const THREADS: &str = "
 import threading
 started = 0
 stop = threading.Event()
@@ -129,12 +130,15 @@ except RuntimeError:
     else: stop.wait()
 stop.set()
 ";
+
+#[test]
+fn e03_threads_are_counted_as_processes() {
     everywhere(async |host| {
         let limits = Limits {
             processes: Some(64),
             ..patient()
         };
-        let response = host.run(limited(python(source), limits)).await;
+        let response = host.run(limited(python(THREADS), limits)).await;
         if host.shares_its_user() {
             expect_class(&response, &["processes"]);
         } else {
@@ -143,18 +147,20 @@ stop.set()
     });
 }
 
-#[test]
-fn e08_a_spinning_program_ends_at_its_processor_time() {
-    everywhere(async |host| {
-        let source = "
+/// Spins, whatever signal comes.
+pub(super) const SPINNING: &str = "
 import signal
 for n in (signal.SIGTERM, signal.SIGXCPU, signal.SIGALRM): signal.signal(n, signal.SIG_IGN)
 while True: pass
 ";
+
+#[test]
+fn e08_a_spinning_program_ends_at_its_processor_time() {
+    everywhere(async |host| {
         ends(
             &host,
             "python3",
-            source,
+            SPINNING,
             Limits {
                 cpu_time: seconds(1.0),
                 ..patient()
@@ -213,12 +219,13 @@ while True:
     });
 }
 
+/// Uses nothing but time.
+pub(super) const SLEEPING: &str = "import time; time.sleep(600)";
+
 #[test]
 fn e09_a_sleeping_program_ends_at_its_wall_time() {
     everywhere(async |host| {
-        let response = host
-            .run(limited(python("import time; time.sleep(600)"), wall(1.0)))
-            .await;
+        let response = host.run(limited(python(SLEEPING), wall(1.0))).await;
         expect_class(&response, &["wall"]);
         let Kind::Wall(wall) = verdict(&response) else {
             unreachable!()
@@ -228,20 +235,22 @@ fn e09_a_sleeping_program_ends_at_its_wall_time() {
     });
 }
 
-#[test]
-fn e11_a_full_work_directory_is_named() {
-    everywhere(async |host| {
-        let source = "
+/// 700 MiB in files.
+pub(super) const LARGE_FILES: &str = "
 import time
 for n in range(700):
     with open(f'f{n}', 'wb') as f: f.write(bytes([1]) * (1 << 20))
 time.sleep(600)
 ";
+
+#[test]
+fn e11_a_full_work_directory_is_named() {
+    everywhere(async |host| {
         let limits = Limits {
             disk_bytes: Some(16 << 20),
             ..patient()
         };
-        ends(&host, "python3", source, limits, &["disk"]).await;
+        ends(&host, "python3", LARGE_FILES, limits, &["disk"]).await;
     });
 }
 
@@ -260,31 +269,33 @@ fn e12_a_sparse_giant_is_refused() {
     });
 }
 
-#[test]
-fn e13_a_million_empty_files_meet_a_quota() {
-    everywhere(async |host| {
-        let source = "
+/// A million empty files.
+pub(super) const MANY_FILES: &str = "
 import time
 for n in range(1_000_000):
     open(f'f{n}', 'w').close()
 time.sleep(600)
 ";
+
+#[test]
+fn e13_a_million_empty_files_meet_a_quota() {
+    everywhere(async |host| {
         let limits = Limits {
             disk_files: Some(2000),
             ..patient()
         };
-        ends(&host, "python3", source, limits, &["disk"]).await;
+        ends(&host, "python3", MANY_FILES, limits, &["disk"]).await;
     });
 }
+
+/// Output without end.
+pub(super) const FLOOD: &str = "import sys\nwhile True: sys.stdout.buffer.write(b'x' * 65536)";
 
 #[test]
 fn e15_a_flood_of_output_ends_at_its_limit() {
     everywhere(async |host| {
         for (runtime, source) in [
-            (
-                "python3",
-                "import sys\nwhile True: sys.stdout.buffer.write(b'x' * 65536)",
-            ),
+            ("python3", FLOOD),
             (
                 "python3",
                 "import sys\nwhile True: sys.stderr.buffer.write(b'x' * 65536)",
@@ -327,27 +338,45 @@ fn a_flood_in_one_last_breath_is_still_too_much() {
     });
 }
 
+/// A byte now and then.
+pub(super) const TRICKLE: &str =
+    "import sys, time\nwhile True: sys.stdout.write('.'); sys.stdout.flush(); time.sleep(0.05)";
+
 #[test]
 fn e16_a_trickle_does_not_hold_the_stream_open() {
     everywhere(async |host| {
-        let source = "import sys, time\nwhile True: sys.stdout.write('.'); sys.stdout.flush(); time.sleep(0.05)";
-        ends(&host, "python3", source, wall(1.0), &["wall"]).await;
+        ends(&host, "python3", TRICKLE, wall(1.0), &["wall"]).await;
     });
 }
 
-#[test]
-fn e17_open_files_meet_a_limit() {
-    let source = "
+/// Files that stay open.
+pub(super) const OPEN_FILES: &str = "
 import os
 n = 0
 try:
     while n < 20000: os.open('/dev/null', os.O_RDONLY); n += 1
 except OSError as error: print(error.errno, n < 256)
 ";
+
+#[test]
+fn e17_open_files_meet_a_limit() {
     everywhere(async |host| {
-        expect_output(&host.python(source).await, "24 True\n");
+        expect_output(&host.python(OPEN_FILES).await, "24 True\n");
     });
 }
+
+/// Dead children whom nobody waits for.
+pub(super) const ZOMBIES: &str = "
+import os, time
+dead = 0
+try:
+    while dead < 10_000:
+        if os.fork() == 0: os._exit(0)
+        dead += 1
+except OSError: pass
+if dead >= 64: time.sleep(600)
+print('refused')
+";
 
 #[test]
 fn e18_the_dead_are_reaped_and_count_until_then() {
@@ -360,17 +389,6 @@ for n in range(600):
         os._exit(0)
     os.waitpid(pid, 0)
 ";
-    let zombies = "
-import os, time
-dead = 0
-try:
-    while dead < 10_000:
-        if os.fork() == 0: os._exit(0)
-        dead += 1
-except OSError: pass
-if dead >= 64: time.sleep(600)
-print('refused')
-";
     everywhere(async |host| {
         let limits = Limits {
             processes: Some(64),
@@ -379,7 +397,7 @@ print('refused')
         // A burst may run into the limit for a moment; it must neither hang nor get round it.
         let allowed = ["exited 0", "exited 1"];
         ends(&host, "python3", orphans, limits, &allowed).await;
-        let response = host.run(limited(python(zombies), limits)).await;
+        let response = host.run(limited(python(ZOMBIES), limits)).await;
         if host.shares_its_user() {
             expect_class(&response, &["processes"]);
         } else {

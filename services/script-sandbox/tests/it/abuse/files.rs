@@ -203,15 +203,16 @@ fn e46_only_five_devices_exist() {
     });
 }
 
-#[test]
-fn e47_nothing_is_left_for_the_next_script() {
-    let plant = "
+/// Leaves a file wherever it may.
+pub(super) const PLANTS_TRACES: &str = "
 import os
 for place in ['/tmp', '/var/tmp', '/dev/shm', '/run/lock', os.environ['HOME'], os.environ['TMPDIR'], '/work']:
     try: open(place + '/trace-47', 'w').close()
     except OSError: pass
 ";
-    let look = "
+
+/// Looks for it.
+pub(super) const LOOKS_FOR_TRACES: &str = "
 import os
 found = []
 for place in ['/tmp', '/var/tmp', '/dev/shm', '/run/lock', os.environ['HOME'], os.environ['TMPDIR'], '/work']:
@@ -219,9 +220,12 @@ for place in ['/tmp', '/var/tmp', '/dev/shm', '/run/lock', os.environ['HOME'], o
     except OSError: pass
 print(found)
 ";
+
+#[test]
+fn e47_nothing_is_left_for_the_next_script() {
     everywhere(async |host| {
-        expect_class(&host.python(plant).await, &["exited 0"]);
-        expect_output(&host.python(look).await, "[]\n");
+        expect_class(&host.python(PLANTS_TRACES).await, &["exited 0"]);
+        expect_output(&host.python(LOOKS_FOR_TRACES).await, "[]\n");
     });
 }
 

@@ -11,7 +11,7 @@ use crate::{
 use contracts::tavern::sandbox::v1::Limits;
 
 /// Functions for programs that make system calls by number.
-const CALL: &str = "
+pub(super) const CALL: &str = "
 import ctypes, errno, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *arguments):
@@ -140,6 +140,16 @@ fn e49_e50_other_processes_cannot_be_touched() {
     });
 }
 
+/// Signals to a neighbour, the service, the parent and the first process.
+pub(super) const SIGNALS: &str = "
+import os, signal
+for pid in (NEIGHBOUR, SERVICE, os.getppid(), 1):
+    for n in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
+        try: os.kill(pid, n)
+        except OSError: pass
+print('tried')
+";
+
 #[test]
 fn e49_signals_do_not_leave_the_script() {
     // The script's neighbour and its service must survive; that they do is that this test ends.
@@ -147,18 +157,9 @@ fn e49_signals_do_not_leave_the_script() {
         .arg("600")
         .spawn()
         .unwrap();
-    let source = format!(
-        "
-import os, signal
-for pid in ({}, {}, os.getppid(), 1):
-    for n in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
-        try: os.kill(pid, n)
-        except OSError: pass
-print('tried')
-",
-        neighbour.id(),
-        std::process::id()
-    );
+    let source = SIGNALS
+        .replace("NEIGHBOUR", &neighbour.id().to_string())
+        .replace("SERVICE", &std::process::id().to_string());
     everywhere(async |host| {
         expect_output(&host.python(&source).await, "tried\n");
     });
@@ -358,9 +359,8 @@ for path in ['/sys', '/sys/class', '/sys/kernel', '/dev/disk', '/dev/pts', '/dev
     });
 }
 
-#[test]
-fn e65_a_crash_leaves_no_image_and_starts_no_handler() {
-    let source = "
+/// A large process that wants an image of itself.
+pub(super) const CRASH: &str = "
 import os, resource, signal
 print(resource.getrlimit(resource.RLIMIT_CORE), flush=True)
 for limits in [(0, 0), (0, 1), (1, 1), (-1, -1)]:
@@ -370,8 +370,11 @@ memory = bytearray(300 << 20)
 for at in range(0, len(memory), 4096): memory[at] = 1
 os.kill(os.getpid(), signal.SIGSEGV)
 ";
+
+#[test]
+fn e65_a_crash_leaves_no_image_and_starts_no_handler() {
     everywhere(async |host| {
-        let response = host.python(source).await;
+        let response = host.python(CRASH).await;
         expect_class(&response, &["signalled SIGSEGV"]);
         // One byte: too little for a file, and the kernel then calls no handler either.
         assert_eq!(stdout(&response), "(1, 1)\n");
@@ -436,10 +439,13 @@ print(ctypes.CFUNCTYPE(ctypes.c_int)(address)())
     });
 }
 
+/// Daemons that hold the output.
+pub(super) const DAEMONS: &str = "sleep MARKER & disown; setsid sleep MARKER & echo started";
+
 #[test]
 fn e67_a_daemon_that_holds_the_output_does_not_hold_the_answer() {
     let marker = marker();
-    let source = format!("sleep {marker} & disown; setsid sleep {marker} & echo started");
+    let source = DAEMONS.replace("MARKER", &marker);
     everywhere(async |host| {
         let response = host.run(request("bash", &source)).await;
         // Waiting for the daemons would end at the wall time.

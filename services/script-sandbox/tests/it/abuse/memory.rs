@@ -16,19 +16,29 @@ fn e04_too_much_memory_is_named() {
     });
 }
 
-#[test]
-fn e05_the_sum_of_many_processes_counts() {
-    everywhere(async |host| {
-        let source = "
+/// Memory in eight processes.
+pub(super) const SUM_OF_CHILDREN: &str = "
 import os, time
 for _ in range(8):
     if os.fork() == 0:
         x = bytearray(48 << 20)
         for i in range(0, len(x), 4096): x[i] = 1
+        print('held', flush=True)
         time.sleep(600)
 time.sleep(600)
 ";
-        ends(&host, "python3", source, memory_of(128), &["memory"]).await;
+
+#[test]
+fn e05_the_sum_of_many_processes_counts() {
+    everywhere(async |host| {
+        ends(
+            &host,
+            "python3",
+            SUM_OF_CHILDREN,
+            memory_of(128),
+            &["memory"],
+        )
+        .await;
     });
 }
 
@@ -53,21 +63,22 @@ for pid in pids: os.waitpid(pid, 0)
     });
 }
 
+/// Files where they are memory.
+pub(super) const FILLS_MEMORY_FILES: &str = "
+import os, time
+place = 'PLACE'
+try: open(place + '/first', 'w').close()
+except OSError: place = os.environ['TMPDIR']
+for n in range(100):
+    with open(place + f'/{n}', 'wb') as f: f.write(bytes([1]) * (7 << 20))
+time.sleep(600)
+";
+
 #[test]
 fn e06_shared_memory_and_tmp_are_charged() {
     everywhere(async |host| {
         for place in ["/dev/shm", "/tmp"] {
-            let source = format!(
-                "
-import os, time
-place = '{place}'
-try: open(place + '/first', 'w').close()
-except OSError: place = os.environ['TMPDIR']
-for n in range(100):
-    with open(place + f'/{{n}}', 'wb') as f: f.write(bytes([1]) * (7 << 20))
-time.sleep(600)
-"
-            );
+            let source = FILLS_MEMORY_FILES.replace("PLACE", place);
             ends(&host, "python3", &source, patient(), &["disk", "memory"]).await;
         }
     });
@@ -90,13 +101,13 @@ fn e22_memory_cannot_be_locked_and_limits_not_raised() {
     });
 }
 
+/// Memory of Node.js beside its heap.
+pub(super) const OFF_HEAP: &str = "let all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1));";
+
 #[test]
 fn e24_node_options_do_not_lift_the_limit() {
     everywhere(async |host| {
-        let mut asked = request(
-            "node",
-            "let all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1));",
-        );
+        let mut asked = request("node", OFF_HEAP);
         asked.environment.insert(
             "NODE_OPTIONS".to_owned(),
             "--max-old-space-size=8192".to_owned(),

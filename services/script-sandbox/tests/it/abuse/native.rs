@@ -135,6 +135,8 @@ fn e41_e43_e50_e51_e52_e54_e55_e58_e59_e70_e73_e75_no_call_of_a_native_program_g
 
 #[test]
 fn e61_a_program_cannot_come_out_of_a_descriptor() {
+    // The program becomes another one, and has nothing more to say.
+    assert_eq!(alone("execveat"), "");
     everywhere(async |host| {
         let response = run(&host, "execveat", patient()).await;
         expect_class(&response, &["exited 0"]);

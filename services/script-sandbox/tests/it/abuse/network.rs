@@ -85,27 +85,38 @@ for address in ['\\0{name}', '{}', '/run/docker.sock', '/var/run/dbus/system_bus
     });
 }
 
-#[test]
-fn e85_two_scripts_cannot_meet() {
-    everywhere(async |host| {
-        let marker = marker();
-        // Without a network of its own a script has no sockets to listen on.
-        let listen = format!(
-            "
+/// Listens, on a host with sockets, and stays.
+const LISTENS: &str = "
 import os, socket
 try:
     s = socket.socket(); s.bind(('0.0.0.0', 40085)); s.listen(); s.set_inheritable(True)
     u = socket.socket(socket.AF_UNIX); u.bind('\\0meet-85'); u.listen(); u.set_inheritable(True)
 except OSError: pass
-os.execvp('sleep', ['sleep', '{marker}'])
-"
-        );
-        let connect = "
+os.execvp('sleep', ['sleep', 'MARKER'])
+";
+
+/// Looks for who listens.
+const CONNECTS: &str = "
 import socket
 for make, address in ((lambda: socket.socket(), ('127.0.0.1', 40085)), (lambda: socket.socket(socket.AF_UNIX), '\\0meet-85')):
     try: make().connect(address); print('met')
     except OSError: pass
 ";
+
+/// Two programs that want to meet, of which the first one stays for some seconds.
+pub(super) fn two_who_meet() -> String {
+    let listens = LISTENS.replace("MARKER", "3.5");
+    format!(
+        "(python3 -c \"{listens}\" > /dev/null &)
+for _ in $(seq 100); do python3 -c \"{CONNECTS}\" | grep met && exit; sleep 0.05; done"
+    )
+}
+
+#[test]
+fn e85_two_scripts_cannot_meet() {
+    everywhere(async |host| {
+        let marker = marker();
+        let listen = LISTENS.replace("MARKER", &marker);
         let listening = tokio::spawn({
             let host = host.clone();
             async move { host.run(python(&listen)).await }
@@ -114,7 +125,7 @@ for make, address in ((lambda: socket.socket(), ('127.0.0.1', 40085)), (lambda: 
             !processes_with(&marker).is_empty()
         })
         .await;
-        expect_output(&host.python(connect).await, "");
+        expect_output(&host.python(CONNECTS).await, "");
         listening.abort();
     });
 }
