@@ -11,7 +11,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, mpsc},
 };
 
 use rustix::pipe::PipeFlags;
@@ -59,17 +59,35 @@ pub struct Launched {
 
 /// The script's working directory, as the launcher has opened it before the script began. It can be
 /// had when the launcher has started the script, and stays readable after everybody's end. As long
-/// as neither this nor the descriptor is dropped, neither are the files.
+/// as neither all copies of this nor the descriptor are dropped, neither are the files.
 #[derive(Clone, Debug)]
-pub struct WorkDirectory(Arc<UnixStream>);
+pub struct WorkDirectory(Arc<Sent>);
+
+#[derive(Debug)]
+struct Sent {
+    socket: UnixStream,
+    /// Held for as long as it takes to receive it.
+    directory: Mutex<Option<Arc<OwnedFd>>>,
+}
 
 impl WorkDirectory {
-    /// Takes the descriptor, once.
+    fn over(socket: UnixStream) -> Self {
+        let directory = Mutex::new(None);
+        Self(Arc::new(Sent { socket, directory }))
+    }
+
+    /// The descriptor. Never blocks.
     ///
     /// # Errors
     /// When it has not come.
-    pub fn take(&self) -> io::Result<OwnedFd> {
-        channel::take_descriptor(&self.0)
+    pub fn open(&self) -> io::Result<Arc<OwnedFd>> {
+        let poisoned = |_| io::Error::other("receiving the descriptor panicked");
+        let mut directory = self.0.directory.lock().map_err(poisoned)?;
+        if let Some(directory) = &*directory {
+            return Ok(directory.clone());
+        }
+        let received = Arc::new(channel::take_descriptor(&self.0.socket)?);
+        Ok(directory.insert(received).clone())
     }
 }
 
@@ -217,7 +235,7 @@ impl Spawned {
             supervisor,
             control,
             rest_of_plan,
-            work: WorkDirectory(Arc::new(files.try_clone()?)),
+            work: WorkDirectory::over(files.try_clone()?),
             files: convert(files)?,
             stdin: pipe::Sender::from_owned_fd(stdin)?,
             stdout: pipe::Receiver::from_owned_fd(stdout)?,

@@ -135,9 +135,9 @@ pub(crate) async fn run(
         hand_over,
     };
     let (watched, seat) = watch::watch(confined, errand, attendant, cancel).await;
-    let collected = gather(tools, &script, placing, work, &watched).await;
+    let collected = gather(tools, &script, placing, work.clone(), &watched).await;
     // The working directory may hold a great many files, whose removal blocks.
-    let removed = tokio::task::spawn_blocking(move || drop(seat)).await;
+    let removed = tokio::task::spawn_blocking(move || drop((work, seat))).await;
     if let Err(error) = removed {
         tracing::error!(%error, "removing a working directory panicked");
     }
@@ -164,7 +164,7 @@ async fn gather(
     }
     let (blobs, caller) = (tools.blobs.clone(), Caller::named(&script.caller));
     let collecting = tokio::task::spawn_blocking(move || {
-        let work = work.take()?;
+        let work = work.open()?;
         let collection = Collection {
             wanted,
             placed: placing.placed(),

@@ -15,6 +15,10 @@ use std::{
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
+mod filled;
+
+pub use filled::Filled;
+
 /// Deeper trees are not measured; they count as a full disk.
 const MAX_DEPTH: usize = 64;
 

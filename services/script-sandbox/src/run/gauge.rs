@@ -1,12 +1,17 @@
 //! What a running script uses, and when that is too much.
 
-use std::{sync::Arc, time::Duration};
+use std::{os::fd::AsFd, sync::Arc, time::Duration};
 
 use crate::{
-    census::{self, Sample},
+    backend::Place,
+    census::{
+        Census, Sample,
+        locks::{self, LOCK_BYTES, MOST_LOCKS},
+    },
     cgroup::Cgroup,
     domain::{limits::Limits, outcome::Usage, verdict::Stopped},
-    scratch::ScratchDirectory,
+    launch::WorkDirectory,
+    scratch::{Filled, ScratchDirectory},
 };
 
 /// A script that runs into its limit on processes this often does nothing else.
@@ -15,15 +20,37 @@ const MANY_REFUSALS: u64 = 1000;
 /// So many samples in a row at the limit mean the same, where the kernel does not count refusals.
 const MANY_SAMPLES: u32 = 60;
 
-/// Every so many samples the scratch directory is measured.
-const DISK_EVERY: u32 = 4;
+/// Every so many samples what takes longer is measured: the scratch directory, and locks.
+const SLOW_EVERY: u32 = 4;
+
+/// Where a script's files are.
+#[derive(Debug)]
+pub(super) enum Scratch {
+    /// In a file system of its own, in memory, which the kernel keeps below the limit.
+    Own(WorkDirectory),
+    /// On the host's disk, where only measuring keeps them below it.
+    Host(Arc<ScratchDirectory>),
+}
+
+impl Scratch {
+    /// The files of a script in a place.
+    pub(super) fn of(place: &Place, work: WorkDirectory) -> Self {
+        match &place.scratch {
+            Some(scratch) => Self::Host(scratch.clone()),
+            None => Self::Own(work),
+        }
+    }
+}
 
 /// Measures one script.
 #[derive(Debug)]
 pub(super) struct Gauge {
     cgroup: Option<Arc<Cgroup>>,
+    census: Census,
     supervisor: u32,
-    scratch: Option<Arc<ScratchDirectory>>,
+    scratch: Scratch,
+    /// Locks on parts of files at the last look.
+    locks: u64,
     /// Processor time that was used before the script.
     used: Duration,
     taken: u32,
@@ -38,14 +65,16 @@ impl Gauge {
     pub(super) fn new(
         cgroup: Option<Arc<Cgroup>>,
         supervisor: u32,
-        scratch: Option<Arc<ScratchDirectory>>,
+        scratch: Scratch,
         used: Duration,
     ) -> Self {
         let highest = Sample::default();
         Self {
             cgroup,
+            census: Census::new(supervisor),
             supervisor,
             scratch,
+            locks: 0,
             used,
             taken: 0,
             at_limit: 0,
@@ -61,24 +90,28 @@ impl Gauge {
 
     /// Measures; tells which limit is passed, if one is.
     pub(super) fn sample(&mut self, limits: &Limits) -> Option<Stopped> {
+        let slow = self.taken.is_multiple_of(SLOW_EVERY);
+        self.taken = self.taken.wrapping_add(1);
+        let filled = self.filled();
+        if slow {
+            self.measure();
+            self.locks = locks::held(self.supervisor, filled.as_ref());
+        }
         let mut sample = match &self.cgroup {
             Some(cgroup) => cgroup.sample(),
-            None => census::sample(self.supervisor, limits.memory as u64),
+            None => self.census.sample(limits.memory as u64, filled.as_ref()),
         };
         sample.cpu = sample.cpu.saturating_sub(self.used);
+        if self.is_sampled() {
+            let locks = self.locks.saturating_mul(LOCK_BYTES);
+            sample.memory = sample.memory.saturating_add(locks);
+        }
         self.remember(sample);
         self.at_limit = if sample.processes >= limits.processes {
             self.at_limit + 1
         } else {
             0
         };
-        if self.taken.is_multiple_of(DISK_EVERY)
-            && let Some(scratch) = &self.scratch
-        {
-            let (bytes, files) = scratch.measure();
-            self.disk = (self.disk.0.max(bytes), self.disk.1.max(files));
-        }
-        self.taken = self.taken.wrapping_add(1);
         self.passed(&sample, limits)
     }
 
@@ -96,7 +129,23 @@ impl Gauge {
             sample.cpu = sample.cpu.saturating_sub(self.used);
             self.remember(sample);
         }
-        if let Some(scratch) = &self.scratch {
+        self.filled();
+        self.measure();
+    }
+
+    /// Looks at a file system of the script's own, if there is one and its descriptor has come.
+    fn filled(&mut self) -> Option<Filled> {
+        let Scratch::Own(work) = &self.scratch else {
+            return None;
+        };
+        let filled = Filled::look(work.open().ok()?.as_fd()).ok()?;
+        self.disk = (self.disk.0.max(filled.bytes), self.disk.1.max(filled.files));
+        Some(filled)
+    }
+
+    /// Measures the files on the host's disk, if they are there.
+    fn measure(&mut self) {
+        if let Scratch::Host(scratch) = &self.scratch {
             let (bytes, files) = scratch.measure();
             self.disk = (self.disk.0.max(bytes), self.disk.1.max(files));
         }
@@ -106,7 +155,9 @@ impl Gauge {
     pub(super) fn enter(&self, usage: &mut Usage) {
         usage.max_memory = usage.max_memory.max(self.highest.memory);
         usage.max_processes = self.highest.processes;
-        usage.cpu_time = usage.cpu_time.max(self.highest.cpu);
+        // What the launcher has waited for lacks what nobody has.
+        let waited = usage.cpu_time + self.census.lost();
+        usage.cpu_time = waited.max(self.highest.cpu);
         usage.max_disk = usage.max_disk.max(self.disk.0);
         usage.max_disk_files = usage.max_disk_files.max(self.disk.1);
     }
@@ -126,7 +177,7 @@ impl Gauge {
         let crowded = sample.processes_refused >= MANY_REFUSALS
             || (sampled && self.at_limit >= MANY_SAMPLES)
             || sample.processes > limits.processes;
-        if sample.memory_kills > 0 {
+        if sample.memory_kills > 0 || self.locks > MOST_LOCKS {
             Some(Stopped::Memory)
         } else if crowded {
             // Before memory: a crowd uses much of it as well.
@@ -135,7 +186,7 @@ impl Gauge {
             Some(Stopped::Memory)
         } else if sample.cpu >= limits.cpu_time {
             Some(Stopped::Cpu)
-        } else if disk && self.scratch.is_some() {
+        } else if disk && matches!(self.scratch, Scratch::Host(_)) {
             Some(Stopped::Disk)
         } else {
             None

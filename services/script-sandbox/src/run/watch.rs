@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     attend::{Attendant, Attended, Charge, Overflow, Progress, Stage},
-    gauge::Gauge,
+    gauge::{Gauge, Scratch},
 };
 use crate::{
     domain::{
@@ -80,7 +80,7 @@ pub(super) async fn watch(
         reports,
         say,
         files,
-        work: _,
+        work,
         stdin,
         stdout,
         stderr,
@@ -98,7 +98,7 @@ pub(super) async fn watch(
     let gauge = Gauge::new(
         seat.cgroup.take(),
         supervisor.id(),
-        seat.place.scratch.clone(),
+        Scratch::of(&seat.place, work),
         hand_over.as_ref().map_or(Duration::ZERO, |it| it.used),
     );
     let (overflow, overflows) = mpsc::channel(3);

@@ -11,3 +11,4 @@ mod network;
 mod node;
 mod secrets;
 mod share;
+mod uncounted;

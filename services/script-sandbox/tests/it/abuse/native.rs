@@ -55,7 +55,7 @@ fn alone(what: &str) -> String {
 #[test]
 fn e04_e05_memory_counts_however_it_is_had() {
     everywhere(async |host| {
-        for what in ["private", "shared", "populated", "children"] {
+        for what in ["private", "shared", "populated", "children", "tables"] {
             let limits = memory_of(128);
             expect_class(&run(&host, what, limits).await, &["memory"]);
         }

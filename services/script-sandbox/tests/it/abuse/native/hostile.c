@@ -47,6 +47,16 @@ static void map_among_children(void) {
   wait_for_the_end();
 }
 
+/* Hardly any memory, with a table of the kernel for every 2 MiB of addresses. */
+static void fill_tables(void) {
+  long bytes = 512L << 30;
+  char *memory = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) exit(3);
+  madvise(memory, bytes, MADV_NOHUGEPAGE);
+  for (long at = 0; at < bytes; at += 2 * MIB) (void)*(volatile char *)(memory + at);
+  wait_for_the_end();
+}
+
 /* Memory that no process maps. */
 static void unmapped_memory(void) {
   int file = syscall(SYS_memfd_create, "x", 0);
@@ -128,6 +138,7 @@ int main(int count, char **arguments) {
   if (!strcmp(what, "shared")) map(MAP_SHARED);
   if (!strcmp(what, "populated")) map(MAP_PRIVATE | MAP_POPULATE);
   if (!strcmp(what, "children")) map_among_children();
+  if (!strcmp(what, "tables")) fill_tables();
   if (!strcmp(what, "unmapped")) unmapped_memory();
   if (!strcmp(what, "fork")) fork_for_ever();
   if (!strcmp(what, "clone")) clone_for_ever();

@@ -1,0 +1,43 @@
+//! What is in a file system that one script alone has.
+
+use std::{io, os::fd::BorrowedFd};
+
+/// What a script's own file system, which is in memory, holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Bytes of all files, also of those that have no name any more.
+    pub bytes: u64,
+    /// Files and directories.
+    pub files: u64,
+    /// Its device, as the kernel writes it in lists: two hexadecimal numbers.
+    pub device: String,
+}
+
+impl Filled {
+    /// Asks for the file system that a directory is in.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn look(directory: BorrowedFd<'_>) -> io::Result<Self> {
+        let system = rustix::fs::fstatfs(directory)?;
+        let device = rustix::fs::fstat(directory)?.st_dev;
+        let blocks = system.f_blocks.saturating_sub(system.f_bfree);
+        Ok(Self {
+            bytes: blocks.saturating_mul(u64::try_from(system.f_bsize).unwrap_or(0)),
+            files: system.f_files.saturating_sub(system.f_ffree),
+            device: format!(
+                "{:02x}:{:02x}",
+                rustix::fs::major(device),
+                rustix::fs::minor(device)
+            ),
+        })
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn memory(&self) -> u64 {
+        /// What the kernel keeps of each file beside its content.
+        const PER_FILE: u64 = 1024;
+        self.bytes
+            .saturating_add(self.files.saturating_mul(PER_FILE))
+    }
+}

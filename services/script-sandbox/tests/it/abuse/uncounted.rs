@@ -1,0 +1,194 @@
+//! Programs that use what is easily left out when a script's use is summed up.
+
+use contracts::tavern::sandbox::v1::Limits;
+
+use super::exhaustion::ends;
+use crate::{
+    rounds::everywhere,
+    support::{expect_class, expect_output, limited, memory_of, patient, python, seconds},
+};
+
+/// The beginning of a program that goes on when its first thread has ended.
+const HEADLESS: &str = "
+import ctypes, threading, time
+def headless(body):
+    threading.Thread(target=body).start()
+    ctypes.CDLL(None).syscall(60, 0)
+";
+
+#[test]
+fn e04_memory_counts_when_the_first_thread_has_ended() {
+    let source = format!(
+        "{HEADLESS}
+def fill():
+    x = bytearray(1 << 30)
+    for i in range(0, len(x), 4096): x[i] = 1
+    time.sleep(600)
+headless(fill)
+"
+    );
+    everywhere(async |host| ends(&host, "python3", &source, memory_of(128), &["memory"]).await);
+}
+
+#[test]
+fn e03_threads_count_when_the_first_one_has_ended() {
+    let source = format!(
+        "{HEADLESS}
+import os
+def crowd():
+    stop = threading.Event()
+    started = 0
+    try:
+        for _ in range(2000):
+            threading.Thread(target=stop.wait, daemon=True).start()
+            started += 1
+    except RuntimeError:
+        if started < 64: print('refused', flush=True); os._exit(0)
+    stop.wait()
+headless(crowd)
+"
+    );
+    everywhere(async |host| {
+        let limits = Limits {
+            processes: Some(64),
+            ..patient()
+        };
+        let response = host.run(limited(python(&source), limits)).await;
+        if host.shares_its_user() {
+            expect_class(&response, &["processes"]);
+        } else {
+            expect_output(&response, "refused\n");
+        }
+    });
+}
+
+/// Files that take the scratch space, so many of 8 MiB each.
+fn files(number: u32) -> String {
+    format!(
+        "
+import mmap, time
+for n in range({number}):
+    with open(f'f{{n}}', 'wb') as f: f.write(bytes([1]) * (8 << 20))
+"
+    )
+}
+
+fn room_for_files(memory: u64) -> Limits {
+    Limits {
+        disk_bytes: Some(300 << 20),
+        ..memory_of(memory)
+    }
+}
+
+#[test]
+fn e06_scratch_files_in_memory_count_as_memory() {
+    everywhere(async |host| {
+        // On the host's disk they are no memory.
+        let (after, expected) = match host.kind {
+            "reduced" => ("", "exited 0"),
+            _ => ("time.sleep(600)", "memory"),
+        };
+        let source = files(20) + after;
+        let limits = room_for_files(96);
+        ends(&host, "python3", &source, limits, &[expected]).await;
+    });
+}
+
+#[test]
+fn e06_scratch_files_that_are_mapped_count_once() {
+    let source = files(12)
+        + "
+opened = [open(f'f{n}', 'r+b') for n in range(12)]
+maps = [mmap.mmap(f.fileno(), 0) for f in opened]
+print(sum(m[i] for m in maps for i in range(0, len(m), 4096)), flush=True)
+time.sleep(0.5)
+";
+    everywhere(async |host| {
+        let limited = limited(python(&source), room_for_files(160));
+        expect_output(&host.run(limited).await, "24576\n");
+    });
+}
+
+/// Children that spin for some time each; the number of them, or none for a number without end.
+fn unwaited(children: &str) -> String {
+    format!(
+        "
+import itertools, os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in {children}:
+    if os.fork() == 0:
+        while time.process_time() < 0.1: pass
+        os._exit(0)
+    try: os.waitpid(-1, 0)
+    except ChildProcessError: pass
+"
+    )
+}
+
+#[test]
+fn e08_time_of_children_counts_although_nobody_waits_for_them() {
+    let source = unwaited("itertools.count()");
+    everywhere(async |host| {
+        let limits = Limits {
+            cpu_time: seconds(1.0),
+            ..patient()
+        };
+        ends(&host, "python3", &source, limits, &["cpu"]).await;
+    });
+}
+
+#[test]
+fn e103_time_of_children_is_told_although_nobody_waits_for_them() {
+    let source = unwaited("range(15)");
+    everywhere(async |host| {
+        let response = host.python(&source).await;
+        expect_output(&response, "");
+        let time = response.usage.unwrap().cpu_time.unwrap();
+        let millis = time.seconds * 1000 + i64::from(time.nanos / 1_000_000);
+        // The last moments of each are missed where no cgroup counts.
+        assert!((1000..2500).contains(&millis), "{millis} on {}", host.kind);
+    });
+}
+
+/// Many locks: on which file, opened how, and by which call.
+fn locks(path: &str, mode: &str, command: u32, kind: u32) -> String {
+    format!(
+        "
+import fcntl, struct, time
+f = open('{path}', '{mode}')
+for n in range(40_000):
+    fcntl.fcntl(f, {command}, struct.pack('hhqqixxxx', {kind}, 0, 2 * n, 1, 0))
+time.sleep(600)
+"
+    )
+}
+
+#[test]
+fn e19_locks_on_parts_of_files_are_counted() {
+    // Of processes and of open files; for writing and for reading.
+    let (of_process, of_file, write, read) = (6, 37, 1, 0);
+    let programs = [
+        locks("mine", "w", of_process, write),
+        locks("mine", "w", of_file, write),
+        locks("/usr/bin/env", "r", of_process, read),
+        locks("/usr/bin/env", "r", of_file, read),
+    ];
+    everywhere(async |host| {
+        for source in &programs {
+            ends(&host, "python3", source, patient(), &["memory"]).await;
+        }
+    });
+}
+
+#[test]
+fn a_database_has_the_locks_that_it_needs() {
+    let source = "
+import sqlite3
+for _ in range(3):
+    with sqlite3.connect('test.db') as db:
+        db.execute('create table if not exists t (x)')
+        db.executemany('insert into t values (?)', [(n,) for n in range(1000)])
+print(db.execute('select count(*) from t').fetchone())
+";
+    everywhere(async |host| expect_output(&host.python(source).await, "(3000,)\n"));
+}
