@@ -12,14 +12,14 @@ use crate::scratch::Filled;
 pub const LOCK_BYTES: u64 = 256;
 
 /// More than this is no use that a program makes of locks.
-pub const MOST_LOCKS: u64 = 20_000;
+pub const MOST_LOCKS: u64 = 10_000;
 
 /// A host that has fewer locks than this has nobody who abuses them, and it is not asked whose they
 /// are.
 const FEW: usize = 1000;
 
 /// More of a list of locks is not read: with its length the kernel's time for it grows by the square.
-const LIST_BYTES: u64 = 2 << 20;
+const LIST_BYTES: u64 = 1 << 20;
 
 /// How many locks the processes below a supervisor hold, if there are many; otherwise 0. `scratch` is
 /// a file system that only they have.

@@ -150,14 +150,15 @@ fn e103_time_of_children_is_told_although_nobody_waits_for_them() {
     });
 }
 
-/// Many locks: on which file, opened how, and by which call.
-fn locks(path: &str, mode: &str, command: u32, kind: u32) -> String {
+/// Many locks: on which files, opened how, and by which call.
+fn locks(paths: &str, mode: &str, command: u32, kind: u32) -> String {
     format!(
         "
-import fcntl, struct, time
-f = open('{path}', '{mode}')
-for n in range(40_000):
-    fcntl.fcntl(f, {command}, struct.pack('hhqqixxxx', {kind}, 0, 2 * n, 1, 0))
+import fcntl, os, struct, time
+for path in {paths}:
+    globals()[path] = file = open(path, '{mode}')
+    for n in range(200):
+        fcntl.fcntl(file, {command}, struct.pack('hhqqixxxx', {kind}, 0, 2 * n, 1, 0))
 time.sleep(600)
 "
     )
@@ -167,11 +168,14 @@ time.sleep(600)
 fn e19_locks_on_parts_of_files_are_counted() {
     // Of processes and of open files; for writing and for reading.
     let (of_process, of_file, write, read) = (6, 37, 1, 0);
+    let own = "[f'l{n}' for n in range(80)]";
+    let shared =
+        "[e.path for e in os.scandir('/usr/bin') if e.is_file() and os.access(e.path, 4)][:80]";
     let programs = [
-        locks("mine", "w", of_process, write),
-        locks("mine", "w", of_file, write),
-        locks("/usr/bin/env", "r", of_process, read),
-        locks("/usr/bin/env", "r", of_file, read),
+        locks(own, "w", of_process, write),
+        locks(own, "w", of_file, write),
+        locks(shared, "r", of_process, read),
+        locks(shared, "r", of_file, read),
     ];
     everywhere(async |host| {
         for source in &programs {
