@@ -1,8 +1,8 @@
 //! Counts what a process tree uses, where no cgroup does, and what no cgroup counts.
 //!
 //! [`Census`] looks at one tree again and again. `process` reads what the kernel tells of one
-//! process, `ledger` keeps the processor time of those that have gone, and [`locks`] counts locks on
-//! parts of files. What a script is told to use is never less than what it uses by more than what one
+//! process, `ledger` keeps the processor time of those that have gone, [`locks`] counts locks on parts
+//! of files and [`files`] what has no name. What a script is told to use is never less than what it uses by more than what one
 //! sample misses; where the kernel says too little, the doubt is the script's.
 
 use std::{
@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+pub mod files;
 mod ledger;
 pub mod locks;
 mod process;

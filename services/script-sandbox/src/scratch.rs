@@ -16,11 +16,11 @@ use std::{
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
 mod filled;
+mod measure;
 
 pub use filled::Filled;
-
-/// Deeper trees are not measured; they count as a full disk.
-const MAX_DEPTH: usize = 64;
+pub(crate) use filled::device_name;
+pub use measure::{Measured, measure};
 
 /// Directories that every script gets.
 const PARTS: [&str; 3] = ["work", "input", "tmp"];
@@ -66,13 +66,20 @@ impl ScratchDirectory {
         &self.path
     }
 
-    /// How many bytes and entries it holds. Entries that come and go meanwhile may be missed.
-    pub fn measure(&self) -> (u64, u64) {
-        let mut sum = (0_u64, 0_u64);
-        if let Ok(top) = self.directory.try_clone() {
-            measure(top, 0, &mut sum);
+    /// What everything in it takes; see [`measure`].
+    pub fn measure(&self) -> Measured {
+        match self.directory.try_clone() {
+            Ok(top) => measure(top),
+            Err(_) => Measured::default(),
         }
-        sum
+    }
+
+    /// The device that it is on.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn device(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.directory)?.st_dev)
     }
 
     /// Removes everything. Deep trees are flattened on the way, so that neither the stack nor the
@@ -164,35 +171,6 @@ fn entries(
     Ok(found)
 }
 
-fn measure(directory: OwnedFd, depth: usize, sum: &mut (u64, u64)) {
-    if depth > MAX_DEPTH {
-        *sum = (u64::MAX, u64::MAX);
-        return;
-    }
-    let Ok(all) = entries(directory.as_fd()) else {
-        return;
-    };
-    for (name, kind) in all {
-        sum.1 = sum.1.saturating_add(1);
-        let stat = rustix::fs::statat(&directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
-        if let Ok(stat) = stat {
-            // Blocks and not the length: a hole takes no room.
-            let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
-            sum.0 = sum.0.saturating_add(blocks.saturating_mul(512));
-        }
-        if kind == FileType::Directory
-            && let Ok(inner) = rustix::fs::openat(
-                &directory,
-                name.as_c_str(),
-                directory_flags(),
-                Mode::empty(),
-            )
-        {
-            measure(inner, depth + 1, sum);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink};
@@ -208,9 +186,9 @@ mod tests {
         let work = scratch.path().join("work");
         fs::write(work.join("a"), vec![1; 10_000]).unwrap();
         symlink(parent.path(), work.join("up")).unwrap();
-        let (bytes, files) = scratch.measure();
-        assert!((10_000..100_000).contains(&bytes), "{bytes}");
-        assert_eq!(files, 5);
+        let found = scratch.measure();
+        assert!((10_000..100_000).contains(&found.bytes), "{found:?}");
+        assert_eq!(found.files, 5);
         let path = scratch.path().to_owned();
         drop(scratch);
         assert!(!path.exists());
@@ -231,7 +209,7 @@ mod tests {
                 rustix::fs::openat(&directory, name, directory_flags(), Mode::empty()).unwrap();
         }
         rustix::fs::mkdirat(&directory, "locked", Mode::empty()).unwrap();
-        assert_eq!(scratch.measure(), (u64::MAX, u64::MAX));
+        assert_eq!(scratch.measure(), Measured::BOUNDLESS);
         let path = scratch.path().to_owned();
         drop((directory, scratch));
         assert!(!path.exists());

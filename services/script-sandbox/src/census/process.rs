@@ -8,7 +8,7 @@ use std::{
 };
 
 /// More of the list of one process's mappings is not read. Of what is behind it nothing is taken off.
-const MAPPINGS_BYTES: u64 = 4 << 20;
+pub(super) const MAPPINGS_BYTES: u64 = 4 << 20;
 
 /// One process at one moment.
 #[derive(Clone, Copy, Debug)]

@@ -150,13 +150,26 @@ pub struct Facts {
     pub failure: Option<Failure>,
     /// How the script's first process ended, if that was seen.
     pub end: Option<End>,
+    /// What else was seen.
+    pub evidence: Evidence,
+}
+
+/// What was seen of a run beside what its caller is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
     /// How often the kernel killed for memory.
     pub memory_kills: u64,
     /// How often the kernel refused a process.
     pub processes_refused: u64,
-    /// Says that memory was only sampled, so that the largest process counts as evidence.
-    pub sampled: bool,
+    /// The highest sampled sum of memory, in bytes, where nothing but samples enforces the limit. The
+    /// size of the largest process is none: the files that it maps are in it.
+    pub sampled_memory: Option<u64>,
+    /// The length of the longest file that was seen, in bytes.
+    pub longest_file: u64,
 }
+
+/// Room is had in whole blocks of so many bytes.
+const BLOCK: u64 = 4096;
 
 impl Facts {
     /// The one verdict.
@@ -168,7 +181,7 @@ impl Facts {
         if let Some(failure) = &self.failure {
             return Verdict::LauncherFailure(failure.clone());
         }
-        if self.memory_kills > 0 && self.stopped != Some(Stopped::Cancelled) {
+        if self.evidence.memory_kills > 0 && self.stopped != Some(Stopped::Cancelled) {
             return self.memory();
         }
         match self.stopped {
@@ -196,7 +209,7 @@ impl Facts {
             Stopped::Processes => Verdict::Processes {
                 limit: limits.processes,
                 observed: usage.max_processes,
-                refused: self.processes_refused,
+                refused: self.evidence.processes_refused,
             },
             Stopped::Output { stream, observed } => {
                 let limit = if stream == Stream::Result {
@@ -220,6 +233,8 @@ impl Facts {
 
     fn ended_by_itself(&self, end: End) -> Verdict {
         let signal = match end {
+            // Where nothing but samples enforces the limit, it can be passed behind the last of them.
+            End::Exited(0) if self.scratch_was_passed() => return self.disk(),
             End::Exited(0) => return Verdict::Exited { code: 0 },
             End::Exited(code) => {
                 return if self.scratch_is_full() {
@@ -236,7 +251,7 @@ impl Facts {
             libc::SIGSYS => Verdict::ForbiddenSyscall { signal },
             libc::SIGXCPU if self.cpu_was_passed() => self.cpu(),
             libc::SIGKILL if self.cpu_was_passed() => self.cpu(),
-            libc::SIGXFSZ => self.disk(),
+            libc::SIGXFSZ if self.file_was_too_long() => self.disk(),
             libc::SIGBUS if self.scratch_is_full() => self.disk(),
             _ if self.memory_was_passed() => self.memory(),
             _ => Verdict::Signalled { signal },
@@ -250,13 +265,26 @@ impl Facts {
     }
 
     fn memory_was_passed(&self) -> bool {
-        self.sampled && self.usage.max_memory >= self.limits.memory as u64
+        let sampled = self.evidence.sampled_memory;
+        sampled.is_some_and(|sampled| sampled >= self.limits.memory as u64)
+    }
+
+    /// A file has reached the limit, or its holes hide that it could not. Otherwise the script has
+    /// set itself a lower one.
+    fn file_was_too_long(&self) -> bool {
+        let limit = self.limits.file as u64;
+        self.evidence.longest_file >= limit || self.usage.max_disk.saturating_add(BLOCK) >= limit
     }
 
     fn scratch_is_full(&self) -> bool {
-        const BLOCK: u64 = 4096;
-        self.usage.max_disk + BLOCK > self.limits.disk as u64
+        self.usage.max_disk.saturating_add(BLOCK) > self.limits.disk as u64
             || self.usage.max_disk_files >= u64::from(self.limits.disk_files)
+    }
+
+    /// More is held than a quota of the kernel would have let in.
+    fn scratch_was_passed(&self) -> bool {
+        self.usage.max_disk > (self.limits.disk as u64).next_multiple_of(BLOCK)
+            || self.usage.max_disk_files > u64::from(self.limits.disk_files)
     }
 
     fn cpu(&self) -> Verdict {

@@ -5,13 +5,17 @@ use std::{os::fd::AsFd, sync::Arc, time::Duration};
 use crate::{
     backend::Place,
     census::{
-        Census, Sample,
+        Census, Sample, files,
         locks::{self, LOCK_BYTES, MOST_LOCKS},
     },
     cgroup::Cgroup,
-    domain::{limits::Limits, outcome::Usage, verdict::Stopped},
+    domain::{
+        limits::Limits,
+        outcome::Usage,
+        verdict::{Evidence, Stopped},
+    },
     launch::WorkDirectory,
-    scratch::{Filled, ScratchDirectory},
+    scratch::{self, Filled, Measured, ScratchDirectory},
 };
 
 /// A script that runs into its limit on processes this often does nothing else.
@@ -56,9 +60,9 @@ pub(super) struct Gauge {
     taken: u32,
     at_limit: u32,
     /// The highest figures so far.
-    pub(super) highest: Sample,
-    /// The most bytes and files of scratch space so far.
-    pub(super) disk: (u64, u64),
+    highest: Sample,
+    /// The most scratch space so far.
+    disk: Measured,
 }
 
 impl Gauge {
@@ -79,7 +83,7 @@ impl Gauge {
             taken: 0,
             at_limit: 0,
             highest,
-            disk: (0, 0),
+            disk: Measured::default(),
         }
     }
 
@@ -122,8 +126,9 @@ impl Gauge {
         }
     }
 
-    /// Takes the last figures of the cgroup, when nobody is left to be counted.
-    pub(super) fn last(&mut self) {
+    /// Takes the last figures, when nobody is left to be counted. `lengths` says that the longest file
+    /// matters, which is not looked for otherwise where the kernel keeps the quota.
+    pub(super) fn last(&mut self, lengths: bool) {
         if let Some(cgroup) = &self.cgroup {
             let mut sample = cgroup.sample();
             sample.cpu = sample.cpu.saturating_sub(self.used);
@@ -131,6 +136,22 @@ impl Gauge {
         }
         self.filled();
         self.measure();
+        if lengths
+            && let Scratch::Own(work) = &self.scratch
+            && let Ok(work) = work.open().and_then(|work| work.try_clone())
+        {
+            self.disk.longest = scratch::measure(work).longest;
+        }
+    }
+
+    /// What matters for the verdict and is no figure of the answer.
+    pub(super) fn evidence(&self) -> Evidence {
+        Evidence {
+            memory_kills: self.highest.memory_kills,
+            processes_refused: self.highest.processes_refused,
+            sampled_memory: self.is_sampled().then_some(self.highest.memory),
+            longest_file: self.disk.longest,
+        }
     }
 
     /// Looks at a file system of the script's own, if there is one and its descriptor has come.
@@ -139,15 +160,19 @@ impl Gauge {
             return None;
         };
         let filled = Filled::look(work.open().ok()?.as_fd()).ok()?;
-        self.disk = (self.disk.0.max(filled.bytes), self.disk.1.max(filled.files));
+        self.disk.bytes = self.disk.bytes.max(filled.bytes);
+        self.disk.files = self.disk.files.max(filled.files);
         Some(filled)
     }
 
     /// Measures the files on the host's disk, if they are there.
     fn measure(&mut self) {
         if let Scratch::Host(scratch) = &self.scratch {
-            let (bytes, files) = scratch.measure();
-            self.disk = (self.disk.0.max(bytes), self.disk.1.max(files));
+            let named = scratch.measure();
+            let device = scratch.device();
+            let nameless = device.map(|device| files::nameless(self.supervisor, device));
+            let all = named.with(nameless.unwrap_or_default());
+            self.disk = self.disk.or(all);
         }
     }
 
@@ -158,8 +183,8 @@ impl Gauge {
         // What the launcher has waited for lacks what nobody has.
         let waited = usage.cpu_time + self.census.lost();
         usage.cpu_time = waited.max(self.highest.cpu);
-        usage.max_disk = usage.max_disk.max(self.disk.0);
-        usage.max_disk_files = usage.max_disk_files.max(self.disk.1);
+        usage.max_disk = usage.max_disk.max(self.disk.bytes);
+        usage.max_disk_files = usage.max_disk_files.max(self.disk.files);
     }
 
     fn remember(&mut self, sample: Sample) {
@@ -173,7 +198,8 @@ impl Gauge {
 
     fn passed(&self, sample: &Sample, limits: &Limits) -> Option<Stopped> {
         let sampled = self.is_sampled();
-        let disk = self.disk.0 > limits.disk as u64 || self.disk.1 > u64::from(limits.disk_files);
+        let disk =
+            self.disk.bytes > limits.disk as u64 || self.disk.files > u64::from(limits.disk_files);
         let crowded = sample.processes_refused >= MANY_REFUSALS
             || (sampled && self.at_limit >= MANY_SAMPLES)
             || sample.processes > limits.processes;

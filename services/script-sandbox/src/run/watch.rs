@@ -23,7 +23,7 @@ use crate::{
         limits::Limits,
         outcome::{Captured, Usage},
         request::Script,
-        verdict::{Facts, Stopped, Stream},
+        verdict::{Evidence, Facts, Stopped, Stream},
     },
     launch::Supervisor,
     placing::Placing,
@@ -419,23 +419,20 @@ impl Watch {
             stopped: self.stopped.or(loud),
             failure: self.failure,
             end: self.end,
-            memory_kills: 0,
-            processes_refused: 0,
-            sampled: true,
+            evidence: Evidence::default(),
         };
         if let Some(gauge) = self.gauge {
             // The last figures are read and the cgroup is removed where blocking does not matter.
+            let lengths = self.end == Some(End::Signalled(libc::SIGXFSZ));
             let last = tokio::task::spawn_blocking(move || {
                 let mut gauge = gauge;
-                gauge.last();
+                gauge.last(lengths);
                 gauge.enter(&mut usage);
-                (usage, gauge.highest, gauge.is_sampled())
+                (usage, gauge.evidence())
             });
-            if let Ok((usage, highest, sampled)) = last.await {
+            if let Ok((usage, evidence)) = last.await {
                 facts.usage = usage;
-                facts.memory_kills = highest.memory_kills;
-                facts.processes_refused = highest.processes_refused;
-                facts.sampled = sampled;
+                facts.evidence = evidence;
             }
         }
         Watched {

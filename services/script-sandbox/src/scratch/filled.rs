@@ -25,11 +25,7 @@ impl Filled {
         Ok(Self {
             bytes: blocks.saturating_mul(u64::try_from(system.f_bsize).unwrap_or(0)),
             files: system.f_files.saturating_sub(system.f_ffree),
-            device: format!(
-                "{:02x}:{:02x}",
-                rustix::fs::major(device),
-                rustix::fs::minor(device)
-            ),
+            device: device_name(device),
         })
     }
 
@@ -40,4 +36,10 @@ impl Filled {
         self.bytes
             .saturating_add(self.files.saturating_mul(PER_FILE))
     }
+}
+
+/// A device as the kernel writes it in its lists of mappings and locks.
+pub(crate) fn device_name(device: u64) -> String {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    format!("{major:02x}:{minor:02x}")
 }

@@ -7,9 +7,10 @@ fn facts() -> Facts {
         stopped: None,
         failure: None,
         end: None,
-        memory_kills: 0,
-        processes_refused: 0,
-        sampled: true,
+        evidence: Evidence {
+            sampled_memory: Some(0),
+            ..Evidence::default()
+        },
     }
 }
 
@@ -29,6 +30,14 @@ fn kind(verdict: &Verdict) -> &'static str {
         Verdict::Policy { .. } => "policy",
         Verdict::Cancelled { .. } => "cancelled",
         Verdict::LauncherFailure(_) => "launcher_failure",
+    }
+}
+
+/// Evidence of a kill by the kernel.
+fn killed() -> Evidence {
+    Evidence {
+        memory_kills: 1,
+        ..Evidence::default()
     }
 }
 
@@ -58,7 +67,6 @@ fn the_way_a_process_ends_decides_when_nothing_else_does() {
         );
     }
     check(ended(End::Signalled(libc::SIGSYS)), "forbidden_syscall");
-    check(ended(End::Signalled(libc::SIGXFSZ)), "disk");
 }
 
 #[test]
@@ -107,7 +115,7 @@ fn a_failed_set_up_is_never_blamed_on_the_script() {
             failure: Some(failure),
             end: Some(End::Exited(1)),
             stopped: Some(Stopped::Wall),
-            memory_kills: 1,
+            evidence: killed(),
             ..facts()
         },
         "launcher_failure",
@@ -124,7 +132,7 @@ fn the_kernels_memory_kills_decide_whatever_the_process_says() {
     ] {
         check(
             Facts {
-                memory_kills: 1,
+                evidence: killed(),
                 end,
                 ..facts()
             },
@@ -132,7 +140,7 @@ fn the_kernels_memory_kills_decide_whatever_the_process_says() {
         );
         check(
             Facts {
-                memory_kills: 1,
+                evidence: killed(),
                 stopped: Some(Stopped::Wall),
                 end,
                 ..facts()
@@ -142,7 +150,7 @@ fn the_kernels_memory_kills_decide_whatever_the_process_says() {
     }
     check(
         Facts {
-            memory_kills: 1,
+            evidence: killed(),
             stopped: Some(Stopped::Cancelled),
             ..facts()
         },
@@ -151,38 +159,88 @@ fn the_kernels_memory_kills_decide_whatever_the_process_says() {
 }
 
 #[test]
-fn a_large_process_is_evidence_only_where_memory_is_sampled() {
-    let usage = Usage {
-        max_memory: Limits::DEFAULT.memory as u64,
-        ..Usage::default()
-    };
-    let end = Some(End::Signalled(libc::SIGSEGV));
-    check(
-        Facts {
-            usage,
-            end,
-            sampled: true,
+fn only_what_was_sampled_is_evidence_of_too_much_memory() {
+    let limit = Limits::DEFAULT.memory as u64;
+    let (failure, crash) = (End::Exited(1), End::Signalled(libc::SIGSEGV));
+    let table = [
+        (Some(limit), crash, "memory"),
+        (Some(limit), failure, "memory"),
+        (Some(limit), End::Exited(0), "exited"),
+        // The largest process has files mapped.
+        (Some(limit - 1), crash, "signalled"),
+        (Some(limit - 1), failure, "exited"),
+        // The kernel kills where it counts.
+        (None, crash, "signalled"),
+        (None, failure, "exited"),
+    ];
+    for (sampled_memory, end, expected) in table {
+        let facts = Facts {
+            usage: Usage {
+                max_memory: limit,
+                ..Usage::default()
+            },
+            end: Some(end),
+            evidence: Evidence {
+                sampled_memory,
+                ..Evidence::default()
+            },
             ..facts()
-        },
-        "memory",
-    );
-    check(
-        Facts {
-            usage,
-            end,
-            sampled: false,
+        };
+        check(facts, expected);
+    }
+}
+
+#[test]
+fn a_file_that_is_too_long_for_the_scripts_own_limit_fills_no_disk() {
+    let limit = Limits::DEFAULT.file as u64;
+    let table = [
+        (limit, 0, "disk"),
+        (0, limit, "disk"),
+        (0, limit - 4096, "disk"),
+        (limit - 1, limit - 4097, "signalled"),
+        (0, 0, "signalled"),
+        (u64::MAX, u64::MAX, "disk"),
+    ];
+    for (longest_file, max_disk, expected) in table {
+        let facts = Facts {
+            usage: Usage {
+                max_disk,
+                ..Usage::default()
+            },
+            end: Some(End::Signalled(libc::SIGXFSZ)),
+            evidence: Evidence {
+                longest_file,
+                ..Evidence::default()
+            },
             ..facts()
-        },
-        "signalled",
+        };
+        check(facts, expected);
+    }
+}
+
+#[test]
+fn whoever_holds_more_than_the_limit_has_passed_it_however_it_ends() {
+    let (bytes, files) = (
+        Limits::DEFAULT.disk as u64,
+        u64::from(Limits::DEFAULT.disk_files),
     );
-    check(
-        Facts {
-            usage,
+    let table = [
+        (bytes, files, "exited"),
+        (bytes + 1, 0, "disk"),
+        (0, files + 1, "disk"),
+    ];
+    for (max_disk, max_disk_files, expected) in table {
+        let facts = Facts {
+            usage: Usage {
+                max_disk,
+                max_disk_files,
+                ..Usage::default()
+            },
             end: Some(End::Exited(0)),
             ..facts()
-        },
-        "exited",
-    );
+        };
+        check(facts, expected);
+    }
 }
 
 #[test]

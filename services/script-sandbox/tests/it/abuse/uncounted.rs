@@ -196,3 +196,108 @@ print(db.execute('select count(*) from t').fetchone())
 ";
     everywhere(async |host| expect_output(&host.python(source).await, "(3000,)\n"));
 }
+
+/// Files of 1 MiB each that are made in a way and stay open.
+fn hidden(make: &str) -> String {
+    format!(
+        "
+import os, time
+opened = []
+os.mkdir('closed', 0o300)
+try:
+    for n in range(60):
+        {make}
+        file.write(bytes([1]) * (1 << 20))
+        file.flush()
+        opened.append(file)
+    time.sleep(600)
+except OSError:
+    time.sleep(0.5)
+    raise
+"
+    )
+}
+
+#[test]
+fn e11_files_that_are_hidden_take_their_room() {
+    let programs = [
+        "file = open(f'f{n}', 'wb'); os.unlink(f'f{n}')",
+        "file = os.fdopen(os.open('.', os.O_TMPFILE | os.O_RDWR), 'wb')",
+        "file = open(f'closed/f{n}', 'wb')",
+        "file = open(os.open(f'closed/f{n}', os.O_CREAT | os.O_WRONLY, 0), 'wb')",
+    ]
+    .map(hidden);
+    everywhere(async |host| {
+        for source in &programs {
+            let limits = Limits {
+                disk_bytes: Some(16 << 20),
+                ..patient()
+            };
+            ends(&host, "python3", source, limits, &["disk"]).await;
+        }
+    });
+}
+
+#[test]
+fn e11_a_script_that_is_done_before_it_is_measured_has_filled_the_disk() {
+    everywhere(async |host| {
+        let limits = Limits {
+            disk_bytes: Some(4 << 20),
+            ..patient()
+        };
+        ends(
+            &host,
+            "bash",
+            "head -c 9000000 /dev/zero > out",
+            limits,
+            &["disk"],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn e12_only_a_file_that_is_too_long_for_the_sandbox_fills_the_disk() {
+    let table = [
+        (
+            "ulimit -f 8; exec head -c 1000000 /dev/zero > out",
+            "signalled SIGXFSZ",
+        ),
+        ("exec head -c 9000000 /dev/zero > out", "disk"),
+        (
+            "exec dd if=/dev/zero of=out bs=1000 seek=1000 count=100",
+            "disk",
+        ),
+    ];
+    everywhere(async |host| {
+        for (source, expected) in table {
+            let limits = Limits {
+                file_bytes: Some(1 << 20),
+                ..patient()
+            };
+            ends(&host, "bash", source, limits, &[expected]).await;
+        }
+    });
+}
+
+#[test]
+fn files_that_a_script_maps_are_no_memory_of_its_own() {
+    let source = "
+import mmap, os, sys
+maps, mapped = [], 0
+for entry in sorted(os.scandir('/usr/bin'), key=lambda e: -e.stat().st_size if e.is_file() else 0):
+    if mapped > 160 << 20: break
+    try: file = open(entry.path, 'rb')
+    except OSError: continue
+    maps.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+    mapped += len(maps[-1])
+print(mapped > 160 << 20, sum(m[i] for m in maps for i in range(0, len(m), 4096)) > 0)
+sys.exit(1)
+";
+    everywhere(async |host| {
+        let limits = limited(python(source), memory_of(128));
+        let response = host.run(limits).await;
+        expect_class(&response, &["exited 1"]);
+        assert_eq!(crate::support::stdout(&response), "True True\n");
+    });
+}

@@ -1,0 +1,218 @@
+//! How much a directory holds that a stranger fills meanwhile.
+
+use std::{
+    collections::HashSet,
+    ffi::CStr,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, Stat},
+    io::Errno,
+};
+
+use super::{directory_flags, entries};
+
+/// Deeper trees are not measured; they count as a full disk.
+const MAX_DEPTH: usize = 64;
+
+/// What the owner needs for what is below its directory to be measured.
+const FULL_RIGHTS: u32 = 0o700;
+
+/// What files take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Bytes on the disk. A hole takes none.
+    pub bytes: u64,
+    /// Files and directories.
+    pub files: u64,
+    /// The length of the longest file, in bytes, with its holes.
+    pub longest: u64,
+}
+
+impl Measured {
+    /// More than any limit: what cannot be measured.
+    pub const BOUNDLESS: Self = Self {
+        bytes: u64::MAX,
+        files: u64::MAX,
+        longest: u64::MAX,
+    };
+
+    /// Adds a file that takes so many blocks of the kernel's.
+    pub(crate) fn add(&mut self, blocks: u64, length: u64) {
+        /// In these the kernel counts, whatever the file system's are.
+        const BLOCK: u64 = 512;
+        self.bytes = self.bytes.saturating_add(blocks.saturating_mul(BLOCK));
+        self.files = self.files.saturating_add(1);
+        self.longest = self.longest.max(length);
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            files: self.files.saturating_add(other.files),
+            longest: self.longest.max(other.longest),
+        }
+    }
+
+    /// The greater of each.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.max(other.bytes),
+            files: self.files.max(other.files),
+            longest: self.longest.max(other.longest),
+        }
+    }
+}
+
+/// Measures everything below a directory. Entries that come and go meanwhile may be missed; where
+/// something cannot be measured, the answer is [`Measured::BOUNDLESS`]. Directories whose owner, who
+/// is us, has taken its own rights away get them back.
+pub fn measure(top: OwnedFd) -> Measured {
+    let mut walk = Walk::default();
+    match walk.directory(&top, 0) {
+        Ok(()) => walk.measured,
+        Err(Unmeasurable) => Measured::BOUNDLESS,
+    }
+}
+
+struct Unmeasurable;
+
+#[derive(Default)]
+struct Walk {
+    measured: Measured,
+    /// Files with several names that have been met by one of them.
+    met: HashSet<u64>,
+}
+
+impl Walk {
+    fn directory(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Unmeasurable> {
+        if depth > MAX_DEPTH {
+            return Err(Unmeasurable);
+        }
+        // One that has been removed meanwhile holds nothing.
+        for (name, kind) in entries(directory.as_fd()).unwrap_or_default() {
+            let stat =
+                rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
+            self.entry(stat.as_ref());
+            if kind == FileType::Directory
+                && let Some(inner) = open(directory, &name)?
+            {
+                self.directory(&inner, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, stat: Option<&Stat>) {
+        let Some(stat) = stat else {
+            self.measured.add(0, 0);
+            return;
+        };
+        let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if !directory && stat.st_nlink > 1 && !self.met.insert(stat.st_ino) {
+            self.measured.add(0, 0);
+            return;
+        }
+        let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+        let length = if directory { 0 } else { stat.st_size };
+        self.measured
+            .add(blocks, u64::try_from(length).unwrap_or(0));
+    }
+}
+
+/// Opens a directory so that what is in it can be listed and looked at. `None` if it is gone.
+fn open(parent: &OwnedFd, name: &CStr) -> Result<Option<OwnedFd>, Unmeasurable> {
+    let opened = match rustix::fs::openat(parent, name, directory_flags(), Mode::empty()) {
+        Err(Errno::ACCESS) => unlock(parent, name),
+        opened => opened,
+    };
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(Errno::ACCESS | Errno::PERM) => return Err(Unmeasurable),
+        // Something else has the name now, or nobody.
+        Err(_) => return Ok(None),
+    };
+    let stat = rustix::fs::fstat(&opened).map_err(|_| Unmeasurable)?;
+    let user = rustix::process::geteuid();
+    if !user.is_root() && stat.st_uid == user.as_raw() && !has_rights(&stat) {
+        rustix::fs::fchmod(&opened, with_rights(&stat)).map_err(|_| Unmeasurable)?;
+    }
+    Ok(Some(opened))
+}
+
+/// Gives the owner of a directory its rights back and opens it. The directory is held before anything
+/// is done to it, so that it does not matter what its name leads to meanwhile.
+fn unlock(parent: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&held)?;
+    // A descriptor that only holds cannot be changed through itself, but through its own path.
+    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+    rustix::fs::chmod(path, with_rights(&stat))?;
+    rustix::fs::openat(&held, c".", directory_flags(), Mode::empty())
+}
+
+fn has_rights(stat: &Stat) -> bool {
+    stat.st_mode & FULL_RIGHTS == FULL_RIGHTS
+}
+
+fn with_rights(stat: &Stat) -> Mode {
+    Mode::from_raw_mode(stat.st_mode | FULL_RIGHTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File},
+        os::unix::fs::{PermissionsExt, symlink},
+        path::Path,
+    };
+
+    use super::*;
+
+    fn measured(path: &Path) -> Measured {
+        measure(OwnedFd::from(File::open(path).unwrap()))
+    }
+
+    #[test]
+    fn a_file_with_many_names_takes_its_room_once() {
+        let top = tempfile::tempdir().unwrap();
+        let file = top.path().join("0");
+        fs::write(&file, vec![1; 50_000]).unwrap();
+        for name in 1..10 {
+            fs::hard_link(&file, top.path().join(name.to_string())).unwrap();
+        }
+        let found = measured(top.path());
+        assert!((50_000..100_000).contains(&found.bytes), "{found:?}");
+        assert_eq!((found.files, found.longest), (10, 50_000));
+    }
+
+    #[test]
+    fn holes_are_length_and_no_room() {
+        let top = tempfile::tempdir().unwrap();
+        let file = File::create(top.path().join("a")).unwrap();
+        file.set_len(1 << 30).unwrap();
+        symlink("/", top.path().join("b")).unwrap();
+        let found = measured(top.path());
+        assert!(found.bytes < 100_000, "{found:?}");
+        assert_eq!((found.files, found.longest), (2, 1 << 30));
+    }
+
+    #[test]
+    fn a_directory_without_rights_is_measured_and_stays_the_owners() {
+        let top = tempfile::tempdir().unwrap();
+        for mode in [0, 0o100, 0o300, 0o400, 0o600] {
+            let directory = top.path().join(format!("{mode:o}"));
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join("a"), vec![1; 50_000]).unwrap();
+            fs::set_permissions(&directory, PermissionsExt::from_mode(mode)).unwrap();
+        }
+        let found = measured(top.path());
+        assert!((250_000..400_000).contains(&found.bytes), "{found:?}");
+        assert_eq!(found.files, 10);
+    }
+}
