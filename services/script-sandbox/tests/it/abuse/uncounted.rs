@@ -5,7 +5,7 @@ use contracts::tavern::sandbox::v1::Limits;
 use super::exhaustion::ends;
 use crate::{
     rounds::everywhere,
-    support::{expect_class, expect_output, limited, memory_of, patient, python, seconds},
+    support::{expect_class, expect_output, limited, memory_of, patient, python, seconds, stdout},
 };
 
 /// The beginning of a program that goes on when its first thread has ended.
@@ -109,7 +109,7 @@ time.sleep(0.5)
     });
 }
 
-/// Children that spin for some time each; the number of them, or none for a number without end.
+/// Children that spin for 100 ms each, one for each member of a Python sequence.
 fn unwaited(children: &str) -> String {
     format!(
         "
@@ -145,8 +145,10 @@ fn e103_time_of_children_is_told_although_nobody_waits_for_them() {
         expect_output(&response, "");
         let time = response.usage.unwrap().cpu_time.unwrap();
         let millis = time.seconds * 1000 + i64::from(time.nanos / 1_000_000);
-        // The last moments of each are missed where no cgroup counts.
-        assert!((1000..2500).contains(&millis), "{millis} on {}", host.kind);
+        // Where no cgroup counts, what each uses behind the last sample is missed, which on a busy
+        // machine is a great part of it.
+        let least = if host.kind == "full" { 1500 } else { 300 };
+        assert!((least..2500).contains(&millis), "{millis} on {}", host.kind);
     });
 }
 
@@ -298,6 +300,6 @@ sys.exit(1)
         let limits = limited(python(source), memory_of(128));
         let response = host.run(limits).await;
         expect_class(&response, &["exited 1"]);
-        assert_eq!(crate::support::stdout(&response), "True True\n");
+        assert_eq!(stdout(&response), "True True\n");
     });
 }
