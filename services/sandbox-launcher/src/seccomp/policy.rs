@@ -1,7 +1,8 @@
 //! What scripts may ask of the kernel.
 
-use libc::{EAFNOSUPPORT, ENOSYS, ENOTSUP, ENOTTY, EPERM};
+use libc::{ENOSYS, ENOTSUP, ENOTTY, EPERM};
 
+mod sockets;
 mod tables;
 
 use tables::{ALLOWED, ANSWERED_ENOTSUP, ANSWERED_EPERM, DEADLY};
@@ -36,7 +37,7 @@ pub enum Answer {
     Tell,
 }
 
-/// A test of one argument: `argument & mask == value`, on all 64 bits.
+/// A test of one argument: `argument & mask == value`; the mask has 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// The argument, from 0.
@@ -107,7 +108,7 @@ pub fn policy(profile: Profile) -> Vec<Entry> {
     entries.extend(always(ANSWERED_ENOTSUP, Answer::Errno(ENOTSUP)));
     entries.extend(always(DEADLY, Answer::Kill));
     entries.extend(conditional());
-    entries.extend(sockets(profile));
+    entries.extend(sockets::entries(profile));
     entries.extend(file_attributes(profile));
     let signals = if profile.signals_contained {
         Answer::Allow
@@ -228,99 +229,5 @@ fn own_limits() -> Entry {
             any: std::iter::once(reading).chain(resources).collect(),
             otherwise: Answer::Errno(EPERM),
         },
-    }
-}
-
-/// Sockets: local and internet streams and datagrams in a network of one's own, otherwise only
-/// unnamed pairs.
-fn sockets(profile: Profile) -> Vec<Entry> {
-    // The type's low four bits say what it is, the others are flags.
-    const TYPE_BITS: u64 = 0xf;
-    let is = |argument: u32, value: i32| Condition {
-        argument,
-        mask: ALL_BITS,
-        value: value as u64,
-    };
-    let kind = |kind: i32| Condition {
-        argument: 1,
-        mask: TYPE_BITS,
-        value: kind as u64,
-    };
-    let streams = [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET];
-    let pairs = streams
-        .iter()
-        .map(|&each| vec![is(0, libc::AF_UNIX), kind(each), is(2, 0)]);
-    let pair_rule = Rule::AllowIf {
-        any: pairs.clone().collect(),
-        otherwise: Answer::Errno(EPERM),
-    };
-
-    let socket_rule = if profile.tells_network {
-        told_sockets(profile, pairs.collect())
-    } else if profile.own_network {
-        let mut any: Vec<Vec<Condition>> = pairs.collect();
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            let plain = [
-                (libc::SOCK_STREAM, libc::IPPROTO_TCP),
-                (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
-            ];
-            for (each, protocol) in plain {
-                any.push(vec![is(0, family), kind(each), is(2, 0)]);
-                any.push(vec![is(0, family), kind(each), is(2, protocol)]);
-            }
-        }
-        Rule::AllowIf {
-            any,
-            otherwise: Answer::Errno(EAFNOSUPPORT),
-        }
-    } else {
-        Rule::Always(Answer::Errno(EPERM))
-    };
-    let addressed = if profile.own_network {
-        Answer::Allow
-    } else {
-        Answer::Errno(EPERM)
-    };
-
-    let mut entries = vec![
-        Entry {
-            number: libc::SYS_socket,
-            rule: socket_rule,
-        },
-        Entry {
-            number: libc::SYS_socketpair,
-            rule: pair_rule,
-        },
-    ];
-    entries.extend(tables::ADDRESSED_SOCKET_CALLS.iter().map(|&number| Entry {
-        number,
-        rule: Rule::Always(addressed),
-    }));
-    entries
-}
-
-/// The rule for `socket` where attempts to use a network are told: every family is one but those
-/// that speak to this machine's own kernel and processes.
-fn told_sockets(profile: Profile, local: Vec<Vec<Condition>>) -> Rule {
-    let refused = if profile.own_network {
-        Answer::Errno(EAFNOSUPPORT)
-    } else {
-        Answer::Errno(EPERM)
-    };
-    let mut cases = Vec::new();
-    if profile.own_network {
-        cases.extend(local.into_iter().map(|each| (each, Answer::Allow)));
-    }
-    for family in [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG] {
-        let is_family = Condition {
-            argument: 0,
-            mask: ALL_BITS,
-            value: family as u64,
-        };
-        cases.push((vec![is_family], refused));
-    }
-    Rule::Cases {
-        cases,
-        otherwise: Answer::Tell,
     }
 }

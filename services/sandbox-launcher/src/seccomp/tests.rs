@@ -9,6 +9,8 @@ use super::{
     policy::{self, Answer, Condition, Entry, NAMESPACE_FLAGS, Profile, Rule, UNNAMED},
 };
 
+mod sockets;
+
 const I386_ARCH: u32 = 0x4000_0003;
 const ARM64_ARCH: u32 = 0xc000_00b7;
 
@@ -212,7 +214,7 @@ fn every_edge_of_every_argument_is_answered_as_declared() {
         for entry in conditional {
             for place in 0..3 {
                 for &value in &values {
-                    for &other in &[0, 1, 2, 6, 10] {
+                    for &other in &[0, 1, 2, 6, 10, 41] {
                         let mut call = Call::native(entry.number, &[other; 6]);
                         call.arguments[place] = value;
                         assert_eq!(
@@ -330,71 +332,16 @@ fn what_must_never_work_is_refused_on_every_profile() {
 }
 
 #[test]
-fn sockets_are_plain_and_only_in_a_network_of_ones_own() {
-    let check = |profile: Profile, arguments: [i32; 3], expected: bool| {
-        let arguments = arguments.map(|value| value as u64);
-        let allowed = answer(profile, libc::SYS_socket, &arguments) == Answer::Allow;
-        assert_eq!(allowed, expected, "{arguments:?}");
-    };
-    let own = PROFILES[0];
-    check(
-        own,
-        [libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0],
-        true,
-    );
-    check(own, [libc::AF_INET, libc::SOCK_STREAM, 0], true);
-    check(
-        own,
-        [
-            libc::AF_INET6,
-            libc::SOCK_DGRAM | libc::SOCK_NONBLOCK,
-            libc::IPPROTO_UDP,
-        ],
-        true,
-    );
-    check(
-        own,
-        [libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP],
-        false,
-    );
-    check(own, [libc::AF_INET, libc::SOCK_STREAM, 262], false);
-    for family in (0..46).filter(|family| ![1, 2, 10].contains(family)) {
-        for kind in [
-            libc::SOCK_STREAM,
-            libc::SOCK_DGRAM,
-            libc::SOCK_RAW,
-            libc::SOCK_SEQPACKET,
-        ] {
-            check(own, [family, kind, 0], false);
-        }
-    }
-    for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
-        check(PROFILES[1], [family, libc::SOCK_STREAM, 0], false);
-    }
-}
-
-#[test]
-fn attempts_to_use_a_network_are_told_and_nothing_else_is() {
-    let local = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG];
+fn what_the_kernel_keeps_for_all_processes_of_a_user_cannot_be_taken() {
+    let refused = Answer::Errno(libc::EPERM);
     for profile in PROFILES {
-        let entries = policy::policy(profile);
-        let program = compile(&entries);
-        for family in 0..64 {
-            for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_RAW] {
-                let arguments = [family as u64, kind as u64, 0];
-                let call = Call::native(libc::SYS_socket, &arguments);
-                let told = interpret(&program, &call) == Answer::Tell;
-                let expected = profile.tells_network && !local.contains(&family);
-                assert_eq!(told, expected, "{profile:?} {family}");
-            }
+        for command in [libc::F_SETPIPE_SZ, libc::F_ADD_SEALS, libc::F_NOTIFY] {
+            let arguments = [3, command as u64, 1 << 20];
+            assert_eq!(answer(profile, libc::SYS_fcntl, &arguments), refused);
         }
-        for number in (0..600).filter(|number| i64::from(*number) != libc::SYS_socket) {
-            let call = Call::native(number.into(), &[2, 1, 0]);
-            assert_ne!(interpret(&program, &call), Answer::Tell, "{number}");
-        }
+        let arguments = [libc::PR_SET_VMA as u64, 0];
+        assert_eq!(answer(profile, libc::SYS_prctl, &arguments), refused);
     }
-    let own = answer(PROFILES[3], libc::SYS_socket, &[libc::AF_UNIX as u64, 1, 0]);
-    assert_eq!(own, Answer::Allow);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod memory;
 mod native;
 mod network;
 mod node;
+mod options;
 mod secrets;
 mod share;
 mod uncounted;

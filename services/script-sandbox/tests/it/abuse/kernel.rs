@@ -20,13 +20,13 @@ def call(number, *arguments):
     return 'allowed' if result >= 0 else errno.errorcode[ctypes.get_errno()]
 ";
 
-/// Makes each call and expects one of the errors.
-async fn refused(host: &Host, calls: &[(&str, &str)], errors: &[&str]) {
+/// Makes each call, after a preamble that defines `call`, and expects one of the errors.
+pub(super) async fn refused(host: &Host, preamble: &str, calls: &[(&str, &str)], errors: &[&str]) {
     let lines: String = calls
         .iter()
         .map(|(name, call)| format!("print('{name}', call({call}))\n"))
         .collect();
-    let response = host.python(&format!("{CALL}{lines}")).await;
+    let response = host.python(&format!("{preamble}{lines}")).await;
     expect_class(&response, &["exited 0"]);
     let output = stdout(&response);
     assert_eq!(output.lines().count(), calls.len());
@@ -61,7 +61,7 @@ fn the_probes_succeed_without_a_sandbox() {
 #[test]
 fn e41_e43_e51_e52_e74_calls_beyond_a_script_are_refused() {
     everywhere(async |host| {
-        refused(&host,
+        refused(&host, CALL,
         &[
             ("name_to_handle_at", "303, -100, b'/', ctypes.create_string_buffer(128), ctypes.create_string_buffer(8), 0"),
             ("open_by_handle_at", "304, -100, ctypes.create_string_buffer(128), 0"),
@@ -114,6 +114,7 @@ fn e49_e50_other_processes_cannot_be_touched() {
     everywhere(async |host| {
         refused(
             &host,
+            CALL,
             &[
                 ("ptrace attach", "101, 16, os.getppid(), 0, 0"),
                 ("ptrace traceme", "101, 0, 0, 0, 0"),
@@ -198,7 +199,7 @@ fn e54_no_namespace_can_be_made() {
             .iter()
             .map(|(name, call)| (name.as_str(), call.as_str()))
             .collect();
-        refused(&host, &calls, &["EPERM", "ENOSYS"]).await;
+        refused(&host, CALL, &calls, &["EPERM", "ENOSYS"]).await;
     });
 }
 
@@ -223,6 +224,7 @@ fn e58_there_is_no_terminal_to_type_into() {
     everywhere(async |host| {
         refused(
             &host,
+            CALL,
             &[
                 ("TIOCSTI", "16, 0, 0x5412, b'x'"),
                 ("TIOCLINUX", "16, 0, 0x541c, b'x'"),

@@ -1,0 +1,196 @@
+//! Sockets: which can be made, and what can be set on them.
+
+use libc::{EAFNOSUPPORT, ENOPROTOOPT, EPERM, c_int, c_long};
+
+use super::{ALL_BITS, Answer, Condition, Entry, Profile, Rule};
+
+/// Calls that give a socket an address or follow one.
+const ADDRESSED_SOCKET_CALLS: &[c_long] = &[
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+];
+
+// The two timeouts in the form that holds every year; the C library for this machine does not name it.
+const SO_RCVTIMEO_NEW: c_int = 66;
+const SO_SNDTIMEO_NEW: c_int = 67;
+
+/// What may be set and asked, by level: sizes, times and modes of the socket itself. Not: filters,
+/// which the kernel compiles into a store that the whole machine shares (that of the system call
+/// filters, so that a script that fills it keeps everybody from being confined), protocols and
+/// algorithms that are loaded as modules, groups, routes and tables of a network, and zero-copy and
+/// time-stamp queues, which hold memory that nobody counts.
+const SETTABLE: &[(c_int, &[c_int])] = &[
+    (
+        libc::SOL_SOCKET,
+        &[
+            libc::SO_REUSEADDR,
+            libc::SO_BROADCAST,
+            libc::SO_SNDBUF,
+            libc::SO_RCVBUF,
+            libc::SO_KEEPALIVE,
+            libc::SO_OOBINLINE,
+            libc::SO_LINGER,
+            libc::SO_REUSEPORT,
+            libc::SO_RCVLOWAT,
+            libc::SO_RCVTIMEO,
+            libc::SO_SNDTIMEO,
+            SO_RCVTIMEO_NEW,
+            SO_SNDTIMEO_NEW,
+        ],
+    ),
+    (
+        libc::IPPROTO_TCP,
+        &[
+            libc::TCP_NODELAY,
+            libc::TCP_CORK,
+            libc::TCP_KEEPIDLE,
+            libc::TCP_KEEPINTVL,
+            libc::TCP_KEEPCNT,
+            libc::TCP_USER_TIMEOUT,
+            libc::TCP_DEFER_ACCEPT,
+        ],
+    ),
+    (
+        libc::IPPROTO_IPV6,
+        &[libc::IPV6_V6ONLY, libc::IPV6_UNICAST_HOPS],
+    ),
+    (libc::IPPROTO_IP, &[libc::IP_TOS, libc::IP_TTL]),
+];
+
+/// What may only be asked.
+const ASKABLE: &[(c_int, &[c_int])] = &[(
+    libc::SOL_SOCKET,
+    &[
+        libc::SO_TYPE,
+        libc::SO_ERROR,
+        libc::SO_PEERCRED,
+        libc::SO_ACCEPTCONN,
+        libc::SO_PROTOCOL,
+        libc::SO_DOMAIN,
+    ],
+)];
+
+/// Sockets: local and internet streams and datagrams in a network of one's own, otherwise only
+/// unnamed pairs.
+pub(super) fn entries(profile: Profile) -> Vec<Entry> {
+    // The type's low four bits say what it is, the others are flags.
+    const TYPE_BITS: u64 = 0xf;
+    let is = |argument: u32, value: i32| Condition {
+        argument,
+        mask: ALL_BITS,
+        value: value as u64,
+    };
+    let kind = |kind: i32| Condition {
+        argument: 1,
+        mask: TYPE_BITS,
+        value: kind as u64,
+    };
+    let streams = [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET];
+    let pairs = streams
+        .iter()
+        .map(|&each| vec![is(0, libc::AF_UNIX), kind(each), is(2, 0)]);
+    let pair_rule = Rule::AllowIf {
+        any: pairs.clone().collect(),
+        otherwise: Answer::Errno(EPERM),
+    };
+
+    let socket_rule = if profile.tells_network {
+        told_sockets(profile, pairs.collect())
+    } else if profile.own_network {
+        let mut any: Vec<Vec<Condition>> = pairs.collect();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let plain = [
+                (libc::SOCK_STREAM, libc::IPPROTO_TCP),
+                (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+            ];
+            for (each, protocol) in plain {
+                any.push(vec![is(0, family), kind(each), is(2, 0)]);
+                any.push(vec![is(0, family), kind(each), is(2, protocol)]);
+            }
+        }
+        Rule::AllowIf {
+            any,
+            otherwise: Answer::Errno(EAFNOSUPPORT),
+        }
+    } else {
+        Rule::Always(Answer::Errno(EPERM))
+    };
+    let addressed = if profile.own_network {
+        Answer::Allow
+    } else {
+        Answer::Errno(EPERM)
+    };
+
+    let mut entries = vec![
+        Entry {
+            number: libc::SYS_socket,
+            rule: socket_rule,
+        },
+        Entry {
+            number: libc::SYS_socketpair,
+            rule: pair_rule,
+        },
+    ];
+    entries.extend(ADDRESSED_SOCKET_CALLS.iter().map(|&number| Entry {
+        number,
+        rule: Rule::Always(addressed),
+    }));
+    entries.extend(options());
+    entries
+}
+
+/// The rule for `socket` where attempts to use a network are told: every family is one but those
+/// that speak to this machine's own kernel and processes.
+fn told_sockets(profile: Profile, local: Vec<Vec<Condition>>) -> Rule {
+    let refused = if profile.own_network {
+        Answer::Errno(EAFNOSUPPORT)
+    } else {
+        Answer::Errno(EPERM)
+    };
+    let mut cases = Vec::new();
+    if profile.own_network {
+        cases.extend(local.into_iter().map(|each| (each, Answer::Allow)));
+    }
+    for family in [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG] {
+        let is_family = Condition {
+            argument: 0,
+            mask: ALL_BITS,
+            value: family as u64,
+        };
+        cases.push((vec![is_family], refused));
+    }
+    Rule::Cases {
+        cases,
+        otherwise: Answer::Tell,
+    }
+}
+
+/// Setting and asking options, by level and name. The kernel takes both as 32-bit numbers and does
+/// not look at the upper halves of the registers, so neither does the filter.
+fn options() -> [Entry; 2] {
+    const LOWER_HALF: u64 = u32::MAX as u64;
+    let is = |argument: u32, value: c_int| Condition {
+        argument,
+        mask: LOWER_HALF,
+        value: value as u32 as u64,
+    };
+    let entry = |number: c_long, allowed: &[&[(c_int, &[c_int])]]| Entry {
+        number,
+        rule: Rule::AllowIf {
+            any: allowed
+                .iter()
+                .flat_map(|levels| levels.iter())
+                .flat_map(|&(level, names)| names.iter().map(move |&name| (level, name)))
+                .map(|(level, name)| vec![is(1, level), is(2, name)])
+                .collect(),
+            otherwise: Answer::Errno(ENOPROTOOPT),
+        },
+    };
+    [
+        entry(libc::SYS_setsockopt, &[SETTABLE]),
+        entry(libc::SYS_getsockopt, &[SETTABLE, ASKABLE]),
+    ]
+}
