@@ -133,6 +133,8 @@ struct Knobs {
     swap: PathBuf,
     /// Says that the file above takes the swap alone.
     swap_alone: bool,
+    /// Takes bytes of the buffers of TCP sockets; empty if they count as memory, or not at all.
+    socket_buffers: PathBuf,
     /// Takes a number of processes.
     processes: PathBuf,
     /// Takes the share of the processor; empty if it cannot be set.
@@ -140,6 +142,10 @@ struct Knobs {
     /// The ordinary share.
     ordinary_share: u32,
 }
+
+/// The most bytes that the buffers of a script's TCP sockets may hold beside its memory, where they do
+/// not count as such. Its connections lead only to itself.
+const MAX_SOCKET_BUFFERS: u64 = 16 << 20;
 
 /// An ordinary group gets so many times what one in the background gets.
 const BACKGROUND_DIVISOR: u32 = 2;
@@ -186,7 +192,7 @@ impl Cgroup {
             .collect()
     }
 
-    /// Sets the limits on memory and processes.
+    /// Sets the limits on memory and processes, whatever they were.
     ///
     /// # Errors
     /// When the kernel refuses, as when more memory is in use already.
@@ -195,16 +201,29 @@ impl Cgroup {
             memory,
             swap,
             swap_alone,
+            socket_buffers,
             processes,
             ..
         } = &self.knobs;
-        fs::write(memory, limits.memory.to_string())?;
-        if !swap.as_os_str().is_empty() {
-            let bytes = if *swap_alone { 0 } else { limits.memory };
-            fs::write(swap, bytes.to_string())?;
+        let bytes = limits.memory as u64;
+        let with_swap = if *swap_alone { 0 } else { bytes };
+        let mut steps = [(swap, with_swap), (memory, bytes)];
+        // Memory alone may at no moment have more than memory and swap together: the sum goes up
+        // first and down last. Swap that is limited by itself can be set at any time.
+        if bytes < number(memory) {
+            steps.reverse();
         }
         let most = u64::from(limits.processes) + self.helpers;
-        fs::write(processes, most.to_string())
+        let others = [
+            (socket_buffers, bytes.min(MAX_SOCKET_BUFFERS)),
+            (processes, most),
+        ];
+        // What this kernel does not have is not there to be limited.
+        steps
+            .into_iter()
+            .chain(others)
+            .filter(|(file, _)| !file.as_os_str().is_empty())
+            .try_for_each(|(file, value)| fs::write(file, value.to_string()))
     }
 
     /// Lets others go first where processors are scarce, if the kernel can.
@@ -300,6 +319,11 @@ fn remove_when_idle(mut left: Vec<PathBuf>) {
     }
 }
 
+/// The path of a file, or an empty one where this kernel does not have it.
+fn if_there(file: PathBuf) -> PathBuf {
+    if file.exists() { file } else { PathBuf::new() }
+}
+
 fn number(path: &Path) -> u64 {
     fs::read_to_string(path)
         .ok()
@@ -315,4 +339,34 @@ fn field(path: &Path, name: &str) -> u64 {
         .find(|(key, _)| *key == name)
         .and_then(|(_, value)| value.trim().parse().ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_go_up_and_down() {
+        // An ordinary user has no cgroups, and then there is nothing to limit.
+        let Some(cgroups) = Cgroups::find() else {
+            return;
+        };
+        let cgroup = cgroups.make(&Limits::DEFAULT, false).unwrap();
+        for mebibytes in [512, 2048, 4, 1024, 1024] {
+            let memory = mebibytes << 20;
+            let limits = Limits {
+                memory,
+                ..Limits::DEFAULT
+            };
+            cgroup.limit(&limits).unwrap();
+            assert_eq!(number(&cgroup.knobs.memory), memory as u64);
+            if !cgroup.knobs.swap_alone && cgroup.knobs.swap.exists() {
+                assert_eq!(number(&cgroup.knobs.swap), memory as u64);
+            }
+            if cgroup.knobs.socket_buffers.exists() {
+                let bound = number(&cgroup.knobs.socket_buffers);
+                assert_eq!(bound, MAX_SOCKET_BUFFERS.min(memory as u64));
+            }
+        }
+    }
 }

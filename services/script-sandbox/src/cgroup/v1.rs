@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Cgroup, Files, Knobs};
+use super::{Cgroup, Files, Knobs, if_there};
 
 /// The service's own directory in each hierarchy that is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,16 +81,12 @@ pub(super) fn make(controllers: &Controllers, name: &str, cgroup: &mut Cgroup) -
             cgroup.add(directory.clone())?;
         }
     }
-    // Only kernels that account swap have it; without swap there is nothing to limit.
-    let with_swap = memory.join("memory.memsw.limit_in_bytes");
     cgroup.knobs = Knobs {
         memory: memory.join("memory.limit_in_bytes"),
-        swap: if with_swap.exists() {
-            with_swap
-        } else {
-            PathBuf::new()
-        },
+        // Only kernels that account swap have it; without swap there is nothing to limit.
+        swap: if_there(memory.join("memory.memsw.limit_in_bytes")),
         swap_alone: false,
+        socket_buffers: if_there(memory.join("memory.kmem.tcp.limit_in_bytes")),
         processes: pids.join("pids.max"),
         share: cpu
             .map(|directory| directory.join("cpu.shares"))

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Cgroup, Files, Knobs};
+use super::{Cgroup, Files, Knobs, if_there};
 
 /// The directory below which cgroups are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,16 +47,13 @@ pub(super) fn make(parent: &Parent, name: &str, cgroup: &mut Cgroup) -> io::Resu
     const ORDINARY_SHARE: u32 = 100;
     let directory = parent.0.join(name);
     cgroup.add(directory.clone())?;
-    let if_there = |name: &str| {
-        let file = directory.join(name);
-        if file.exists() { file } else { PathBuf::new() }
-    };
     cgroup.knobs = Knobs {
         memory: directory.join("memory.max"),
-        swap: if_there("memory.swap.max"),
+        swap: if_there(directory.join("memory.swap.max")),
         swap_alone: true,
+        socket_buffers: PathBuf::new(),
         processes: directory.join("pids.max"),
-        share: if_there("cpu.weight"),
+        share: if_there(directory.join("cpu.weight")),
         ordinary_share: ORDINARY_SHARE,
     };
     cgroup.files = Files {

@@ -1,9 +1,12 @@
 //! Programs that use up memory.
 
+use contracts::tavern::sandbox::v1::{GetIsolationRequest, MemoryEnforcement};
+
 use super::exhaustion::ends;
 use crate::{
+    control::unconfined_python,
     rounds::everywhere,
-    support::{expect_class, expect_output, limited, memory_of, patient, request},
+    support::{expect_class, expect_output, limited, memory_of, patient, python, request, stdout},
 };
 
 #[test]
@@ -13,6 +16,64 @@ fn e04_too_much_memory_is_named() {
         ends(&host, "python3", source, memory_of(128), &["memory"]).await;
         let source = "let all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1));";
         ends(&host, "node", source, memory_of(256), &["memory"]).await;
+    });
+}
+
+#[test]
+fn e04_a_limit_above_or_below_the_default_holds() {
+    let taking = |mebibytes: u64| {
+        format!(
+            "x = bytearray({mebibytes} << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nprint('held')"
+        )
+    };
+    everywhere(async |host| {
+        let mut client = host.client.clone();
+        let isolation = client.get_isolation(GetIsolationRequest {}).await.unwrap();
+        // Each start leaves a launcher behind that waits in a cgroup with the default limits, which
+        // the next script has raised or lowered.
+        for (limit, fits, does_not) in [(768, 600, 1200), (96, 32, 300), (640, 560, 900)] {
+            for (mebibytes, expected) in [(fits, "exited 0"), (does_not, "memory")] {
+                let asked = limited(python(&taking(mebibytes)), memory_of(limit));
+                let response = host.run(asked).await;
+                expect_class(&response, &[expected]);
+                let enforced = response.memory_enforcement();
+                assert_eq!(enforced, isolation.get_ref().memory_enforcement());
+            }
+        }
+    });
+}
+
+/// Fills the buffers of connections to itself, which nobody reads; says how many MiB they hold.
+const UNREAD_CONNECTIONS: &str = "
+import socket
+held, kept = 0, []
+try: listener = socket.create_server(('127.0.0.1', 0))
+except PermissionError: listener = None
+for _ in range(40 if listener else 0):
+    kept.append(socket.create_connection(listener.getsockname()))
+    kept.append(listener.accept()[0])
+    kept[-2].setblocking(False)
+for one in kept[::2]:
+    try:
+        while True: held += one.send(bytes(65536))
+    except BlockingIOError: pass
+print(held >> 20)
+";
+
+#[test]
+fn e04_buffers_of_connections_are_bounded_where_a_cgroup_counts() {
+    let mebibytes = |text: &str| text.trim().parse::<u64>().unwrap();
+    let control = mebibytes(&unconfined_python(UNREAD_CONNECTIONS));
+    assert!(control > 64, "{control}");
+    everywhere(async |host| {
+        let response = host.python(UNREAD_CONNECTIONS).await;
+        expect_class(&response, &["exited 0"]);
+        let held = mebibytes(&stdout(&response));
+        assert_eq!(held > 0, host.kind != "reduced");
+        if response.memory_enforcement() != MemoryEnforcement::Sampled {
+            // A connection always gets a little, so that it does not stand still.
+            assert!(held <= 32, "{held}");
+        }
     });
 }
 
