@@ -46,6 +46,7 @@ pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
         tells_network: false,
         own_root: namespaces,
         own_files: namespaces || own_user,
+        on_disk: !namespaces,
     }
 }
 

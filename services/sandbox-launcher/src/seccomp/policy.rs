@@ -2,6 +2,7 @@
 
 use libc::{ENOSYS, ENOTSUP, ENOTTY, EPERM};
 
+mod flushing;
 mod sockets;
 mod tables;
 
@@ -22,6 +23,9 @@ pub struct Profile {
     /// Says that every file that the script's user owns is the script's. Otherwise it owns those of
     /// the service, whose modes Landlock does not guard either.
     pub own_files: bool,
+    /// Says that the script's files are on a disk of the host, which others wait for as well. What
+    /// would be flushed there is not, and is answered as if it were.
+    pub on_disk: bool,
 }
 
 /// What happens to a call.
@@ -108,6 +112,8 @@ pub fn policy(profile: Profile) -> Vec<Entry> {
     entries.extend(always(ANSWERED_ENOTSUP, Answer::Errno(ENOTSUP)));
     entries.extend(always(DEADLY, Answer::Kill));
     entries.extend(conditional());
+    entries.extend(flushing::entries(profile));
+    entries.push(flushing::commands(profile));
     entries.extend(sockets::entries(profile));
     entries.extend(file_attributes(profile));
     let signals = if profile.signals_contained {
@@ -165,7 +171,6 @@ fn conditional() -> Vec<Entry> {
         masked(libc::SYS_clone, 0, NAMESPACE_FLAGS, 0),
         // Asking terminals and pipes; everything else, above all TIOCSTI, is answered as by a file.
         one_of(libc::SYS_ioctl, 1, tables::IOCTLS, ENOTTY),
-        one_of(libc::SYS_fcntl, 1, tables::FCNTLS, EPERM),
         one_of(libc::SYS_prctl, 0, tables::PRCTLS, EPERM),
         one_of(libc::SYS_arch_prctl, 0, tables::ARCH_PRCTLS, EPERM),
         own_limits(),

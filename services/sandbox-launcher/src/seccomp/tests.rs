@@ -21,6 +21,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: true,
         tells_network: false,
         own_files: true,
+        on_disk: false,
     },
     Profile {
         own_network: false,
@@ -28,6 +29,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: true,
         tells_network: false,
         own_files: true,
+        on_disk: true,
     },
     Profile {
         own_network: false,
@@ -35,6 +37,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: false,
         tells_network: false,
         own_files: false,
+        on_disk: true,
     },
     Profile {
         own_network: true,
@@ -42,6 +45,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: true,
         tells_network: true,
         own_files: true,
+        on_disk: false,
     },
     Profile {
         own_network: false,
@@ -49,6 +53,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: false,
         tells_network: true,
         own_files: false,
+        on_disk: true,
     },
 ];
 
@@ -341,6 +346,77 @@ fn what_the_kernel_keeps_for_all_processes_of_a_user_cannot_be_taken() {
         }
         let arguments = [libc::PR_SET_VMA as u64, 0];
         assert_eq!(answer(profile, libc::SYS_prctl, &arguments), refused);
+    }
+}
+
+#[test]
+fn flushes_are_carried_out_only_where_files_are_in_memory() {
+    let (done, refused) = (Answer::Errno(0), Answer::Errno(libc::EPERM));
+    let invalid = Answer::Errno(libc::EINVAL);
+    let (write, set) = (libc::O_WRONLY | libc::O_CREAT, libc::F_SETFL as u64);
+    let truncating = write | libc::O_TRUNC | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let upper = 1 << 32 | libc::O_SYNC as u64;
+    // The call, its arguments, and the answers in memory and on a disk.
+    let table: [(i64, [u64; 3], Answer, Answer); 17] = [
+        (libc::SYS_fsync, [3, 0, 0], Answer::Allow, done),
+        (libc::SYS_fdatasync, [3, 0, 0], Answer::Allow, done),
+        (libc::SYS_sync_file_range, [3, 0, 0], UNNAMED, done),
+        (libc::SYS_syncfs, [3, 0, 0], refused, done),
+        (libc::SYS_sync, [0, 0, 0], refused, refused),
+        (libc::SYS_msync, [0, 0, 4], Answer::Allow, done),
+        (libc::SYS_msync, [0, 0, 4 | 2], Answer::Allow, done),
+        (libc::SYS_msync, [0, 0, 1], Answer::Allow, Answer::Allow),
+        (
+            libc::SYS_openat,
+            [0, 0, write as u64],
+            Answer::Allow,
+            Answer::Allow,
+        ),
+        (
+            libc::SYS_open,
+            [0, truncating as u64, 0],
+            Answer::Allow,
+            Answer::Allow,
+        ),
+        (
+            libc::SYS_openat,
+            [0, 0, (write | libc::O_SYNC) as u64],
+            Answer::Allow,
+            refused,
+        ),
+        (
+            libc::SYS_open,
+            [0, (write | libc::O_DSYNC) as u64, 0],
+            Answer::Allow,
+            refused,
+        ),
+        (libc::SYS_openat, [0, 0, upper], Answer::Allow, refused),
+        (
+            libc::SYS_open,
+            [0, libc::O_DIRECT as u64, 0],
+            Answer::Allow,
+            invalid,
+        ),
+        (
+            libc::SYS_fcntl,
+            [3, set, libc::O_NONBLOCK as u64],
+            Answer::Allow,
+            Answer::Allow,
+        ),
+        (
+            libc::SYS_fcntl,
+            [3, set, libc::O_DIRECT as u64],
+            Answer::Allow,
+            invalid,
+        ),
+        (libc::SYS_pwritev2, [3, 0, 0], UNNAMED, UNNAMED),
+    ];
+    for profile in PROFILES {
+        for (number, arguments, in_memory, on_disk) in table {
+            let expected = if profile.on_disk { on_disk } else { in_memory };
+            let answer = answer(profile, number, &arguments);
+            assert_eq!(answer, expected, "{number} {arguments:x?}");
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod attempts;
 pub(crate) mod controls;
 mod exhaustion;
 mod files;
+mod flushing;
 mod kernel;
 mod memory;
 mod native;

@@ -14,7 +14,6 @@ pub(super) const ALLOWED: &[c_long] = &[
     libc::SYS_pwrite64,
     libc::SYS_preadv,
     libc::SYS_pwritev,
-    libc::SYS_openat,
     libc::SYS_close,
     libc::SYS_close_range,
     libc::SYS_fstat,
@@ -23,8 +22,6 @@ pub(super) const ALLOWED: &[c_long] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_lseek,
-    libc::SYS_fsync,
-    libc::SYS_fdatasync,
     libc::SYS_truncate,
     libc::SYS_ftruncate,
     libc::SYS_fallocate,
@@ -44,7 +41,6 @@ pub(super) const ALLOWED: &[c_long] = &[
     libc::SYS_fstatfs,
     libc::SYS_sendfile,
     // The older forms that C libraries on this machine still use.
-    libc::SYS_open,
     libc::SYS_stat,
     libc::SYS_lstat,
     libc::SYS_access,
@@ -80,7 +76,6 @@ pub(super) const ALLOWED: &[c_long] = &[
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_brk,
-    libc::SYS_msync,
     // Signals to oneself and alarms.
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
@@ -207,7 +202,6 @@ pub(super) const ANSWERED_EPERM: &[c_long] = &[
     libc::SYS_mbind,
     libc::SYS_set_mempolicy,
     libc::SYS_sync,
-    libc::SYS_syncfs,
     // The machine itself.
     libc::SYS_clock_settime,
     libc::SYS_settimeofday,

@@ -1,0 +1,116 @@
+//! Waiting for the disk, and going around its cache.
+//!
+//! Where scratch files are in memory, flushing them is free. On a disk of the host it is not: whoever
+//! flushes a byte at a time makes everybody on that disk wait. A script's files need not outlive the
+//! machine, so that there a flush is answered as done without being carried out.
+
+use libc::{EINVAL, EPERM, c_int, c_long};
+
+use super::{ALL_BITS, Answer, Condition, Entry, Profile, Rule, tables};
+
+/// Says that a flush has been done.
+const DONE: Answer = Answer::Errno(0);
+
+/// Calls that do nothing but flush.
+const FLUSHES: [c_long; 4] = [
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_syncfs,
+];
+
+/// The flags of an open file each of whose writes is flushed. The kernel takes either as both, and
+/// `O_SYNC` of the C library holds both.
+const WRITES_FLUSH: [u64; 2] = [0o10_000, 0o4_000_000];
+
+/// Flushing and opening.
+pub(super) fn entries(profile: Profile) -> Vec<Entry> {
+    let always = |number: c_long, answer: Answer| Entry {
+        number,
+        rule: Rule::Always(answer),
+    };
+    if !profile.on_disk {
+        return vec![
+            always(libc::SYS_fsync, Answer::Allow),
+            always(libc::SYS_fdatasync, Answer::Allow),
+            always(libc::SYS_syncfs, Answer::Errno(EPERM)),
+            always(libc::SYS_msync, Answer::Allow),
+            always(libc::SYS_open, Answer::Allow),
+            always(libc::SYS_openat, Answer::Allow),
+        ];
+    }
+    let mut entries: Vec<Entry> = FLUSHES
+        .into_iter()
+        .map(|number| always(number, DONE))
+        .collect();
+    entries.extend([
+        unless(
+            libc::SYS_msync,
+            vec![(vec![has(2, libc::MS_SYNC as u64)], DONE)],
+        ),
+        unless(libc::SYS_open, flags_of_opening(1)),
+        unless(libc::SYS_openat, flags_of_opening(2)),
+    ]);
+    entries
+}
+
+/// Commands to descriptors, of which one can make writes go around the cache afterwards.
+pub(super) fn commands(profile: Profile) -> Entry {
+    let is = |value: u64| Condition {
+        argument: 1,
+        mask: ALL_BITS,
+        value,
+    };
+    let set_direct = vec![is(libc::F_SETFL as u64), has(2, DIRECT)];
+    let refused = profile
+        .on_disk
+        .then_some((set_direct, Answer::Errno(EINVAL)));
+    let allowed = tables::FCNTLS
+        .iter()
+        .map(|&command| (vec![is(command)], Answer::Allow));
+    Entry {
+        number: libc::SYS_fcntl,
+        rule: Rule::Cases {
+            cases: refused.into_iter().chain(allowed).collect(),
+            otherwise: Answer::Errno(EPERM),
+        },
+    }
+}
+
+const DIRECT: u64 = libc::O_DIRECT as u64;
+
+/// What is refused of the flags that a file is opened with: as a file system does that cannot go
+/// around its cache, and as none does that can flush.
+fn flags_of_opening(argument: u32) -> Vec<(Vec<Condition>, Answer)> {
+    let flushed = WRITES_FLUSH.map(|flag| (vec![has(argument, flag)], Answer::Errno(EPERM)));
+    let direct = (vec![has(argument, DIRECT)], Answer::Errno(EINVAL));
+    flushed.into_iter().chain([direct]).collect()
+}
+
+/// Every bit of `flag` is set. The kernel takes flags as 32-bit numbers, and all of these are below.
+fn has(argument: u32, flag: u64) -> Condition {
+    Condition {
+        argument,
+        mask: flag,
+        value: flag,
+    }
+}
+
+/// Allowed, but for these cases.
+fn unless(number: c_long, cases: Vec<(Vec<Condition>, Answer)>) -> Entry {
+    Entry {
+        number,
+        rule: Rule::Cases {
+            cases,
+            otherwise: Answer::Allow,
+        },
+    }
+}
+
+// Each flag is one bit, so that a part of it cannot be set without the whole.
+const _: () = {
+    assert!(libc::O_DSYNC as u64 == WRITES_FLUSH[0]);
+    assert!(libc::O_SYNC as u64 == WRITES_FLUSH[0] | WRITES_FLUSH[1]);
+    assert!((libc::MS_SYNC as c_int).count_ones() == 1);
+    assert!(DIRECT.count_ones() == 1);
+};
