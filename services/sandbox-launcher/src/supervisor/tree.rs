@@ -112,19 +112,23 @@ fn look(pid: i32) -> Option<Seen> {
     read(pid, &stat)
 }
 
-/// Reads a line of /proc/PID/stat. The name before the fields may hold anything.
+/// Reads a line of /proc/PID/stat. The name before the fields may hold anything. `None` if nothing of
+/// the process lives: one whose first thread has ended is shown as dead while others go on.
 fn read(pid: i32, stat: &str) -> Option<Seen> {
-    /// How many fields are between the group and the time of the start.
-    const BETWEEN: usize = 16;
+    /// How many fields are between the group and the number of threads.
+    const BEFORE_THREADS: usize = 14;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
+    let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let threads: u32 = fields.nth(BEFORE_THREADS)?.parse().ok()?;
     let seen = Seen {
         pid,
-        parent: fields.next()?.parse().ok()?,
-        group: fields.next()?.parse().ok()?,
-        started: fields.nth(BETWEEN)?.parse().ok()?,
+        parent,
+        group,
+        // Behind a field that means nothing any more.
+        started: fields.nth(1)?.parse().ok()?,
     };
-    (state != "Z").then_some(seen)
+    (state != "Z" || threads > 1).then_some(seen)
 }
 
 #[cfg(test)]
@@ -135,8 +139,9 @@ mod tests {
 
     #[test]
     fn a_name_cannot_forge_the_fields_behind_it() {
-        let check = |name: &str, state, expected: Option<i32>| {
-            let stat = format!("7 ({name}) {state} 3 5 7 0 -1 4 0 0 0 0 1 1 0 0 20 0 1 0 99 0 0");
+        let check = |name: &str, state, threads: u32, expected: Option<i32>| {
+            let stat =
+                format!("7 ({name}) {state} 3 5 7 0 -1 4 0 0 0 0 1 1 0 0 20 0 {threads} 0 99 0 0");
             let seen = read(7, &stat);
             let found = |seen: &Seen| (seen.parent, seen.group, seen.started);
             assert_eq!(
@@ -145,9 +150,11 @@ mod tests {
                 "{stat}"
             );
         };
-        check("bash", "S", Some(3));
-        check("a) R 1 (b", "S", Some(3));
-        check("a\nb", "Z", None);
+        check("bash", "S", 1, Some(3));
+        check("a) R 1 (b", "S", 8, Some(3));
+        check("a\nb", "Z", 1, None);
+        check("a) S (b", "Z", 0, None);
+        check("a) S (b", "Z", 2, Some(3));
         for broken in ["7 bash S 3", "7 (bash)", "7 (bash) S 3 5"] {
             assert_eq!(read(7, broken), None);
         }

@@ -6,6 +6,7 @@ mod exhaustion;
 mod files;
 mod flushing;
 mod kernel;
+mod leaders;
 mod memory;
 mod native;
 mod network;

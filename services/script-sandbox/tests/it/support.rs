@@ -232,6 +232,19 @@ pub(crate) fn processes_with(marker: &str) -> Vec<u32> {
         .collect()
 }
 
+/// How many threads of this machine carry a name, whatever became of the first ones of their processes.
+pub(crate) fn threads_named(name: &str) -> usize {
+    let directories = |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten();
+    directories("/proc".into())
+        .flatten()
+        // Beside the numbers stand second names for the process that asks.
+        .filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit())
+        .flat_map(|entry| directories(entry.path().join("task")).flatten())
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok())
+        .filter(|comm| comm.trim_end() == name)
+        .count()
+}
+
 /// How many processes of this machine carry a name, the dead included that nobody has waited for.
 pub(crate) fn processes_named(name: &str) -> usize {
     let name = format!("({name})");

@@ -1,0 +1,50 @@
+//! Processes whose first thread is dead while others live.
+
+use std::sync::mpsc;
+
+use crate::{
+    rounds::everywhere,
+    support::{expect_output, marker, python, threads_named},
+};
+
+#[test]
+fn e02_threads_without_their_first_one_end_with_the_script() {
+    everywhere(async |host| {
+        let marker = marker();
+        // The control: whoever has the name is found.
+        let (end, ended) = mpsc::channel::<()>();
+        let named = std::thread::Builder::new().name(marker.clone());
+        let waiting = named.spawn(move || ended.recv()).unwrap();
+        assert_eq!(threads_named(&marker), 1);
+        drop(end);
+        assert!(waiting.join().unwrap().is_err());
+
+        let source = format!(
+            "
+import ctypes, os, threading, time
+libc = ctypes.CDLL(None)
+first = threading.main_thread().ident
+def live(tell):
+    libc.pthread_join(ctypes.c_void_p(first), None)
+    libc.prctl(15, b'{marker}', 0, 0, 0)
+    os.write(tell, b'x')
+    while True: time.sleep(60)
+def leave(detach):
+    told, tell = os.pipe()
+    if os.fork() == 0:
+        if detach:
+            os.setsid()
+            if os.fork(): os._exit(0)
+        threading.Thread(target=live, args=(tell,)).start()
+        libc.syscall(60, 0)
+    os.read(told, 1)
+leave(False)
+leave(True)
+print('left', flush=True)
+os._exit(0)
+"
+        );
+        expect_output(&host.run(python(&source)).await, "left\n");
+        assert_eq!(threads_named(&marker), 0, "{}", host.kind);
+    });
+}
