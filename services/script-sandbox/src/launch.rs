@@ -14,10 +14,13 @@ use std::{
     sync::{Arc, Mutex, mpsc},
 };
 
-use rustix::pipe::PipeFlags;
+use rustix::{
+    fs::{Gid, Uid},
+    pipe::PipeFlags,
+};
 use sandbox_launcher::{
     channel::{self, ScriptDescriptors},
-    plan::{LaunchPlan, Start},
+    plan::{LaunchPlan, OutsideUser, Start},
 };
 use tokio::{net::unix::pipe, sync::oneshot};
 
@@ -211,6 +214,15 @@ impl Spawned {
         let (stdout, script_stdout) = pipe()?;
         let (stderr, script_stderr) = pipe()?;
         let (result, script_result) = pipe()?;
+        if let Some(user) = plan.outside_user {
+            let scripts = [
+                &script_stdin,
+                &script_stdout,
+                &script_stderr,
+                &script_result,
+            ];
+            give_to(user, &scripts)?;
+        }
         let (files, keeper_files) = UnixStream::pair()?;
         let (job, script_job) = match plan.start {
             Start::AfterFiles => (None, OwnedFd::from(std::fs::File::open("/dev/null")?)),
@@ -244,6 +256,16 @@ impl Spawned {
             job: job.map(convert).transpose()?,
         })
     }
+}
+
+/// Makes pipes a script's own, as they are where it has the service's user: so it can open them once
+/// more by a name such as /dev/stdin. Both ends of each pipe lead to nobody but script and service.
+fn give_to(user: OutsideUser, pipes: &[&OwnedFd]) -> io::Result<()> {
+    let (owner, group) = (Uid::from_raw(user.id), Gid::from_raw(user.id));
+    for pipe in pipes {
+        rustix::fs::fchown(pipe, Some(owner), Some(group))?;
+    }
+    Ok(())
 }
 
 fn convert(stream: UnixStream) -> io::Result<tokio::net::UnixStream> {

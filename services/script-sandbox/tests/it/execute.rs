@@ -251,3 +251,23 @@ fn e102_a_request_id_runs_once() {
         assert_eq!(status.code(), tonic::Code::AlreadyExists);
     });
 }
+
+#[test]
+fn standard_streams_can_be_opened_by_their_names() {
+    as_every_user(async || {
+        let python_source = "
+open('/dev/stderr', 'w').write('problem\\n')
+open('/proc/self/fd/1', 'w').write(open('/dev/stdin').read())
+";
+        let bash_source = "cat /dev/stdin; echo problem > /dev/stderr; true > /proc/self/fd/1";
+        for host in [Host::full().await, Host::sampled().await] {
+            for (runtime, source) in [("python3", python_source), ("bash", bash_source)] {
+                let mut asked = request(runtime, source);
+                asked.stdin = b"given\n".to_vec();
+                let response = host.run(asked).await;
+                expect_output(&response, "given\n");
+                assert_eq!(stderr(&response), "problem\n");
+            }
+        }
+    });
+}
