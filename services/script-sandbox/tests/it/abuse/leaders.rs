@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use crate::{
     rounds::everywhere,
-    support::{expect_output, marker, python, threads_named},
+    support::{eventually, expect_output, marker, python, threads_named},
 };
 
 #[test]
@@ -15,7 +15,7 @@ fn e02_threads_without_their_first_one_end_with_the_script() {
         let (end, ended) = mpsc::channel::<()>();
         let named = std::thread::Builder::new().name(marker.clone());
         let waiting = named.spawn(move || ended.recv()).unwrap();
-        assert_eq!(threads_named(&marker), 1);
+        eventually("the thread has its name", || threads_named(&marker) == 1).await;
         drop(end);
         assert!(waiting.join().unwrap().is_err());
 
