@@ -1,4 +1,4 @@
-//! The first process inside: builds the place, starts the script, reaps, and watches the quota.
+//! The first process inside: builds the place, starts the script, delivers files and reaps.
 
 use std::{
     fs::File,
@@ -24,12 +24,6 @@ use crate::{
     report::{At, End, Failure, Layer, Report, Step},
     root,
     sys::{self, Forked},
-};
-
-/// How often the quota is looked at.
-const SAMPLE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 50_000_000,
 };
 
 /// What the keeper is given by the supervisor.
@@ -101,34 +95,16 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
     let (script, listener) = start(plan, descriptors)?;
     send(reports, &Report::Started { missing });
 
-    let quota = matches!(plan.confinement, Confinement::Namespaces(_));
     let mut watch = Watch {
         areas,
         files: Some(files),
         listener,
-        quota,
-        idle: plan.start != Start::AfterFiles,
-        disk_bytes: 0,
-        disk_files: 0,
     };
     let end = watch.until_ended(script, &events, reports)?;
-    if quota {
+    if matches!(plan.confinement, Confinement::Namespaces(_)) {
         end_everybody();
     }
-    watch.sample();
-    let Watch {
-        disk_bytes,
-        disk_files,
-        ..
-    } = watch;
-    send(
-        reports,
-        &Report::Ended {
-            end,
-            disk_bytes,
-            disk_files,
-        },
-    );
+    send(reports, &Report::Ended { end });
     Ok(())
 }
 
@@ -210,15 +186,10 @@ struct Watch {
     /// Tells of attempts to use a network. Nobody but the keeper has it: the script cannot take it
     /// from here, and what could make another is refused by its filter.
     listener: Option<OwnedFd>,
-    quota: bool,
-    /// Says that the interpreter waits for its job: whoever waits has no need to be looked at.
-    idle: bool,
-    disk_bytes: u64,
-    disk_files: u64,
 }
 
 impl Watch {
-    /// Reaps, delivers and samples until the script's first process has ended.
+    /// Reaps and delivers until the script's first process has ended.
     fn until_ended(&mut self, script: i32, events: &OwnedFd, reports: &mut File) -> Step<End> {
         loop {
             if let Some(end) = reap_until(script) {
@@ -234,7 +205,6 @@ impl Watch {
             }
             drain(events);
             if delivery && let Some(files) = &mut self.files {
-                self.idle = false;
                 match place::deliver(files, &self.areas) {
                     Ok(Some(Delivery { files, signal })) => {
                         if signal.is_none() || !files.is_empty() {
@@ -253,7 +223,6 @@ impl Watch {
                     }
                 }
             }
-            self.sample();
         }
     }
 
@@ -267,8 +236,7 @@ impl Watch {
         for other in others.into_iter().flatten() {
             fds.push(PollFd::from_borrowed_fd(other, PollFlags::IN));
         }
-        let patience = (!self.idle).then_some(&SAMPLE);
-        match rustix::event::poll(&mut fds, patience) {
+        match rustix::event::poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).at(Layer::Launch, "waiting"),
         }
@@ -303,20 +271,6 @@ impl Watch {
             }
         }
         attempts
-    }
-
-    fn sample(&mut self) {
-        if !self.quota {
-            return;
-        }
-        if let Ok(stat) = rustix::fs::fstatfs(&self.areas.work) {
-            let blocks = stat.f_blocks.saturating_sub(stat.f_bfree);
-            let bytes = blocks.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(0));
-            self.disk_bytes = self.disk_bytes.max(bytes);
-            self.disk_files = self
-                .disk_files
-                .max(stat.f_files.saturating_sub(stat.f_ffree));
-        }
     }
 }
 

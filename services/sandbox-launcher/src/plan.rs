@@ -144,12 +144,10 @@ pub struct ProcessLimits {
 pub enum Start {
     /// After the first delivery of files.
     AfterFiles,
-    /// At once; it then reads its job from [`JOB_FD`], and files may come at any time. The quota is
-    /// looked at from the first delivery on.
+    /// At once; it then reads its job from [`JOB_FD`], and files may come at any time.
     AtOnce,
     /// After the first delivery of files, which holds what it needs to wait; it then reads its job
-    /// from [`JOB_FD`], and more files may come at any time. The quota is looked at from the next
-    /// delivery on.
+    /// from [`JOB_FD`], and more files may come at any time.
     Waiting,
 }
 

@@ -26,10 +26,6 @@ pub enum Report {
     Ended {
         /// How.
         end: End,
-        /// The most bytes that were seen in the scratch file system; 0 where it has no quota.
-        disk_bytes: u64,
-        /// The most files and directories that were seen in it.
-        disk_files: u64,
     },
     /// Every process is gone; the last message of all.
     Gone {

@@ -252,8 +252,7 @@ fn without_a_fault_the_script_runs() {
         matches!(
             report,
             Report::Ended {
-                end: End::Exited(0),
-                ..
+                end: End::Exited(0)
             }
         )
     });

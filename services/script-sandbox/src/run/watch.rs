@@ -141,7 +141,6 @@ struct Watch {
     missing: Vec<Layer>,
     cpu: Duration,
     max_process: u64,
-    disk: (u64, u64),
     survivors: u32,
     gone: bool,
     sampling: Option<JoinHandle<(Gauge, Option<Stopped>)>>,
@@ -174,7 +173,6 @@ impl Watch {
             missing: Vec::new(),
             cpu: Duration::ZERO,
             max_process: 0,
-            disk: (0, 0),
             survivors: 0,
             gone: false,
             sampling: None,
@@ -269,18 +267,13 @@ impl Watch {
                 self.over = self.over.or(Some(Instant::now()));
             }
             Ok(Report::NetworkAttempted { attempts }) => self.stop(Stopped::Network { attempts }),
-            Ok(Report::Ended {
-                end,
-                disk_bytes,
-                disk_files,
-            }) => {
+            Ok(Report::Ended { end }) => {
                 if self.hand_over.is_some() {
                     self.fail("the interpreter ended before it was given its script");
                 }
                 self.ended = Some(Instant::now());
                 self.over = self.over.or(self.ended);
                 self.end = Some(end);
-                self.disk = (disk_bytes, disk_files);
             }
             Ok(Report::Gone {
                 cpu_micros,
@@ -369,8 +362,8 @@ impl Watch {
             cpu_time: self.cpu.saturating_sub(self.used),
             max_memory: self.max_process,
             max_processes: 0,
-            max_disk: self.disk.0,
-            max_disk_files: self.disk.1,
+            max_disk: 0,
+            max_disk_files: 0,
             setup_time: self.started.map_or(Duration::ZERO, |started| {
                 started.saturating_duration_since(self.accepted)
             }),
