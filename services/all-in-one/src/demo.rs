@@ -17,7 +17,7 @@ pub(crate) async fn demo(
     settings.data_dir = directory.path().to_owned();
     if settings.telemetry.log_filter == telemetry::TelemetrySettings::default().log_filter {
         // The timelines are the log of a demonstration.
-        settings.telemetry.log_filter = "error".to_owned();
+        settings.telemetry.log_filter = format!("error,{}=off", telemetry::AUDIT_TARGET);
     }
     let telemetry = telemetry::init(&settings.telemetry, "tavern", env!("CARGO_PKG_VERSION"))?;
     let examples = examples.unwrap_or_else(|| settings.deploy_dir.join("examples"));

@@ -15,9 +15,9 @@ use opentelemetry_sdk::{
 };
 use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
-    EnvFilter, Layer,
+    Layer, Registry,
     filter::Targets,
-    layer::SubscriberExt,
+    layer::{Identity, SubscriberExt},
     registry::LookupSpan,
     util::{SubscriberInitExt, TryInitError},
 };
@@ -115,10 +115,17 @@ pub fn init(
 /// Gives every span of a test process its trace id. Exports and prints nothing; may be called by
 /// every test.
 pub fn init_for_tests() {
+    init_for_tests_with(Identity::new());
+}
+
+/// Does the same, and lets a layer of the test hear what is logged. Only the first of a process is
+/// heard.
+pub fn init_for_tests_with(layer: impl Layer<Registry> + Send + Sync) {
     let provider = SdkTracerProvider::builder().build();
     let tracer = provider.tracer(SCOPE);
-    // Whoever was first has set up the same.
+    // Whoever was first has set up the same, but for the layer.
     let _ = tracing_subscriber::registry()
+        .with(layer)
         .with(trace_layer(tracer))
         .try_init();
 }
@@ -152,7 +159,7 @@ fn log_layer<S>(settings: &TelemetrySettings) -> Result<impl Layer<S>, Telemetry
 where
     S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {
-    let filter = EnvFilter::builder().parse(&settings.log_filter)?;
+    let filter = settings.filter()?;
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());

@@ -17,5 +17,10 @@ pub mod init;
 pub mod settings;
 pub mod spans;
 
-pub use init::{Guard, TelemetryError, init, init_for_tests, meter};
+pub use init::{Guard, TelemetryError, init, init_for_tests, init_for_tests_with, meter};
 pub use settings::{LogFormat, TelemetrySettings};
+
+/// The target of audit records: one log event for each thing that somebody has to answer for, such
+/// as a script that was run. They are of the level `INFO`, go wherever other log lines go, and are
+/// told from those by this target; see [`TelemetrySettings::log_filter`].
+pub const AUDIT_TARGET: &str = "tavern::audit";

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use ::settings::Problems;
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::ParseError};
+
+use crate::AUDIT_TARGET;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +24,9 @@ pub enum LogFormat {
 #[serde(default)]
 pub struct TelemetrySettings {
     /// Which log lines are written, in the syntax of `RUST_LOG`. Default `info`. Does not change
-    /// what is traced or exported.
+    /// what is traced or exported. Audit records are written whatever it says of levels and of other
+    /// targets; a directive that names `tavern::audit` decides about them, such as
+    /// `warn,tavern::audit=off`.
     pub log_filter: String,
     /// How log lines look. Default `text`.
     pub log_format: LogFormat,
@@ -54,9 +58,23 @@ impl Default for TelemetrySettings {
 }
 
 impl TelemetrySettings {
+    /// The filter of log lines. Who wants less to read does not mean the audit log, so that only its
+    /// own name silences it.
+    pub(crate) fn filter(&self) -> Result<EnvFilter, ParseError> {
+        let names_audit = |directive: &str| {
+            let target = directive.split(['=', '[']).next();
+            target == Some(AUDIT_TARGET)
+        };
+        let filter = EnvFilter::builder().parse(&self.log_filter)?;
+        if self.log_filter.split(',').any(names_audit) {
+            return Ok(filter);
+        }
+        Ok(filter.add_directive(format!("{AUDIT_TARGET}=info").parse()?))
+    }
+
     /// Adds everything that is wrong, with keys below `key`.
     pub fn check(&self, key: &str, problems: &mut Problems) {
-        if let Err(error) = EnvFilter::builder().parse(&self.log_filter) {
+        if let Err(error) = self.filter() {
             problems.add(
                 format!("{key}.log_filter"),
                 format!("is no log filter: {error}"),
@@ -95,5 +113,76 @@ impl TelemetrySettings {
                 );
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, sync::Arc, sync::Mutex};
+
+    use tracing_subscriber::{Layer, layer::SubscriberExt};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is written of a warning, an ordinary line and an audit record.
+    fn written(log_filter: &str) -> String {
+        let settings = TelemetrySettings {
+            log_filter: log_filter.to_owned(),
+            ..TelemetrySettings::default()
+        };
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .with_filter(settings.filter().unwrap());
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!("a warning");
+            tracing::info!("an ordinary line");
+            tracing::info!(target: AUDIT_TARGET, caller_id = "a\nb\u{1b}[2J\"", "an audit record");
+        });
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn only_its_own_name_silences_the_audit_log() {
+        for (filter, expected) in [
+            ("info", [true, true, true]),
+            ("warn", [true, false, true]),
+            ("error", [false, false, true]),
+            ("off", [false, false, true]),
+            ("off,tavern=warn", [false, false, true]),
+            ("info,tavern::audit=off", [true, true, false]),
+            ("info,tavern::audit=warn", [true, true, false]),
+            ("off,tavern::audit=info", [false, false, true]),
+        ] {
+            let text = written(filter);
+            let found = ["a warning", "an ordinary line", "an audit record"]
+                .map(|line| text.contains(line));
+            assert_eq!(found, expected, "{filter}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_one_line_whatever_is_in_its_fields() {
+        let text = written("error");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let odd = |character: char| character.is_control() && character != '\n';
+        assert!(!text.contains(odd), "{text:?}");
     }
 }

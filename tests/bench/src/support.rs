@@ -15,7 +15,7 @@ use telemetry::{Guard, TelemetrySettings};
 /// It cannot be set up.
 pub(crate) fn telemetry() -> anyhow::Result<Guard> {
     let settings = TelemetrySettings {
-        log_filter: "error".to_owned(),
+        log_filter: format!("error,{}=off", telemetry::AUDIT_TARGET),
         ..TelemetrySettings::default()
     };
     Ok(telemetry::init(
