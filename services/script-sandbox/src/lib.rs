@@ -11,7 +11,7 @@
 //! waiting, [`placing`] puts files in and [`collect`] takes them out, large ones by way of
 //! [`blobs`], [`run`] drives one script to its end, [`stream`] lets a caller talk with it,
 //! [`session`] keeps an interpreter for many cells, [`sandbox`] admits requests, [`rpc`] speaks the
-//! contract.
+//! contract. What was run, and for whom, is told to the audit log by the module `audit`.
 
 pub mod backend;
 pub mod blobs;
@@ -36,6 +36,7 @@ pub mod stream;
 pub mod users;
 
 mod answers;
+mod audit;
 
 pub use error::{BuildError, Refusal};
 pub use sandbox::{Sandbox, build};

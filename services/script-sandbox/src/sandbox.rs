@@ -10,6 +10,7 @@ use tracing::Instrument;
 
 use crate::{
     answers::{Answers, Claim, Digest},
+    audit::{Record, What},
     blobs::Blobs,
     cgroup::Cgroups,
     domain::{
@@ -251,12 +252,14 @@ impl Sandbox {
             answers: &self.answers,
             request_id: Some(request_id),
         };
-        let (tools, job, slot) = self.admit(script).await?;
+        let record = Record::of_script(What::Script, request_id, &script);
+        let (tools, job, slot, record) = self.admit(script, record).await?;
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.script.run", runtime = job.profile.name);
         let running = async move {
             let outcome = Arc::new(run::run(&tools, job, Box::new(Collector), cancelled).await);
             drop(slot);
+            record.ended(&outcome);
             // Whoever asked may have gone; the answer is kept for one who repeats the request.
             publish.send_replace(Some(outcome));
         };
@@ -275,7 +278,22 @@ impl Sandbox {
         Ok((outcome, false))
     }
 
-    async fn admit(&self, script: Script) -> Result<(Tools, Job, slots::Slot), Refusal> {
+    /// Admits a script, and notes whether it was.
+    async fn admit(
+        &self,
+        script: Script,
+        mut record: Record,
+    ) -> Result<(Tools, Job, slots::Slot, Record), Refusal> {
+        match self.prepare(script).await {
+            Ok((tools, job, slot)) => {
+                record.admitted(&job.profile.name);
+                Ok((tools, job, slot, record))
+            }
+            Err(refusal) => Err(record.refused(refusal)),
+        }
+    }
+
+    async fn prepare(&self, script: Script) -> Result<(Tools, Job, slots::Slot), Refusal> {
         let accepted = Instant::now();
         let (tools, runtime, interpreter) = self.means_for(&script)?;
         let interpreter = interpreter.clone();

@@ -14,6 +14,7 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     time::Instant,
 };
+use tracing::Span;
 
 pub mod frames;
 mod settings;
@@ -276,7 +277,12 @@ impl Sessions {
         let (talk, gone) = Talk::new(outbox.clone());
         let (answer, accepted) = oneshot::channel();
         let order = Order {
-            command: Command::Run { wish, outbox, gone },
+            command: Command::Run {
+                wish,
+                outbox,
+                gone,
+                span: Span::current(),
+            },
             answer,
         };
         if self.order(id, order, accepted).await? {

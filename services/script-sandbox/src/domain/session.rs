@@ -97,6 +97,20 @@ pub enum CellOutcome {
     SessionEnded,
 }
 
+impl CellOutcome {
+    /// Its name, as in the contract.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Raised => "raised",
+            Self::Interrupted => "interrupted",
+            Self::WallExceeded => "wall_exceeded",
+            Self::OutputExceeded => "output_exceeded",
+            Self::SessionEnded => "session_ended",
+        }
+    }
+}
+
 /// Why a cell was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {

@@ -6,6 +6,8 @@ use sandbox_launcher::report::{End, Failure, Layer};
 
 use super::{limits::Limits, outcome::Usage};
 
+pub mod class;
+
 /// How a script ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {

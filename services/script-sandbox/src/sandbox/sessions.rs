@@ -8,6 +8,7 @@ use tracing::Instrument;
 
 use super::Sandbox;
 use crate::{
+    audit::Record,
     domain::{
         limits::Limits,
         request::{Program, Script},
@@ -15,6 +16,7 @@ use crate::{
     },
     error::Refusal,
     run::{self, Job, Origin},
+    runtimes::{Interpreter, Runtime},
     session::{Actor, Admitted, Claim, Sessions, View, Wish, usher},
     start::Tools,
 };
@@ -47,14 +49,10 @@ impl Sandbox {
         digest: [u8; 32],
         wish: Wish,
     ) -> Result<(View, bool), Refusal> {
-        let (tools, runtime, interpreter) = self.means_for(&wish.script)?;
-        if runtime.profile.session.is_none() {
-            return Err(Refusal::Runtime {
-                runtime: runtime.profile.name.clone(),
-                problem: "it holds no sessions; ListRuntimes names those that do".to_owned(),
-            });
-        }
         let id = format!("sess_{}", SystemIds.next_uuid().simple());
+        let mut record = Record::of_session(&id, request_id, &wish.script);
+        let means = self.session_means(&wish.script);
+        let (tools, runtime, interpreter) = means.map_err(|refusal| record.refused(refusal))?;
         let view = View {
             id: id.clone(),
             caller: wish.script.caller.clone(),
@@ -69,9 +67,13 @@ impl Sandbox {
             missing: Vec::new(),
             enforcement: self.report.enforcement,
         };
-        let admitted = match self.sessions.claim(request_id, digest, view)? {
+        let claim = self.sessions.claim(request_id, digest, view);
+        let admitted = match claim.map_err(|refusal| record.refused(refusal))? {
             Claim::New(admitted) => admitted,
-            Claim::Known(id) => return Ok((self.sessions.ready(&id).await?, true)),
+            Claim::Known(id) => {
+                record.replayed();
+                return Ok((self.sessions.ready(&id).await?, true));
+            }
         };
         // A caller that goes and cannot come back for the session leaves none behind.
         let mut unclaim = Unclaim {
@@ -83,8 +85,10 @@ impl Sandbox {
         script.program = Program::Entry(String::new());
         script.limits.wall_time = wish.total_time;
         let script = Arc::new(script);
-        let blobs = self.hold_blobs(&script).await?;
-        let user = tools.users.take().map_err(|_| self.slots.busy())?;
+        let blobs = self.hold_blobs(&script).await;
+        let blobs = blobs.map_err(|refusal| record.refused(refusal))?;
+        let user = tools.users.take();
+        let user = user.map_err(|_| record.refused(self.slots.busy()))?;
         let job = Job {
             script,
             blobs,
@@ -93,7 +97,8 @@ impl Sandbox {
             origin: Origin::Driver(user),
             accepted: Instant::now(),
         };
-        self.start(admitted, job, tools.clone());
+        record.admitted(&runtime.profile.name);
+        self.start(admitted, job, tools.clone(), record);
         if !request_id.is_empty() {
             unclaim.id = None;
         }
@@ -109,7 +114,20 @@ impl Sandbox {
         Ok((view, false))
     }
 
-    fn start(&self, admitted: Admitted, job: Job, tools: Tools) {
+    /// What a session is run with.
+    fn session_means(&self, script: &Script) -> Result<(&Tools, &Runtime, &Interpreter), Refusal> {
+        let means = self.means_for(script)?;
+        let (_, runtime, _) = means;
+        if runtime.profile.session.is_none() {
+            return Err(Refusal::Runtime {
+                runtime: runtime.profile.name.clone(),
+                problem: "it holds no sessions; ListRuntimes names those that do".to_owned(),
+            });
+        }
+        Ok(means)
+    }
+
+    fn start(&self, admitted: Admitted, job: Job, tools: Tools, record: Record) {
         let (usher, ward) = usher();
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.session.live", runtime = job.profile.name);
@@ -122,6 +140,7 @@ impl Sandbox {
             cancel,
             ward,
             outcome: None,
+            record,
         };
         tokio::spawn(actor.live().instrument(span));
     }

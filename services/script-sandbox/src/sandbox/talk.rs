@@ -10,6 +10,7 @@ use tracing::Instrument;
 
 use super::Sandbox;
 use crate::{
+    audit::{Record, What},
     domain::{limits::Limits, request::Script},
     error::Refusal,
     run,
@@ -34,7 +35,8 @@ impl Sandbox {
         input: mpsc::Receiver<Input>,
         deadline: Instant,
     ) -> Result<Talk<Happening>, Refusal> {
-        let (tools, job, slot) = self.admit(script).await?;
+        let record = Record::of_script(What::Stream, "", &script);
+        let (tools, job, slot, record) = self.admit(script, record).await?;
         let outbox = Outbox::new();
         let (talk, mut gone) = Talk::new(outbox.clone());
         let talker = Talker {
@@ -48,6 +50,7 @@ impl Sandbox {
         let running = async move {
             let outcome = run::run(&tools, job, Box::new(talker), cancelled).await;
             drop(slot);
+            record.ended(&outcome);
             outbox.put(Happening::Ended(Arc::new(outcome)));
             outbox.close();
         };

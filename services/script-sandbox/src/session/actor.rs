@@ -7,6 +7,7 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
+use tracing::Span;
 
 use super::{
     CellEvent, CellWish, SessionSettings, View,
@@ -15,6 +16,7 @@ use super::{
     ward::{Broken, Usher, Ward},
 };
 use crate::{
+    audit::Record,
     domain::{
         isolation::MissingLayer,
         outcome::{Outcome, Usage},
@@ -46,6 +48,8 @@ pub(crate) enum Command {
         wish: CellWish,
         outbox: std::sync::Arc<Outbox<CellEvent>>,
         gone: oneshot::Receiver<()>,
+        /// The span of the call.
+        span: Span,
     },
     /// Interrupt the cell that runs; the answer comes when it has ended and says whether one ran.
     Interrupt {
@@ -90,6 +94,7 @@ pub(crate) struct Actor {
     pub(crate) ward: oneshot::Receiver<Ward>,
     /// How the run ended, once it has; nothing within if its task was lost.
     pub(crate) outcome: Option<Option<Outcome>>,
+    pub(crate) record: Record,
 }
 
 impl Actor {
@@ -110,6 +115,7 @@ impl Actor {
             run,
             cancel,
             outcome,
+            record,
             ..
         } = self;
         drop(cancel);
@@ -119,6 +125,7 @@ impl Actor {
         };
         let end = conclude(stop, outcome);
         tracing::info!(reason = ?end.reason, "a session has ended");
+        record.session_ended(&view.borrow(), &end);
         view.send_modify(|view| view.state = SessionState::Ended(Box::new(end.clone())));
         if let Some((cell, mut ward)) = unfinished {
             cell.cut_off(&mut ward, end);
@@ -170,6 +177,7 @@ impl Actor {
         self.view.send_modify(|view| {
             view.missing = missing;
             view.enforcement = ward.enforcement;
+            self.record.opened(view);
             view.state = SessionState::Idle;
         });
         Ok(ward)
@@ -220,14 +228,20 @@ impl Actor {
             match command {
                 Command::End(reason) => return (Stop::because(reason), None),
                 Command::Interrupt { .. } => drop(answer.send(false)),
-                Command::Run { wish, outbox, gone } => {
+                Command::Run {
+                    wish,
+                    outbox,
+                    gone,
+                    span,
+                } => {
                     let number = self.view.borrow().cells + 1;
                     self.view.send_modify(|view| {
                         view.cells = number;
                         view.state = SessionState::Running;
                     });
                     let limit = self.view.borrow().limits.result;
-                    let mut cell = Cell::begin(number, wish, limit, outbox, gone, ward);
+                    let record = Record::of_cell(&self.view.borrow(), number, &wish.source, span);
+                    let mut cell = Cell::begin(number, wish, limit, outbox, gone, ward, record);
                     // A caller that has gone meanwhile is noticed by the cell.
                     let _ = answer.send(true);
                     let grace = self.settings.interrupt_grace;

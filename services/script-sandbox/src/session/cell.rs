@@ -15,9 +15,11 @@ use super::{
     ward::{Broken, Ward},
 };
 use crate::{
+    audit::Record,
     domain::{
         outcome::{Captured, Outcome},
         session::{CellOutcome, EndReason, Interruption, SessionEnd, cell_outcome},
+        verdict::class::Reached,
     },
     stream::{input, left, outbox::Outbox, tap::Moved},
 };
@@ -33,6 +35,9 @@ pub(super) struct Cell {
     number: u64,
     /// The most bytes of a value's text, and again of an error's.
     limit: usize,
+    /// How much it may write, on each stream.
+    output: usize,
+    record: Record,
     outbox: Arc<Outbox<CellEvent>>,
     gone: oneshot::Receiver<()>,
     left: bool,
@@ -85,6 +90,7 @@ impl Cell {
         outbox: Arc<Outbox<CellEvent>>,
         gone: oneshot::Receiver<()>,
         ward: &mut Ward,
+        record: Record,
     ) -> Self {
         let CellWish {
             source,
@@ -111,6 +117,8 @@ impl Cell {
         Self {
             number,
             limit,
+            output,
+            record,
             outbox,
             gone,
             left: false,
@@ -247,14 +255,25 @@ impl Cell {
         self.end(CellOutcome::SessionEnded, Some(end), ward);
     }
 
-    fn end(self, outcome: CellOutcome, session_end: Option<SessionEnd>, ward: &Ward) {
+    fn end(mut self, outcome: CellOutcome, session_end: Option<SessionEnd>, ward: &Ward) {
         let figures = |captured: Captured| (captured.sent, captured.truncated);
+        let wall_time = self.began.elapsed();
+        let (stdout, stderr) = (ward.stdout.captured(), ward.stderr.captured());
+        let reached = match outcome {
+            CellOutcome::WallExceeded => Some(Reached::time(self.wall_end - self.began, wall_time)),
+            CellOutcome::OutputExceeded => {
+                let most = stdout.read().max(stderr.read());
+                Some(Reached::bytes(self.output as u64, most))
+            }
+            _ => None,
+        };
+        self.record.cell_ended(outcome, reached, wall_time);
         self.outbox.put(CellEvent::Ended(Box::new(CellEnd {
             outcome,
             session_end,
-            wall_time: self.began.elapsed(),
-            stdout: figures(ward.stdout.captured()),
-            stderr: figures(ward.stderr.captured()),
+            wall_time,
+            stdout: figures(stdout),
+            stderr: figures(stderr),
         })));
         self.outbox.close();
         for answer in self.waiting {

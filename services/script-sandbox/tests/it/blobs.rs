@@ -12,7 +12,7 @@ use grpc_kit::Transport;
 use script_sandbox::{SandboxSettings, blobs::BlobSettings, domain::blob::BlobDigest};
 use tonic::{Code, Status};
 
-use crate::support::{Client, expect_class, expect_output, limited, python};
+use crate::support::{Client, execute, expect_class, expect_output, limited, python};
 
 struct Host {
     blobs: BlobServiceClient<Transport>,
@@ -25,6 +25,7 @@ impl Host {
             blobs,
             ..SandboxSettings::default()
         };
+        crate::audit::listen();
         let sandbox = script_sandbox::build(settings).await.unwrap();
         let services = script_sandbox::rpc::services(sandbox);
         Self {
@@ -240,8 +241,7 @@ open('out', 'wb').write(data[::-1])
         caller_id: "a".to_owned(),
         ..python(source)
     };
-    let response = host.scripts.clone().execute(asked).await.unwrap();
-    let response = response.into_inner();
+    let response = execute(&host.scripts, asked).await.unwrap();
     expect_output(&response, "5000000 True\n");
     let collected = response.collected.unwrap();
     assert!(!collected.partial, "{:?}", collected.refused);
@@ -275,7 +275,7 @@ async fn blobs_that_cannot_be_placed_are_refused_before_anything_runs() {
         ..python("print('ran')")
     };
     let large = digest(&[0; 200 << 10]);
-    let execute = async |asked: ExecuteRequest| host.scripts.clone().execute(asked).await;
+    let execute = async |asked: ExecuteRequest| execute(&host.scripts, asked).await;
     for (file, field) in [
         (file(&large, b"x"), "files[0].blob_sha256"),
         (file("abc", b""), "files[0].blob_sha256"),
@@ -293,5 +293,5 @@ async fn blobs_that_cannot_be_placed_are_refused_before_anything_runs() {
     let status = execute(crowded).await.unwrap_err();
     expect_violation(&status, "limits.disk_bytes");
     let response = execute(asked(file(&large, b""), "a")).await.unwrap();
-    expect_class(response.get_ref(), &["exited 0"]);
+    expect_class(&response, &["exited 0"]);
 }

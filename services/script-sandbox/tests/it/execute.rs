@@ -110,7 +110,6 @@ fn the_environment_is_built_from_nothing() {
 #[test]
 fn the_trace_of_the_call_reaches_the_script() {
     as_every_user(async || {
-        telemetry::init_for_tests();
         let host = Host::full().await;
         let response = host.run(request("bash", "echo -n $TRACEPARENT")).await;
         let traceparent = stdout(&response);

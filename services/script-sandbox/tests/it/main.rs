@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod abuse;
+mod audit;
 mod blobs;
 mod census;
 mod collect;

@@ -2,7 +2,7 @@
 //!
 //! The oracles are numbered as in the list of hostile programs: O1 files outside, O2 secrets, O3 what
 //! is left behind, O4 the service itself, O5 its other callers, O8 the machine. O6, the verdict, is
-//! each test's own.
+//! each test's own, and O7, the audit record, is looked at with each answer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

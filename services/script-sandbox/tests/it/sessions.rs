@@ -13,6 +13,7 @@ use script_sandbox::{SandboxSettings, session::SessionSettings};
 use tonic::{Code, Status, Streaming};
 
 use crate::{
+    audit::{of_trace, traced},
     lifecycle::nothing_is_left,
     oracle::own_launchers,
     rounds::{as_every_user, everywhere},
@@ -72,7 +73,15 @@ impl Host {
     }
 
     async fn cell(&self, session: &Session, source: &str) -> Ran {
-        follow(self.begin(session, source).await).await
+        let (answers, trace) = traced(self.begin(session, source)).await;
+        let ran = follow(answers).await;
+        let records = of_trace(&trace);
+        let [record] = &records[..] else {
+            panic!("O7: {} records: {records:?}", records.len());
+        };
+        let outcome = ran.ended.outcome().as_str_name().to_lowercase();
+        assert_eq!(format!("cell_outcome_{}", record["verdict"]), outcome, "O7");
+        ran
     }
 
     async fn look(&self, session: &Session) -> Result<Session, Status> {

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status, Streaming};
 
 use crate::{
+    audit::{one_record, traced},
     rounds::{as_every_user, everywhere},
     support::{
         Host, class, eventually, expect_class, limited, marker, processes_with, python, request,
@@ -26,6 +27,8 @@ struct Talk {
     sequence: u64,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
+    /// By which its audit record is known.
+    trace: String,
 }
 
 impl Talk {
@@ -37,13 +40,15 @@ impl Talk {
                 said,
                 |mut said| async move { Some((said.recv().await?, said)) },
             );
-        let answers = host.client.clone().execute_stream(said).await?.into_inner();
+        let (answer, trace) = traced(host.client.clone().execute_stream(said)).await;
+        let answers = answer?.into_inner();
         Ok(Talk {
             say,
             answers,
             sequence: 0,
             stdout: Vec::new(),
             stderr: Vec::new(),
+            trace,
         })
     }
 
@@ -100,6 +105,7 @@ impl Talk {
                 assert_eq!(ended.stdout_bytes, self.stdout.len() as u64);
                 assert_eq!(ended.stderr_bytes, self.stderr.len() as u64);
                 assert!(ended.stdout.is_empty() && ended.stderr.is_empty());
+                one_record(&self.trace, "stream", &ended);
                 return ended;
             }
         }

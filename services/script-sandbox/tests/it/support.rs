@@ -20,7 +20,9 @@ use script_sandbox::{
     domain::isolation::{IsolationLevel, MemoryEnforcement},
 };
 
-use crate::oracle::tells_no_secret;
+use tonic::Status;
+
+use crate::{audit, oracle::tells_no_secret};
 
 /// Client of a sandbox in this process.
 pub(crate) type Client = ScriptSandboxServiceClient<Transport>;
@@ -46,6 +48,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) async fn with(settings: SandboxSettings) -> Host {
+        audit::listen();
         let sandbox = script_sandbox::build(settings).await.unwrap();
         let services = script_sandbox::rpc::services(sandbox.clone());
         let transport = grpc_kit::local(&services);
@@ -103,15 +106,24 @@ impl Host {
     }
 
     pub(crate) async fn run(&self, request: ExecuteRequest) -> ExecuteResponse {
-        let answer = self.client.clone().execute(request).await;
-        let response = answer.unwrap().into_inner();
-        tells_no_secret(&response);
-        response
+        execute(&self.client, request).await.unwrap()
     }
 
     pub(crate) async fn python(&self, source: &str) -> ExecuteResponse {
         self.run(python(source)).await
     }
+}
+
+/// Runs a script and holds its answer against what holds for every one of them.
+pub(crate) async fn execute(
+    client: &Client,
+    request: ExecuteRequest,
+) -> Result<ExecuteResponse, Status> {
+    let (answer, trace) = audit::traced(client.clone().execute(request)).await;
+    let response = answer?.into_inner();
+    tells_no_secret(&response);
+    audit::one_record(&trace, "script", &response);
+    Ok(response)
 }
 
 pub(crate) fn reduced_settings() -> SandboxSettings {
