@@ -2,6 +2,7 @@
 
 pub mod blob;
 pub mod collect;
+pub mod hardware;
 pub mod isolation;
 pub mod limits;
 pub mod outcome;

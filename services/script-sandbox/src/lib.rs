@@ -37,6 +37,7 @@ pub mod users;
 
 mod answers;
 mod audit;
+mod hardware;
 
 pub use error::{BuildError, Refusal};
 pub use sandbox::{Sandbox, build};

@@ -15,12 +15,14 @@ use crate::{
     cgroup::Cgroups,
     domain::{
         collect::Caps,
+        hardware::Processor,
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::Outcome,
         request::{Content, InputFile, Network, Script},
     },
     error::{BuildError, Refusal},
+    hardware,
     launch::Launcher,
     placing::HeldBlobs,
     pool::{Bounds, Pool, PoolState},
@@ -65,6 +67,8 @@ pub struct Report {
     pub missing: Vec<MissingLayer>,
     /// Why stronger levels do not work.
     pub failures: Vec<LevelFailure>,
+    /// The processor that scripts share.
+    pub processor: Processor,
 }
 
 /// Looks at the host and builds a sandbox. A host that reaches no level gives a sandbox that refuses
@@ -116,7 +120,14 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         enforcement,
         missing,
         failures,
+        processor: Processor::new(
+            hardware::look(&settings.processor_directory),
+            settings.tenancy,
+            settings.accept_vulnerable_processor,
+        ),
     };
+    // For scripts that are refused nothing is kept ready.
+    let tools = tools.filter(|_| !report.processor.refuses());
     report.log(settings.lowest_isolation);
     let answers = Answers::new(settings.remembered_answers);
     let bounds = Bounds {
@@ -145,11 +156,28 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
 }
 
 impl Report {
+    /// Says that scripts are run, if this is the least isolation that is allowed.
+    pub fn is_ready(&self, lowest: IsolationLevel) -> bool {
+        self.level >= Some(lowest) && !self.processor.refuses()
+    }
+
     fn log(&self, lowest: IsolationLevel) {
         for failure in &self.failures {
             tracing::warn!(level = failure.level.name(), failure = %failure.failure, "isolation level not reached");
         }
         let level = Refusal::level_name(self.level);
+        let dangers = self.processor.dangers.join("; ");
+        if self.processor.refuses() {
+            tracing::error!(
+                dangers,
+                "scripts are refused: the processor is not safe for several tenants"
+            );
+        } else if self.processor.is_dangerous() {
+            tracing::warn!(
+                dangers,
+                "scripts of several tenants are run on a processor that is not safe for them"
+            );
+        }
         if self.level < Some(lowest) {
             let lowest = lowest.name();
             tracing::error!(
@@ -157,7 +185,7 @@ impl Report {
                 lowest,
                 "scripts are refused: the host does not reach the lowest isolation"
             );
-        } else {
+        } else if !self.processor.refuses() {
             tracing::info!(
                 level,
                 memory_enforcement = self.enforcement.name(),
@@ -360,6 +388,14 @@ impl Sandbox {
     /// The tools, if what they reach is enough for operator and request.
     fn tools_for(&self, script: &Script) -> Result<&Tools, Refusal> {
         let settings = &self.settings;
+        if self.report.processor.refuses() {
+            return Err(Refusal::Isolation {
+                what: "a processor",
+                wanted: "that is safe for several tenants",
+                available: "one that is not",
+                missing: self.report.processor.dangers.clone(),
+            });
+        }
         let missing = || {
             let failures = self.report.failures.iter();
             failures

@@ -20,6 +20,7 @@ use crate::{
 };
 
 mod files;
+mod hardware;
 
 pub(super) fn response(outcome: &Outcome, replayed: bool) -> wire::ExecuteResponse {
     let (result_json, result_state) = match &outcome.result {
@@ -84,13 +85,13 @@ pub(super) fn end_reason(reason: EndReason) -> wire::SessionEndReason {
 pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
     let report = sandbox.report();
     let lowest = sandbox.settings().lowest_isolation;
-    let ready = report.level >= Some(lowest);
+    let ready = report.is_ready(lowest);
     let reached = report
         .level
         .map_or("no isolation level", IsolationLevel::name);
     let statement = format!(
         "Scripts {} isolated as `{reached}`, memory and processes {}. They share the host's single \
-         kernel: a flaw in it is a way out.",
+         kernel: a flaw in it is a way out.{}",
         if ready {
             "run"
         } else {
@@ -99,6 +100,11 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         match report.enforcement {
             MemoryEnforcement::Sampled => "bounded by rlimits and sampling",
             MemoryEnforcement::CgroupV1 | MemoryEnforcement::CgroupV2 => "bounded by a cgroup",
+        },
+        if report.processor.is_dangerous() {
+            " The processor is not safe for several tenants."
+        } else {
+            ""
         },
     );
     let unproven = match report.enforcement {
@@ -131,6 +137,7 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         maximum_limits: Some(limits(&maximum)),
         tells_network_attempts: sandbox_launcher::confine::tells_network(),
         maximum_streamed_output_bytes: sandbox.settings().maximum_streamed_output as u64,
+        hardware: Some(hardware::hardware(&report.processor)),
     }
 }
 

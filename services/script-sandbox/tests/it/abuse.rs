@@ -5,6 +5,7 @@ pub(crate) mod controls;
 mod exhaustion;
 mod files;
 mod flushing;
+mod hardware;
 mod kernel;
 mod leaders;
 mod memory;

@@ -1,0 +1,108 @@
+//! Reads what the kernel says about the processor.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::Path,
+};
+
+use crate::domain::hardware::{Flaw, Hardware, Multithreading};
+
+/// The most flaws that are read; the kernel knows some twenty.
+const MAX_FLAWS: usize = 64;
+
+/// The most bytes of a text: what the kernel itself can say in such a file.
+const MAX_TEXT_BYTES: u64 = 4096;
+
+/// Reads the kernel's directory about processors, and what it says about this process. What is not
+/// there is unknown.
+pub(crate) fn look(directory: &Path) -> Hardware {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = |label: &str| {
+        let mut lines = status.lines();
+        let text = lines.find_map(|line| line.strip_prefix(label)?.strip_prefix(':'));
+        text.unwrap_or_default().trim().to_owned()
+    };
+    Hardware {
+        flaws: flaws(&directory.join("vulnerabilities")),
+        multithreading: match text(&directory.join("smt/active")).as_str() {
+            "1" => Multithreading::On,
+            "0" => Multithreading::Off,
+            _ => Multithreading::Unknown,
+        },
+        store_bypass: line("Speculation_Store_Bypass"),
+        indirect_branches: line("SpeculationIndirectBranch"),
+    }
+}
+
+fn flaws(directory: &Path) -> Vec<Flaw> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut flaws: Vec<Flaw> = entries
+        .take(MAX_FLAWS)
+        .map(|entry| Flaw {
+            name: entry.file_name().to_string_lossy().escape_debug().collect(),
+            state: text(&entry.path()),
+        })
+        .collect();
+    flaws.sort_by(|one, other| one.name.cmp(&other.name));
+    flaws
+}
+
+/// The first bytes of a file as one line; empty if it cannot be read.
+fn text(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes));
+    if read.is_err() {
+        return String::new();
+    }
+    let plain = |byte: &u8| {
+        if byte.is_ascii_graphic() {
+            char::from(*byte)
+        } else {
+            ' '
+        }
+    };
+    let text: String = bytes.iter().map(plain).collect();
+    text.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e104_flaws_are_read_by_name_and_what_is_missing_is_unknown() {
+        let root = tempfile::tempdir().unwrap();
+        let nothing = look(root.path());
+        assert_eq!(nothing.flaws, []);
+        assert_eq!(nothing.multithreading, Multithreading::Unknown);
+        assert_eq!(nothing.dangers().len(), 1);
+
+        let files = root.path().join("vulnerabilities");
+        // What cannot be read as a file is a flaw of which nothing is known.
+        fs::create_dir_all(files.join("odd")).unwrap();
+        fs::create_dir(root.path().join("smt")).unwrap();
+        fs::write(root.path().join("smt/active"), "1\n").unwrap();
+        fs::write(files.join("spectre_v2"), "Mitigation: Retpolines\n").unwrap();
+        fs::write(files.join("mds"), "Vulnerable\u{1b}[2J\nforged: no\n").unwrap();
+        fs::write(files.join("long"), "x".repeat(10_000)).unwrap();
+        let found = look(root.path());
+        assert_eq!(found.multithreading, Multithreading::On);
+        let states: Vec<(&str, &str)> = found
+            .flaws
+            .iter()
+            .map(|flaw| (flaw.name.as_str(), flaw.state.as_str()))
+            .collect();
+        let long = "x".repeat(4096);
+        assert_eq!(
+            states,
+            [
+                ("long", long.as_str()),
+                ("mds", "Vulnerable [2J forged: no"),
+                ("odd", ""),
+                ("spectre_v2", "Mitigation: Retpolines"),
+            ]
+        );
+        assert_eq!(found.dangers().len(), 2, "{:?}", found.dangers());
+    }
+}
