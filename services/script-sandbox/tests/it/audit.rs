@@ -73,6 +73,14 @@ pub(crate) fn of_trace(trace: &str) -> Vec<Record> {
     records
 }
 
+/// The one record that a trace has.
+#[track_caller]
+pub(crate) fn the_only(trace: &str) -> Record {
+    let mut records = of_trace(trace);
+    assert_eq!(records.len(), 1, "O7: {records:?}");
+    records.remove(0)
+}
+
 /// O2 and more: no record has the secret, or anything that would end its line.
 #[track_caller]
 fn tells_nothing_it_must_not(record: &Record) {
@@ -89,14 +97,11 @@ fn tells_nothing_it_must_not(record: &Record) {
 /// O7: the trace has one record, and it is what the answer says. An answer that is a replay has none.
 #[track_caller]
 pub(crate) fn one_record(trace: &str, what: &str, response: &ExecuteResponse) {
-    let records = of_trace(trace);
     if response.replayed {
-        assert!(records.is_empty(), "O7: {records:?}");
+        assert_eq!(of_trace(trace), [] as [Record; 0], "O7");
         return;
     }
-    let [record] = &records[..] else {
-        panic!("O7: {} records: {records:?}", records.len());
-    };
+    let record = &the_only(trace);
     let class = class(response);
     let class = class.split(' ').next();
     let told = ["what", "event", "verdict"].map(|name| record.get(name).map(String::as_str));

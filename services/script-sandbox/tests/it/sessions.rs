@@ -13,7 +13,7 @@ use script_sandbox::{SandboxSettings, session::SessionSettings};
 use tonic::{Code, Status, Streaming};
 
 use crate::{
-    audit::{of_trace, traced},
+    audit::{the_only, traced},
     lifecycle::nothing_is_left,
     oracle::own_launchers,
     rounds::{as_every_user, everywhere},
@@ -75,10 +75,7 @@ impl Host {
     async fn cell(&self, session: &Session, source: &str) -> Ran {
         let (answers, trace) = traced(self.begin(session, source)).await;
         let ran = follow(answers).await;
-        let records = of_trace(&trace);
-        let [record] = &records[..] else {
-            panic!("O7: {} records: {records:?}", records.len());
-        };
+        let record = the_only(&trace);
         let outcome = ran.ended.outcome().as_str_name().to_lowercase();
         assert_eq!(format!("cell_outcome_{}", record["verdict"]), outcome, "O7");
         ran

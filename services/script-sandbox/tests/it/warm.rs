@@ -109,6 +109,21 @@ fn gist(response: &ExecuteResponse) -> (String, String, String, i32, String) {
     )
 }
 
+/// A text without the trace contexts of calls, of which no two are the same.
+fn without_traces(text: &str) -> String {
+    const REST: usize = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".len();
+    let mut parts = text.split("00-");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let context = part.get(..REST).map(|rest| format!("00-{rest}"));
+        let is_one = |context: &String| telemetry::context::parse_traceparent(context).is_some();
+        match context.filter(is_one) {
+            Some(_) => text + "a trace" + &part[REST..],
+            None => text + "00-" + part,
+        }
+    })
+}
+
 const PYTHON: &[&str] = &[
     "print('hello')",
     "print(__name__, __file__, __spec__, __doc__, __package__, __cached__, type(__loader__), sorted(globals()))",
@@ -281,7 +296,7 @@ async fn check_same(settings: SandboxSettings, level: &str, runtime: &str) {
         let expected = cold.run(request.clone()).await;
         let found = run_warm(&warm, request.clone()).await;
         assert!(!expected.usage.unwrap().warm_start);
-        let show = |response| place(format!("{:?}", gist(response)));
+        let show = |response| place(without_traces(&format!("{:?}", gist(response))));
         let (found, expected) = (show(&found), show(&expected));
         (found != expected).then_some((request.program, found, expected))
     };

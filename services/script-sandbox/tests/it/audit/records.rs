@@ -10,7 +10,7 @@ use script_sandbox::{
     domain::{blob::BlobDigest, isolation::IsolationLevel},
 };
 
-use super::{Record, number, of_trace, traced};
+use super::{Record, number, of_trace, the_only, traced};
 use crate::{
     rounds::{as_every_user, everywhere},
     support::{Host, class, eventually, expect_class, marker, processes_with, python, request},
@@ -38,10 +38,7 @@ fn a_record_names_caller_request_source_and_figures_and_nothing_else() {
         let (answer, trace) = traced(host.client.clone().execute(asked)).await;
         let response = answer.unwrap().into_inner();
         expect_class(&response, &["exited 0"]);
-        let records = of_trace(&trace);
-        let [record] = &records[..] else {
-            panic!("{records:?}")
-        };
+        let record = the_only(&trace);
         let names: Vec<&str> = record.keys().map(String::as_str).collect();
         let expected = [
             "caller_id",
