@@ -38,7 +38,7 @@ fn a_record_names_caller_request_source_and_figures_and_nothing_else() {
         let (answer, trace) = traced(host.client.clone().execute(asked)).await;
         let response = answer.unwrap().into_inner();
         expect_class(&response, &["exited 0"]);
-        let record = the_only(&trace);
+        let record = &the_only(&trace);
         let names: Vec<&str> = record.keys().map(String::as_str).collect();
         let expected = [
             "caller_id",
