@@ -32,7 +32,8 @@ pub(crate) fn become_script(
             let error = sys::execute(&command, &environment);
             Failure {
                 layer: Layer::Exec,
-                message: format!("starting {}", plan.command.join(" ")),
+                // A report is one line, which the script's arguments could make too long.
+                message: format!("starting {}", plan.command.first().map_or("", |name| name)),
                 errno: error.raw_os_error().unwrap_or(0),
             }
         }

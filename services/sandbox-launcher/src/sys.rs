@@ -225,14 +225,30 @@ pub(crate) fn user() -> (u32, u32) {
     unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
-/// Limits one resource; the first value is the soft limit.
+/// Limits one resource; the first value is the soft limit. Where this process itself has less and may
+/// not raise it, it keeps what it has.
 pub(crate) fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> io::Result<()> {
-    let limit = libc::rlimit {
+    let set = |limit: libc::rlimit| {
+        // SAFETY: the pointer refers to a live local.
+        check(unsafe { libc::setrlimit(resource, &raw const limit) }.into()).map(drop)
+    };
+    let wanted = libc::rlimit {
         rlim_cur: soft,
         rlim_max: hard,
     };
+    let Err(error) = set(wanted) else {
+        return Ok(());
+    };
+    let mut own = wanted;
     // SAFETY: the pointer refers to a live local.
-    check(unsafe { libc::setrlimit(resource, &raw const limit) }.into()).map(drop)
+    check(unsafe { libc::getrlimit(resource, &raw mut own) }.into())?;
+    if own.rlim_max >= hard {
+        return Err(error);
+    }
+    set(libc::rlimit {
+        rlim_cur: soft.min(own.rlim_max),
+        rlim_max: own.rlim_max,
+    })
 }
 
 /// Starts a session, without a controlling terminal.

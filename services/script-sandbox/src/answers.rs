@@ -1,6 +1,13 @@
 //! Remembers the answers to request ids, so that a repeated request does not run twice.
+//!
+//! An id belongs to its caller: what one has asked is nothing to another who happens to use, or has
+//! guessed, the same id. An id whose script waits or runs is never forgotten; there are no more of
+//! those than scripts that wait or run. Of the answers that are there as many are kept as fit, and
+//! whoever has most of them pays for what is too much, so that nobody's many answers push out the few
+//! of another.
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -9,95 +16,159 @@ use tokio::sync::watch;
 
 use crate::domain::outcome::Outcome;
 
-/// The most bytes of output that are remembered, whatever the number of answers.
+/// The most bytes of answers that are remembered, whatever their number.
 const REMEMBERED_BYTES: usize = 64 << 20;
 
 /// What identifies the content of a request.
 pub(crate) type Digest = [u8; 32];
 
-/// An answer that is there or will be.
+/// An answer that is there or will be. Its sender is gone without one if the request was refused.
 pub(crate) type Pending = watch::Receiver<Option<Arc<Outcome>>>;
 
 /// The answers of one sandbox.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    /// How many answers are kept.
-    most: usize,
+    /// How many answers are kept, and how many bytes of them.
+    bounds: Bounds,
     /// Held for a look or an entry only, never while anything is awaited.
     known: Mutex<Known>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    answers: usize,
+    bytes: usize,
+}
+
+/// Whose id it is, and the id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    caller: String,
+    request_id: String,
+}
+
 #[derive(Debug, Default)]
 struct Known {
-    entries: HashMap<String, Entry>,
-    /// The ids in the order of their first use.
-    order: VecDeque<String>,
+    entries: HashMap<Key, Entry>,
+    /// Callers who have answers here.
+    accounts: HashMap<String, Account>,
+    /// How many answers there are, and their bytes.
+    answers: usize,
     bytes: usize,
+    /// The number of the next answer.
+    next: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     digest: Digest,
     pending: Pending,
+    /// How large the answer is, once it is there.
+    bytes: usize,
+}
+
+/// The answers of one caller.
+#[derive(Debug, Default)]
+struct Account {
+    /// Numbers and request ids, the oldest first.
+    order: VecDeque<(u64, String)>,
     bytes: usize,
 }
 
 /// What is known about a request id.
+#[derive(Debug)]
 pub(crate) enum Claim {
-    /// Nothing: the caller is to run the request and to publish here.
-    First(watch::Sender<Option<Arc<Outcome>>>, Pending),
+    /// Nothing: the caller is to run the request.
+    First(Claimed),
     /// The same request runs or ran.
     Repeated(Pending),
     /// Another request has the id.
     Reused,
 }
 
-impl Answers {
-    pub(crate) fn new(most: u32) -> Self {
-        Self {
-            most: most as usize,
-            known: Mutex::default(),
-        }
+/// The right to answer for a request id. Dropping it without an answer gives the id back.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    answers: Arc<Answers>,
+    /// `None` if nothing is to be remembered, or all is done.
+    key: Option<Key>,
+    publish: watch::Sender<Option<Arc<Outcome>>>,
+}
+
+impl Claimed {
+    /// Waits for the answer, beside whoever has to publish it.
+    pub(crate) fn pending(&self) -> Pending {
+        self.publish.subscribe()
     }
 
-    /// Looks an id up and, if it is new, takes it.
-    pub(crate) fn claim(&self, request_id: &str, digest: Digest) -> Claim {
-        let (publish, pending) = watch::channel(None);
-        if request_id.is_empty() || self.most == 0 {
-            return Claim::First(publish, pending);
+    /// Gives the answer to everybody who waits, and keeps it for those who ask again. Whoever asked
+    /// first may have gone.
+    pub(crate) fn publish(mut self, outcome: Outcome) {
+        let bytes = outcome.bytes();
+        self.publish.send_replace(Some(Arc::new(outcome)));
+        if let Some(key) = self.key.take() {
+            self.answers.lock().settle(key, bytes, self.answers.bounds);
         }
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        // The id is free before those who wait learn that no answer comes: they try again.
+        if let Some(key) = self.key.take() {
+            self.answers.lock().entries.remove(&key);
+        }
+    }
+}
+
+impl Answers {
+    pub(crate) fn new(most: u32) -> Arc<Self> {
+        Self::bounded(Bounds {
+            answers: most as usize,
+            bytes: REMEMBERED_BYTES,
+        })
+    }
+
+    fn bounded(bounds: Bounds) -> Arc<Self> {
+        Arc::new(Self {
+            bounds,
+            known: Mutex::default(),
+        })
+    }
+
+    /// Looks an id of a caller up and, if it is new, takes it.
+    pub(crate) fn claim(self: &Arc<Self>, caller: &str, request_id: &str, digest: Digest) -> Claim {
+        let (publish, pending) = watch::channel(None);
+        let answers = self.clone();
+        if request_id.is_empty() || self.bounds.answers == 0 {
+            return Claim::First(Claimed {
+                answers,
+                key: None,
+                publish,
+            });
+        }
+        let key = Key {
+            caller: caller.to_owned(),
+            request_id: request_id.to_owned(),
+        };
         let mut known = self.lock();
-        match known.entries.get(request_id) {
+        match known.entries.get(&key) {
             Some(entry) if entry.digest == digest => Claim::Repeated(entry.pending.clone()),
             Some(_) => Claim::Reused,
             None => {
                 let entry = Entry {
                     digest,
-                    pending: pending.clone(),
+                    pending,
                     bytes: 0,
                 };
-                known.entries.insert(request_id.to_owned(), entry);
-                known.order.push_back(request_id.to_owned());
-                known.forget(self.most);
-                Claim::First(publish, pending)
+                known.entries.insert(key.clone(), entry);
+                Claim::First(Claimed {
+                    answers,
+                    key: Some(key),
+                    publish,
+                })
             }
         }
-    }
-
-    /// Notes how large an answer is.
-    pub(crate) fn weigh(&self, request_id: &str, outcome: &Outcome) {
-        let bytes = outcome.bytes();
-        let mut known = self.lock();
-        if let Some(entry) = known.entries.get_mut(request_id) {
-            entry.bytes = bytes;
-            known.bytes += bytes;
-            known.forget(self.most);
-        }
-    }
-
-    /// Gives an id back whose request was refused.
-    pub(crate) fn release(&self, request_id: &str) {
-        self.lock().remove(request_id);
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -107,56 +178,55 @@ impl Answers {
 }
 
 impl Known {
-    fn forget(&mut self, most: usize) {
-        while self.entries.len() > most || self.bytes > REMEMBERED_BYTES {
-            let Some(oldest) = self.order.front().cloned() else {
-                return;
-            };
-            self.remove(&oldest);
+    /// Notes that an answer is there, and lets others go for it.
+    fn settle(&mut self, key: Key, bytes: usize, bounds: Bounds) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        entry.bytes = bytes;
+        let account = self.accounts.entry(key.caller).or_default();
+        account.order.push_back((self.next, key.request_id));
+        account.bytes += bytes;
+        self.next += 1;
+        self.answers += 1;
+        self.bytes += bytes;
+        while self.answers > bounds.answers {
+            self.forget_oldest_of_largest(|account| account.order.len());
+        }
+        while self.bytes > bounds.bytes {
+            self.forget_oldest_of_largest(|account| account.bytes);
         }
     }
 
-    fn remove(&mut self, request_id: &str) {
-        if let Some(entry) = self.entries.remove(request_id) {
-            self.bytes -= entry.bytes;
-            self.order.retain(|other| other != request_id);
+    /// Forgets the oldest answer of the caller who has most; of several, of the one whose is oldest.
+    /// There are as many callers to look at as answers at most.
+    fn forget_oldest_of_largest(&mut self, size: impl Fn(&Account) -> usize) {
+        let oldest = |account: &Account| Reverse(account.order.front().map(|(number, _)| *number));
+        let largest = self
+            .accounts
+            .iter()
+            .max_by_key(|(_, account)| (size(account), oldest(account)));
+        let Some(caller) = largest.map(|(caller, _)| caller.clone()) else {
+            return;
+        };
+        let Some(account) = self.accounts.get_mut(&caller) else {
+            return;
+        };
+        if let Some((_, request_id)) = account.order.pop_front() {
+            let key = Key {
+                caller: caller.clone(),
+                request_id,
+            };
+            let bytes = self.entries.remove(&key).map_or(0, |entry| entry.bytes);
+            account.bytes -= bytes;
+            self.bytes -= bytes;
+            self.answers -= 1;
+        }
+        if account.order.is_empty() {
+            self.accounts.remove(&caller);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_first(claim: &Claim) -> bool {
-        matches!(claim, Claim::First(..))
-    }
-
-    #[test]
-    fn an_id_belongs_to_its_first_content() {
-        let answers = Answers::new(2);
-        let first = answers.claim("a", [1; 32]);
-        assert!(is_first(&first));
-        assert!(matches!(answers.claim("a", [1; 32]), Claim::Repeated(_)));
-        assert!(matches!(answers.claim("a", [2; 32]), Claim::Reused));
-        answers.release("a");
-        assert!(is_first(&answers.claim("a", [2; 32])));
-    }
-
-    #[test]
-    fn the_oldest_is_forgotten_first() {
-        let answers = Answers::new(2);
-        for id in ["a", "b", "c"] {
-            assert!(is_first(&answers.claim(id, [0; 32])));
-        }
-        assert!(matches!(answers.claim("c", [0; 32]), Claim::Repeated(_)));
-        assert!(is_first(&answers.claim("a", [9; 32])));
-    }
-
-    #[test]
-    fn no_id_is_never_repeated() {
-        let answers = Answers::new(2);
-        assert!(is_first(&answers.claim("", [0; 32])));
-        assert!(is_first(&answers.claim("", [0; 32])));
-    }
-}
+mod tests;

@@ -10,8 +10,9 @@
 //! [`start`] confined ones, [`pool`] keeps some
 //! waiting, [`placing`] puts files in and [`collect`] takes them out, large ones by way of
 //! [`blobs`], [`run`] drives one script to its end, [`stream`] lets a caller talk with it,
-//! [`session`] keeps an interpreter for many cells, [`sandbox`] admits requests, [`rpc`] speaks the
-//! contract. What was run, and for whom, is told to the audit log by the module `audit`.
+//! [`session`] keeps an interpreter for many cells, [`sandbox`] admits requests, [`shares`] divides
+//! room among callers, [`rpc`] speaks the contract. What was run, and for whom, is told to the audit
+//! log by the module `audit`.
 
 pub mod backend;
 pub mod blobs;
@@ -30,6 +31,7 @@ pub mod sandbox;
 pub mod scratch;
 pub mod session;
 pub mod settings;
+pub mod shares;
 pub mod spares;
 pub mod start;
 pub mod stream;

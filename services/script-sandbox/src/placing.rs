@@ -45,14 +45,9 @@ impl HeldBlobs {
         Ok(Self(held))
     }
 
-    /// How many bytes the blobs have where they are placed.
-    pub fn placed_bytes(&self, script: &Script) -> u64 {
-        let size = |content: &Content| match content {
-            Content::Bytes(_) => 0,
-            Content::Blob(digest) => self.0.get(digest).map_or(0, |held| held.size()),
-        };
-        let sizes = script.files.iter().map(|file| size(&file.content));
-        sizes.fold(0, u64::saturating_add)
+    /// The size of a blob in bytes; 0 if it is not held.
+    pub fn size(&self, digest: &BlobDigest) -> u64 {
+        self.0.get(digest).map_or(0, |held| held.size())
     }
 }
 

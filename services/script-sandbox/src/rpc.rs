@@ -28,7 +28,7 @@ mod outward;
 mod sessions;
 mod talk;
 
-/// When to come back if too many scripts wait.
+/// When to come back if too many scripts wait, or too many transfers are under way.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
 
 pub use blobs::BlobRpc;
@@ -175,6 +175,13 @@ fn refused(refusal: Refusal) -> Status {
         .metadata("missing", missing.join("; "))
         .into_status(),
         Refusal::Busy { .. } => Failure::overloaded(BUSY_DELAY).into_status(),
+        Refusal::ShareUsedUp { what, maximum, .. } => {
+            Failure::new(Code::ResourceExhausted, ErrorReason::Overloaded, message)
+                .metadata("limit", format!("{what} of one caller"))
+                .metadata("maximum", maximum.to_string())
+                .retry_after(BUSY_DELAY)
+                .into_status()
+        }
         Refusal::RequestIdReused { request_id } => {
             Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
                 .metadata("request_id", request_id)

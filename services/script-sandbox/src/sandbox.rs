@@ -30,17 +30,16 @@ use crate::{
     runtimes::{self, Interpreter, Runtime},
     session::Sessions,
     settings::SandboxSettings,
+    shares::{Share, Shares},
     start::Tools,
     users::Users,
 };
 
 mod probe;
 mod sessions;
-mod slots;
 mod talk;
 
 pub use probe::LevelFailure;
-use slots::Slots;
 
 /// Runs scripts; shared by everything that serves it.
 #[derive(Debug)]
@@ -51,8 +50,9 @@ pub struct Sandbox {
     pool: Option<Pool>,
     report: Report,
     runtimes: Vec<Runtime>,
-    slots: Arc<Slots>,
-    answers: Answers,
+    /// Room for scripts that run.
+    slots: Arc<Shares>,
+    answers: Arc<Answers>,
     sessions: Sessions,
 }
 
@@ -93,7 +93,6 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     };
     let blobs = Blobs::open(&settings.blobs).map_err(BuildError::Blobs)?;
     blobs.sweep_in_background();
-    let slots = Arc::new(Slots::new(&settings));
     let users = Users::new(settings.first_user);
     let probed = probe::probe(
         &settings,
@@ -101,7 +100,6 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         cgroups.as_ref(),
         &blobs,
         &users,
-        &slots,
         runtimes,
     )
     .await;
@@ -142,6 +140,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         .filter(|_| bounds.interpreters > 0)
         .map(|tools| Pool::new(tools, settings.default_limits, bounds));
     let sessions = Sessions::new(settings.sessions);
+    let slots = Shares::new(settings.script_room());
     Ok(Arc::new(Sandbox {
         settings,
         blobs,
@@ -257,53 +256,40 @@ impl Sandbox {
         digest: Digest,
         script: Script,
     ) -> Result<(Arc<Outcome>, bool), Refusal> {
-        let (publish, mut pending) = match self.answers.claim(request_id, digest) {
-            Claim::First(publish, pending) => (publish, pending),
-            Claim::Repeated(mut pending) => {
-                let answer = pending
-                    .wait_for(Option::is_some)
-                    .await
-                    .map_err(|_| Refusal::Lost)?;
-                return answer
-                    .clone()
-                    .map(|outcome| (outcome, true))
-                    .ok_or(Refusal::Lost);
-            }
-            Claim::Reused => {
-                return Err(Refusal::RequestIdReused {
-                    request_id: request_id.to_owned(),
-                });
+        let claimed = loop {
+            match self.answers.claim(&script.caller, request_id, digest) {
+                Claim::First(claimed) => break claimed,
+                Claim::Repeated(mut pending) => {
+                    let answer = pending.wait_for(Option::is_some).await;
+                    // Where the first one was refused there is no answer, and this one is the first.
+                    if let Some(outcome) = answer.ok().and_then(|answer| answer.clone()) {
+                        return Ok((outcome, true));
+                    }
+                }
+                Claim::Reused => {
+                    return Err(Refusal::RequestIdReused {
+                        request_id: request_id.to_owned(),
+                    });
+                }
             }
         };
-        // Until the script is admitted, giving up or being refused gives the id back.
-        let mut unclaim = Unclaim {
-            answers: &self.answers,
-            request_id: Some(request_id),
-        };
+        let mut pending = claimed.pending();
         let record = Record::of_script(What::Script, request_id, &script);
+        // Giving up before the script is admitted, or being refused, drops the claim.
         let (tools, job, slot, record) = self.admit(script, record).await?;
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.script.run", runtime = job.profile.name);
         let running = async move {
-            let outcome = Arc::new(run::run(&tools, job, Box::new(Collector), cancelled).await);
+            let outcome = run::run(&tools, job, Box::new(Collector), cancelled).await;
             drop(slot);
             record.ended(&outcome);
-            // Whoever asked may have gone; the answer is kept for one who repeats the request.
-            publish.send_replace(Some(outcome));
+            claimed.publish(outcome);
         };
         tokio::spawn(running.instrument(span));
-        unclaim.request_id = None;
-        let outcome = match pending
-            .wait_for(Option::is_some)
-            .await
-            .map(|answer| answer.clone())
-        {
-            Ok(Some(outcome)) => outcome,
-            _ => return Err(Refusal::Lost),
-        };
-        self.answers.weigh(request_id, &outcome);
+        let answer = pending.wait_for(Option::is_some).await;
+        let outcome = answer.ok().and_then(|answer| answer.clone());
         drop(cancel);
-        Ok((outcome, false))
+        outcome.map(|outcome| (outcome, false)).ok_or(Refusal::Lost)
     }
 
     /// Admits a script, and notes whether it was.
@@ -311,7 +297,7 @@ impl Sandbox {
         &self,
         script: Script,
         mut record: Record,
-    ) -> Result<(Tools, Job, slots::Slot, Record), Refusal> {
+    ) -> Result<(Tools, Job, Share, Record), Refusal> {
         match self.prepare(script).await {
             Ok((tools, job, slot)) => {
                 record.admitted(&job.profile.name);
@@ -321,11 +307,11 @@ impl Sandbox {
         }
     }
 
-    async fn prepare(&self, script: Script) -> Result<(Tools, Job, slots::Slot), Refusal> {
+    async fn prepare(&self, script: Script) -> Result<(Tools, Job, Share), Refusal> {
         let accepted = Instant::now();
         let (tools, runtime, interpreter) = self.means_for(&script)?;
         let interpreter = interpreter.clone();
-        let slot = self.slots.take().await?;
+        let slot = self.slot(&script.caller).await?;
         let profile = runtime.profile.clone();
         let script = Arc::new(script);
         let blobs = self.hold_blobs(&script).await?;
@@ -335,7 +321,7 @@ impl Sandbox {
             .and_then(|pool| pool.take(runtime, &script));
         let origin = match warm {
             Some(warm) => Origin::Warm(Box::new(warm)),
-            None => Origin::Cold(tools.users.take().map_err(|_| self.slots.busy())?),
+            None => Origin::Cold(tools.users.take().map_err(|_| self.busy())?),
         };
         Ok((
             tools.clone(),
@@ -351,6 +337,19 @@ impl Sandbox {
         ))
     }
 
+    /// The right to run a script, for which a caller may have to wait.
+    async fn slot(&self, caller: &str) -> Result<Share, Refusal> {
+        let slot = self.slots.take(caller).await;
+        slot.map_err(|full| Refusal::full(full, "scripts", self.slots.room()))
+    }
+
+    /// The refusal of a request for which there is no room.
+    fn busy(&self) -> Refusal {
+        Refusal::Busy {
+            waiting: self.slots.waiting(),
+        }
+    }
+
     /// Holds the blobs that a script is given, and sees that they leave room.
     async fn hold_blobs(&self, script: &Arc<Script>) -> Result<HeldBlobs, Refusal> {
         let given = |file: &InputFile| matches!(file.content, Content::Blob(_));
@@ -363,7 +362,7 @@ impl Sandbox {
             .await
             .map_err(|_| Refusal::Lost)?
             .map_err(Refusal::Blob)?;
-        match script.problems_with_blobs(held.placed_bytes(script)) {
+        match script.problems_with_blobs(|digest| held.size(digest)) {
             problems if problems.is_empty() => Ok(held),
             problems => Err(Refusal::Invalid(problems)),
         }
@@ -461,19 +460,5 @@ impl Sandbox {
     pub fn longest_request(&self) -> Duration {
         const SET_UP_AND_WAITING: Duration = Duration::from_secs(120);
         self.settings.maximum_limits.wall_time + SET_UP_AND_WAITING
-    }
-}
-
-/// Gives a request id back when it is dropped, unless that was called off.
-struct Unclaim<'a> {
-    answers: &'a Answers,
-    request_id: Option<&'a str>,
-}
-
-impl Drop for Unclaim<'_> {
-    fn drop(&mut self) {
-        if let Some(request_id) = self.request_id {
-            self.answers.release(request_id);
-        }
     }
 }

@@ -37,8 +37,12 @@ pub struct Outcome {
 impl Outcome {
     /// About how many bytes it takes to remember this.
     pub fn bytes(&self) -> usize {
-        let collected = self.collected.as_ref().map_or(0, Collected::inline_bytes);
-        self.stdout.bytes.len() + self.stderr.bytes.len() + collected
+        let collected = self.collected.as_ref().map_or(0, Collected::bytes);
+        let result = match &self.result {
+            ScriptResult::Json(text) => text.len(),
+            ScriptResult::None | ScriptResult::Malformed | ScriptResult::TooLarge => 0,
+        };
+        self.stdout.bytes.len() + self.stderr.bytes.len() + result + collected
     }
 }
 

@@ -1,5 +1,7 @@
 //! A request that has been looked at and found sound.
 
+mod room;
+
 use std::collections::BTreeSet;
 
 use super::{
@@ -8,6 +10,7 @@ use super::{
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::Limits,
 };
+use room::Taken;
 
 /// The largest script, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 1 << 20;
@@ -154,7 +157,7 @@ impl Script {
         let mut problems = Problems(Vec::new());
         problems.program(&self.program, &self.files);
         problems.files(&self.files);
-        problems.scratch(self.placed_bytes(), self.limits.disk);
+        problems.room(&Taken::by(self, |_| 0), &self.limits);
         problems.arguments(&self.arguments);
         problems.environment(&self.environment);
         problems.identifier("effect_id", &self.effect_id, MAX_EFFECT_ID_BYTES);
@@ -178,7 +181,10 @@ impl Script {
         if let Program::Entry(path) = &self.program {
             return path.clone();
         }
-        let taken = |name: &String| self.files.iter().any(|file| file.path == *name);
+        let taken = |name: &String| {
+            let is_it = |file: &InputFile| file.path == *name;
+            self.files.iter().any(is_it) || is_directory_of(name, &self.files)
+        };
         let numbered = (1..).map(|number| format!("main-{number}{suffix}"));
         std::iter::once(format!("main{suffix}"))
             .chain(numbered)
@@ -186,22 +192,11 @@ impl Script {
             .expect("there are more numbers than files")
     }
 
-    /// Names what is wrong if the blobs of the script have so many bytes.
-    pub fn problems_with_blobs(&self, bytes: u64) -> Vec<Violation> {
+    /// Names what is wrong if the blobs of the script have these sizes, in bytes.
+    pub fn problems_with_blobs(&self, size: impl Fn(&BlobDigest) -> u64) -> Vec<Violation> {
         let mut problems = Problems(Vec::new());
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let placed = self.placed_bytes().saturating_add(bytes);
-        problems.scratch(placed, self.limits.disk);
+        problems.room(&Taken::by(self, size), &self.limits);
         problems.0
-    }
-
-    fn placed_bytes(&self) -> usize {
-        let source = match &self.program {
-            Program::Source(source) => source.len(),
-            Program::Entry(_) => 0,
-        };
-        let files: usize = self.files.iter().map(|file| file.content.brought()).sum();
-        source + files + self.input_json.len()
     }
 }
 
@@ -252,11 +247,22 @@ impl Problems {
         }
     }
 
-    /// What is placed must leave room: files are rounded up to blocks, directories take one as well.
-    fn scratch(&mut self, placed: usize, disk: usize) {
-        if placed > disk / 2 {
-            let problem = "must leave room: source, files and input may take half of it";
+    /// What is placed must leave room.
+    fn room(&mut self, taken: &Taken, limits: &Limits) {
+        if taken.bytes > limits.disk as u64 / 2 {
+            let problem = format!(
+                "must leave room: source, files and input, in blocks of 4 KiB, may take half of it \
+                 and take {} bytes",
+                taken.bytes
+            );
             self.add("limits.disk_bytes", problem);
+        }
+        if taken.files > u64::from(limits.disk_files) {
+            let problem = format!(
+                "must leave room: with the files and their directories at least {} are there",
+                taken.files
+            );
+            self.add("limits.disk_files", problem);
         }
     }
 
@@ -387,175 +393,4 @@ fn is_directory_of(path: &str, files: &[InputFile]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn script() -> Script {
-        let (runtime, source) = ("python3".to_owned(), "print(1)".to_owned());
-        Script::of(runtime, source, Limits::DEFAULT)
-    }
-
-    fn file(path: &str) -> InputFile {
-        InputFile {
-            path: path.to_owned(),
-            content: Content::Bytes(Vec::new()),
-            executable: false,
-        }
-    }
-
-    fn check(script: Script, expected: &[&str]) {
-        let fields: Vec<String> = script
-            .problems()
-            .into_iter()
-            .map(|problem| problem.field)
-            .collect();
-        assert_eq!(fields, expected);
-    }
-
-    #[test]
-    fn a_plain_script_is_sound() {
-        check(script(), &[]);
-        let files = vec![file("main.py"), file("lib/a.py"), file("lib/b.py")];
-        check(
-            Script {
-                program: Program::Entry("main.py".to_owned()),
-                files,
-                ..script()
-            },
-            &[],
-        );
-    }
-
-    #[test]
-    fn e23_what_is_too_large_is_refused() {
-        let source = Program::Source("#".repeat(16 << 20));
-        check(
-            Script {
-                program: source,
-                ..script()
-            },
-            &["source_text"],
-        );
-        check(
-            Script {
-                arguments: vec!["a".repeat(2 << 20)],
-                ..script()
-            },
-            &["arguments"],
-        );
-        let environment = (0..10_000)
-            .map(|index| (format!("V{index}"), String::new()))
-            .collect();
-        check(
-            Script {
-                environment,
-                ..script()
-            },
-            &["environment"],
-        );
-        let files = (0..1000).map(|index| file(&index.to_string())).collect();
-        check(Script { files, ..script() }, &["files"]);
-    }
-
-    #[test]
-    fn e98_a_nul_in_the_source_is_refused() {
-        check(
-            Script {
-                program: Program::Source("a\0b".to_owned()),
-                ..script()
-            },
-            &["source_text"],
-        );
-        check(
-            Script {
-                program: Program::Source("\u{feff}print(1)\r\n".to_owned()),
-                ..script()
-            },
-            &[],
-        );
-    }
-
-    #[test]
-    fn paths_that_lead_elsewhere_are_refused() {
-        for path in [
-            "",
-            "/etc/passwd",
-            "../x",
-            "a/../b",
-            "a//b",
-            ".",
-            "a/.",
-            "a\0b",
-        ] {
-            check(
-                Script {
-                    files: vec![file(path)],
-                    ..script()
-                },
-                &["files[0].path"],
-            );
-        }
-        check(
-            Script {
-                files: vec![file("a"), file("a")],
-                ..script()
-            },
-            &["files[1].path"],
-        );
-        check(
-            Script {
-                files: vec![file("a"), file("a/b")],
-                ..script()
-            },
-            &["files[0].path"],
-        );
-        let deep = "d/".repeat(40) + "x";
-        check(
-            Script {
-                files: vec![file(&deep)],
-                ..script()
-            },
-            &["files[0].path"],
-        );
-    }
-
-    #[test]
-    fn reserved_and_malformed_variables_are_refused() {
-        for name in [
-            "",
-            "1A",
-            "A B",
-            "A=B",
-            "TAVERN_RESULT_FD",
-            "TRACEPARENT",
-            "Ä",
-        ] {
-            let environment = vec![(name.to_owned(), String::new())];
-            assert_eq!(
-                Script {
-                    environment,
-                    ..script()
-                }
-                .problems()
-                .len(),
-                1,
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
-    fn everything_wrong_is_named_at_once() {
-        let wrong = Script {
-            program: Program::Entry("gone".to_owned()),
-            files: vec![file("/x")],
-            effect_id: "with blank".to_owned(),
-            input_json: "{".to_owned(),
-            ..script()
-        };
-        check(
-            wrong,
-            &["entry_path", "files[0].path", "effect_id", "input_json"],
-        );
-    }
-}
+mod tests;

@@ -12,16 +12,17 @@ use contracts::tavern::{
 };
 use futures::stream::{BoxStream, unfold};
 use grpc_kit::Failure;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{invalid, outward::duration};
+use super::{invalid, outward::duration, refused};
 use crate::{
     blobs::{BlobError, Blobs, Held, Stored},
     domain::{
         blob::{BlobDigest, Caller},
         request::{Violation, caller_problems},
     },
+    error::Refusal,
+    shares::{Share, Shares},
 };
 
 /// How long one transfer may take.
@@ -36,26 +37,24 @@ const PIECE: usize = 256 << 10;
 /// The most digests that are looked up at once.
 const MAX_DIGESTS: usize = 1000;
 
-/// When to come back if too many transfers are under way.
-const BUSY_DELAY: Duration = Duration::from_secs(1);
-
 /// Answers the RPCs about blobs.
 #[derive(Clone, Debug)]
 pub struct BlobRpc {
     blobs: Blobs,
-    transfers: Arc<Semaphore>,
+    transfers: Arc<Shares>,
 }
 
 impl BlobRpc {
     /// Serves these blobs.
     pub fn new(blobs: Blobs) -> Self {
-        let transfers = Arc::new(Semaphore::new(blobs.settings().transfers as usize));
+        let transfers = Shares::new(blobs.settings().transfer_room());
         Self { blobs, transfers }
     }
 
-    fn transfer(&self) -> Result<OwnedSemaphorePermit, Status> {
-        let permit = self.transfers.clone().try_acquire_owned();
-        permit.map_err(|_| Failure::overloaded(BUSY_DELAY).into_status())
+    async fn transfer(&self, caller_id: &str) -> Result<Share, Status> {
+        let room = self.transfers.room();
+        let share = self.transfers.take(caller_id).await;
+        share.map_err(|full| refused(Refusal::full(full, "transfers", room)))
     }
 }
 
@@ -65,13 +64,13 @@ impl BlobService for BlobRpc {
         &self,
         request: Request<Streaming<UploadBlobRequest>>,
     ) -> Result<Response<UploadBlobResponse>, Status> {
-        let _permit = self.transfer()?;
         let mut pieces = request.into_inner();
         let Some(Part::Header(header)) = pieces.message().await?.and_then(|first| first.part)
         else {
             return Err(wrong("header", "must be the first message"));
         };
         let announced = Announced::read(&header, self.blobs.settings().largest as u64)?;
+        let _share = self.transfer(&header.caller_id).await?;
         if let Some(answer) = self.known(&announced).await? {
             return Ok(Response::new(answer));
         }
@@ -89,7 +88,6 @@ impl BlobService for BlobRpc {
         &self,
         request: Request<DownloadBlobRequest>,
     ) -> Result<Response<Self::DownloadBlobStream>, Status> {
-        let permit = self.transfer()?;
         let DownloadBlobRequest {
             caller_id,
             sha256,
@@ -100,6 +98,7 @@ impl BlobService for BlobRpc {
         let (Some(digest), true) = (digest, problems.is_empty()) else {
             return Err(invalid(problems));
         };
+        let share = self.transfer(&caller_id).await?;
         let blobs = self.blobs.clone();
         let held = blocking(move || blobs.hold(&Caller::named(&caller_id), digest)).await?;
         if offset_bytes > held.size() {
@@ -110,7 +109,7 @@ impl BlobService for BlobRpc {
             held,
             offset: offset_bytes,
             ended: false,
-            _permit: permit,
+            _share: share,
         };
         Ok(Response::new(Box::pin(unfold(download, Download::next))))
     }
@@ -241,7 +240,7 @@ struct Download {
     held: Held,
     offset: u64,
     ended: bool,
-    _permit: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl Download {

@@ -3,9 +3,11 @@
 use std::{sync::Arc, time::Instant};
 
 use sandbox_launcher::report::{Failure, Layer};
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    task::JoinSet,
+};
 
-use super::Slots;
 use crate::{
     backend::{HostSystem, backend},
     blobs::Blobs,
@@ -53,9 +55,10 @@ pub(super) async fn probe(
     cgroups: Option<&Cgroups>,
     blobs: &Blobs,
     users: &Users,
-    slots: &Arc<Slots>,
     runtimes: Vec<Runtime>,
 ) -> Probed {
+    // Nobody is served yet, so that no caller's share is meant here.
+    let room = &Arc::new(Semaphore::new(settings.concurrent_scripts as usize));
     let host = Arc::new(HostSystem::look());
     let mut failures = Vec::new();
     let levels = IsolationLevel::STRONGEST_FIRST;
@@ -80,9 +83,9 @@ pub(super) async fn probe(
                 .saturating_add(settings.warm_interpreters.saturating_mul(4))
                 .saturating_add(settings.sessions.maximum),
         };
-        match try_level(&tools, slots, &runtimes).await {
+        match try_level(&tools, room, &runtimes).await {
             Ok(missing) => {
-                let runtimes = prove(&tools, slots, runtimes).await;
+                let runtimes = prove(&tools, room, runtimes).await;
                 return Probed {
                     level: Some(level),
                     tools: Some(tools),
@@ -106,7 +109,7 @@ pub(super) async fn probe(
 /// A level works if a script of any runtime does. The quickest to start is tried first.
 async fn try_level(
     tools: &Tools,
-    slots: &Arc<Slots>,
+    room: &Arc<Semaphore>,
     runtimes: &[Runtime],
 ) -> Result<Vec<MissingLayer>, Failure> {
     let mut failure = Failure {
@@ -117,7 +120,7 @@ async fn try_level(
     for runtime in runtimes {
         let mut runtime = runtime.clone();
         while let Ok(interpreter) = runtime.interpreter.clone() {
-            match run_proof(tools, slots, &runtime.profile, &interpreter).await {
+            match run_proof(tools, room, &runtime.profile, &interpreter).await {
                 Some(Outcome {
                     verdict: Verdict::Exited { code: 0 },
                     missing,
@@ -137,13 +140,13 @@ async fn try_level(
 }
 
 /// Runs the proof of every runtime, side by side, and settles for the first interpreter that works.
-async fn prove(tools: &Tools, slots: &Arc<Slots>, runtimes: Vec<Runtime>) -> Vec<Runtime> {
+async fn prove(tools: &Tools, room: &Arc<Semaphore>, runtimes: Vec<Runtime>) -> Vec<Runtime> {
     let mut proving = JoinSet::new();
     for mut runtime in runtimes {
-        let (tools, slots) = (tools.clone(), slots.clone());
+        let (tools, room) = (tools.clone(), room.clone());
         proving.spawn(async move {
             while let Ok(interpreter) = runtime.interpreter.clone() {
-                match run_proof(&tools, &slots, &runtime.profile, &interpreter).await {
+                match run_proof(&tools, &room, &runtime.profile, &interpreter).await {
                     Some(outcome) if outcome.verdict != (Verdict::Exited { code: 0 }) => {
                         let failure = into_failure(&outcome);
                         runtime.give_up(&failure.to_string()).await;
@@ -161,12 +164,12 @@ async fn prove(tools: &Tools, slots: &Arc<Slots>, runtimes: Vec<Runtime>) -> Vec
 
 async fn run_proof(
     tools: &Tools,
-    slots: &Arc<Slots>,
+    room: &Arc<Semaphore>,
     profile: &Profile,
     interpreter: &Interpreter,
 ) -> Option<Outcome> {
     let (profile, interpreter) = (profile.clone(), interpreter.clone());
-    let _slot = slots.take().await.ok()?;
+    let _place = room.acquire().await.ok()?;
     let (runtime, source) = (profile.name.clone(), profile.proof.clone());
     let script = Script::of(runtime, source, Limits::DEFAULT);
     let user = tools.users.take().ok()?;

@@ -88,7 +88,7 @@ impl Sandbox {
         let blobs = self.hold_blobs(&script).await;
         let blobs = blobs.map_err(|refusal| record.refused(refusal))?;
         let user = tools.users.take();
-        let user = user.map_err(|_| record.refused(self.slots.busy()))?;
+        let user = user.map_err(|_| record.refused(self.busy()))?;
         let job = Job {
             script,
             blobs,

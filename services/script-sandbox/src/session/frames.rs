@@ -7,13 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::session::Told;
 
+mod traceback;
+
+pub use traceback::{Frame, MAX_TRACEBACK_FRAMES, Traceback};
+
 /// The longest frame: a value or an error of the largest size, and what JSON adds to it.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
 
-/// The most frames of a traceback that are handed on.
-pub const MAX_TRACEBACK_FRAMES: usize = 100;
-
-/// The longest name, path, message or line of an error that is handed on, in bytes.
+/// The longest name of an error's type that is handed on, and the longest message where values are
+/// shorter, in bytes.
 const MAX_ERROR_TEXT: usize = 16 << 10;
 
 /// What is said to a driver.
@@ -70,30 +72,12 @@ pub struct CellError {
     pub r#type: String,
     /// What it says.
     pub message: String,
-    /// Where it happened, the outermost first.
-    pub frames: Vec<Frame>,
+    /// Where it happened.
+    pub frames: Traceback,
     /// How many were left out in the middle.
     pub omitted: u32,
     /// The same as text.
     pub text: String,
-}
-
-/// One frame of a traceback.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Frame {
-    /// The file.
-    pub file: String,
-    /// The cell; 0 if it is a file.
-    pub cell: u64,
-    /// The line, from 1; 0 if it is not known.
-    pub line: u32,
-    /// The column, from 1; 0 if it is not known.
-    pub column: u32,
-    /// The function.
-    pub function: String,
-    /// The line's text.
-    pub source: String,
 }
 
 /// Something that is no message of a driver.
@@ -155,24 +139,18 @@ impl Done {
             cut(&mut error.text, limit);
             cut(&mut error.r#type, MAX_ERROR_TEXT);
             cut(&mut error.message, MAX_ERROR_TEXT.max(limit));
-            let more = error.frames.len().saturating_sub(MAX_TRACEBACK_FRAMES);
-            error.frames.truncate(MAX_TRACEBACK_FRAMES);
-            let more = u32::try_from(more).unwrap_or(u32::MAX);
-            error.omitted = error.omitted.saturating_add(more);
-            for frame in &mut error.frames {
-                for text in [&mut frame.file, &mut frame.function, &mut frame.source] {
-                    cut(text, MAX_ERROR_TEXT);
-                }
-            }
+            error.frames.cut();
+            error.omitted = error.omitted.saturating_add(error.frames.omitted);
         }
         self
     }
 }
 
-/// Cuts a text at a character; tells how many bytes were cut.
+/// Cuts a text at a character, and gives back the room that it took; tells how many bytes were cut.
 fn cut(text: &mut String, most: usize) -> u64 {
     let before = text.len();
     text.truncate(text.floor_char_boundary(most));
+    text.shrink_to_fit();
     (before - text.len()) as u64
 }
 

@@ -118,7 +118,7 @@ fn cell_error(error: CellError) -> wire::CellError {
     wire::CellError {
         r#type: error.r#type,
         message: error.message,
-        frames: error.frames.into_iter().map(frame).collect(),
+        frames: error.frames.frames.into_iter().map(frame).collect(),
         omitted_frames: error.omitted,
         traceback_text: error.text,
     }

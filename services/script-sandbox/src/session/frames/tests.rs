@@ -70,15 +70,63 @@ fn a_length_that_is_too_large_is_refused_before_anything_else_comes() {
     assert_eq!(frames.take(), Err(FrameError::TooLong { declared }));
 }
 
+/// An error as a cell would forge it.
+fn forged_error(frames: &str) -> Done {
+    let json = format!(
+        "{{\"done\": {{\"cell\": 1, \"outcome\": \"error\", \"error\": {{\"omitted\": 7, \"frames\": [{frames}]}}}}}}"
+    );
+    assert!(json.len() <= MAX_FRAME_BYTES);
+    let mut bytes = Frames::default();
+    bytes.push(&frame(&json));
+    match bytes.take() {
+        Ok(Some(FromDriver::Done(done))) => done,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn e91_a_million_forged_frames_become_a_hundred() {
+    const MANY: u32 = 200_000;
+    let frames: Vec<String> = (1..=MANY)
+        .map(|line| format!("{{\"line\":{line}}}"))
+        .collect();
+    let done = forged_error(&frames.join(","));
+    let error = done.error.as_ref().unwrap();
+    assert!(error.frames.frames.capacity() < 1000);
+    let error = done.bounded(11).error.unwrap();
+    let lines: Vec<u32> = error.frames.frames.iter().map(|frame| frame.line).collect();
+    let expected: Vec<u32> = (1..=50).chain(MANY - 49..=MANY).collect();
+    assert_eq!(lines, expected);
+    assert_eq!(error.omitted, 7 + MANY - 100);
+
+    let smallest = vec!["{}"; MAX_FRAME_BYTES / 3 - 1000].join(",");
+    let error = forged_error(&smallest).bounded(11).error.unwrap();
+    assert_eq!(error.frames.frames.len(), MAX_TRACEBACK_FRAMES);
+    assert!(error.omitted > 1_000_000);
+}
+
+#[test]
+fn a_short_traceback_is_handed_on_whole() {
+    let done = forged_error("{\"line\": 3}, {\"line\": 4}");
+    let error = done.bounded(11).error.unwrap();
+    assert_eq!((error.frames.frames.len(), error.omitted), (2, 7));
+}
+
 #[test]
 fn what_is_handed_on_is_bounded_whatever_it_says() {
-    let frames = vec![
-        Frame {
-            file: "f".repeat(MAX_ERROR_TEXT * 2),
-            ..Frame::default()
-        };
-        MAX_TRACEBACK_FRAMES * 2
-    ];
+    let long = "f".repeat(MAX_ERROR_TEXT * 2);
+    let frames = Traceback {
+        frames: vec![
+            Frame {
+                file: long.clone(),
+                function: long.clone(),
+                source: long.clone(),
+                ..Frame::default()
+            };
+            MAX_TRACEBACK_FRAMES
+        ],
+        omitted: 3,
+    };
     let done = Done {
         cell: 1,
         outcome: Told::Error,
@@ -89,14 +137,22 @@ fn what_is_handed_on_is_bounded_whatever_it_says() {
         error: Some(CellError {
             frames,
             omitted: u32::MAX,
-            ..CellError::default()
+            r#type: long.clone(),
+            message: long.clone(),
+            text: long,
         }),
     };
     let done = done.bounded(11);
     let (value, error) = (done.value.unwrap(), done.error.unwrap());
     assert_eq!((value.text.len(), value.truncated), (10, u64::MAX));
-    assert_eq!(error.frames.len(), MAX_TRACEBACK_FRAMES);
-    assert_eq!(error.frames[0].file.len(), MAX_ERROR_TEXT);
+    let texts = [&error.r#type, &error.message, &error.text].map(String::len);
+    assert_eq!(texts, [MAX_ERROR_TEXT, MAX_ERROR_TEXT, 11]);
+    assert_eq!(error.omitted, u32::MAX);
+    for frame in &error.frames.frames {
+        for text in [&frame.file, &frame.function, &frame.source] {
+            assert_eq!((text.len(), text.capacity()), (2000, 2000));
+        }
+    }
 }
 
 proptest! {

@@ -168,6 +168,31 @@ fn e91_forged_messages_end_their_own_session_only() {
 }
 
 #[test]
+fn e91_a_forged_error_with_very_many_frames_is_cut() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let session = host.session("python3").await;
+        let forged = r#"
+import os, struct
+frames = ",".join('{"line": %d, "file": "%s"}' % (line, "f" * 5000 if line == 1 else "") for line in range(1, 100_001))
+body = ('{"done": {"cell": 1, "outcome": "error", "error": {"type": "E", "frames": [%s]}}}' % frames).encode()
+body = memoryview(struct.pack("<I", len(body)) + body)
+while body:
+    body = body[os.write(3, body):]
+"#;
+        let ran = host.cell(&session, forged).await;
+        assert_eq!(ran.ended.outcome(), CellOutcome::Raised, "{ran:?}");
+        let error = ran.error.unwrap();
+        let lines: Vec<u32> = error.frames.iter().map(|frame| frame.line).collect();
+        let expected: Vec<u32> = (1..=50).chain(99_951..=100_000).collect();
+        assert_eq!(lines, expected);
+        assert_eq!(error.omitted_frames, 99_900);
+        assert_eq!(error.frames[0].file.len(), 2000);
+        nothing_is_left(&host).await;
+    });
+}
+
+#[test]
 fn time_ends_sessions_that_nobody_uses_or_that_are_old() {
     everywhere(async |host| {
         let idle = host

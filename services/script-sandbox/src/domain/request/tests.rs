@@ -1,0 +1,276 @@
+use super::*;
+
+fn script() -> Script {
+    let (runtime, source) = ("python3".to_owned(), "print(1)".to_owned());
+    Script::of(runtime, source, Limits::DEFAULT)
+}
+
+fn file(path: &str) -> InputFile {
+    InputFile {
+        path: path.to_owned(),
+        content: Content::Bytes(Vec::new()),
+        executable: false,
+    }
+}
+
+fn check(script: Script, expected: &[&str]) {
+    let fields: Vec<String> = script
+        .problems()
+        .into_iter()
+        .map(|problem| problem.field)
+        .collect();
+    assert_eq!(fields, expected);
+}
+
+#[test]
+fn a_plain_script_is_sound() {
+    check(script(), &[]);
+    let files = vec![file("main.py"), file("lib/a.py"), file("lib/b.py")];
+    check(
+        Script {
+            program: Program::Entry("main.py".to_owned()),
+            files,
+            ..script()
+        },
+        &[],
+    );
+}
+
+#[test]
+fn e23_what_is_too_large_is_refused() {
+    let source = Program::Source("#".repeat(16 << 20));
+    check(
+        Script {
+            program: source,
+            ..script()
+        },
+        &["source_text"],
+    );
+    check(
+        Script {
+            arguments: vec!["a".repeat(2 << 20)],
+            ..script()
+        },
+        &["arguments"],
+    );
+    let environment = (0..10_000)
+        .map(|index| (format!("V{index}"), String::new()))
+        .collect();
+    check(
+        Script {
+            environment,
+            ..script()
+        },
+        &["environment"],
+    );
+    let files = (0..1000).map(|index| file(&index.to_string())).collect();
+    check(Script { files, ..script() }, &["files"]);
+}
+
+#[test]
+fn e98_a_nul_in_the_source_is_refused() {
+    check(
+        Script {
+            program: Program::Source("a\0b".to_owned()),
+            ..script()
+        },
+        &["source_text"],
+    );
+    check(
+        Script {
+            program: Program::Source("\u{feff}print(1)\r\n".to_owned()),
+            ..script()
+        },
+        &[],
+    );
+}
+
+#[test]
+fn paths_that_lead_elsewhere_are_refused() {
+    for path in [
+        "",
+        "/etc/passwd",
+        "../x",
+        "a/../b",
+        "a//b",
+        ".",
+        "a/.",
+        "a\0b",
+    ] {
+        check(
+            Script {
+                files: vec![file(path)],
+                ..script()
+            },
+            &["files[0].path"],
+        );
+    }
+    check(
+        Script {
+            files: vec![file("a"), file("a")],
+            ..script()
+        },
+        &["files[1].path"],
+    );
+    check(
+        Script {
+            files: vec![file("a"), file("a/b")],
+            ..script()
+        },
+        &["files[0].path"],
+    );
+    let deep = "d/".repeat(40) + "x";
+    check(
+        Script {
+            files: vec![file(&deep)],
+            ..script()
+        },
+        &["files[0].path"],
+    );
+}
+
+#[test]
+fn reserved_and_malformed_variables_are_refused() {
+    for name in [
+        "",
+        "1A",
+        "A B",
+        "A=B",
+        "TAVERN_RESULT_FD",
+        "TRACEPARENT",
+        "Ä",
+    ] {
+        let environment = vec![(name.to_owned(), String::new())];
+        assert_eq!(
+            Script {
+                environment,
+                ..script()
+            }
+            .problems()
+            .len(),
+            1,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn everything_wrong_is_named_at_once() {
+    let wrong = Script {
+        program: Program::Entry("gone".to_owned()),
+        files: vec![file("/x")],
+        effect_id: "with blank".to_owned(),
+        input_json: "{".to_owned(),
+        ..script()
+    };
+    check(
+        wrong,
+        &["entry_path", "files[0].path", "effect_id", "input_json"],
+    );
+}
+
+fn bytes(path: &str, size: usize) -> InputFile {
+    InputFile {
+        content: Content::Bytes(vec![b'x'; size]),
+        ..file(path)
+    }
+}
+
+#[test]
+fn the_script_gets_a_name_that_no_file_and_no_directory_has() {
+    for (files, expected) in [
+        (&[][..], "main.py"),
+        (&["other.py"][..], "main.py"),
+        (&["main.py"][..], "main-1.py"),
+        (&["main.py/inner"][..], "main-1.py"),
+        (&["main.py/inner", "main-1.py/a/b"][..], "main-2.py"),
+        (&["main.pyx/inner", "Main.py"][..], "main.py"),
+    ] {
+        let files = files.iter().map(|path| file(path)).collect();
+        let script = Script { files, ..script() };
+        assert_eq!(script.path(".py"), expected);
+        check(script, &[]);
+    }
+}
+
+#[test]
+fn what_is_placed_takes_blocks_and_names() {
+    let disk = |bytes, files| Limits {
+        disk: bytes,
+        disk_files: files,
+        ..Limits::DEFAULT
+    };
+    let small: Vec<InputFile> = (0..7).map(|number| bytes(&number.to_string(), 1)).collect();
+    // With the source eight blocks of sixteen.
+    let fits = Script {
+        files: small.clone(),
+        limits: disk(64 << 10, 16),
+        ..script()
+    };
+    check(fits.clone(), &[]);
+    let one_more = [small.clone(), vec![bytes("more", 1)]].concat();
+    check(
+        Script {
+            files: one_more,
+            ..fits.clone()
+        },
+        &["limits.disk_bytes", "limits.disk_files"],
+    );
+    let in_a_directory = [small[1..].to_vec(), vec![bytes("deep/er", 1)]].concat();
+    check(
+        Script {
+            files: in_a_directory,
+            ..fits.clone()
+        },
+        &["limits.disk_bytes", "limits.disk_files"],
+    );
+    check(
+        Script {
+            input_json: "1".to_owned(),
+            limits: disk(128 << 10, 16),
+            ..fits
+        },
+        &["limits.disk_files"],
+    );
+}
+
+#[test]
+fn blobs_take_what_they_are_large() {
+    let blob = |path: &str| InputFile {
+        content: Content::Blob(BlobDigest::of(b"x")),
+        ..file(path)
+    };
+    let script = Script {
+        files: vec![blob("a"), blob("b")],
+        limits: Limits {
+            disk: 64 << 10,
+            ..Limits::DEFAULT
+        },
+        ..script()
+    };
+    check(script.clone(), &[]);
+    assert!(script.problems_with_blobs(|_| 12 << 10).is_empty());
+    for size in [(12 << 10) + 1, u64::MAX] {
+        let problems = script.problems_with_blobs(|_| size);
+        let fields: Vec<&str> = problems.iter().map(|each| each.field.as_str()).collect();
+        assert_eq!(fields, ["limits.disk_bytes"], "{size}");
+    }
+}
+
+#[test]
+fn e23_the_longest_strings_fit_into_one_start_of_a_program() {
+    // The kernel takes strings of 128 KiB, and a quarter of the stack for all together.
+    const LONGEST: usize = 128 << 10;
+    const ALL: usize = (8 << 20) / 4;
+    const { assert!(MAX_STRING_BYTES + MAX_PATH_BYTES < LONGEST) };
+    const POINTERS: usize = (MAX_ARGUMENTS + 2 * MAX_VARIABLES) * 8;
+    const { assert!(3 * MAX_STRING_BYTES + POINTERS < ALL) };
+    check(
+        Script {
+            arguments: vec!["a".repeat(MAX_STRING_BYTES)],
+            environment: vec![("V".to_owned(), "v".repeat(MAX_STRING_BYTES - 1))],
+            ..script()
+        },
+        &[],
+    );
+}
