@@ -150,6 +150,10 @@ mod tests {
         check(b"{} {}", ScriptResult::Malformed);
         check(b"{", ScriptResult::Malformed);
         check(b"\"\xff\"", ScriptResult::Malformed);
+        // However deep it is, looking at it takes no stack.
+        let deep = "[".repeat(500_000) + &"]".repeat(500_000);
+        check(deep.as_bytes(), ScriptResult::Json(deep.clone()));
+        check(&deep.as_bytes()[1..], ScriptResult::Malformed);
     }
 
     #[test]

@@ -155,6 +155,26 @@ fn reserved_and_malformed_variables_are_refused() {
 }
 
 #[test]
+fn e23_deep_input_is_looked_at_without_a_deep_stack() {
+    let deep = "[".repeat(500_000);
+    let input_json = deep.clone() + &"]".repeat(500_000);
+    check(
+        Script {
+            input_json,
+            ..script()
+        },
+        &[],
+    );
+    check(
+        Script {
+            input_json: deep,
+            ..script()
+        },
+        &["input_json"],
+    );
+}
+
+#[test]
 fn everything_wrong_is_named_at_once() {
     let wrong = Script {
         program: Program::Entry("gone".to_owned()),
