@@ -67,6 +67,13 @@ struct Entry {
     bytes: usize,
 }
 
+impl Entry {
+    /// No answer is there, and nobody is left to give one.
+    fn is_lost(&self) -> bool {
+        self.pending.has_changed().is_err() && self.pending.borrow().is_none()
+    }
+}
+
 /// The answers of one caller.
 #[derive(Debug, Default)]
 struct Account {
@@ -82,20 +89,30 @@ pub(crate) enum Claim {
     First(Claimed),
     /// The same request runs or ran.
     Repeated(Pending),
+    /// The same request ran, and its answer was lost with the task that ran it: to run it again could
+    /// be to do again what it has done.
+    Lost,
     /// Another request has the id.
     Reused,
 }
 
-/// The right to answer for a request id. Dropping it without an answer gives the id back.
+/// The right to answer for a request id. Dropping it without an answer gives the id back, unless the
+/// script has begun.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     answers: Arc<Answers>,
     /// `None` if nothing is to be remembered, or all is done.
     key: Option<Key>,
     publish: watch::Sender<Option<Arc<Outcome>>>,
+    begun: bool,
 }
 
 impl Claimed {
+    /// The script begins: from here on the id is not given back.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
+    }
+
     /// Waits for the answer, beside whoever has to publish it.
     pub(crate) fn pending(&self) -> Pending {
         self.publish.subscribe()
@@ -114,9 +131,15 @@ impl Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        // The id is free before those who wait learn that no answer comes: they try again.
-        if let Some(key) = self.key.take() {
-            self.answers.lock().entries.remove(&key);
+        let Some(key) = self.key.take() else {
+            return;
+        };
+        // Those who wait learn that no answer comes only after this, and then look again.
+        let mut known = self.answers.lock();
+        if self.begun {
+            known.settle(key, 0, self.answers.bounds);
+        } else {
+            known.entries.remove(&key);
         }
     }
 }
@@ -145,6 +168,7 @@ impl Answers {
                 answers,
                 key: None,
                 publish,
+                begun: false,
             });
         }
         let key = Key {
@@ -153,6 +177,7 @@ impl Answers {
         };
         let mut known = self.lock();
         match known.entries.get(&key) {
+            Some(entry) if entry.digest == digest && entry.is_lost() => Claim::Lost,
             Some(entry) if entry.digest == digest => Claim::Repeated(entry.pending.clone()),
             Some(_) => Claim::Reused,
             None => {
@@ -166,6 +191,7 @@ impl Answers {
                     answers,
                     key: Some(key),
                     publish,
+                    begun: false,
                 })
             }
         }

@@ -333,7 +333,7 @@ fn class_of(refusal: &Refusal) -> Option<&'static str> {
     match refusal {
         Refusal::Runtime { .. } => Some("runtime_unavailable"),
         Refusal::Isolation { .. } => Some("isolation_unavailable"),
-        Refusal::Busy { .. } => Some("overloaded"),
+        Refusal::Busy { .. } | Refusal::ShareUsedUp { .. } => Some("overloaded"),
         Refusal::Blob(_) => Some("blob_unavailable"),
         Refusal::Quota { .. } => Some("limit_exceeded"),
         Refusal::Lost => Some("lost"),

@@ -256,7 +256,7 @@ impl Sandbox {
         digest: Digest,
         script: Script,
     ) -> Result<(Arc<Outcome>, bool), Refusal> {
-        let claimed = loop {
+        let mut claimed = loop {
             match self.answers.claim(&script.caller, request_id, digest) {
                 Claim::First(claimed) => break claimed,
                 Claim::Repeated(mut pending) => {
@@ -266,6 +266,7 @@ impl Sandbox {
                         return Ok((outcome, true));
                     }
                 }
+                Claim::Lost => return Err(Refusal::Lost),
                 Claim::Reused => {
                     return Err(Refusal::RequestIdReused {
                         request_id: request_id.to_owned(),
@@ -277,6 +278,7 @@ impl Sandbox {
         let record = Record::of_script(What::Script, request_id, &script);
         // Giving up before the script is admitted, or being refused, drops the claim.
         let (tools, job, slot, record) = self.admit(script, record).await?;
+        claimed.begin();
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.script.run", runtime = job.profile.name);
         let running = async move {

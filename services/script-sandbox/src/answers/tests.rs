@@ -60,6 +60,21 @@ fn an_id_belongs_to_its_first_content() {
 }
 
 #[test]
+fn what_has_begun_and_was_lost_does_not_run_again() {
+    let answers = answers(2, 1000);
+    let mut claimed = first(&answers, "", "a");
+    claimed.begin();
+    drop(claimed);
+    assert!(matches!(answers.claim("", "a", [0; 32]), Claim::Lost));
+    assert!(matches!(answers.claim("", "a", [2; 32]), Claim::Reused));
+    // It takes the place of one answer.
+    for id in ["b", "c"] {
+        first(&answers, "", id).publish(outcome(1));
+    }
+    assert!(!is_known(&answers, "", "a"));
+}
+
+#[test]
 fn an_id_of_one_caller_is_nothing_to_another() {
     let answers = answers(4, 1000);
     first(&answers, "a", "once").publish(outcome(1));
