@@ -70,7 +70,7 @@ impl Measured {
 
 /// Measures everything below a directory. Entries that come and go meanwhile may be missed; where
 /// something cannot be measured, the answer is [`Measured::BOUNDLESS`]. Directories whose owner, who
-/// is us, has taken its own rights away get them back.
+/// is us, has taken its own rights away have them for as long as that takes.
 pub fn measure(top: OwnedFd) -> Measured {
     let mut walk = Walk::default();
     match walk.directory(&top, 0) {
@@ -99,9 +99,9 @@ impl Walk {
                 rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
             self.entry(stat.as_ref());
             if kind == FileType::Directory
-                && let Some(inner) = open(directory, &name)?
+                && let Some(inner) = Inner::open(directory, &name)?
             {
-                self.directory(&inner, depth + 1)?;
+                self.directory(&inner.directory, depth + 1)?;
             }
         }
         Ok(())
@@ -124,36 +124,66 @@ impl Walk {
     }
 }
 
-/// Opens a directory so that what is in it can be listed and looked at. `None` if it is gone.
-fn open(parent: &OwnedFd, name: &CStr) -> Result<Option<OwnedFd>, Unmeasurable> {
-    let opened = match rustix::fs::openat(parent, name, directory_flags(), Mode::empty()) {
-        Err(Errno::ACCESS) => unlock(parent, name),
-        opened => opened,
-    };
-    let opened = match opened {
-        Ok(opened) => opened,
-        Err(Errno::ACCESS | Errno::PERM) => return Err(Unmeasurable),
-        // Something else has the name now, or nobody.
-        Err(_) => return Ok(None),
-    };
-    let stat = rustix::fs::fstat(&opened).map_err(|_| Unmeasurable)?;
-    let user = rustix::process::geteuid();
-    if !user.is_root() && stat.st_uid == user.as_raw() && !has_rights(&stat) {
-        rustix::fs::fchmod(&opened, with_rights(&stat)).map_err(|_| Unmeasurable)?;
-    }
-    Ok(Some(opened))
+/// A directory below another. When it is dropped, its rights are as they were.
+struct Inner {
+    directory: OwnedFd,
+    /// The rights that it had, if it was given others.
+    rights: Option<Mode>,
 }
 
-/// Gives the owner of a directory its rights back and opens it. The directory is held before anything
-/// is done to it, so that it does not matter what its name leads to meanwhile.
-fn unlock(parent: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let held = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    let stat = rustix::fs::fstat(&held)?;
-    // A descriptor that only holds cannot be changed through itself, but through its own path.
-    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
-    rustix::fs::chmod(path, with_rights(&stat))?;
-    rustix::fs::openat(&held, c".", directory_flags(), Mode::empty())
+impl Inner {
+    /// Opens a directory so that what is in it can be listed and looked at. `None` if it is gone.
+    fn open(parent: &OwnedFd, name: &CStr) -> Result<Option<Self>, Unmeasurable> {
+        let opened = match rustix::fs::openat(parent, name, directory_flags(), Mode::empty()) {
+            Ok(directory) => Self::allow(directory),
+            Err(Errno::ACCESS) => Self::unlock(parent, name),
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok(opened) => Ok(Some(opened)),
+            Err(Errno::ACCESS | Errno::PERM) => Err(Unmeasurable),
+            // Something else has the name now, or nobody.
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// One that can be listed may still keep from us what is listed.
+    fn allow(directory: OwnedFd) -> rustix::io::Result<Self> {
+        let stat = rustix::fs::fstat(&directory)?;
+        let user = rustix::process::geteuid();
+        let needed = !user.is_root() && stat.st_uid == user.as_raw() && !has_rights(&stat);
+        if needed {
+            rustix::fs::fchmod(&directory, with_rights(&stat))?;
+        }
+        Ok(Self {
+            directory,
+            rights: needed.then(|| Mode::from_raw_mode(stat.st_mode)),
+        })
+    }
+
+    /// Gives the owner of a directory its rights back and opens it. The directory is held before
+    /// anything is done to it, so that it does not matter what its name leads to meanwhile.
+    fn unlock(parent: &OwnedFd, name: &CStr) -> rustix::io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&held)?;
+        // A descriptor that only holds cannot be changed through itself, but through its own path.
+        let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+        rustix::fs::chmod(path, with_rights(&stat))?;
+        Ok(Self {
+            directory: rustix::fs::openat(&held, c".", directory_flags(), Mode::empty())?,
+            rights: Some(Mode::from_raw_mode(stat.st_mode)),
+        })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(rights) = self.rights {
+            // With more rights than it had it is no danger to anybody but its owner's own plans.
+            let _ = rustix::fs::fchmod(&self.directory, rights);
+        }
+    }
 }
 
 fn has_rights(stat: &Stat) -> bool {
@@ -203,10 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_rights_is_measured_and_stays_the_owners() {
+    fn a_directory_without_rights_is_measured_and_stays_as_it_is() {
         let top = tempfile::tempdir().unwrap();
-        for mode in [0, 0o100, 0o300, 0o400, 0o600] {
-            let directory = top.path().join(format!("{mode:o}"));
+        let modes = [0, 0o100, 0o300, 0o400, 0o600];
+        let path = |mode: u32| top.path().join(format!("{mode:o}"));
+        for mode in modes {
+            let directory = path(mode);
             fs::create_dir(&directory).unwrap();
             fs::write(directory.join("a"), vec![1; 50_000]).unwrap();
             fs::set_permissions(&directory, PermissionsExt::from_mode(mode)).unwrap();
@@ -214,5 +246,9 @@ mod tests {
         let found = measured(top.path());
         assert!((250_000..400_000).contains(&found.bytes), "{found:?}");
         assert_eq!(found.files, 10);
+        for mode in modes {
+            let found = fs::metadata(path(mode)).unwrap().permissions().mode();
+            assert_eq!(found & 0o777, mode);
+        }
     }
 }
