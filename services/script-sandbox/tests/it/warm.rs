@@ -111,17 +111,20 @@ fn gist(response: &ExecuteResponse) -> (String, String, String, i32, String) {
 
 /// A text without the trace contexts of calls, of which no two are the same.
 fn without_traces(text: &str) -> String {
-    const REST: usize = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".len();
-    let mut parts = text.split("00-");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| {
-        let context = part.get(..REST).map(|rest| format!("00-{rest}"));
-        let is_one = |context: &String| telemetry::context::parse_traceparent(context).is_some();
-        match context.filter(is_one) {
-            Some(_) => text + "a trace" + &part[REST..],
-            None => text + "00-" + part,
-        }
-    })
+    const LENGTH: usize = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".len();
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let context = rest.get(..LENGTH);
+        let is_one = context.and_then(telemetry::context::parse_traceparent);
+        let (word, length) = match is_one {
+            Some(_) => ("a trace", LENGTH),
+            None => (&rest[..first.len_utf8()], first.len_utf8()),
+        };
+        kept.push_str(word);
+        rest = &rest[length..];
+    }
+    kept
 }
 
 const PYTHON: &[&str] = &[
