@@ -146,46 +146,7 @@ impl settings::Settings for SandboxSettings {
             let problem = "demands cgroups, which use_cgroups switches off";
             problems.add("lowest_memory_enforcement", problem, "set one of the two");
         }
-        if !(1..=1024).contains(&self.concurrent_scripts) {
-            problems.add(
-                "concurrent_scripts",
-                "is out of range",
-                "give a number from 1 to 1024",
-            );
-        }
-        if self.warm_interpreters > 256 {
-            problems.add(
-                "warm_interpreters",
-                "is out of range",
-                "give a number up to 256",
-            );
-        }
-        if self.waiting_scripts > 65_536 {
-            problems.add(
-                "waiting_scripts",
-                "is out of range",
-                "give a number up to 65536",
-            );
-        }
-        share_problems(
-            "scripts_per_caller",
-            self.scripts_per_caller,
-            self.concurrent_scripts,
-            problems,
-        );
-        share_problems(
-            "waiting_per_caller",
-            self.waiting_per_caller,
-            self.waiting_scripts,
-            problems,
-        );
-        if self.remembered_answers > 65_536 {
-            problems.add(
-                "remembered_answers",
-                "is out of range",
-                "give a number up to 65536",
-            );
-        }
+        self.check_counts(problems);
         if self.first_user < 1000 || self.first_user.checked_add(1000).is_none() {
             problems.add(
                 "first_user",
@@ -214,6 +175,33 @@ impl settings::Settings for SandboxSettings {
 }
 
 impl SandboxSettings {
+    fn check_counts(&self, problems: &mut Problems) {
+        for (key, value, least, most) in [
+            ("concurrent_scripts", self.concurrent_scripts, 1, 1024),
+            ("warm_interpreters", self.warm_interpreters, 0, 256),
+            ("waiting_scripts", self.waiting_scripts, 0, 65_536),
+            ("remembered_answers", self.remembered_answers, 0, 65_536),
+        ] {
+            if !(least..=most).contains(&value) {
+                let remedy = format!("give a number from {least} to {most}");
+                problems.add(key, "is out of range", remedy);
+            }
+        }
+        let (scripts, waiting) = (self.concurrent_scripts, self.waiting_scripts);
+        share_problems(
+            "scripts_per_caller",
+            self.scripts_per_caller,
+            scripts,
+            problems,
+        );
+        share_problems(
+            "waiting_per_caller",
+            self.waiting_per_caller,
+            waiting,
+            problems,
+        );
+    }
+
     /// How the room for scripts is divided among callers.
     pub fn script_room(&self) -> Room {
         Room {
