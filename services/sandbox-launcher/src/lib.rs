@@ -21,6 +21,7 @@ pub mod channel;
 pub mod confine;
 pub mod place;
 pub mod plan;
+pub mod processes;
 pub mod report;
 pub mod seccomp;
 pub mod supervisor;

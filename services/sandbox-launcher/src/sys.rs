@@ -118,6 +118,24 @@ pub(crate) fn hold(pid: pid_t) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
+/// Says whether two processes have one memory.
+pub(crate) fn share_memory(one: c_int, other: c_int) -> io::Result<bool> {
+    const KCMP_VM: c_long = 1;
+    let zero: c_long = 0;
+    // SAFETY: the call takes numbers only.
+    let order = check(unsafe {
+        libc::syscall(
+            libc::SYS_kcmp,
+            c_long::from(one),
+            c_long::from(other),
+            KCMP_VM,
+            zero,
+            zero,
+        )
+    })?;
+    Ok(order == 0)
+}
+
 /// Sends a signal to a process that is held, or to everybody of its group.
 pub(crate) fn kill_held(process: BorrowedFd<'_>, signal: c_int, group: bool) -> io::Result<()> {
     /// `PIDFD_SIGNAL_PROCESS_GROUP`, which kernels before 6.9 do not have.

@@ -138,9 +138,12 @@ impl Tree {
     }
 
     fn memory(&self, suspicious: u64, scratch: Option<&Filled>) -> u64 {
+        // The child of a vfork has its parent's memory until it becomes a program of its own.
+        let own_memory = |process: &&Process| !process.shares_memory_with_parent();
+        let holders: Vec<&Process> = self.members().iter().filter(own_memory).collect();
         let total = |each: fn(&Process) -> u64| {
-            let members = self.members().iter();
-            members.map(each).fold(0, u64::saturating_add)
+            let holders = holders.iter().copied();
+            holders.map(each).fold(0, u64::saturating_add)
         };
         let files = scratch.map_or(0, Filled::memory);
         let quick = total(Process::held_bytes).saturating_add(files);
@@ -158,7 +161,7 @@ impl Tree {
         };
         // Scratch files that are mapped are among the files and among what their processes keep.
         let mapped = |process: &Process| process.mapped_bytes(&scratch.device);
-        let mapped = self.members().iter().map(mapped);
+        let mapped = holders.into_iter().map(mapped);
         careful - mapped.fold(0, u64::saturating_add).min(scratch.bytes)
     }
 }

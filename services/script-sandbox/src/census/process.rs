@@ -61,6 +61,11 @@ impl Process {
         threads.find(alive).unwrap_or(own)
     }
 
+    /// Says that its memory is its parent's. Two first threads that have ended have none in common.
+    pub(super) fn shares_memory_with_parent(&self) -> bool {
+        !self.headless && sandbox_launcher::processes::share_memory(self.pid, self.parent)
+    }
+
     /// What it keeps in memory beside files, with the tables that the kernel keeps of that. Pages that
     /// it shares with others, since a fork or on purpose, count for each of them. The processes of a
     /// script cannot keep it from being read.

@@ -21,9 +21,6 @@ use crate::{
 /// A script that runs into its limit on processes this often does nothing else.
 const MANY_REFUSALS: u64 = 1000;
 
-/// So many samples in a row at the limit mean the same, where the kernel does not count refusals.
-const MANY_SAMPLES: u32 = 60;
-
 /// Every so many samples what takes longer is measured: the scratch directory, and locks.
 const SLOW_EVERY: u32 = 4;
 
@@ -58,7 +55,6 @@ pub(super) struct Gauge {
     /// Processor time that was used before the script.
     used: Duration,
     taken: u32,
-    at_limit: u32,
     /// The highest figures so far.
     highest: Sample,
     /// The most scratch space so far.
@@ -81,7 +77,6 @@ impl Gauge {
             locks: 0,
             used,
             taken: 0,
-            at_limit: 0,
             highest,
             disk: Measured::default(),
         }
@@ -111,11 +106,6 @@ impl Gauge {
             sample.memory = sample.memory.saturating_add(locks);
         }
         self.remember(sample);
-        self.at_limit = if sample.processes >= limits.processes {
-            self.at_limit + 1
-        } else {
-            0
-        };
         self.passed(&sample, limits)
     }
 
@@ -200,9 +190,8 @@ impl Gauge {
         let sampled = self.is_sampled();
         let disk =
             self.disk.bytes > limits.disk as u64 || self.disk.files > u64::from(limits.disk_files);
-        let crowded = sample.processes_refused >= MANY_REFUSALS
-            || (sampled && self.at_limit >= MANY_SAMPLES)
-            || sample.processes > limits.processes;
+        let crowded =
+            sample.processes_refused >= MANY_REFUSALS || sample.processes > limits.processes;
         if sample.memory_kills > 0 || self.locks > MOST_LOCKS {
             Some(Stopped::Memory)
         } else if crowded {

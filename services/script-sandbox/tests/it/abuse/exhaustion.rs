@@ -147,6 +147,25 @@ fn e03_threads_are_counted_as_processes() {
     });
 }
 
+#[test]
+fn a_script_with_as_many_processes_as_it_may_have_is_left_alone() {
+    let source = "
+import threading, time
+threads = [threading.Thread(target=time.sleep, args=(2,)) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print('done')
+";
+    everywhere(async |host| {
+        let limits = Limits {
+            processes: Some(4),
+            ..patient()
+        };
+        let response = host.run(limited(python(source), limits)).await;
+        expect_output(&response, "done\n");
+    });
+}
+
 /// Spins, whatever signal comes.
 pub(super) const SPINNING: &str = "
 import signal

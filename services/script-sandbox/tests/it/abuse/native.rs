@@ -63,6 +63,16 @@ fn e04_e05_memory_counts_however_it_is_had() {
 }
 
 #[test]
+fn e103_memory_that_a_child_has_from_its_parent_until_it_runs_a_program_counts_once() {
+    everywhere(async |host| {
+        let response = run(&host, "vfork", memory_of(160)).await;
+        expect_class(&response, &["exited 0"]);
+        let most = response.usage.unwrap().max_memory_bytes;
+        assert!((96 << 20..150 << 20).contains(&most), "{most}");
+    });
+}
+
+#[test]
 fn e04_memory_that_no_process_maps_cannot_be_had() {
     let control = alone("unmapped");
     assert!(control.contains("memfd_create allowed"), "{control}");

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB (1L << 20)
@@ -132,6 +133,19 @@ static void attack_the_kernel(void) {
   say("mq_open", syscall(240, "q", 0102, 0600, NULL));
 }
 
+/* A child that has all of its parent's memory, and none of its own, for a while. */
+static void share_with_a_child(void) {
+  long bytes = 96 * MIB;
+  char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) exit(3);
+  for (long at = 0; at < bytes; at += 4096) memory[at] = 1;
+  struct timespec while_ = {0, 300000000};
+  if (vfork() == 0) {
+    syscall(SYS_nanosleep, &while_, NULL);
+    _exit(0);
+  }
+}
+
 int main(int count, char **arguments) {
   const char *what = count > 1 ? arguments[1] : "";
   if (!strcmp(what, "private")) map(MAP_PRIVATE);
@@ -139,6 +153,7 @@ int main(int count, char **arguments) {
   if (!strcmp(what, "populated")) map(MAP_PRIVATE | MAP_POPULATE);
   if (!strcmp(what, "children")) map_among_children();
   if (!strcmp(what, "tables")) fill_tables();
+  if (!strcmp(what, "vfork")) share_with_a_child();
   if (!strcmp(what, "unmapped")) unmapped_memory();
   if (!strcmp(what, "fork")) fork_for_ever();
   if (!strcmp(what, "clone")) clone_for_ever();

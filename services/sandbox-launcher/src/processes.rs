@@ -1,0 +1,33 @@
+//! Questions about other processes.
+
+use crate::sys;
+
+/// Says that two processes have one memory, as the child of a vfork has its parent's until it becomes
+/// another program. `false` also if the kernel does not tell, or one of them has ended.
+pub fn share_memory(one: u32, other: u32) -> bool {
+    let process = |pid: u32| i32::try_from(pid).ok().filter(|pid| *pid > 0);
+    match (process(one), process(other)) {
+        (Some(one), Some(other)) => sys::share_memory(one, other).unwrap_or(false),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_shares_its_memory_with_itself_and_with_no_other() {
+        let own = std::process::id();
+        assert!(share_memory(own, own));
+        assert!(!share_memory(own, 0));
+        assert!(!share_memory(own, u32::MAX));
+        let mut other = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .expect("sleep exists");
+        assert!(!share_memory(own, other.id()));
+        other.kill().expect("it is ours");
+        other.wait().expect("it is ours");
+    }
+}
