@@ -99,9 +99,10 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
         areas,
         files: Some(files),
         listener,
+        alone: matches!(plan.confinement, Confinement::Namespaces(_)),
     };
     let end = watch.until_ended(script, &events, reports)?;
-    if matches!(plan.confinement, Confinement::Namespaces(_)) {
+    if watch.alone {
         end_everybody();
     }
     send(reports, &Report::Ended { end });
@@ -186,6 +187,8 @@ struct Watch {
     /// Tells of attempts to use a network. Nobody but the keeper has it: the script cannot take it
     /// from here, and what could make another is refused by its filter.
     listener: Option<OwnedFd>,
+    /// Says that nobody but the script is in the keeper's pid namespace.
+    alone: bool,
 }
 
 impl Watch {
@@ -198,9 +201,14 @@ impl Watch {
             let delivery = self.wait(events)?;
             let attempts = self.attempts();
             if attempts > 0 {
+                // Who tried waits for an answer that never comes, but for the one that the kernel gives
+                // when the listener goes. The keeper may be killed upon its report, and the listener
+                // with it, so that nobody may be left to go on by then.
+                let _ = sys::kill(-script, libc::SIGKILL);
+                if self.alone {
+                    end_everybody();
+                }
                 send(reports, &Report::NetworkAttempted { attempts });
-                // Who tried waits for an answer that never comes. The others are ended with it.
-                let _ = sys::kill(script, libc::SIGKILL);
                 return Ok(End::Signalled(libc::SIGKILL));
             }
             drain(events);
