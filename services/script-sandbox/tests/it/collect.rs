@@ -10,7 +10,7 @@ use contracts::tavern::sandbox::v1::{
 use crate::rounds::everywhere;
 use crate::support::{Host, eventually, expect_class, limited, python, request, seconds};
 
-fn collecting(request: ExecuteRequest) -> ExecuteRequest {
+pub(crate) fn collecting(request: ExecuteRequest) -> ExecuteRequest {
     ExecuteRequest {
         collect: Some(Collect::default()),
         ..request
@@ -21,7 +21,7 @@ fn collected(response: &ExecuteResponse) -> &CollectedFiles {
     response.collected.as_ref().unwrap()
 }
 
-fn taken(response: &ExecuteResponse) -> Vec<(&str, &[u8])> {
+pub(crate) fn taken(response: &ExecuteResponse) -> Vec<(&str, &[u8])> {
     let content = |place: &Option<Place>| match place {
         Some(Place::Content(content)) => content.clone().leak(),
         _ => &[][..],
@@ -32,7 +32,7 @@ fn taken(response: &ExecuteResponse) -> Vec<(&str, &[u8])> {
         .collect()
 }
 
-fn refused(response: &ExecuteResponse) -> Vec<(&str, RefusedReason)> {
+pub(crate) fn refused(response: &ExecuteResponse) -> Vec<(&str, RefusedReason)> {
     let files = collected(response).refused.iter();
     files
         .map(|file| (file.path.as_str(), file.reason()))

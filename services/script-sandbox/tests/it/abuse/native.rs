@@ -10,11 +10,15 @@ use crate::{
     support::{Host, expect_class, limited, memory_of, patient, request, seconds, stdout},
 };
 
-/// The program, without libraries, so that it runs wherever it is put.
-static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
+mod files;
+
+static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| built(include_str!("native/hostile.c")));
+
+/// A program without libraries, so that it runs wherever it is put.
+fn built(text: &str) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("hostile.c");
-    std::fs::write(&source, include_str!("native/hostile.c")).unwrap();
+    std::fs::write(&source, text).unwrap();
     let program = directory.path().join("hostile");
     let output = Command::new("cc")
         .args(["-static", "-O1", "-o"])
@@ -24,17 +28,22 @@ static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     std::fs::read(program).unwrap()
-});
+}
 
-fn asks(what: &str) -> ExecuteRequest {
-    let mut asked = request("bash", &format!("exec ./hostile {what}"));
+/// A script that becomes the program with these arguments.
+fn with_program(program: &[u8], arguments: &str) -> ExecuteRequest {
+    let mut asked = request("bash", &format!("exec ./hostile {arguments}"));
     asked.files.push(InputFile {
         path: "hostile".to_owned(),
-        content: PROGRAM.clone(),
+        content: program.to_vec(),
         executable: true,
         ..InputFile::default()
     });
     asked
+}
+
+fn asks(what: &str) -> ExecuteRequest {
+    with_program(&PROGRAM, what)
 }
 
 async fn run(host: &Host, what: &str, limits: Limits) -> ExecuteResponse {
