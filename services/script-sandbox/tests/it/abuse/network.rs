@@ -105,10 +105,11 @@ for make, address in ((lambda: socket.socket(), ('127.0.0.1', 40085)), (lambda: 
 
 /// Two programs that want to meet, of which the first one stays for some seconds.
 pub(super) fn two_who_meet() -> String {
-    let listens = LISTENS.replace("MARKER", "3.5");
+    let listens = LISTENS.replace("MARKER", "20.85");
     format!(
-        "(python3 -c \"{listens}\" > /dev/null &)
-for _ in $(seq 100); do python3 -c \"{CONNECTS}\" | grep met && exit; sleep 0.05; done"
+        "(python3 -c \"{listens}\" > /dev/null 2>&1 &)
+for _ in $(seq 100); do python3 -c \"{CONNECTS}\" | grep met && break; sleep 0.05; done
+pkill -xf 'sleep 20[.]85'"
     )
 }
 

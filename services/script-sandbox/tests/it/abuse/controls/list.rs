@@ -22,14 +22,16 @@ const PYTHON_BELOW: &[&str] = &["bash", "-c", "python3 -c \"$0\"; true"];
 const PYTHON_THEN_LOOK: &[&str] = &[
     "bash",
     "-c",
-    "python3 -c \"$0\" > /dev/null; pgrep -f 'sleep 2[.]0202'",
+    "python3 -c \"$0\" > /dev/null 2>&1; pgrep -xf 'sleep 20[.]0202'; pkill -xf 'sleep 20[.]0202'",
 ];
 
 /// Bash that does.
 const BASH_THEN_LOOK: &[&str] = &[
     "bash",
     "-c",
-    "bash -c \"$0\" > /dev/null; pgrep -f 'sleep 2[.]0267'",
+    "bash -c \"$0\" > /dev/null 2>&1
+for _ in $(seq 100); do [ $(pgrep -cxf 'sleep 20[.]0267') = 2 ] && break; sleep 0.05; done
+pgrep -xf 'sleep 20[.]0267'; pkill -xf 'sleep 20[.]0267'",
 ];
 
 /// Python beside a process of the same user that has a secret.
@@ -58,7 +60,7 @@ pub(crate) const CONTROLS: &[Control] = &[
         .after("\nprint('forked')")
         .times(33),
     control(2, PYTHON_THEN_LOOK, exhaustion::DOUBLE_FORKS, "\n")
-        .instead(&[("MARKER", "2.0202")])
+        .instead(&[("MARKER", "20.0202")])
         .times(4),
     control(3, PYTHON, exhaustion::THREADS, "200 started")
         .instead(&[("range(2000)", "range(200)")])
@@ -136,7 +138,7 @@ pub(crate) const CONTROLS: &[Control] = &[
     control(62, BASH, kernel::MORE_RIGHTS, "unshared"),
     control(65, PYTHON, kernel::CRASH, "set (0, 0)"),
     control(67, BASH_THEN_LOOK, kernel::DAEMONS, "\n")
-        .instead(&[("MARKER", "2.0267")])
+        .instead(&[("MARKER", "20.0267")])
         .times(2),
     control(73, PYTHON, network::SOCKETS, " 16,"),
     control(76, PYTHON, attempts::OWN_LISTENER, "a listener of its own")
