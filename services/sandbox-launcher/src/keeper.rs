@@ -119,9 +119,22 @@ fn enter(plan: &LaunchPlan) -> Step {
             )?;
             rustix::system::sethostname(b"sandbox").at(Layer::UtsNamespace, "naming the host")?;
             sys::loopback_up().at(Layer::NetworkNamespace, "bringing up the loopback")?;
+            bound_connections();
             root::build(root, plan.outside_user.is_some())
         }
         Confinement::Reduced(_) => sys::adopt_orphans().at(Layer::Launch, "adopting orphans"),
+    }
+}
+
+/// Bounds the buffers of the script's TCP connections, which lead only to itself. Memory for these is
+/// one store for the whole machine, and no limit of a process counts it. A host may forbid this; where
+/// there is a cgroup, it bounds them as well.
+fn bound_connections() {
+    /// The least, the first and the largest size of a buffer, in bytes.
+    const SIZES: &str = "4096 16384 65536";
+    for direction in ["tcp_rmem", "tcp_wmem"] {
+        // The files are those of the network of whoever opens them.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv4/{direction}"), SIZES);
     }
 }
 
