@@ -53,6 +53,7 @@ test: check-rust check-node python build ## Run all tests, those in Python inclu
 
 .PHONY: bench
 bench: check-rust ## Measure against the floor of this machine (release profile)
+	@$(CARGO) build --locked --release --bin tavern --bin sandbox-launcher
 	@$(CARGO) run --locked --release --package bench
 
 # How often each scenario of `make soak` does its thing.
