@@ -216,7 +216,8 @@ impl Watch {
             if attempts > 0 {
                 // Who tried waits for an answer that never comes, but for the one that the kernel gives
                 // when the listener goes. The keeper may be killed upon its report, and the listener
-                // with it, so that nobody may be left to go on by then.
+                // with it, so that nobody may be left to go on by then. Without a pid namespace, who has
+                // left the group goes on without a network until the supervisor has found it.
                 let _ = sys::kill(-script, libc::SIGKILL);
                 if self.alone {
                     end_everybody();

@@ -244,7 +244,7 @@ pub(crate) fn user() -> (u32, u32) {
 }
 
 /// Limits one resource; the first value is the soft limit. Where this process itself has less and may
-/// not raise it, it keeps what it has.
+/// not raise it, it keeps what it has; but for core files, of which less is not safer.
 pub(crate) fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> io::Result<()> {
     let set = |limit: libc::rlimit| {
         // SAFETY: the pointer refers to a live local.
@@ -260,7 +260,8 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -
     let mut own = wanted;
     // SAFETY: the pointer refers to a live local.
     check(unsafe { libc::getrlimit(resource, &raw mut own) }.into())?;
-    if own.rlim_max >= hard {
+    // With less than a byte for core files the kernel hands a crash to the host's handler.
+    if own.rlim_max >= hard || resource == libc::RLIMIT_CORE {
         return Err(error);
     }
     set(libc::rlimit {

@@ -1,9 +1,10 @@
 //! The audit log: who had what run, and how that ended.
 //!
 //! There is one record for each script, streamed script and cell that ran, and one for each that was
-//! refused although its request was sound. A session has two, one when it can be used and one when it
-//! has ended. A repeated request that is answered from memory has none of its own, as nothing ran; the
-//! interpreters of the self-test and those that wait have none either, as nobody asked for them.
+//! refused although its request was sound, but for request ids that have other content and cells that
+//! their session does not take. A session has two, one when it can be used and one when it has ended. A
+//! repeated request that is answered from memory has none of its own, as nothing ran; the interpreters
+//! of the self-test and those that wait have none either, as nobody asked for them.
 //!
 //! A record is a log event of the target [`telemetry::AUDIT_TARGET`]. It holds names, figures and the
 //! digest of the source, and nothing that a script wrote, was given or kept secret. Names of callers

@@ -30,7 +30,7 @@ use crate::{
     runtimes::{self, Interpreter, Runtime},
     session::Sessions,
     settings::SandboxSettings,
-    shares::{Share, Shares},
+    shares::{Room, Share, Shares},
     start::Tools,
     users::Users,
 };
@@ -40,6 +40,15 @@ mod sessions;
 mod talk;
 
 pub use probe::LevelFailure;
+
+/// How many calls wait for the answer to another one. Each holds its request, of some MiB at the most,
+/// and none waits for a place.
+const REPEATS: Room = Room {
+    places: 512,
+    per_caller: 128,
+    waiting: 0,
+    waiting_per_caller: 0,
+};
 
 /// Runs scripts; shared by everything that serves it.
 #[derive(Debug)]
@@ -52,6 +61,8 @@ pub struct Sandbox {
     runtimes: Vec<Runtime>,
     /// Room for scripts that run.
     slots: Arc<Shares>,
+    /// Room for those who wait for an answer to what another call has asked already.
+    repeats: Arc<Shares>,
     answers: Arc<Answers>,
     sessions: Sessions,
 }
@@ -141,6 +152,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         .map(|tools| Pool::new(tools, settings.default_limits, bounds));
     let sessions = Sessions::new(settings.sessions);
     let slots = Shares::new(settings.script_room());
+    let repeats = Shares::new(REPEATS);
     Ok(Arc::new(Sandbox {
         settings,
         blobs,
@@ -149,6 +161,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         report,
         runtimes,
         slots,
+        repeats,
         answers,
         sessions,
     }))
@@ -260,6 +273,12 @@ impl Sandbox {
             match self.answers.claim(&script.caller, request_id, digest) {
                 Claim::First(claimed) => break claimed,
                 Claim::Repeated(mut pending) => {
+                    let known = pending.borrow().clone();
+                    if let Some(outcome) = known {
+                        return Ok((outcome, true));
+                    }
+                    let place = self.repeats.take(&script.caller).await;
+                    let _place = place.map_err(|full| Refusal::full(full, "repeats", REPEATS))?;
                     let answer = pending.wait_for(Option::is_some).await;
                     // Where the first one was refused there is no answer, and this one is the first.
                     if let Some(outcome) = answer.ok().and_then(|answer| answer.clone()) {

@@ -386,15 +386,23 @@ fn unknown(id: &str) -> Refusal {
     Refusal::SessionNotFound { id: id.to_owned() }
 }
 
-/// Forgets those that ended first, until there is room for one more.
+/// Forgets ended ones until there is room for one more: of the caller who has most of them the one
+/// that ended first, so that nobody's many push out the few of another.
 fn forget(entries: &mut BTreeMap<String, Entry>, most: usize) {
-    let mut ended: Vec<(i64, String)> = entries
-        .iter()
-        .filter_map(|(id, entry)| Some((entry.view.borrow().end()?.at, id.clone())))
-        .collect();
+    let ended_at = |(id, entry): (&String, &Entry)| {
+        let view = entry.view.borrow();
+        Some((view.end()?.at, id.clone(), view.caller.clone()))
+    };
+    let mut ended: Vec<(i64, String, String)> = entries.iter().filter_map(ended_at).collect();
     ended.sort();
-    let more = (ended.len() + 1).saturating_sub(most);
-    for (_, id) in ended.into_iter().take(more) {
+    while ended.len() >= most.max(1) {
+        let owned = |caller: &str| ended.iter().filter(|each| each.2 == caller).count();
+        let counts: Vec<usize> = ended.iter().map(|(_, _, caller)| owned(caller)).collect();
+        let largest = counts.iter().max();
+        let Some(first) = counts.iter().position(|count| Some(count) == largest) else {
+            return;
+        };
+        let (_, id, _) = ended.remove(first);
         entries.remove(&id);
     }
 }

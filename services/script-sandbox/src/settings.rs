@@ -73,8 +73,8 @@ pub struct SandboxSettings {
     /// The first of 1000 user ids that scripts are given when the service runs as root. They must own
     /// nothing on this host. Services on one host share them out among themselves. Default 64000.
     pub first_user: u32,
-    /// How many answers are remembered for repeated request ids. The oldest are forgotten first.
-    /// Default 256.
+    /// How many answers are remembered for repeated request ids. The oldest one of the caller who has
+    /// most of them is forgotten first. 0: a repeated request runs again. Default 256.
     pub remembered_answers: u32,
     /// Files that are too large for messages: where they are and how much is kept.
     pub blobs: BlobSettings,
@@ -208,7 +208,8 @@ impl SandboxSettings {
             places: self.concurrent_scripts,
             per_caller: Room::share(self.scripts_per_caller, self.concurrent_scripts),
             waiting: self.waiting_scripts,
-            waiting_per_caller: Room::share(self.waiting_per_caller, self.waiting_scripts),
+            waiting_per_caller: Room::share(self.waiting_per_caller, self.waiting_scripts)
+                .min(self.waiting_scripts),
         }
     }
 }
@@ -271,6 +272,7 @@ mod tests {
         assert_eq!((usual.per_caller, usual.waiting_per_caller), (12, 48));
         let small = room(&[("CONCURRENT_SCRIPTS", "1"), ("WAITING_SCRIPTS", "0")]);
         assert_eq!((small.per_caller, small.waiting), (1, 0));
+        assert_eq!(small.waiting_per_caller, 0);
         let said = room(&[("SCRIPTS_PER_CALLER", "16"), ("WAITING_PER_CALLER", "1")]);
         assert_eq!((said.per_caller, said.waiting_per_caller), (16, 1));
     }

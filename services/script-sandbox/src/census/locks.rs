@@ -78,6 +78,11 @@ fn described(tree: &Tree) -> u64 {
     for process in tree.members() {
         let descriptors = fs::read_dir(process.directory().join("fdinfo"));
         for entry in descriptors.into_iter().flatten().flatten() {
+            // Only files have locks, and what others tell is as long as the script likes.
+            let file = process.directory().join("fd").join(entry.file_name());
+            if !fs::metadata(file).is_ok_and(|is| is.is_file()) {
+                continue;
+            }
             let text = read_bounded(&entry.path(), LIST_BYTES);
             let locks = text.lines().filter(|line| line.starts_with("lock:"));
             sum += locks.count() as u64;

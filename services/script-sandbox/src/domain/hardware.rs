@@ -1,8 +1,8 @@
 //! Whether the processor keeps tenants apart, as far as the kernel tells.
 //!
 //! Isolation ends at what all scripts share. What the kernel says about each known flaw is free text
-//! with a few fixed words, which are all that is relied on here; what is not understood to be safe is
-//! a danger.
+//! with a few fixed words, which are all that is relied on here; what it calls vulnerable, disabled or
+//! unknown is a danger.
 
 use serde::{Deserialize, Serialize};
 
@@ -88,9 +88,12 @@ impl Flaw {
         let Self { name, state } = self;
         let says = |words: &str| self.parts().any(|part| part.starts_with(words));
         let sharing = state.contains("SMT vulnerable") && multithreading != Multithreading::Off;
+        // What one process has taught about branches is then used by the next one, or beside it.
+        let branches = state.contains("IBPB: disabled")
+            || state.contains("STIBP: disabled") && multithreading != Multithreading::Off;
         if state.is_empty() {
             Some(format!("{name} could not be read"))
-        } else if says("Vulnerable") || says("Unknown") || sharing {
+        } else if says("Vulnerable") || says("Unknown") || sharing || branches {
             Some(format!("{name} ({state})"))
         } else if state.contains("SMT Host state unknown") {
             Some(format!(
@@ -205,6 +208,11 @@ mod tests {
         check(shared, On, false, true);
         check(shared, Unknown, false, true);
         check(shared, Off, false, false);
+        let shared = "Mitigation: Retpolines; IBPB: conditional; STIBP: disabled; RSB filling";
+        check(shared, On, false, true);
+        check(shared, Off, false, false);
+        let untold = "Mitigation: Retpolines; IBPB: disabled; STIBP: disabled; RSB filling";
+        check(untold, Off, false, true);
     }
 
     #[test]

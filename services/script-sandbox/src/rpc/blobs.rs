@@ -28,6 +28,9 @@ use crate::{
 /// How long one transfer may take.
 pub(super) const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
 
+/// How long the header of an upload may take.
+const FIRST_MESSAGE: Duration = Duration::from_secs(10);
+
 /// The largest piece of an upload, in bytes.
 const MAX_PIECE: usize = 1 << 20;
 
@@ -65,8 +68,10 @@ impl BlobService for BlobRpc {
         request: Request<Streaming<UploadBlobRequest>>,
     ) -> Result<Response<UploadBlobResponse>, Status> {
         let mut pieces = request.into_inner();
-        let Some(Part::Header(header)) = pieces.message().await?.and_then(|first| first.part)
-        else {
+        // Until it comes nobody knows whose share the transfer is of, so that it may not take long.
+        let first = tokio::time::timeout(FIRST_MESSAGE, pieces.message()).await;
+        let first = first.map_err(|_| Failure::deadline_exceeded().into_status())??;
+        let Some(Part::Header(header)) = first.and_then(|first| first.part) else {
             return Err(wrong("header", "must be the first message"));
         };
         let announced = Announced::read(&header, self.blobs.settings().largest as u64)?;

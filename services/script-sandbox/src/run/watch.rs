@@ -342,12 +342,20 @@ impl Watch {
     }
 
     async fn take_sample(&mut self) {
-        if let Some(sampling) = self.sampling.take()
-            && let Ok((gauge, stopped)) = sampling.await
-        {
-            self.gauge = Some(gauge);
-            if let Some(reason) = stopped {
-                self.stop(reason);
+        let Some(sampling) = self.sampling.take() else {
+            return;
+        };
+        match sampling.await {
+            Ok((gauge, stopped)) => {
+                self.gauge = Some(gauge);
+                if let Some(reason) = stopped {
+                    self.stop(reason);
+                }
+            }
+            // A script that nobody measures must not go on.
+            Err(error) => {
+                self.fail(&format!("measuring failed: {error}"));
+                self.over = self.over.or(Some(Instant::now()));
             }
         }
     }

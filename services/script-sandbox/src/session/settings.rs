@@ -37,8 +37,8 @@ pub struct SessionSettings {
     /// interrupted it. Then the session ends. Default `2s`.
     #[serde(with = "settings::duration")]
     pub interrupt_grace: Duration,
-    /// How many sessions are remembered that have ended; the oldest are forgotten first. Default
-    /// 256.
+    /// How many sessions are remembered that have ended; the oldest one of the caller who has most of
+    /// them is forgotten first. Default 256.
     pub remembered: u32,
 }
 

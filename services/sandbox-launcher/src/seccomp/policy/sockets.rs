@@ -17,7 +17,7 @@ const ADDRESSED_SOCKET_CALLS: &[c_long] = &[
 const SO_RCVTIMEO_NEW: c_int = 66;
 const SO_SNDTIMEO_NEW: c_int = 67;
 
-/// What may be set and asked, by level: sizes, times and modes of the socket itself. Not: filters,
+/// What may be set and asked, by level: times and modes of the socket itself. Not: filters,
 /// which the kernel compiles into a store that the whole machine shares (that of the system call
 /// filters, so that a script that fills it keeps everybody from being confined), protocols and
 /// algorithms that are loaded as modules, groups, routes and tables of a network, and zero-copy and
@@ -28,8 +28,6 @@ const SETTABLE: &[(c_int, &[c_int])] = &[
         &[
             libc::SO_REUSEADDR,
             libc::SO_BROADCAST,
-            libc::SO_SNDBUF,
-            libc::SO_RCVBUF,
             libc::SO_KEEPALIVE,
             libc::SO_OOBINLINE,
             libc::SO_LINGER,
@@ -70,6 +68,9 @@ const ASKABLE: &[(c_int, &[c_int])] = &[(
         libc::SO_ACCEPTCONN,
         libc::SO_PROTOCOL,
         libc::SO_DOMAIN,
+        // Larger buffers are memory that no limit of a process counts.
+        libc::SO_SNDBUF,
+        libc::SO_RCVBUF,
     ],
 )];
 

@@ -255,6 +255,22 @@ fn what_is_placed_takes_blocks_and_names() {
 }
 
 #[test]
+fn the_directories_of_paths_without_measure_are_not_counted() {
+    let endless = "/".repeat(3 << 20);
+    for path in [
+        endless.clone(),
+        format!("a{endless}b"),
+        "a/".repeat(1 << 20),
+    ] {
+        let files = vec![file(&path)];
+        check(Script { files, ..script() }, &["files[0].path"]);
+    }
+    let files = (0..300).map(|number| file(&format!("{number}/{}", "d/".repeat(8) + "x")));
+    let files = files.collect();
+    check(Script { files, ..script() }, &["files"]);
+}
+
+#[test]
 fn blobs_take_what_they_are_large() {
     let blob = |path: &str| InputFile {
         content: Content::Blob(BlobDigest::of(b"x")),
