@@ -1,11 +1,13 @@
 //! Counts what a process tree uses, where no cgroup does, and what no cgroup counts.
 //!
-//! [`Census`] looks at one tree again and again. `process` reads what the kernel tells of one
-//! process, `ledger` keeps the processor time of those that have gone, [`locks`] counts locks on parts
-//! of files and [`files`] what has no name. What a script is told to use is never less than what it uses by more than what one
-//! sample misses; where the kernel says too little, the doubt is the script's.
+//! [`Census`] sums up one tree again and again, each time by a [`Look`] at it. `process` reads what the
+//! kernel tells of one process, `ledger` keeps the processor time of those that have gone, [`locks`]
+//! counts locks on parts of files and [`files`] what has no name. Where the kernel says too little the
+//! doubt is the script's, and most of what it says makes a figure too high. Too low are those of
+//! processes that come and go during a look, and of shared memory that nobody has in use.
 
 use std::{
+    cell::OnceCell,
     collections::{HashMap, HashSet},
     fs,
     path::Path,
@@ -39,25 +41,16 @@ pub struct Sample {
 
 /// Counts the descendants of one launcher's supervisor, which itself does not count, nor does its
 /// keeper, but for the processor time that it inherits.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Census {
-    supervisor: u32,
     ledger: Ledger,
 }
 
 impl Census {
-    /// A census of everybody below a supervisor.
-    pub fn new(supervisor: u32) -> Self {
-        Self {
-            supervisor,
-            ledger: Ledger::default(),
-        }
-    }
-
     /// Sums up. `scratch` is a file system of the script's own in memory, which counts as such. Where
     /// the quick sum of memory, in bytes, is above `suspicious`, it is taken again with care.
-    pub fn sample(&mut self, suspicious: u64, scratch: Option<&Filled>) -> Sample {
-        let tree = Tree::look(self.supervisor);
+    pub fn sample(&mut self, look: &Look, suspicious: u64, scratch: Option<&Filled>) -> Sample {
+        let tree = look.tree();
         self.ledger.note(&tree.all, tree.first);
         Sample {
             cpu: self.ledger.total(),
@@ -73,7 +66,8 @@ impl Census {
 
 /// Sums up the descendants of a launcher's supervisor once.
 pub fn sample(supervisor: u32, suspicious: u64) -> Sample {
-    let tree = Tree::look(supervisor);
+    let look = Look::below(supervisor);
+    let tree = look.tree();
     let cpu = tree.all.iter().map(Process::cpu).sum();
     Sample {
         cpu,
@@ -95,18 +89,44 @@ pub fn tasks_of(user: u32) -> u64 {
         .sum()
 }
 
+/// One look at everybody below a supervisor, which happens when it is first needed.
+#[derive(Debug)]
+pub struct Look {
+    supervisor: u32,
+    tree: OnceCell<Tree>,
+}
+
+impl Look {
+    /// A look that has not happened yet.
+    pub fn below(supervisor: u32) -> Self {
+        Self {
+            supervisor,
+            tree: OnceCell::new(),
+        }
+    }
+
+    fn tree(&self) -> &Tree {
+        self.tree.get_or_init(|| Tree::look(self.supervisor))
+    }
+}
+
 /// Everybody below a supervisor at one moment.
+#[derive(Debug)]
 struct Tree {
     /// With the first generation: the keeper, and what orphans there are without a keeper.
     all: Vec<Process>,
     /// Where the script's own begin.
     first: usize,
+    /// The numbers of all processes of this host.
+    host: HashSet<u32>,
 }
 
 impl Tree {
     fn look(supervisor: u32) -> Self {
         let mut children: HashMap<u32, Vec<Process>> = HashMap::new();
-        for process in process::all() {
+        let everybody = process::all();
+        let host = everybody.iter().map(|process| process.pid).collect();
+        for process in everybody {
             children.entry(process.parent).or_default().push(process);
         }
         let mut seen: HashSet<u32> = HashSet::from([supervisor]);
@@ -119,7 +139,7 @@ impl Tree {
                 all.extend(children.remove(&pid).unwrap_or_default());
             }
         }
-        Self { all, first }
+        Self { all, first, host }
     }
 
     /// The script's processes.

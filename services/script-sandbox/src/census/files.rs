@@ -4,20 +4,21 @@
 use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, path::Path};
 
 use super::{
-    Tree,
+    Look,
     process::{MAPPINGS_BYTES, Process, read_bounded},
 };
 use crate::scratch::Measured;
 
 /// What nameless files of a device take that the processes below a supervisor keep. The kernel may
 /// refuse to tell of a process that has made itself secret.
-pub fn nameless(supervisor: u32, device: u64) -> Measured {
+pub fn nameless(look: &Look, device: u64) -> Measured {
     let mut found = Found {
         device,
         met: HashSet::new(),
+        mapped: HashSet::new(),
         measured: Measured::default(),
     };
-    for process in Tree::look(supervisor).members() {
+    for process in look.tree().members() {
         found.opened(process);
         found.mapped(process);
     }
@@ -27,6 +28,8 @@ pub fn nameless(supervisor: u32, device: u64) -> Measured {
 struct Found {
     device: u64,
     met: HashSet<u64>,
+    /// Devices and files of mappings that were asked about. A file may be mapped thousands of times.
+    mapped: HashSet<(String, u64)>,
     measured: Measured,
 }
 
@@ -45,6 +48,10 @@ impl Found {
         let directory = process.directory();
         let maps = read_bounded(&directory.join("maps"), MAPPINGS_BYTES);
         for mapping in maps.lines().filter_map(mapping_without_name) {
+            let file = (mapping.device.to_owned(), mapping.inode);
+            if !self.mapped.insert(file) {
+                continue;
+            }
             let link = Path::new("/proc")
                 .join(process.pid.to_string())
                 .join("map_files")

@@ -2,10 +2,7 @@
 
 use std::{collections::HashSet, fs, path::Path};
 
-use super::{
-    Tree,
-    process::{self, read_bounded},
-};
+use super::{Look, Tree, process::read_bounded};
 use crate::scratch::Filled;
 
 /// What a lock takes inside the kernel, in bytes.
@@ -23,20 +20,19 @@ const LIST_BYTES: u64 = 1 << 20;
 
 /// How many locks the processes below a supervisor hold, if there are many; otherwise 0. `scratch` is
 /// a file system that only they have.
-pub fn held(supervisor: u32, scratch: Option<&Filled>) -> u64 {
+pub fn held(look: &Look, scratch: Option<&Filled>) -> u64 {
     let list = read_bounded(Path::new("/proc/locks"), LIST_BYTES);
     if list.lines().count() < FEW {
         return 0;
     }
-    let all: HashSet<u32> = process::all().iter().map(|process| process.pid).collect();
-    let tree = Tree::look(supervisor);
+    let tree = look.tree();
     let own = tree.members().iter().map(|process| process.pid).collect();
     let device = scratch.map(|scratch| scratch.device.as_str());
-    let Counted { ours, strays } = count(&list, device, &own, &all);
+    let Counted { ours, strays } = count(&list, device, &own, &tree.host);
     if strays < FEW as u64 {
         return ours;
     }
-    ours.max(described(&tree))
+    ours.max(described(tree))
 }
 
 /// A list of locks, summed up.

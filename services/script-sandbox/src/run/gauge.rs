@@ -5,7 +5,7 @@ use std::{os::fd::AsFd, sync::Arc, time::Duration};
 use crate::{
     backend::Place,
     census::{
-        Census, Sample, files,
+        Census, Look, Sample, files,
         locks::{self, LOCK_BYTES, MOST_LOCKS},
     },
     cgroup::Cgroup,
@@ -71,7 +71,7 @@ impl Gauge {
         let highest = Sample::default();
         Self {
             cgroup,
-            census: Census::new(supervisor),
+            census: Census::default(),
             supervisor,
             scratch,
             locks: 0,
@@ -91,16 +91,26 @@ impl Gauge {
     pub(super) fn sample(&mut self, limits: &Limits) -> Option<Stopped> {
         let slow = self.taken.is_multiple_of(SLOW_EVERY);
         self.taken = self.taken.wrapping_add(1);
+        let look = Look::below(self.supervisor);
         let filled = self.filled();
-        if slow {
-            self.measure();
-            self.locks = locks::held(self.supervisor, filled.as_ref());
-        }
         let mut sample = match &self.cgroup {
             Some(cgroup) => cgroup.sample(),
-            None => self.census.sample(limits.memory as u64, filled.as_ref()),
+            None => self
+                .census
+                .sample(&look, limits.memory as u64, filled.as_ref()),
         };
         sample.cpu = sample.cpu.saturating_sub(self.used);
+        let stopped = self.judge(sample, limits);
+        if stopped.is_some() || !slow {
+            return stopped;
+        }
+        self.measure(&look);
+        self.locks = locks::held(&look, filled.as_ref());
+        self.judge(sample, limits)
+    }
+
+    /// Holds figures against the limits, with what was last found of that which takes longer.
+    fn judge(&mut self, mut sample: Sample, limits: &Limits) -> Option<Stopped> {
         if self.is_sampled() {
             let locks = self.locks.saturating_mul(LOCK_BYTES);
             sample.memory = sample.memory.saturating_add(locks);
@@ -125,7 +135,7 @@ impl Gauge {
             self.remember(sample);
         }
         self.filled();
-        self.measure();
+        self.measure(&Look::below(self.supervisor));
         if lengths
             && let Scratch::Own(work) = &self.scratch
             && let Ok(work) = work.open().and_then(|work| work.try_clone())
@@ -156,11 +166,11 @@ impl Gauge {
     }
 
     /// Measures the files on the host's disk, if they are there.
-    fn measure(&mut self) {
+    fn measure(&mut self, look: &Look) {
         if let Scratch::Host(scratch) = &self.scratch {
             let named = scratch.measure();
             let device = scratch.device();
-            let nameless = device.map(|device| files::nameless(self.supervisor, device));
+            let nameless = device.map(|device| files::nameless(look, device));
             let all = named.with(nameless.unwrap_or_default());
             self.disk = self.disk.or(all);
         }

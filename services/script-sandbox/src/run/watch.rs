@@ -10,7 +10,7 @@ use tokio::{
     io::{AsyncWriteExt, BufReader, Lines},
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
     sync::{mpsc, oneshot, watch},
-    task::JoinHandle,
+    task::{JoinError, JoinHandle},
     time::MissedTickBehavior,
 };
 
@@ -31,8 +31,8 @@ use crate::{
     start::{Confined, Seat},
 };
 
-/// How often a script is measured.
-const SAMPLE: Duration = Duration::from_millis(25);
+/// How often a measurement of a script begins, unless the one before still goes on.
+const SAMPLE: Duration = Duration::from_millis(50);
 
 /// How long the set-up may take before it counts as failed.
 const SET_UP: Duration = Duration::from_secs(60);
@@ -143,7 +143,7 @@ struct Watch {
     max_process: u64,
     survivors: u32,
     gone: bool,
-    sampling: Option<JoinHandle<(Gauge, Option<Stopped>)>>,
+    sampling: Option<JoinHandle<Sampled>>,
     progress: watch::Sender<Progress>,
     /// What is still to be handed over, once the files are in place.
     hand_over: Option<HandOver>,
@@ -221,8 +221,9 @@ impl Watch {
                 }
                 _ = &mut cancel, if running => self.stop(Stopped::Cancelled),
                 _ = ticks.tick(), if self.started.is_some() && self.ended.is_none() => {
-                    self.sample().await;
+                    self.sample();
                 }
+                sampled = finished(&mut self.sampling) => self.take_sample(sampled),
             }
         }
     }
@@ -329,23 +330,19 @@ impl Watch {
     }
 
     /// Measures on a thread that may block, one measurement at a time.
-    async fn sample(&mut self) {
+    fn sample(&mut self) {
         if let Some(mut gauge) = self.gauge.take() {
             let limits = self.limits;
             self.sampling = Some(tokio::task::spawn_blocking(move || {
                 let stopped = gauge.sample(&limits);
                 (gauge, stopped)
             }));
-        } else if self.sampling.as_ref().is_some_and(JoinHandle::is_finished) {
-            self.take_sample().await;
         }
     }
 
-    async fn take_sample(&mut self) {
-        let Some(sampling) = self.sampling.take() else {
-            return;
-        };
-        match sampling.await {
+    fn take_sample(&mut self, sampled: Result<Sampled, JoinError>) {
+        self.sampling = None;
+        match sampled {
             Ok((gauge, stopped)) => {
                 self.gauge = Some(gauge);
                 if let Some(reason) = stopped {
@@ -396,7 +393,10 @@ impl Watch {
             );
         }
         drop(supervisor);
-        self.take_sample().await;
+        if self.sampling.is_some() {
+            let sampled = finished(&mut self.sampling).await;
+            self.take_sample(sampled);
+        }
         if orphaned && let Some(gauge) = self.gauge.take() {
             let killed = tokio::task::spawn_blocking(move || {
                 gauge.kill_all();
@@ -445,6 +445,17 @@ impl Watch {
             missing: self.missing,
             nobody_left: self.gone && self.survivors == 0,
         }
+    }
+}
+
+/// A gauge that has measured, and which limit is passed, if one is.
+type Sampled = (Gauge, Option<Stopped>);
+
+/// What a measurement has found; nothing comes where there is none.
+async fn finished(sampling: &mut Option<JoinHandle<Sampled>>) -> Result<Sampled, JoinError> {
+    match sampling {
+        Some(sampling) => sampling.await,
+        None => std::future::pending().await,
     }
 }
 

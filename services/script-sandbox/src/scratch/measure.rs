@@ -68,9 +68,10 @@ impl Measured {
     }
 }
 
-/// Measures everything below a directory. Entries that come and go meanwhile may be missed; where
-/// something cannot be measured, the answer is [`Measured::BOUNDLESS`]. Directories whose owner, who
-/// is us, has taken its own rights away have them for as long as that takes.
+/// Measures everything below a directory. What lies too deep, or has no rights that its owner, who is
+/// us, could get back, makes the answer [`Measured::BOUNDLESS`]. Entries that come and go meanwhile may
+/// be missed, and so is a directory that another error of the host keeps from being read. Directories
+/// whose owner has taken its own rights away have them for as long as measuring takes.
 pub fn measure(top: OwnedFd) -> Measured {
     let mut walk = Walk::default();
     match walk.directory(&top, 0) {
@@ -93,7 +94,7 @@ impl Walk {
         if depth > MAX_DEPTH {
             return Err(Unmeasurable);
         }
-        // One that has been removed meanwhile holds nothing.
+        // One that has been removed meanwhile holds nothing, and no error of the host is the script's.
         for (name, kind) in entries(directory.as_fd()).unwrap_or_default() {
             let stat =
                 rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
