@@ -17,9 +17,7 @@ use tonic::{Code, Request, Status};
 use crate::{
     lifecycle::nothing_is_left,
     rounds::as_every_user,
-    support::{
-        Host, eventually, expect_class, expect_output, marker, processes_with, python, request,
-    },
+    support::{Host, expect_class, expect_output, python, request},
 };
 
 fn of(caller: &str, asked: ExecuteRequest) -> ExecuteRequest {
@@ -27,18 +25,6 @@ fn of(caller: &str, asked: ExecuteRequest) -> ExecuteRequest {
         caller_id: caller.to_owned(),
         ..asked
     }
-}
-
-/// Runs a script that sleeps, and waits until it does.
-async fn sleeper(host: &Host, caller: &str) -> tokio::task::JoinHandle<()> {
-    let marker = marker();
-    let asked = of(caller, request("bash", &format!("sleep {marker}")));
-    let running = tokio::spawn({
-        let host = host.clone();
-        async move { drop(host.run(asked).await) }
-    });
-    eventually("the sleeper sleeps", || !processes_with(&marker).is_empty()).await;
-    running
 }
 
 /// The caller is told that it is its own share that is used up, and when to come back.
@@ -87,7 +73,7 @@ fn a_caller_with_its_share_of_scripts_waits_and_others_do_not() {
             ..SandboxSettings::default()
         })
         .await;
-        let running = sleeper(&host, "a").await;
+        let running = host.sleeper("a").await;
         let mut calls = JoinSet::new();
         for _ in 0..2 {
             let mut client = host.client.clone();
@@ -100,8 +86,8 @@ fn a_caller_with_its_share_of_scripts_waits_and_others_do_not() {
             let answer = host.run(of(other, request("bash", "echo served"))).await;
             expect_output(&answer, "served\n");
         }
-        assert!(!running.is_finished());
-        running.abort();
+        assert!(running.is_asleep());
+        running.end().await;
         let waited = calls.join_next().await.unwrap().unwrap().unwrap();
         expect_class(waited.get_ref(), &["exited 0"]);
         nothing_is_left(&host).await;
@@ -128,7 +114,7 @@ fn e94_whoever_stops_waiting_leaves_the_queue() {
             ..SandboxSettings::default()
         })
         .await;
-        let running = sleeper(&host, "a").await;
+        let running = host.sleeper("a").await;
         let waiting = tokio::spawn({
             let host = host.clone();
             async move {
@@ -144,7 +130,7 @@ fn e94_whoever_stops_waiting_leaves_the_queue() {
         waiting.abort();
         while !could_wait(&host).await {}
         assert!(could_wait(&host).await);
-        running.abort();
+        running.end().await;
         expect_output(&host.python("print(1)").await, "1\n");
         nothing_is_left(&host).await;
     });

@@ -1,7 +1,7 @@
 //! What is reported and demanded.
 
 use contracts::tavern::sandbox::v1::{
-    GetIsolationRequest, IsolationLevel as Wire, ListRuntimesRequest, MemoryEnforcement as Memory,
+    IsolationLevel as Wire, ListRuntimesRequest, MemoryEnforcement as Memory,
 };
 use script_sandbox::{
     BuildError, SandboxSettings,
@@ -16,13 +16,7 @@ use crate::{
 #[test]
 fn the_report_says_what_is_there_and_what_is_missing() {
     everywhere(async |host| {
-        let report = host
-            .client
-            .clone()
-            .get_isolation(GetIsolationRequest {})
-            .await
-            .unwrap()
-            .into_inner();
+        let report = host.isolation().await;
         assert!(report.ready && report.single_kernel, "{report:?}");
         assert!(
             report.statement.contains("single kernel"),
@@ -63,13 +57,7 @@ fn a_lower_level_needs_its_setting() {
             ..SandboxSettings::default()
         })
         .await;
-        let report = host
-            .client
-            .clone()
-            .get_isolation(GetIsolationRequest {})
-            .await
-            .unwrap()
-            .into_inner();
+        let report = host.isolation().await;
         assert!(!report.ready);
         let status = host
             .client

@@ -94,15 +94,7 @@ fn too_many_waiting_scripts_are_refused_with_a_hint() {
             ..SandboxSettings::default()
         })
         .await;
-        let marker = marker();
-        let running = tokio::spawn({
-            let (host, source) = (host.clone(), format!("sleep {marker}"));
-            async move { host.run(request("bash", &source)).await }
-        });
-        eventually("the first script runs", || {
-            !processes_with(&marker).is_empty()
-        })
-        .await;
+        let running = host.sleeper("").await;
         let mut calls = JoinSet::new();
         for _ in 0..3 {
             let mut client = host.client.clone();
@@ -114,7 +106,7 @@ fn too_many_waiting_scripts_are_refused_with_a_hint() {
             assert_eq!(status.code(), tonic::Code::ResourceExhausted);
             assert!(grpc_kit::retry_after(&status).is_some());
         }
-        running.abort();
+        running.end().await;
         let waited = calls.join_next().await.unwrap().unwrap().unwrap();
         expect_class(waited.get_ref(), &["exited 0"]);
     });

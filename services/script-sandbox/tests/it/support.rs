@@ -10,8 +10,8 @@ use std::{
 };
 
 use contracts::tavern::sandbox::v1::{
-    ExecuteRequest, ExecuteResponse, Limits, execute_request::Program,
-    script_sandbox_service_client::ScriptSandboxServiceClient,
+    ExecuteRequest, ExecuteResponse, GetIsolationRequest, GetIsolationResponse, Limits,
+    execute_request::Program, script_sandbox_service_client::ScriptSandboxServiceClient,
     session_service_client::SessionServiceClient, verdict::Kind,
 };
 use grpc_kit::Transport;
@@ -20,6 +20,7 @@ use script_sandbox::{
     domain::isolation::{IsolationLevel, MemoryEnforcement},
 };
 
+use tokio::task::JoinHandle;
 use tonic::Status;
 
 use crate::{audit, oracle::tells_no_secret};
@@ -111,6 +112,65 @@ impl Host {
 
     pub(crate) async fn python(&self, source: &str) -> ExecuteResponse {
         self.run(python(source)).await
+    }
+
+    /// What the sandbox tells of its isolation.
+    pub(crate) async fn isolation(&self) -> GetIsolationResponse {
+        let mut client = self.client.clone();
+        let told = client.get_isolation(GetIsolationRequest {}).await;
+        told.unwrap().into_inner()
+    }
+
+    /// A script of this caller that sleeps already, and does so until its caller goes.
+    pub(crate) async fn sleeper(&self, caller: &str) -> Sleeper {
+        let marker = marker();
+        let asked = ExecuteRequest {
+            caller_id: caller.to_owned(),
+            ..request("bash", &format!("exec sleep {marker}"))
+        };
+        let call = tokio::spawn({
+            let host = self.clone();
+            async move { drop(host.run(asked).await) }
+        });
+        let mut found = Vec::new();
+        eventually("the sleeper sleeps", || {
+            found = processes_with(&marker);
+            !found.is_empty()
+        })
+        .await;
+        Sleeper {
+            call,
+            marker,
+            process: found[0],
+        }
+    }
+}
+
+/// A script that sleeps.
+pub(crate) struct Sleeper {
+    call: JoinHandle<()>,
+    marker: String,
+    process: u32,
+}
+
+impl Sleeper {
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Says that it still sleeps.
+    pub(crate) fn is_asleep(&self) -> bool {
+        !self.call.is_finished()
+    }
+
+    /// Its caller goes; nobody may be left of it.
+    pub(crate) async fn end(self) {
+        self.call.abort();
+        eventually("the sleeper is gone", || {
+            processes_with(&self.marker).is_empty()
+        })
+        .await;
     }
 }
 

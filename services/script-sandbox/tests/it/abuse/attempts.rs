@@ -1,8 +1,6 @@
 //! Attempts to use a network, where the request says that they end the script.
 
-use contracts::tavern::sandbox::v1::{
-    ExecuteRequest, GetIsolationRequest, NetworkPolicy, verdict::Kind,
-};
+use contracts::tavern::sandbox::v1::{ExecuteRequest, NetworkPolicy, verdict::Kind};
 
 use crate::rounds::everywhere;
 use crate::support::{expect_class, expect_output, python, request, stdout, verdict};
@@ -130,9 +128,7 @@ except OSError: print('unknown')
             asked.network = policy.into();
             expect_output(&host.run(asked).await, "refused\nunknown\n");
         }
-        let mut client = host.client.clone();
-        let isolation = client.get_isolation(GetIsolationRequest {});
-        assert!(isolation.await.unwrap().into_inner().tells_network_attempts);
+        assert!(host.isolation().await.tells_network_attempts);
     });
 }
 

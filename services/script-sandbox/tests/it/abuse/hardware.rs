@@ -8,8 +8,7 @@ use std::{fs, path::Path};
 use contracts::tavern::{
     common::v1::ErrorReason,
     sandbox::v1::{
-        CreateSessionRequest, GetIsolationRequest, GetIsolationResponse, Hardware, Multithreading,
-        Tenancy as Wire,
+        CreateSessionRequest, GetIsolationResponse, Hardware, Multithreading, Tenancy as Wire,
     },
 };
 use script_sandbox::{SandboxSettings, domain::hardware::Tenancy};
@@ -46,12 +45,7 @@ async fn host(processor: &Path, tenancy: Tenancy, accepted: bool) -> Host {
 }
 
 async fn report(host: &Host) -> (GetIsolationResponse, Hardware) {
-    let answer = host
-        .client
-        .clone()
-        .get_isolation(GetIsolationRequest {})
-        .await;
-    let report = answer.unwrap().into_inner();
+    let report = host.isolation().await;
     let hardware = report.hardware.clone().unwrap();
     (report, hardware)
 }

@@ -4,8 +4,8 @@ use crate::{
     control::unconfined_python,
     rounds::{as_every_user, everywhere, is_root},
     support::{
-        Host, eventually, expect_class, expect_output, limited, marker, patient, processes_with,
-        request, seconds, stdout,
+        Host, expect_class, expect_output, limited, marker, patient, processes_with, request,
+        seconds, stdout,
     },
 };
 use contracts::tavern::sandbox::v1::Limits;
@@ -263,21 +263,9 @@ print([line for line in open('/proc/self/mountinfo') if 'tavern' in line or '/wo
 fn a_script_is_nobody_outside() {
     as_every_user(async || {
         let host = Host::full().await;
-        let marker = marker();
-        let running = tokio::spawn({
-            let (host, marker) = (host.clone(), marker.clone());
-            async move {
-                host.run(request("bash", &format!("exec sleep {marker}")))
-                    .await
-            }
-        });
-        let mut found = Vec::new();
-        eventually("the script runs", || {
-            found = processes_with(&marker);
-            !found.is_empty()
-        })
-        .await;
-        let status = std::fs::read_to_string(format!("/proc/{}/status", found[0])).unwrap();
+        let running = host.sleeper("").await;
+        let status = format!("/proc/{}/status", running.process());
+        let status = std::fs::read_to_string(status).unwrap();
         let users = status
             .lines()
             .find(|line| line.starts_with("Uid:"))
@@ -287,8 +275,7 @@ fn a_script_is_nobody_outside() {
             !root || users.split_whitespace().skip(1).all(|user| user != "0"),
             "{users}"
         );
-        running.abort();
-        eventually("the script is gone", || processes_with(&marker).is_empty()).await;
+        running.end().await;
     });
 }
 

@@ -1,7 +1,5 @@
 //! Programs that use up memory.
 
-use contracts::tavern::sandbox::v1::GetIsolationRequest;
-
 use super::exhaustion::ends;
 use crate::{
     control::unconfined_python,
@@ -27,8 +25,7 @@ fn e04_a_limit_above_or_below_the_default_holds() {
         )
     };
     everywhere(async |host| {
-        let mut client = host.client.clone();
-        let isolation = client.get_isolation(GetIsolationRequest {}).await.unwrap();
+        let isolation = host.isolation().await;
         // Each start leaves a launcher behind that waits in a cgroup with the default limits, which
         // the next script has raised or lowered.
         for (limit, fits, does_not) in [(768, 600, 1200), (96, 32, 300), (640, 560, 900)] {
@@ -37,7 +34,7 @@ fn e04_a_limit_above_or_below_the_default_holds() {
                 let response = host.run(asked).await;
                 expect_class(&response, &[expected]);
                 let enforced = response.memory_enforcement();
-                assert_eq!(enforced, isolation.get_ref().memory_enforcement());
+                assert_eq!(enforced, isolation.memory_enforcement());
             }
         }
     });

@@ -6,10 +6,7 @@ use contracts::tavern::sandbox::v1::{ExecuteRequest, Limits};
 
 use crate::{
     rounds::everywhere,
-    support::{
-        eventually, expect_class, expect_output, limited, marker, patient, processes_with, python,
-        request, seconds, stdout,
-    },
+    support::{expect_class, expect_output, limited, patient, python, request, seconds, stdout},
 };
 
 #[test]
@@ -42,20 +39,11 @@ fn e77_a_script_is_the_first_to_die_when_memory_is_short() {
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
     assert!(own.trim().parse::<i32>().unwrap() < 900, "{own}");
     everywhere(async |host| {
-        let marker = marker();
-        let running = tokio::spawn({
-            let (host, source) = (host.clone(), format!("exec sleep {marker}"));
-            async move { host.run(request("bash", &source)).await }
-        });
-        let mut found = Vec::new();
-        eventually("the script runs", || {
-            found = processes_with(&marker);
-            !found.is_empty()
-        })
-        .await;
-        let score = std::fs::read_to_string(format!("/proc/{}/oom_score_adj", found[0]));
-        assert_eq!(score.unwrap().trim(), "900");
-        running.abort();
+        let running = host.sleeper("").await;
+        let score = format!("/proc/{}/oom_score_adj", running.process());
+        let score = std::fs::read_to_string(score).unwrap();
+        assert_eq!(score.trim(), "900");
+        running.end().await;
     });
 }
 

@@ -174,15 +174,7 @@ fn a_caller_that_does_not_wait_for_its_turn_leaves_one_record() {
             ..SandboxSettings::default()
         })
         .await;
-        let marker = marker();
-        let running = tokio::spawn({
-            let (host, source) = (host.clone(), format!("sleep {marker}"));
-            async move { host.run(request("bash", &source)).await }
-        });
-        eventually("the first script runs", || {
-            !processes_with(&marker).is_empty()
-        })
-        .await;
+        let running = host.sleeper("").await;
         let mut asked = tonic::Request::new(request("bash", "true"));
         asked.set_timeout(Duration::from_millis(300));
         let (answer, trace) = traced(host.client.clone().execute(asked)).await;
@@ -195,7 +187,7 @@ fn a_caller_that_does_not_wait_for_its_turn_leaves_one_record() {
         .await;
         assert_eq!(all(&records, "verdict"), ["abandoned"]);
         assert_eq!(all(&records, "event"), ["refused"]);
-        running.abort();
+        running.end().await;
     });
 }
 
