@@ -8,7 +8,7 @@ a `kind`:
 
 * span: trace_id, span_id, parent_span_id (hex; empty for a root), name, span_kind, service, scope,
   attributes, events, links, status (unset, ok, error), status_message, start_ns, end_ns
-* metric: name, unit, type, service, points (number of data points)
+* metric: name, unit, type, service, points (attributes with value, or with count and sum)
 * log: trace_id, span_id, severity, body, service, attributes
 
 A line is flushed before the sender gets its answer, so that whoever has seen an export succeed can
@@ -110,6 +110,16 @@ class TraceService(traces_grpc.TraceServiceServicer):
         return traces.ExportTraceServiceResponse()
 
 
+def point_record(point):
+    """Describes one data point of a number or of a histogram."""
+    record = {"attributes": attributes(point.attributes)}
+    if "value" in point.DESCRIPTOR.oneofs_by_name:
+        record["value"] = getattr(point, point.WhichOneof("value") or "as_int")
+    else:
+        record.update(count=point.count, sum=point.sum)
+    return record
+
+
 class MetricsService(metrics_grpc.MetricsServiceServicer):
     """Takes metrics."""
 
@@ -122,7 +132,7 @@ class MetricsService(metrics_grpc.MetricsServiceServicer):
             service = service_of(resource.resource)
             for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
                 data = metric.WhichOneof("data")
-                points = len(getattr(metric, data).data_points) if data else 0
+                points = getattr(metric, data).data_points if data else []
                 records.append(
                     {
                         "kind": "metric",
@@ -130,7 +140,7 @@ class MetricsService(metrics_grpc.MetricsServiceServicer):
                         "unit": metric.unit,
                         "type": data or "",
                         "service": service,
-                        "points": points,
+                        "points": [point_record(point) for point in points],
                     }
                 )
         self._journal.write(records)

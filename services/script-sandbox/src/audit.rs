@@ -25,6 +25,7 @@ use crate::{
         verdict::class::{Reached, milliseconds},
     },
     error::Refusal,
+    metrics,
     session::View,
 };
 
@@ -89,10 +90,32 @@ enum State {
     Told,
 }
 
+/// What a record tells of.
+#[derive(Clone, Copy, Debug, Default)]
+enum Event {
+    /// It has not been let run.
+    #[default]
+    Refused,
+    /// A session can be used.
+    Opened,
+    /// It ran, and has ended.
+    Ended,
+}
+
+impl Event {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Opened => "opened",
+            Self::Ended => "ended",
+        }
+    }
+}
+
 /// What a record says beyond that.
 #[derive(Debug, Default)]
 struct Told {
-    event: &'static str,
+    event: Event,
     verdict: &'static str,
     reached: Option<Reached>,
     code: Option<i32>,
@@ -155,7 +178,7 @@ impl Record {
         self.state = State::Told;
         if let Some(verdict) = class_of(&refusal) {
             self.tell(&Told {
-                event: "refused",
+                event: Event::Refused,
                 verdict,
                 ..Told::default()
             });
@@ -172,7 +195,7 @@ impl Record {
     pub(crate) fn ended(mut self, outcome: &Outcome) {
         self.state = State::Told;
         self.tell(&Told {
-            event: "ended",
+            event: Event::Ended,
             verdict: outcome.verdict.class(),
             reached: outcome.verdict.reached(),
             code: outcome.verdict.code(),
@@ -186,7 +209,7 @@ impl Record {
     /// A session can be used; its end is another record.
     pub(crate) fn opened(&self, session: &View) {
         self.tell(&Told {
-            event: "opened",
+            event: Event::Opened,
             isolation: Some(session.isolation),
             enforcement: Some(session.enforcement),
             ..Told::default()
@@ -197,7 +220,7 @@ impl Record {
     pub(crate) fn session_ended(mut self, session: &View, end: &SessionEnd) {
         self.state = State::Told;
         self.tell(&Told {
-            event: "ended",
+            event: Event::Ended,
             verdict: end.verdict.class(),
             reached: end.verdict.reached(),
             code: end.verdict.code(),
@@ -218,7 +241,7 @@ impl Record {
     ) {
         self.state = State::Told;
         self.tell(&Told {
-            event: "ended",
+            event: Event::Ended,
             verdict: outcome.name(),
             reached,
             wall_time: Some(wall_time),
@@ -239,12 +262,17 @@ impl Record {
         } = &self.subject;
         let usage = told.usage.as_ref();
         let wall_time = told.wall_time.or(usage.map(|usage| usage.wall_time));
+        match told.event {
+            Event::Ended => metrics::ended(what.name(), runtime, told.verdict, wall_time, usage),
+            Event::Refused => metrics::refused(what.name(), told.verdict),
+            Event::Opened => {}
+        }
         // Strings are written with escapes, as only displayed values are not.
         tracing::info!(
             target: telemetry::AUDIT_TARGET,
             parent: &self.span,
             what = what.name(),
-            event = told.event,
+            event = told.event.name(),
             verdict = some(told.verdict),
             limit = told.reached.map(|reached| reached.limit),
             observed = told.reached.map(|reached| reached.observed),
@@ -276,8 +304,8 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         let (event, verdict) = match self.state {
-            State::Waiting => ("refused", "abandoned"),
-            State::Running => ("ended", "lost"),
+            State::Waiting => (Event::Refused, "abandoned"),
+            State::Running => (Event::Ended, "lost"),
             State::Told => return,
         };
         self.tell(&Told {

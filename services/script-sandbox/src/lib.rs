@@ -12,7 +12,7 @@
 //! [`blobs`], [`run`] drives one script to its end, [`stream`] lets a caller talk with it,
 //! [`session`] keeps an interpreter for many cells, [`sandbox`] admits requests, [`shares`] divides
 //! room among callers, [`rpc`] speaks the contract. What was run, and for whom, is told to the audit
-//! log by the module `audit`.
+//! log by the module `audit`, and counted by the module `metrics`.
 
 pub mod backend;
 pub mod blobs;
@@ -40,6 +40,7 @@ pub mod users;
 mod answers;
 mod audit;
 mod hardware;
+mod metrics;
 
 pub use error::{BuildError, Refusal};
 pub use sandbox::{Sandbox, build};

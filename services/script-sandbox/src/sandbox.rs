@@ -24,6 +24,7 @@ use crate::{
     error::{BuildError, Refusal},
     hardware,
     launch::Launcher,
+    metrics,
     placing::HeldBlobs,
     pool::{Bounds, Pool, PoolState},
     run::{self, Job, Origin, attend::Collector},
@@ -139,21 +140,11 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     let tools = tools.filter(|_| !report.processor.refuses());
     report.log(settings.lowest_isolation);
     let answers = Answers::new(settings.remembered_answers);
-    let bounds = Bounds {
-        interpreters: settings.warm_interpreters,
-        memory: settings.warm_memory as u64,
-    };
-    if let Some(tools) = &tools {
-        tools.spares.keep();
-    }
-    let pool = tools
-        .clone()
-        .filter(|_| bounds.interpreters > 0)
-        .map(|tools| Pool::new(tools, settings.default_limits, bounds));
+    let pool = tools.as_ref().and_then(|tools| keep(&settings, tools));
     let sessions = Sessions::new(settings.sessions);
     let slots = Shares::new(settings.script_room());
     let repeats = Shares::new(REPEATS);
-    Ok(Arc::new(Sandbox {
+    let sandbox = Arc::new(Sandbox {
         settings,
         blobs,
         tools,
@@ -164,7 +155,19 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         repeats,
         answers,
         sessions,
-    }))
+    });
+    metrics::watch(&sandbox);
+    Ok(sandbox)
+}
+
+/// Keeps launchers ready and, if the operator wants any, interpreters.
+fn keep(settings: &SandboxSettings, tools: &Tools) -> Option<Pool> {
+    tools.spares.keep();
+    let bounds = Bounds {
+        interpreters: settings.warm_interpreters,
+        memory: settings.warm_memory as u64,
+    };
+    (bounds.interpreters > 0).then(|| Pool::new(tools.clone(), settings.default_limits, bounds))
 }
 
 impl Report {
@@ -239,6 +242,11 @@ impl Sandbox {
         let pool = self.pool.as_ref();
         pool.map(|pool| pool.state(&runtime.profile.name))
             .unwrap_or_default()
+    }
+
+    /// How many scripts run, and how many requests wait until theirs may.
+    pub fn load(&self) -> (u32, u32) {
+        (self.slots.held(), self.slots.waiting())
     }
 
     /// Ends every session and everybody who waits for a script. Scripts that run are ended by losing

@@ -240,6 +240,13 @@ impl Sessions {
         view.map_err(|_| Refusal::Lost)
     }
 
+    /// How many sessions have not ended.
+    pub fn alive(&self) -> usize {
+        let entries = self.lock();
+        let alive = |entry: &&Entry| entry.view.borrow().end().is_none();
+        entries.values().filter(alive).count()
+    }
+
     /// A session as it is now.
     ///
     /// # Errors

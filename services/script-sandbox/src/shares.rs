@@ -112,6 +112,11 @@ impl Shares {
         Ok(share)
     }
 
+    /// How many places are held by all callers together.
+    pub fn held(&self) -> u32 {
+        self.lock().held
+    }
+
     /// How many places are waited for by all callers together.
     pub fn waiting(&self) -> u32 {
         self.lock().waiting

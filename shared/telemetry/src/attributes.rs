@@ -64,6 +64,12 @@ pub const IMPLEMENTATION_TYPE: &str = "tavern.tool.implementation";
 pub const ISOLATION_LEVEL: &str = "tavern.sandbox.isolation";
 /// The runtime of a script.
 pub const SCRIPT_RUNTIME: &str = "tavern.sandbox.runtime";
+/// What ran in the sandbox: `script`, `stream`, `session` or `cell`.
+pub const SANDBOX_WHAT: &str = "tavern.sandbox.what";
+/// Whether an interpreter had waited for a script.
+pub const WARM_START: &str = "tavern.sandbox.warm_start";
+/// What those do who are counted: `running` or `waiting`, `ready` or `wanted`.
+pub const SANDBOX_STATE: &str = "tavern.sandbox.state";
 /// The verdict on a script.
 pub const SANDBOX_VERDICT: &str = "tavern.sandbox.verdict";
 /// The dialect of a model's text.

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Layer, filter::filter_fn, layer::SubscriberExt};
 
 use super::*;
 use crate::domain::limits::Limits;
@@ -23,7 +23,8 @@ fn lines(body: impl FnOnce()) -> Vec<String> {
     let layer = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .without_time()
-        .with_writer(move || writer.clone());
+        .with_writer(move || writer.clone())
+        .with_filter(filter_fn(|about| about.target() == telemetry::AUDIT_TARGET));
     let subscriber = tracing_subscriber::registry().with(layer);
     tracing::subscriber::with_default(subscriber, body);
     let bytes = written.0.lock().unwrap().clone();

@@ -8,6 +8,7 @@ mod faults;
 mod follow;
 mod foreign;
 mod ledger;
+mod metrics;
 mod once;
 mod requests;
 mod text;

@@ -1,0 +1,152 @@
+//! What an operator watches: how much runs, waits and is kept ready, and how that goes.
+//!
+//! Figures go wherever `telemetry` sends metrics. What ran is counted by the audit record that tells
+//! of it, so that both say the same; levels are looked at whenever they are exported. Attributes take
+//! few values each: no name of a caller is one, nor a runtime that nobody has.
+
+use std::{
+    sync::{Arc, LazyLock, Weak},
+    time::Duration,
+};
+
+use opentelemetry::{
+    KeyValue,
+    metrics::{AsyncInstrument, Counter, Histogram, Meter},
+};
+use telemetry::attributes::{
+    ERROR_TYPE, SANDBOX_STATE, SANDBOX_VERDICT, SANDBOX_WHAT, SCRIPT_RUNTIME, WARM_START,
+};
+
+use crate::{domain::outcome::Usage, sandbox::Sandbox};
+
+/// Bounds of the buckets of times, in seconds: a warm start takes a millisecond, a session hours.
+const SECONDS: [f64; 18] = [
+    0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    600.0, 3600.0,
+];
+
+/// Made when first needed, which is after telemetry has been set up.
+static RUNS: LazyLock<Runs> = LazyLock::new(|| Runs::new(&telemetry::meter()));
+
+struct Runs {
+    ended: Counter<u64>,
+    refused: Counter<u64>,
+    duration: Histogram<f64>,
+    setup: Histogram<f64>,
+}
+
+impl Runs {
+    fn new(meter: &Meter) -> Self {
+        let seconds = |name: &'static str, about: &'static str| {
+            let histogram = meter.f64_histogram(name).with_unit("s");
+            let histogram = histogram.with_description(about);
+            histogram.with_boundaries(SECONDS.to_vec()).build()
+        };
+        let count = |name: &'static str, unit: &'static str, about: &'static str| {
+            let counter = meter.u64_counter(name).with_unit(unit);
+            counter.with_description(about).build()
+        };
+        Self {
+            ended: count(
+                "tavern.sandbox.runs",
+                "{run}",
+                "Scripts, cells and sessions that have ended.",
+            ),
+            refused: count(
+                "tavern.sandbox.refusals",
+                "{request}",
+                "Sound requests that were refused.",
+            ),
+            duration: seconds(
+                "tavern.sandbox.run.duration",
+                "From the start of a script, cell or session to its end.",
+            ),
+            setup: seconds(
+                "tavern.sandbox.setup.duration",
+                "From a request's acceptance to the first instruction of its script.",
+            ),
+        }
+    }
+}
+
+/// Counts something that has ended; without a time nobody knows how long it took.
+pub(crate) fn ended(
+    what: &'static str,
+    runtime: &str,
+    verdict: &'static str,
+    wall_time: Option<Duration>,
+    usage: Option<&Usage>,
+) {
+    let runtime = KeyValue::new(SCRIPT_RUNTIME, runtime.to_owned());
+    let kind = [KeyValue::new(SANDBOX_WHAT, what), runtime.clone()];
+    if let Some(time) = wall_time {
+        RUNS.duration.record(time.as_secs_f64(), &kind);
+    }
+    if let Some(usage) = usage {
+        let warm = KeyValue::new(WARM_START, usage.warm_start);
+        let time = usage.setup_time.as_secs_f64();
+        RUNS.setup.record(time, &[runtime.clone(), warm]);
+    }
+    let [what, runtime] = kind;
+    let verdict = KeyValue::new(SANDBOX_VERDICT, verdict);
+    RUNS.ended.add(1, &[what, runtime, verdict]);
+}
+
+/// Counts a request that was refused although it was sound.
+pub(crate) fn refused(what: &'static str, why: &'static str) {
+    let what = KeyValue::new(SANDBOX_WHAT, what);
+    RUNS.refused.add(1, &[what, KeyValue::new(ERROR_TYPE, why)]);
+}
+
+/// Tells the levels of a sandbox for as long as it lives.
+pub(crate) fn watch(sandbox: &Arc<Sandbox>) {
+    let meter = telemetry::meter();
+    let level = |name: &'static str, unit: &'static str, about: &'static str, look: Look| {
+        let sandbox: Weak<Sandbox> = Arc::downgrade(sandbox);
+        let gauge = meter.u64_observable_gauge(name).with_unit(unit);
+        let gauge = gauge.with_description(about).with_callback(move |seen| {
+            if let Some(sandbox) = sandbox.upgrade() {
+                look(&sandbox, seen);
+            }
+        });
+        gauge.build();
+    };
+    level(
+        "tavern.sandbox.scripts",
+        "{script}",
+        "Scripts that run, and requests that wait until they may.",
+        |sandbox, seen| {
+            let state = |state| [KeyValue::new(SANDBOX_STATE, state)];
+            let (running, waiting) = sandbox.load();
+            seen.observe(running.into(), &state("running"));
+            seen.observe(waiting.into(), &state("waiting"));
+        },
+    );
+    level(
+        "tavern.sandbox.sessions",
+        "{session}",
+        "Sessions that live.",
+        |sandbox, seen| seen.observe(sandbox.sessions().alive() as u64, &[]),
+    );
+    level(
+        "tavern.sandbox.interpreters",
+        "{process}",
+        "Interpreters that wait for a script, and how many should.",
+        |sandbox, seen| {
+            for runtime in sandbox.runtimes() {
+                let pool = sandbox.pool_state(runtime);
+                for (state, level) in [("ready", pool.ready), ("wanted", pool.target)] {
+                    let name = runtime.profile.name.clone();
+                    let about = [
+                        KeyValue::new(SCRIPT_RUNTIME, name),
+                        KeyValue::new(SANDBOX_STATE, state),
+                    ];
+                    seen.observe(level.into(), &about);
+                }
+            }
+        },
+    );
+}
+
+/// Looks at a level of a sandbox.
+type Look = fn(&Sandbox, &dyn AsyncInstrument<u64>);
