@@ -22,7 +22,7 @@ fn unfinished(text: &str) -> Value {
 }
 
 async fn start(running: &Running, text: &str) -> String {
-    running.start(says(text)).await.unwrap().run.unwrap().run_id
+    running.begin(says(text)).await
 }
 
 fn results(ended: &Ended) -> Vec<CallResult> {

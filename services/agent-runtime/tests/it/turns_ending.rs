@@ -24,13 +24,7 @@ async fn a_cancel_ends_the_request_to_the_model() {
     let turns = json!([{"answer": {"text": "One moment"}, "fault": {"kind": "hang"}}]);
     let world = World::new(TestRegistry::default(), &[], &turns);
     let running = world.build().await;
-    let run_id = running
-        .start(says("hello"))
-        .await
-        .unwrap()
-        .run
-        .unwrap()
-        .run_id;
+    let run_id = running.begin(says("hello")).await;
     running
         .until(&run_id, |kind| matches!(kind, Kind::Text(_)))
         .await;
@@ -52,13 +46,7 @@ async fn a_cancel_ends_the_call_and_what_became_of_it_is_recorded() {
         &json!([{"answer": {"text": WORK}}]),
     );
     let running = world.build().await;
-    let run_id = running
-        .start(says("work"))
-        .await
-        .unwrap()
-        .run
-        .unwrap()
-        .run_id;
+    let run_id = running.begin(says("work")).await;
     running
         .until(&run_id, |kind| matches!(kind, Kind::OutputChunk(_)))
         .await;
@@ -163,13 +151,7 @@ async fn after_a_crash_the_turn_goes_on_without_asking_again_or_calling_twice() 
     ]);
     let world = World::new(working(Behaviour::Hangs), &["Work"], &turns);
     let running = world.build().await;
-    let run_id = running
-        .start(says("work"))
-        .await
-        .unwrap()
-        .run
-        .unwrap()
-        .run_id;
+    let run_id = running.begin(says("work")).await;
     running
         .until(&run_id, |kind| matches!(kind, Kind::OutputChunk(_)))
         .await;
@@ -216,13 +198,7 @@ async fn after_a_crash_an_unanswered_model_is_asked_again() {
         &json!([{"answer": {"text": "half"}, "fault": {"kind": "hang"}}]),
     );
     let running = world.build().await;
-    let run_id = running
-        .start(says("hello"))
-        .await
-        .unwrap()
-        .run
-        .unwrap()
-        .run_id;
+    let run_id = running.begin(says("hello")).await;
     running
         .until(&run_id, |kind| matches!(kind, Kind::Text(_)))
         .await;
@@ -257,13 +233,7 @@ async fn a_conversation_has_one_turn_at_a_time() {
         request_id: "r1".to_owned(),
         ..says("hello")
     };
-    let run_id = running
-        .start(request.clone())
-        .await
-        .unwrap()
-        .run
-        .unwrap()
-        .run_id;
+    let run_id = running.begin(request.clone()).await;
     let second = StartTurnRequest {
         request_id: "r2".to_owned(),
         ..request.clone()
@@ -277,7 +247,7 @@ async fn a_conversation_has_one_turn_at_a_time() {
         request_id: String::new(),
         ..second.clone()
     };
-    let other = running.start(other).await.unwrap().run.unwrap().run_id;
+    let other = running.begin(other).await;
     running.cancel(&run_id).await;
     running.cancel(&other).await;
     assert!(running.start(second).await.is_ok());
@@ -291,13 +261,7 @@ async fn a_registry_that_is_not_there_yet_is_waited_for() {
     let world = World::new(registry.clone(), &["Work"], &turns);
     let (transport, slot) = grpc_kit::late();
     let running = world.build_with(transport).await;
-    let run_id = running
-        .start(says("work"))
-        .await
-        .unwrap()
-        .run
-        .unwrap()
-        .run_id;
+    let run_id = running.begin(says("work")).await;
     let services = Services::new().add(ToolRegistryServiceServer::new(registry));
     slot.fill(grpc_kit::local(&services));
     assert_eq!(running.follow(&run_id, 0).await.text(), "ok");

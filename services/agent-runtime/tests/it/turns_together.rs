@@ -20,7 +20,7 @@ fn both_hang() -> TestRegistry {
 
 /// Starts the turn and waits until both calls of the block are under way.
 async fn under_way(running: &Running) -> String {
-    let run_id = running.start(says("go")).await.unwrap().run.unwrap().run_id;
+    let run_id = running.begin(says("go")).await;
     running
         .until(
             &run_id,

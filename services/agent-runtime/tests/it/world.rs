@@ -150,10 +150,15 @@ impl Running {
         Ok(self.agent.clone().start_turn(request).await?.into_inner())
     }
 
+    /// Starts a turn that nothing is wrong with; tells the id of its run.
+    pub(crate) async fn begin(&self, request: StartTurnRequest) -> String {
+        self.start(request).await.unwrap().run.unwrap().run_id
+    }
+
     /// Starts a turn and follows it to its end.
     pub(crate) async fn play(&self, request: StartTurnRequest) -> Ended {
-        let run = self.start(request).await.unwrap().run.unwrap();
-        self.follow(&run.run_id, 0).await
+        let run_id = self.begin(request).await;
+        self.follow(&run_id, 0).await
     }
 
     /// Follows a run to its end.

@@ -101,15 +101,7 @@ async fn a_deadline_ends_the_run_as_failed() {
         durability: 0,
         timeout: Some(timeout),
     });
-    let run = world
-        .client
-        .clone()
-        .start_run(request)
-        .await
-        .unwrap()
-        .into_inner()
-        .run
-        .unwrap();
+    let run = world.begin(request).await;
     let outcome = world.outcome(&run.run_id).await;
     assert_eq!(outcome.state(), RunState::Failed);
     assert_eq!(outcome.error.unwrap().code, "deadline_exceeded");

@@ -92,15 +92,7 @@ async fn each_example_gives_its_result() {
             json!({"written": {"filePath": "/notes/note.md", "content": "# T\n\nB\n"}, "content": "# T\n\nB\n"}),
         ),
     ] {
-        let run = world
-            .client
-            .clone()
-            .start_run(of_workflow(workflow, inputs))
-            .await
-            .unwrap()
-            .into_inner()
-            .run
-            .unwrap();
+        let run = world.begin(of_workflow(workflow, inputs)).await;
         assert_eq!(
             result(&world.outcome(&run.run_id).await),
             expected,

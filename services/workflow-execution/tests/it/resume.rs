@@ -136,15 +136,7 @@ async fn a_run_keeps_the_definition_that_it_was_started_with() {
         .put_workflow(put(&chain()))
         .await
         .unwrap();
-    let run = world
-        .client
-        .clone()
-        .start_run(of_workflow("flow", json!({"n": 4})))
-        .await
-        .unwrap()
-        .into_inner()
-        .run
-        .unwrap();
+    let run = world.begin(of_workflow("flow", json!({"n": 4}))).await;
     assert_eq!(run.subject, "flow");
     world.events_until(&run.run_id, dispatched).await;
     world
@@ -166,15 +158,7 @@ async fn a_finished_run_and_its_request_id_survive_a_restart() {
     let world = World::new().await;
     let mut request = of_definition(&json!({"nodes": [tool("t", "echo")]}), json!({}));
     request.request_id = "once".into();
-    let run = world
-        .client
-        .clone()
-        .start_run(request.clone())
-        .await
-        .unwrap()
-        .into_inner()
-        .run
-        .unwrap();
+    let run = world.begin(request.clone()).await;
     let before = world.events(&run.run_id).await;
     let world = world.restart().await;
     assert_eq!(world.events(&run.run_id).await, before);

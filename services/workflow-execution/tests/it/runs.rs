@@ -208,15 +208,7 @@ async fn a_single_node_runs_as_a_workflow_with_all_its_outputs() {
             json!({"result": {"x": 1}, "status": "succeeded", "error": null}),
         ),
     ] {
-        let run = world
-            .client
-            .clone()
-            .start_run(of_node(full_type, config, inputs))
-            .await
-            .unwrap()
-            .into_inner()
-            .run
-            .unwrap();
+        let run = world.begin(of_node(full_type, config, inputs)).await;
         assert_eq!(run.subject, format!("node:{full_type}"));
         assert_eq!(
             result(&world.outcome(&run.run_id).await),
@@ -287,15 +279,7 @@ async fn a_tool_is_called_with_its_effect_id_after_the_dispatch_was_journalled()
     });
     let mut request = of_definition(&definition, json!({}));
     request.conversation_id = "talk".into();
-    let run = world
-        .client
-        .clone()
-        .start_run(request)
-        .await
-        .unwrap()
-        .into_inner()
-        .run
-        .unwrap();
+    let run = world.begin(request).await;
     let events = world.events(&run.run_id).await;
     let expected = [
         "run started",
@@ -443,15 +427,7 @@ async fn a_run_in_memory_says_so() {
         durability: Durability::Memory.into(),
         timeout: None,
     });
-    let run = world
-        .client
-        .clone()
-        .start_run(request)
-        .await
-        .unwrap()
-        .into_inner()
-        .run
-        .unwrap();
+    let run = world.begin(request).await;
     let events = world.events(&run.run_id).await;
     assert!(
         matches!(&events[0].kind, Some(Kind::RunStarted(started)) if started.durability() == Durability::Memory)

@@ -107,15 +107,13 @@ impl World {
 
     /// Starts a run of a definition and returns it.
     pub(crate) async fn start(&self, definition: &Value, inputs: Value) -> Run {
-        let request = of_definition(definition, inputs);
-        self.client
-            .clone()
-            .start_run(request)
-            .await
-            .unwrap()
-            .into_inner()
-            .run
-            .unwrap()
+        self.begin(of_definition(definition, inputs)).await
+    }
+
+    /// Starts a run that nothing is wrong with.
+    pub(crate) async fn begin(&self, request: StartRunRequest) -> Run {
+        let started = self.client.clone().start_run(request).await;
+        started.unwrap().into_inner().run.unwrap()
     }
 
     /// Runs a definition to its end.
