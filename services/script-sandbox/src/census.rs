@@ -20,7 +20,7 @@ pub mod locks;
 mod process;
 
 use ledger::Ledger;
-use process::Process;
+use process::{Held, Process};
 
 use crate::scratch::Filled;
 
@@ -161,21 +161,25 @@ impl Tree {
         // The child of a vfork has its parent's memory until it becomes a program of its own.
         let own_memory = |process: &&Process| !process.shares_memory_with_parent();
         let holders: Vec<&Process> = self.members().iter().filter(own_memory).collect();
-        let total = |each: fn(&Process) -> u64| {
-            let holders = holders.iter().copied();
-            holders.map(each).fold(0, u64::saturating_add)
-        };
         let files = scratch.map_or(0, Filled::memory);
-        let quick = total(Process::held_bytes).saturating_add(files);
+        let held: Vec<Held> = holders.iter().map(|process| process.held()).collect();
+        let quick = held.iter().map(Held::bytes);
+        let quick = quick.fold(files, u64::saturating_add);
         if quick <= suspicious {
             return quick;
+        }
+        // What one of them alone has in private is all there, and care would only take time.
+        let largest = held.iter().map(|held| held.private).max().unwrap_or(0);
+        if largest > suspicious {
+            return largest;
         }
         // A page that is shared was counted for each; now each gets its part of it.
         let careful = |process: &Process| {
             let part = process.proportional_bytes();
-            part.unwrap_or_else(|| process.held_bytes())
+            part.unwrap_or_else(|| process.held().bytes())
         };
-        let careful = total(careful).saturating_add(files);
+        let careful = holders.iter().copied().map(careful);
+        let careful = careful.fold(files, u64::saturating_add);
         let Some(scratch) = scratch.filter(|_| careful > suspicious) else {
             return careful;
         };

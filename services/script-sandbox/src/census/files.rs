@@ -15,7 +15,6 @@ pub fn nameless(look: &Look, device: u64) -> Measured {
     let mut found = Found {
         device,
         met: HashSet::new(),
-        mapped: HashSet::new(),
         measured: Measured::default(),
     };
     for process in look.tree().members() {
@@ -28,8 +27,6 @@ pub fn nameless(look: &Look, device: u64) -> Measured {
 struct Found {
     device: u64,
     met: HashSet<u64>,
-    /// Devices and files of mappings that were asked about. A file may be mapped thousands of times.
-    mapped: HashSet<(String, u64)>,
     measured: Measured,
 }
 
@@ -47,9 +44,10 @@ impl Found {
     fn mapped(&mut self, process: &Process) {
         let directory = process.directory();
         let maps = read_bounded(&directory.join("maps"), MAPPINGS_BYTES);
+        // A file may be mapped thousands of times.
+        let mut asked = HashSet::new();
         for mapping in maps.lines().filter_map(mapping_without_name) {
-            let file = (mapping.device.to_owned(), mapping.inode);
-            if !self.mapped.insert(file) {
+            if !asked.insert((mapping.device, mapping.inode)) {
                 continue;
             }
             let link = Path::new("/proc")

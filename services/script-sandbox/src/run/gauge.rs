@@ -1,6 +1,8 @@
 //! What a running script uses, and when that is too much.
 
-use std::{os::fd::AsFd, sync::Arc, time::Duration};
+use std::{os::fd::AsFd, panic, sync::Arc, time::Duration};
+
+use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
     backend::Place,
@@ -21,7 +23,7 @@ use crate::{
 /// A script that runs into its limit on processes this often does nothing else.
 const MANY_REFUSALS: u64 = 1000;
 
-/// Every so many samples what takes longer is measured: the scratch directory, and locks.
+/// Every so many samples a measurement of what takes longer begins: the scratch directory, and locks.
 const SLOW_EVERY: u32 = 4;
 
 /// Where a script's files are.
@@ -41,6 +43,31 @@ impl Scratch {
             None => Self::Own(work),
         }
     }
+
+    fn on_host(&self) -> Option<Arc<ScratchDirectory>> {
+        match self {
+            Self::Host(scratch) => Some(scratch.clone()),
+            Self::Own(_) => None,
+        }
+    }
+}
+
+/// What takes longer to measure.
+#[derive(Debug)]
+struct Slow {
+    disk: Measured,
+    locks: u64,
+}
+
+/// Measures the files on the host's disk, if they are there.
+fn measure(scratch: Option<&ScratchDirectory>, look: &Look) -> Measured {
+    let Some(scratch) = scratch else {
+        return Measured::default();
+    };
+    let named = scratch.measure();
+    let device = scratch.device();
+    let nameless = device.map(|device| files::nameless(look, device));
+    named.with(nameless.unwrap_or_default())
 }
 
 /// Measures one script.
@@ -52,6 +79,8 @@ pub(super) struct Gauge {
     scratch: Scratch,
     /// Locks on parts of files at the last look.
     locks: u64,
+    /// What takes longer, while it does. A script that makes it take long must not gain time by that.
+    slow: Option<JoinHandle<Slow>>,
     /// Processor time that was used before the script.
     used: Duration,
     taken: u32,
@@ -75,6 +104,7 @@ impl Gauge {
             supervisor,
             scratch,
             locks: 0,
+            slow: None,
             used,
             taken: 0,
             highest,
@@ -89,8 +119,11 @@ impl Gauge {
 
     /// Measures; tells which limit is passed, if one is.
     pub(super) fn sample(&mut self, limits: &Limits) -> Option<Stopped> {
-        let slow = self.taken.is_multiple_of(SLOW_EVERY);
+        let due = self.taken.is_multiple_of(SLOW_EVERY);
         self.taken = self.taken.wrapping_add(1);
+        if self.slow.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.take_slow();
+        }
         let look = Look::below(self.supervisor);
         let filled = self.filled();
         let mut sample = match &self.cgroup {
@@ -100,23 +133,36 @@ impl Gauge {
                 .sample(&look, limits.memory as u64, filled.as_ref()),
         };
         sample.cpu = sample.cpu.saturating_sub(self.used);
-        let stopped = self.judge(sample, limits);
-        if stopped.is_some() || !slow {
-            return stopped;
-        }
-        self.measure(&look);
-        self.locks = locks::held(&look, filled.as_ref());
-        self.judge(sample, limits)
-    }
-
-    /// Holds figures against the limits, with what was last found of that which takes longer.
-    fn judge(&mut self, mut sample: Sample, limits: &Limits) -> Option<Stopped> {
         if self.is_sampled() {
             let locks = self.locks.saturating_mul(LOCK_BYTES);
             sample.memory = sample.memory.saturating_add(locks);
         }
         self.remember(sample);
+        if due && self.slow.is_none() {
+            let host = self.scratch.on_host();
+            let measure = move || Slow {
+                disk: measure(host.as_deref(), &look),
+                locks: locks::held(&look, filled.as_ref()),
+            };
+            self.slow = Some(tokio::task::spawn_blocking(measure));
+        }
         self.passed(&sample, limits)
+    }
+
+    /// Takes what was measured beside the samples; waits for it if it has to.
+    fn take_slow(&mut self) {
+        let Some(slow) = self.slow.take() else { return };
+        match Handle::current().block_on(slow) {
+            Ok(Slow { disk, locks }) => {
+                self.disk = self.disk.or(disk);
+                self.locks = locks;
+            }
+            // Whoever samples is told that something is wrong.
+            Err(error) => match error.try_into_panic() {
+                Ok(panicked) => panic::resume_unwind(panicked),
+                Err(_) => tracing::debug!("a measurement was given up as the service ends"),
+            },
+        }
     }
 
     /// Kills whoever is still in the cgroup. For a launcher that died and cannot do it.
@@ -134,8 +180,11 @@ impl Gauge {
             sample.cpu = sample.cpu.saturating_sub(self.used);
             self.remember(sample);
         }
+        self.take_slow();
         self.filled();
-        self.measure(&Look::below(self.supervisor));
+        let look = Look::below(self.supervisor);
+        let disk = measure(self.scratch.on_host().as_deref(), &look);
+        self.disk = self.disk.or(disk);
         if lengths
             && let Scratch::Own(work) = &self.scratch
             && let Ok(work) = work.open().and_then(|work| work.try_clone())
@@ -163,17 +212,6 @@ impl Gauge {
         self.disk.bytes = self.disk.bytes.max(filled.bytes);
         self.disk.files = self.disk.files.max(filled.files);
         Some(filled)
-    }
-
-    /// Measures the files on the host's disk, if they are there.
-    fn measure(&mut self, look: &Look) {
-        if let Scratch::Host(scratch) = &self.scratch {
-            let named = scratch.measure();
-            let device = scratch.device();
-            let nameless = device.map(|device| files::nameless(look, device));
-            let all = named.with(nameless.unwrap_or_default());
-            self.disk = self.disk.or(all);
-        }
     }
 
     /// Enters the highest figures.
