@@ -17,6 +17,15 @@ const MAY_HAVE_ARRIVED: &str = "may_have_arrived";
 /// The common prefix of the reasons' names in the proto, which does not travel.
 const REASON_PREFIX: &str = "ERROR_REASON_";
 
+/// The most bytes of violations that are told. A status travels in the trailers of an answer, of which
+/// clients take 8 KiB at the least, and takes a third more there; a client that is sent more may tell
+/// its user of trailers instead of what was wrong.
+const MAX_VIOLATION_BYTES: usize = 3 << 10;
+
+/// The most bytes of one field's path, of one description, of one value of the metadata, and of a
+/// message.
+const MAX_TEXT_BYTES: usize = 512;
+
 /// A failure on its way to becoming a status.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -142,25 +151,61 @@ impl Failure {
         self
     }
 
-    /// Makes the status.
+    /// Makes the status. What would make it too long to travel is cut, and the last violation then
+    /// says how many there are besides.
     pub fn into_status(self) -> Status {
         let mut details = ErrorDetails::new();
-        details.set_error_info(reason_name(self.reason), DOMAIN, self.metadata);
+        let mut metadata = self.metadata;
+        metadata.values_mut().for_each(cut);
+        details.set_error_info(reason_name(self.reason), DOMAIN, metadata);
         let mut message = self.message;
-        if !self.violations.is_empty() {
-            // Clients that show only the message shall see the first violation at least.
-            let first = &self.violations[0];
+        cut(&mut message);
+        let count = self.violations.len();
+        let violations = told(self.violations);
+        // Clients that show only the message shall see the first violation at least.
+        if let Some(first) = violations.first() {
             message.push_str(&format!(": {}: {}", first.field, first.description));
-            if self.violations.len() > 1 {
-                message.push_str(&format!(" (and {} more)", self.violations.len() - 1));
+            cut(&mut message);
+            if count > 1 {
+                message.push_str(&format!(" (and {} more)", count - 1));
             }
-            details.set_bad_request(self.violations);
+            details.set_bad_request(violations);
         }
         if self.retry_after.is_some() {
             details.set_retry_info(self.retry_after);
         }
         Status::with_error_details(self.code, message, details)
     }
+}
+
+/// Cuts a text that is too long, and shows that it is cut.
+fn cut(text: &mut String) {
+    const MARK: &str = "...";
+    if text.len() > MAX_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES - MARK.len()));
+        text.push_str(MARK);
+    }
+}
+
+/// As many violations as can travel, and how many more there are.
+fn told(mut violations: Vec<FieldViolation>) -> Vec<FieldViolation> {
+    let mut room = MAX_VIOLATION_BYTES;
+    let fits = |violation: &mut FieldViolation| {
+        cut(&mut violation.field);
+        cut(&mut violation.description);
+        let left = room.checked_sub(violation.field.len() + violation.description.len());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let count = violations.len();
+    let fitting = violations.iter_mut().map(fits).take_while(|fits| *fits);
+    let fitting = fitting.count();
+    violations.truncate(fitting);
+    if fitting < count {
+        let more = format!("{} more are wrong, and are not told here", count - fitting);
+        violations.push(FieldViolation::new("", more));
+    }
+    violations
 }
 
 impl From<Failure> for Status {
@@ -267,6 +312,37 @@ mod tests {
         assert_eq!(metadata(&status)["tool_id"], "x");
         assert_eq!(violations(&status)[1].0, "arguments_json");
         assert_eq!(retry_after(&status), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn whatever_is_wrong_the_status_fits_into_small_trailers() {
+        let long = "ä".repeat(4000);
+        let many = |count: usize, field: &str| {
+            let fields = (0..count).map(|number| format!("{field}[{number}]"));
+            let failure = Failure::invalid_fields().metadata("wanted", long.as_str());
+            fields.fold(failure, |failure, field| {
+                failure.violation(field, "must not be absolute")
+            })
+        };
+        for (count, field, told) in [
+            (1, long.as_str(), 1),
+            (3, long.as_str(), 3),
+            (100, long.as_str(), 5),
+            (50, "files", 50),
+            (1000, "files", 106),
+        ] {
+            let status = many(count, field).into_status();
+            let trailers = status.details().len() * 4 / 3 + status.message().len() * 3;
+            assert!(trailers < 8 << 10, "{count} {trailers}");
+            let violations = violations(&status);
+            let last = violations.last().unwrap();
+            let more = last.0.is_empty().then_some(last.1.as_str());
+            let listed = violations.len() - usize::from(more.is_some());
+            assert_eq!(listed, told);
+            let rest = (listed < count)
+                .then(|| format!("{} more are wrong, and are not told here", count - listed));
+            assert_eq!(more, rest.as_deref());
+        }
     }
 
     #[test]

@@ -84,7 +84,8 @@ pub struct ServerSettings {
     /// The age at which a connection is asked to go. Default `30m`.
     #[serde(with = "::settings::duration")]
     pub max_connection_age: Duration,
-    /// How long it may then take to finish what it has begun. Default `30s`.
+    /// How long it may then take to finish what it has begun, while it takes no new calls. Default
+    /// `1d`, as every call has a limit of its own.
     #[serde(with = "::settings::duration")]
     pub connection_age_grace: Duration,
     /// The longest that a call with one answer may take, where its method has no limit of its
@@ -130,7 +131,7 @@ impl Default for ServerSettings {
             keepalive_interval: Duration::from_secs(20),
             keepalive_timeout: Duration::from_secs(10),
             max_connection_age: Duration::from_secs(30 * 60),
-            connection_age_grace: Duration::from_secs(30),
+            connection_age_grace: Duration::from_secs(24 * 60 * 60),
             call_timeout: Duration::from_secs(30),
             stream_timeout: Duration::from_secs(24 * 60 * 60),
             stream_idle_timeout: Duration::from_secs(5 * 60),
