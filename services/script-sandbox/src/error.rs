@@ -34,6 +34,9 @@ pub enum BuildError {
         /// Everything that is wrong with it.
         problems: Vec<String>,
     },
+    /// Two runtime profiles have one name.
+    #[error("requests could mean either of two runtimes: {}", .0.join("; "))]
+    Names(Vec<String>),
     /// The directory of profiles cannot be read.
     #[error("cannot read the profiles in {}", path.display())]
     Profiles {

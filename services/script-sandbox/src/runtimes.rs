@@ -1,7 +1,7 @@
 //! Finds the interpreters that the profiles name.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -87,7 +87,28 @@ pub fn profiles(directory: &Path) -> Result<Vec<Profile>, BuildError> {
         profiles.push(profile);
     }
     profiles.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(profiles)
+    match claimed_twice(&profiles) {
+        problems if problems.is_empty() => Ok(profiles),
+        problems => Err(BuildError::Names(problems)),
+    }
+}
+
+/// Names by which requests could mean either of two profiles.
+fn claimed_twice(profiles: &[Profile]) -> Vec<String> {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for profile in profiles {
+        let names = std::iter::once(&profile.name).chain(&profile.aliases);
+        for name in names {
+            if let Some(other) = owners.insert(name, &profile.name) {
+                let own = &profile.name;
+                problems.push(format!(
+                    "`{name}` is a name of `{other}` and of `{own}`; take it from one of them"
+                ));
+            }
+        }
+    }
+    problems
 }
 
 fn read(place: &str, text: &str) -> Result<Profile, BuildError> {
@@ -211,6 +232,7 @@ mod tests {
 
         let directory = tempfile::tempdir().unwrap();
         let perl = BUILT_IN[2].1.replace("name = \"bash\"", "name = \"perl\"");
+        let perl = perl.replace("\"sh\"", "\"pl\"");
         std::fs::write(directory.path().join("perl.toml"), perl).unwrap();
         let slow = BUILT_IN[0]
             .1
@@ -219,6 +241,20 @@ mod tests {
         let all = profiles(directory.path()).unwrap();
         assert_eq!(names(&all), ["bash", "node", "perl", "python3"]);
         assert_eq!(all[3].find[0], "/opt/python");
+    }
+
+    #[test]
+    fn no_name_means_two_runtimes() {
+        let directory = tempfile::tempdir().unwrap();
+        let zsh = BUILT_IN[2].1.replace("name = \"bash\"", "name = \"zsh\"");
+        let zsh = zsh.replace("\"sh\"", "\"sh\", \"python\"");
+        std::fs::write(directory.path().join("zsh.toml"), zsh).unwrap();
+        let error = profiles(directory.path()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "requests could mean either of two runtimes: `sh` is a name of `bash` and of `zsh`; take it \
+             from one of them; `python` is a name of `python3` and of `zsh`; take it from one of them"
+        );
     }
 
     #[test]

@@ -237,6 +237,7 @@ impl Facts {
         let signal = match end {
             // Where nothing but samples enforces the limit, it can be passed behind the last of them.
             End::Exited(0) if self.scratch_was_passed() => return self.disk(),
+            End::Exited(0) if self.memory_was_exceeded() => return self.memory(),
             End::Exited(0) => return Verdict::Exited { code: 0 },
             End::Exited(code) => {
                 return if self.scratch_is_full() {
@@ -266,9 +267,16 @@ impl Facts {
         self.usage.cpu_time + TICKS >= self.limits.cpu_time
     }
 
+    /// At or above the limit, where a script may have met it.
     fn memory_was_passed(&self) -> bool {
         let sampled = self.evidence.sampled_memory;
         sampled.is_some_and(|sampled| sampled >= self.limits.memory as u64)
+    }
+
+    /// More was held than a limit of the kernel would have let be taken.
+    fn memory_was_exceeded(&self) -> bool {
+        let sampled = self.evidence.sampled_memory;
+        sampled.is_some_and(|sampled| sampled > self.limits.memory as u64)
     }
 
     /// A file has reached the limit, or its holes hide that it could not. Otherwise the script has

@@ -55,10 +55,10 @@ impl SessionService for Rpc {
     ) -> Result<Response<Self::RunCellStream>, Status> {
         let deadline = super::deadline_of(&request, self.sandbox.longest_request());
         let request = request.into_inner();
-        let session = self.find(&request.session_id)?;
         let mut problems = cell_problems(&request.source_text);
+        let session = self.find(&request.session_id, &mut problems)?;
         let (_, maximum) = self.sandbox.session_limits();
-        let limits = session.limits;
+        let limits = session.as_ref().map_or(maximum, |session| session.limits);
         let wall_time = time(
             "wall_time",
             request.wall_time.map(inward::span),
@@ -77,9 +77,9 @@ impl SessionService for Rpc {
                 limits.output
             }
         };
-        if !problems.is_empty() {
+        let Some(session) = session.filter(|_| problems.is_empty()) else {
             return Err(invalid(problems));
-        }
+        };
         let wish = CellWish {
             source: request.source_text,
             wall_time,
@@ -95,8 +95,8 @@ impl SessionService for Rpc {
         request: Request<InterruptCellRequest>,
     ) -> Result<Response<InterruptCellResponse>, Status> {
         let InterruptCellRequest { session_id, grace } = request.into_inner();
-        let session = self.find(&session_id)?;
         let mut problems = Vec::new();
+        let session = self.find(&session_id, &mut problems)?;
         let grace = time(
             "grace",
             grace.map(inward::span),
@@ -104,9 +104,9 @@ impl SessionService for Rpc {
             MAXIMUM_GRACE,
             &mut problems,
         );
-        if !problems.is_empty() {
+        let Some(session) = session.filter(|_| problems.is_empty()) else {
             return Err(invalid(problems));
-        }
+        };
         let sessions = self.sandbox.sessions();
         let interrupted = sessions
             .interrupt(&session.id, grace)
@@ -123,7 +123,7 @@ impl SessionService for Rpc {
         &self,
         request: Request<GetSessionRequest>,
     ) -> Result<Response<GetSessionResponse>, Status> {
-        let session = self.find(&request.into_inner().session_id)?;
+        let session = self.the_session(&request.into_inner().session_id)?;
         Ok(Response::new(GetSessionResponse {
             session: Some(outward::session(&session)),
         }))
@@ -163,7 +163,7 @@ impl SessionService for Rpc {
         &self,
         request: Request<DeleteSessionRequest>,
     ) -> Result<Response<DeleteSessionResponse>, Status> {
-        let session = self.find(&request.into_inner().session_id)?;
+        let session = self.the_session(&request.into_inner().session_id)?;
         let deleted = self.sandbox.sessions().delete(&session.id).await;
         Ok(Response::new(DeleteSessionResponse {
             session: Some(outward::session(&deleted.map_err(refused)?)),
@@ -172,14 +172,32 @@ impl SessionService for Rpc {
 }
 
 impl Rpc {
-    fn find(&self, session_id: &str) -> Result<View, Status> {
+    /// The session of a request that has more to be looked at; `None` if the id is one of its problems.
+    fn find(
+        &self,
+        session_id: &str,
+        problems: &mut Vec<Violation>,
+    ) -> Result<Option<View>, Status> {
         if session_id.is_empty() {
-            return Err(invalid(vec![Violation {
+            problems.push(Violation {
                 field: "session_id".to_owned(),
                 problem: "must not be empty; CreateSession gives one".to_owned(),
-            }]));
+            });
+            return Ok(None);
         }
-        self.sandbox.sessions().get(session_id).map_err(refused)
+        let found = self.sandbox.sessions().get(session_id);
+        // What is wrong with the request is told first: it stays wrong whatever the session.
+        match found {
+            Err(_) if !problems.is_empty() => Ok(None),
+            found => found.map(Some).map_err(refused),
+        }
+    }
+
+    /// The session of a request that has nothing else.
+    fn the_session(&self, session_id: &str) -> Result<View, Status> {
+        let mut problems = Vec::new();
+        let found = self.find(session_id, &mut problems)?;
+        found.ok_or_else(|| invalid(problems))
     }
 }
 

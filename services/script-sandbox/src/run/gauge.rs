@@ -216,7 +216,13 @@ impl Gauge {
 
     /// Enters the highest figures.
     pub(super) fn enter(&self, usage: &mut Usage) {
-        usage.max_memory = usage.max_memory.max(self.highest.memory);
+        // The launcher's figure counts mapped files, for which a cgroup does not hold a script to account.
+        let launchers = if self.is_sampled() || self.highest.memory == 0 {
+            usage.max_memory
+        } else {
+            0
+        };
+        usage.max_memory = launchers.max(self.highest.memory);
         usage.max_processes = self.highest.processes;
         // What the launcher has waited for lacks what nobody has.
         let waited = usage.cpu_time + self.census.lost();

@@ -164,11 +164,11 @@ fn a_caller_with_its_share_of_transfers_is_refused_and_others_are_not() {
             };
             blobs.clone().download_blob(wish).await.err().unwrap()
         };
-        // An upload that never ends.
-        let begun = futures::stream::iter([upload("a")]).chain(futures::stream::pending());
+        // An upload that never ends, and is begun again while a download has the caller's share.
+        let begun = move || futures::stream::iter([upload("a")]).chain(futures::stream::pending());
         let endless = tokio::spawn({
             let mut blobs = blobs.clone();
-            async move { drop(blobs.upload_blob(begun).await) }
+            async move { while blobs.upload_blob(begun()).await.is_err() {} }
         });
         let refused = loop {
             let status = download("a").await;
