@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
 
 use crate::{
-    answers::{Answers, Claim, Digest},
+    answers::{Answers, Claim, Digest, Pending},
     audit::{Record, What},
     blobs::Blobs,
     cgroup::Cgroups,
@@ -66,6 +66,8 @@ pub struct Sandbox {
     repeats: Arc<Shares>,
     answers: Arc<Answers>,
     sessions: Sessions,
+    /// Says that every script has to end.
+    ending: watch::Sender<bool>,
 }
 
 /// What the self-test found.
@@ -139,6 +141,12 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     // For scripts that are refused nothing is kept ready.
     let tools = tools.filter(|_| !report.processor.refuses());
     report.log(settings.lowest_isolation);
+    for runtime in &runtimes {
+        if let Err(problem) = &runtime.interpreter {
+            let name = &runtime.profile.name;
+            tracing::warn!(runtime = name, problem, "a runtime cannot be used");
+        }
+    }
     let answers = Answers::new(settings.remembered_answers);
     let pool = tools.as_ref().and_then(|tools| keep(&settings, tools));
     let sessions = Sessions::new(settings.sessions);
@@ -155,6 +163,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         repeats,
         answers,
         sessions,
+        ending: watch::Sender::new(false),
     });
     metrics::watch(&sandbox);
     Ok(sandbox)
@@ -249,8 +258,26 @@ impl Sandbox {
         (self.slots.held(), self.slots.waiting())
     }
 
-    /// Ends every session and everybody who waits for a script. Scripts that run are ended by losing
-    /// their callers.
+    /// Ends every script and every session, also those that are asked for from now on. Their callers
+    /// are answered: scripts are cancelled, and sessions say that the service shuts down.
+    pub async fn end_scripts(&self) {
+        self.ending.send_replace(true);
+        self.sessions.shutdown().await;
+    }
+
+    /// Waits until every script has to end.
+    fn told_to_end(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ending = self.ending.subscribe();
+        async move {
+            if ending.wait_for(|ending| *ending).await.is_err() {
+                // Without a sandbox nobody is left to say so.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Ends every session and everybody who waits for a script. Scripts that run are ended by
+    /// [`Self::end_scripts`], or by losing their callers.
     pub async fn shutdown(&self) {
         self.sessions.shutdown().await;
         if let Some(pool) = &self.pool {
@@ -315,9 +342,17 @@ impl Sandbox {
             claimed.publish(outcome);
         };
         tokio::spawn(running.instrument(span));
-        let answer = pending.wait_for(Option::is_some).await;
-        let outcome = answer.ok().and_then(|answer| answer.clone());
-        drop(cancel);
+        let answered = async |pending: &mut Pending| {
+            let answer = pending.wait_for(Option::is_some).await;
+            answer.ok().and_then(|answer| answer.clone())
+        };
+        let outcome = tokio::select! {
+            outcome = answered(&mut pending) => outcome,
+            () = self.told_to_end() => {
+                drop(cancel);
+                answered(&mut pending).await
+            }
+        };
         outcome.map(|outcome| (outcome, false)).ok_or(Refusal::Lost)
     }
 

@@ -55,9 +55,11 @@ impl Sandbox {
             outbox.close();
         };
         let running = tokio::spawn(running.instrument(span));
+        let told_to_end = self.told_to_end();
         tokio::spawn(async move {
             tokio::select! {
                 () = left(&mut gone, deadline) => {}
+                () = told_to_end => {}
                 _ = running => {}
             }
             drop(cancel);

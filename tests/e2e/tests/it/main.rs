@@ -2,6 +2,7 @@
 
 mod cancel;
 mod dialects;
+mod drain;
 mod early;
 mod errors;
 mod faults;
