@@ -64,6 +64,13 @@ soak: check-rust ## Do the same thing SOAK_TIMES times and hold against it what 
 	@$(CARGO) build --locked --package sandbox-launcher --package soak --bins
 	@$(TARGET)/debug/soak --times $(SOAK_TIMES)
 
+# Which tests run in the emulated machine: those whose names match. Everything takes hours.
+CGROUP_V2_TESTS ?= cgroup::|isolation::|::memory::|::exhaustion::|::share::|::warm::|::lifecycle::
+
+.PHONY: cgroup-v2
+cgroup-v2: check-rust ## Run the sandbox's tests that CGROUP_V2_TESTS matches on cgroup v2 (emulated)
+	@FILTER='$(CGROUP_V2_TESTS)' tests/cgroup-v2/run
+
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
 
@@ -169,4 +176,4 @@ $(BUF): | check-npm
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

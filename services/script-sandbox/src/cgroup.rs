@@ -133,6 +133,11 @@ struct Knobs {
     swap: PathBuf,
     /// Says that the file above takes the swap alone.
     swap_alone: bool,
+    /// Takes bytes of memory above which the kernel takes back what it can and kills nobody; empty if
+    /// a limit on memory that is too small for what is in use is refused.
+    high: PathBuf,
+    /// Kills every process in it, also those that are just being made; empty if this kernel cannot.
+    kill: PathBuf,
     /// Takes bytes of the buffers of TCP sockets; empty if they count as memory, or not at all.
     socket_buffers: PathBuf,
     /// Takes a number of processes.
@@ -206,6 +211,7 @@ impl Cgroup {
             ..
         } = &self.knobs;
         let bytes = limits.memory as u64;
+        self.make_room(bytes)?;
         let with_swap = if *swap_alone { 0 } else { bytes };
         let mut steps = [(swap, with_swap), (memory, bytes)];
         // Memory alone may at no moment have more than memory and swap together: the sum goes up
@@ -224,6 +230,21 @@ impl Cgroup {
             .chain(others)
             .filter(|(file, _)| !file.as_os_str().is_empty())
             .try_for_each(|(file, value)| fs::write(file, value.to_string()))
+    }
+
+    /// Sees to it that no more than so many bytes are in use, where setting the limit would kill.
+    fn make_room(&self, bytes: u64) -> io::Result<()> {
+        let (high, used) = (&self.knobs.high, &self.files.memory);
+        if high.as_os_str().is_empty() || number(used) <= bytes {
+            return Ok(());
+        }
+        fs::write(high, bytes.to_string())?;
+        let left = number(used);
+        fs::write(high, "max")?;
+        if left > bytes {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        Ok(())
     }
 
     /// Lets others go first where processors are scarce, if the kernel can.
@@ -270,6 +291,10 @@ impl Cgroup {
         let Some(procs) = self.procs().into_iter().next() else {
             return;
         };
+        if !self.knobs.kill.as_os_str().is_empty() {
+            // Where it fails they are killed one by one.
+            let _ = fs::write(&self.knobs.kill, "1");
+        }
         let mut waited = Duration::ZERO;
         loop {
             let text = fs::read_to_string(&procs).unwrap_or_default();
@@ -342,31 +367,4 @@ fn field(path: &Path, name: &str) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_go_up_and_down() {
-        // An ordinary user has no cgroups, and then there is nothing to limit.
-        let Some(cgroups) = Cgroups::find() else {
-            return;
-        };
-        let cgroup = cgroups.make(&Limits::DEFAULT, false).unwrap();
-        for mebibytes in [512, 2048, 4, 1024, 1024] {
-            let memory = mebibytes << 20;
-            let limits = Limits {
-                memory,
-                ..Limits::DEFAULT
-            };
-            cgroup.limit(&limits).unwrap();
-            assert_eq!(number(&cgroup.knobs.memory), memory as u64);
-            if !cgroup.knobs.swap_alone && cgroup.knobs.swap.exists() {
-                assert_eq!(number(&cgroup.knobs.swap), memory as u64);
-            }
-            if cgroup.knobs.socket_buffers.exists() {
-                let bound = number(&cgroup.knobs.socket_buffers);
-                assert_eq!(bound, MAX_SOCKET_BUFFERS.min(memory as u64));
-            }
-        }
-    }
-}
+mod tests;

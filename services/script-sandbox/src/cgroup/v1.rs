@@ -86,6 +86,8 @@ pub(super) fn make(controllers: &Controllers, name: &str, cgroup: &mut Cgroup) -
         // Only kernels that account swap have it; without swap there is nothing to limit.
         swap: if_there(memory.join("memory.memsw.limit_in_bytes")),
         swap_alone: false,
+        high: PathBuf::new(),
+        kill: PathBuf::new(),
         socket_buffers: if_there(memory.join("memory.kmem.tcp.limit_in_bytes")),
         processes: pids.join("pids.max"),
         share: cpu

@@ -18,21 +18,29 @@ impl Parent {
     /// The parent of the service's own cgroup, as a cgroup with processes can have no children that
     /// are limited; at the root of the visible hierarchy, the root itself.
     pub(super) fn find(mounts: &str, memberships: &str) -> Option<Self> {
-        let own = memberships
-            .lines()
-            .find_map(|line| line.strip_prefix("0::"))?;
-        let point = mounts.lines().find_map(|line| {
-            let (mount, file_system) = line.split_once(" - ")?;
-            let is_it = file_system.starts_with("cgroup2 ");
-            is_it.then(|| mount.split(' ').nth(4))?
-        })?;
-        let own = Path::new(own);
-        let parent = own.parent().unwrap_or(own);
-        let parent = Path::new(point).join(parent.strip_prefix("/").ok()?);
+        let parent = parent_of_own(mounts, memberships)?;
         let enabled = fs::read_to_string(parent.join("cgroup.subtree_control")).ok()?;
         let has = |controller: &str| enabled.split_whitespace().any(|each| each == controller);
         (has("memory") && has("pids")).then_some(Self(parent))
     }
+}
+
+/// The directory above the one of this process, as far as it is seen here.
+fn parent_of_own(mounts: &str, memberships: &str) -> Option<PathBuf> {
+    let own = memberships
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        // In a container the mount may show a part of the hierarchy, and memberships are below it.
+        let below = Path::new(own).strip_prefix(root).ok()?;
+        let parent = below.parent().unwrap_or(below);
+        file_system
+            .starts_with("cgroup2 ")
+            .then(|| Path::new(point).join(parent))
+    })
 }
 
 impl Parent {
@@ -51,6 +59,8 @@ pub(super) fn make(parent: &Parent, name: &str, cgroup: &mut Cgroup) -> io::Resu
         memory: directory.join("memory.max"),
         swap: if_there(directory.join("memory.swap.max")),
         swap_alone: true,
+        high: directory.join("memory.high"),
+        kill: if_there(directory.join("cgroup.kill")),
         socket_buffers: PathBuf::new(),
         processes: directory.join("pids.max"),
         share: if_there(directory.join("cpu.weight")),
@@ -67,4 +77,28 @@ pub(super) fn make(parent: &Parent, name: &str, cgroup: &mut Cgroup) -> io::Resu
         cpu_unit: 1000,
     };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_is_looked_for_where_it_is_mounted() {
+        let check = |root: &str, own: &str, expected: Option<&str>| {
+            let mounts = format!(
+                "23 1 0:21 / /sys rw - sysfs sysfs rw\n\
+                 31 23 0:28 {root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate"
+            );
+            let found = parent_of_own(&mounts, &format!("1:name=other:/else\n0::{own}"));
+            assert_eq!(found, expected.map(PathBuf::from), "{root} {own}");
+        };
+        check("/", "/a.slice/b.service", Some("/sys/fs/cgroup/a.slice"));
+        check("/", "/b", Some("/sys/fs/cgroup"));
+        check("/", "/", Some("/sys/fs/cgroup"));
+        check("/docker/7", "/docker/7/a/b", Some("/sys/fs/cgroup/a"));
+        check("/docker/7", "/docker/7", Some("/sys/fs/cgroup"));
+        check("/docker/7", "/docker/8", None);
+        check("/..", "/", None);
+    }
 }

@@ -1,0 +1,170 @@
+use std::{
+    io::Write,
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+use super::*;
+
+/// How long a condition is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A cgroup with these limits. An ordinary user has none, and then there is nothing to look at.
+fn cgroup(limits: &Limits) -> Option<Cgroup> {
+    Some(Cgroups::find()?.make(limits, false).unwrap())
+}
+
+fn memory_of(mebibytes: usize) -> Limits {
+    Limits {
+        memory: mebibytes << 20,
+        ..Limits::DEFAULT
+    }
+}
+
+/// Runs a line of shell in a cgroup.
+fn start(cgroup: &Cgroup, line: &str) -> Child {
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("read go; {line}")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    cgroup.join(child.id()).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"go\n").unwrap();
+    child
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "not within {PATIENCE:?}: {what}"
+        );
+        std::thread::sleep(STEP);
+    }
+}
+
+/// A line that is longer than memory is kept whole by whoever looks for its end.
+const FORTY_MEBIBYTES: &str = "head -c 40M /dev/zero | tail -n 1";
+
+#[test]
+fn limits_go_up_and_down() {
+    let Some(cgroup) = cgroup(&Limits::DEFAULT) else {
+        return;
+    };
+    for mebibytes in [512, 2048, 4, 1024, 1024] {
+        let limits = memory_of(mebibytes);
+        cgroup.limit(&limits).unwrap();
+        let memory = limits.memory as u64;
+        assert_eq!(number(&cgroup.knobs.memory), memory);
+        if !cgroup.knobs.swap_alone && cgroup.knobs.swap.exists() {
+            assert_eq!(number(&cgroup.knobs.swap), memory);
+        }
+        if cgroup.knobs.swap_alone && cgroup.knobs.swap.exists() {
+            let swap = fs::read_to_string(&cgroup.knobs.swap).unwrap();
+            assert_eq!(swap, "0\n");
+        }
+        if cgroup.knobs.socket_buffers.exists() {
+            let bound = number(&cgroup.knobs.socket_buffers);
+            assert_eq!(bound, MAX_SOCKET_BUFFERS.min(memory));
+        }
+    }
+}
+
+#[test]
+fn figures_stay_when_the_processes_have_gone() {
+    let Some(cgroup) = cgroup(&Limits::DEFAULT) else {
+        return;
+    };
+    let mut child = start(&cgroup, FORTY_MEBIBYTES);
+    assert!(child.wait().unwrap().success());
+    let sample = cgroup.sample();
+    assert!((40 << 20..80 << 20).contains(&sample.memory), "{sample:?}");
+    assert!(sample.cpu > Duration::ZERO, "{sample:?}");
+    assert_eq!(
+        (
+            sample.processes,
+            sample.memory_kills,
+            sample.processes_refused
+        ),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn who_takes_more_memory_is_killed_and_that_is_counted() {
+    let Some(cgroup) = cgroup(&memory_of(20)) else {
+        return;
+    };
+    let mut child = start(&cgroup, FORTY_MEBIBYTES);
+    assert!(!child.wait().unwrap().success());
+    let sample = cgroup.sample();
+    assert!(sample.memory_kills > 0, "{sample:?}");
+    assert!((10 << 20..=20 << 20).contains(&sample.memory), "{sample:?}");
+}
+
+#[test]
+fn a_limit_below_what_is_in_use_is_refused_and_kills_nobody() {
+    let Some(cgroup) = cgroup(&Limits::DEFAULT) else {
+        return;
+    };
+    let mut child = start(&cgroup, "(head -c 40M /dev/zero; sleep 1000) | tail -n 1");
+    eventually("forty mebibytes are in use", || {
+        number(&cgroup.files.memory) > 40 << 20
+    });
+    cgroup.limit(&memory_of(20)).unwrap_err();
+    let sample = cgroup.sample();
+    assert_eq!((sample.memory_kills, child.try_wait().unwrap()), (0, None));
+    // What can be taken back is no reason to refuse.
+    cgroup.limit(&memory_of(80)).unwrap();
+    cgroup.kill_all();
+    child.wait().unwrap();
+    cgroup.limit(&memory_of(4)).unwrap();
+}
+
+#[test]
+fn processes_above_the_limit_are_refused_and_all_can_be_killed() {
+    let Some(cgroup) = cgroup(&Limits {
+        processes: 4,
+        ..Limits::DEFAULT
+    }) else {
+        return;
+    };
+    let mut child = start(&cgroup, "for each in 1 2 3 4 5 6 7 8; do sleep 1000 & done");
+    // The shell ends with the first refusal, and what it has started stays.
+    child.wait().unwrap();
+    let sample = cgroup.sample();
+    assert!(sample.processes_refused > 0, "{sample:?}");
+    assert!((1..=4).contains(&sample.processes), "{sample:?}");
+    cgroup.kill_all();
+    eventually("all are gone", || number(&cgroup.files.processes) == 0);
+    let directories = cgroup.directories.clone();
+    drop(cgroup);
+    eventually("the cgroup is gone", || {
+        !directories.iter().any(|directory| directory.exists())
+    });
+}
+
+#[test]
+fn who_steps_back_has_half_the_share_of_others() {
+    let Some(cgroup) = cgroup(&Limits::DEFAULT) else {
+        return;
+    };
+    let Knobs {
+        share,
+        ordinary_share,
+        ..
+    } = &cgroup.knobs;
+    if share.as_os_str().is_empty() {
+        return;
+    }
+    let ordinary = u64::from(*ordinary_share);
+    assert_eq!(number(share), ordinary);
+    cgroup.step_back();
+    assert_eq!(number(share), ordinary / 2);
+    cgroup.step_forward();
+    assert_eq!(number(share), ordinary);
+}
