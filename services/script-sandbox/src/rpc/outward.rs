@@ -107,10 +107,6 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
             ""
         },
     );
-    let unproven = match report.enforcement {
-        MemoryEnforcement::CgroupV2 => vec!["limits by cgroup version 2".to_owned()],
-        _ => Vec::new(),
-    };
     let (default, maximum) = sandbox.limits();
     wire::GetIsolationResponse {
         level: level(report.level).into(),
@@ -132,7 +128,7 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
                 errno: each.failure.errno,
             })
             .collect(),
-        unproven,
+        unproven: Vec::new(),
         default_limits: Some(limits(&default)),
         maximum_limits: Some(limits(&maximum)),
         tells_network_attempts: sandbox_launcher::confine::tells_network(),

@@ -1,5 +1,7 @@
 //! What is reported and demanded.
 
+use std::path::Path;
+
 use contracts::tavern::sandbox::v1::{
     IsolationLevel as Wire, ListRuntimesRequest, MemoryEnforcement as Memory,
 };
@@ -41,10 +43,13 @@ fn the_report_says_what_is_there_and_what_is_missing() {
             _ => assert_eq!(report.level(), Wire::Full),
         }
         if is_root() {
-            assert_eq!(
-                host.kind == "sampled",
-                report.memory_enforcement() == Memory::Sampled
-            );
+            let version_2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+            let expected = match host.kind {
+                "sampled" => Memory::Sampled,
+                _ if version_2 => Memory::CgroupV2,
+                _ => Memory::CgroupV1,
+            };
+            assert_eq!(report.memory_enforcement(), expected);
         }
     });
 }
