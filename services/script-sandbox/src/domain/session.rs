@@ -141,8 +141,9 @@ pub fn cell_outcome(told: Told, interruption: Option<Interruption>) -> CellOutco
         (Some(Interruption::Wall), _) => CellOutcome::WallExceeded,
         (Some(Interruption::Output), _) => CellOutcome::OutputExceeded,
         (_, Told::Ok) => CellOutcome::Succeeded,
-        (_, Told::Error) => CellOutcome::Raised,
-        (_, Told::Interrupted) => CellOutcome::Interrupted,
+        (Some(Interruption::Asked), Told::Interrupted) => CellOutcome::Interrupted,
+        // Code can raise what an interruption raises.
+        (_, Told::Error | Told::Interrupted) => CellOutcome::Raised,
     }
 }
 
@@ -201,7 +202,7 @@ mod tests {
         for (told, interruption, expected) in [
             (Told::Ok, None, CellOutcome::Succeeded),
             (Told::Error, None, CellOutcome::Raised),
-            (Told::Interrupted, None, CellOutcome::Interrupted),
+            (Told::Interrupted, None, CellOutcome::Raised),
             (Told::Ok, Some(Asked), CellOutcome::Succeeded),
             (Told::Interrupted, Some(Asked), CellOutcome::Interrupted),
             (Told::Ok, Some(Wall), CellOutcome::WallExceeded),

@@ -318,8 +318,16 @@ fn every_kind_of_error_has_its_line() {
             ("raise SystemExit(3)", "SystemExit", 1),
             ("\n\nundefined", "NameError", 3),
             ("input()", "EOFError", 1),
+            ("raise KeyboardInterrupt", "KeyboardInterrupt", 1),
+            (
+                "class Mute(Exception):\n  def __str__(self): raise self\nraise Mute",
+                "Mute",
+                3,
+            ),
         ] {
-            let error = host.cell(&session, source).await.error.unwrap();
+            let ran = host.cell(&session, source).await;
+            assert_eq!(ran.ended.outcome(), CellOutcome::Raised, "{source}");
+            let error = ran.error.unwrap();
             let last = error.frames.last().unwrap();
             assert_eq!((error.r#type.as_str(), last.line), (kind, line));
             assert!(last.file.starts_with("<cell "), "{last:?}");

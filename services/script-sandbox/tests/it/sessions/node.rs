@@ -35,6 +35,61 @@ fn node_keeps_its_variables_and_shows_values() {
 }
 
 #[test]
+fn cells_of_node_may_await() {
+    everywhere(async |host| {
+        use CellOutcome::Succeeded;
+        let session = host.session("node").await;
+        for (source, printed, value) in [
+            ("const { sep } = await import('path'); sep", "", Some("'/'")),
+            ("sep // it stays", "", Some("'/'")),
+            (
+                "for (const n of [1, 2]) console.log(await n)",
+                "1\n2\n",
+                None,
+            ),
+            ("let y = 1; await y // and waits", "", Some("1")),
+            ("async function g() { return await y } g()", "", Some("1")),
+        ] {
+            let ran = host.cell(&session, source).await;
+            ran.gives(Succeeded, printed, value);
+        }
+    });
+}
+
+#[test]
+fn errors_of_node_have_their_lines_and_causes() {
+    as_every_user(async || {
+        let host = Host::full().await;
+        let session = host.session("node").await;
+        for (source, kind, line, column) in [
+            ("await 1;\nnull.x", "TypeError", 2, 0),
+            ("1;\n  null.x", "TypeError", 2, 8),
+            ("\nconst q = ;", "SyntaxError", 2, 11),
+            ("await ;", "ReferenceError", 1, 1),
+        ] {
+            let error = host.cell(&session, source).await.error.unwrap();
+            let last = error.frames.last().unwrap();
+            assert_eq!(
+                (error.r#type.as_str(), last.line, last.column),
+                (kind, line, column),
+                "{source}"
+            );
+        }
+        let source =
+            "throw new Error('outer', { cause: new RangeError('inner', { cause: 'deep' }) })";
+        let error = host.cell(&session, source).await.error.unwrap();
+        let text = error.traceback_text;
+        let causes = text.lines().filter(|line| line.contains("Caused by"));
+        let expected = ["Caused by: RangeError: inner", "Caused by: 'deep'"];
+        assert_eq!(causes.collect::<Vec<_>>(), expected, "{text}");
+        let endless =
+            "const a = new Error('a'), b = new Error('b', { cause: a }); a.cause = b; throw a";
+        let error = host.cell(&session, endless).await.error.unwrap();
+        assert_eq!(error.traceback_text.matches("Caused by").count(), 8);
+    });
+}
+
+#[test]
 fn an_interrupted_node_keeps_its_variables() {
     everywhere(async |host| {
         for stuck in [
