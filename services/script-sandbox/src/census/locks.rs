@@ -1,6 +1,12 @@
 //! Locks on parts of files, which the kernel keeps for every process without charging anybody.
 
-use std::{collections::HashSet, fs, path::Path};
+use std::{
+    collections::HashSet,
+    fs,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use super::{Look, Tree, process::read_bounded};
 use crate::scratch::Filled;
@@ -18,10 +24,40 @@ const FEW: usize = 1000;
 /// More of a list of locks is not read: with its length the kernel's time for it grows by the square.
 const LIST_BYTES: u64 = 1 << 20;
 
+/// How old a list may be: less than the time between two looks for the locks of one script.
+const FRESH: Duration = Duration::from_millis(150);
+
+/// The machine's locks as they were at one time.
+#[derive(Clone, Debug)]
+struct List {
+    begun: Instant,
+    text: Arc<str>,
+}
+
+/// The newest list; held while another is read, as two who read it hold up each other and the machine.
+static NEWEST: Mutex<Option<List>> = Mutex::new(None);
+
+fn list() -> Arc<str> {
+    let arrived = Instant::now();
+    let mut newest = NEWEST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(list) = &*newest
+        && list.begun + FRESH > arrived
+    {
+        return list.text.clone();
+    }
+    let begun = Instant::now();
+    let text: Arc<str> = read_bounded(Path::new("/proc/locks"), LIST_BYTES).into();
+    *newest = Some(List {
+        begun,
+        text: text.clone(),
+    });
+    text
+}
+
 /// How many locks the processes below a supervisor hold, if there are many; otherwise 0. `scratch` is
 /// a file system that only they have.
 pub fn held(look: &Look, scratch: Option<&Filled>) -> u64 {
-    let list = read_bounded(Path::new("/proc/locks"), LIST_BYTES);
+    let list = list();
     if list.lines().count() < FEW {
         return 0;
     }
@@ -95,6 +131,17 @@ fn described(tree: &Tree) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_who_look_at_the_same_time_share_a_list() {
+        let lists: Vec<_> = std::thread::scope(|scope| {
+            let looks: Vec<_> = (0..8).map(|_| scope.spawn(list)).collect();
+            looks.into_iter().map(|look| look.join().unwrap()).collect()
+        });
+        // A thread that comes late may have read one of its own.
+        let different: HashSet<_> = lists.iter().map(|list| list.as_ptr()).collect();
+        assert!(different.len() < lists.len());
+    }
 
     #[test]
     fn locks_are_told_apart_by_process_and_by_file() {
