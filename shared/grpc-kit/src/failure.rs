@@ -74,7 +74,7 @@ impl Failure {
         Self::new(
             Code::ResourceExhausted,
             ErrorReason::LimitExceeded,
-            format!("{limit} is {observed}, more than {maximum}"),
+            format!("{limit}: {observed}, and at most {maximum}"),
         )
         .metadata("limit", limit)
         .metadata("maximum", maximum.to_string())

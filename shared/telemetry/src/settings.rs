@@ -23,10 +23,10 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TelemetrySettings {
-    /// Which log lines are written, in the syntax of `RUST_LOG`. Default `info`. Does not change
-    /// what is traced or exported. Audit records are written whatever it says of levels and of other
-    /// targets; a directive that names `tavern::audit` decides about them, such as
-    /// `warn,tavern::audit=off`.
+    /// Which log lines are written, in the syntax of `RUST_LOG`. Default `info,opentelemetry=warn`, as
+    /// OpenTelemetry tells of its own set-up otherwise. Does not change what is traced or exported.
+    /// Audit records are written whatever it says of levels and of other targets; a directive that
+    /// names `tavern::audit` decides about them, such as `warn,tavern::audit=off`.
     pub log_filter: String,
     /// How log lines look. Default `text`.
     pub log_format: LogFormat,
@@ -47,7 +47,7 @@ pub struct TelemetrySettings {
 impl Default for TelemetrySettings {
     fn default() -> Self {
         Self {
-            log_filter: "info".to_owned(),
+            log_filter: "info,opentelemetry=warn".to_owned(),
             log_format: LogFormat::Text,
             otlp_endpoint: None,
             export_timeout: Duration::from_secs(5),
