@@ -363,7 +363,7 @@ fn class_of(refusal: &Refusal) -> Option<&'static str> {
         Refusal::Runtime { .. } => Some("runtime_unavailable"),
         Refusal::Isolation { .. } => Some("isolation_unavailable"),
         Refusal::Busy { .. } | Refusal::ShareUsedUp { .. } => Some("overloaded"),
-        Refusal::Blob(_) => Some("blob_unavailable"),
+        Refusal::Blobs(_) => Some("blob_unavailable"),
         Refusal::Quota { .. } => Some("limit_exceeded"),
         Refusal::Lost => Some("lost"),
         Refusal::Invalid(_)

@@ -95,9 +95,9 @@ pub enum Refusal {
         /// The id.
         request_id: String,
     },
-    /// A file of the request is a blob that cannot be given.
-    #[error(transparent)]
-    Blob(BlobError),
+    /// Files of the request are blobs that cannot be given: the place of each, and why.
+    #[error("{} files of the request are blobs that cannot be given", .0.len())]
+    Blobs(Vec<(usize, BlobError)>),
     /// The caller, or all callers together, have as much as they may.
     #[error("there are {maximum} {limit} already")]
     Quota {

@@ -31,18 +31,26 @@ impl HeldBlobs {
     /// Holds every blob that the script is given. It blocks while it reads them.
     ///
     /// # Errors
-    /// The first blob that is not there or is damaged.
-    pub fn of(script: &Script, blobs: &Blobs) -> Result<Self, BlobError> {
+    /// The files whose blobs are not there or are damaged, by their places in the request.
+    pub fn of(script: &Script, blobs: &Blobs) -> Result<Self, Vec<(usize, BlobError)>> {
         let caller = Caller::named(&script.caller);
         let mut held = HashMap::new();
-        for file in &script.files {
+        let mut absent = Vec::new();
+        for (place, file) in script.files.iter().enumerate() {
             if let Content::Blob(digest) = file.content
                 && !held.contains_key(&digest)
             {
-                held.insert(digest, Arc::new(blobs.hold(&caller, digest)?));
+                match blobs.hold(&caller, digest) {
+                    Ok(blob) => drop(held.insert(digest, Arc::new(blob))),
+                    Err(error) => absent.push((place, error)),
+                }
             }
         }
-        Ok(Self(held))
+        if absent.is_empty() {
+            Ok(Self(held))
+        } else {
+            Err(absent)
+        }
     }
 
     /// The size of a blob in bytes; 0 if it is not held.

@@ -187,7 +187,7 @@ fn refused(refusal: Refusal) -> Status {
                 .metadata("request_id", request_id)
                 .into_status()
         }
-        Refusal::Blob(error) => blobs::status(error),
+        Refusal::Blobs(absent) => blobs::absent(&absent),
         Refusal::Quota { limit, maximum } => {
             Failure::limit_exceeded(limit, maximum, maximum + 1).into_status()
         }

@@ -425,7 +425,7 @@ impl Sandbox {
         let held = held
             .await
             .map_err(|_| Refusal::Lost)?
-            .map_err(Refusal::Blob)?;
+            .map_err(Refusal::Blobs)?;
         match script.problems_with_blobs(|digest| held.size(digest)) {
             problems if problems.is_empty() => Ok(held),
             problems => Err(Refusal::Invalid(problems)),

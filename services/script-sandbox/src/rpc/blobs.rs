@@ -324,8 +324,28 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
+/// What blobs that a request refers to and that cannot be given are on the wire: the failure of the
+/// first, and the fields of all.
+pub(super) fn absent(absent: &[(usize, BlobError)]) -> Status {
+    let first = absent.first();
+    let failure = first.map_or_else(Failure::invalid_fields, |(_, error)| failure(error));
+    let name = |failure: Failure, (place, error): &(usize, BlobError)| {
+        let problem = match error {
+            BlobError::NotFound(_) => "must be uploaded",
+            BlobError::Corrupt(_) => "must be uploaded again",
+            _ => "cannot be read now",
+        };
+        failure.violation(format!("files[{place}].blob_sha256"), problem)
+    };
+    absent.iter().fold(failure, name).into_status()
+}
+
 /// What a failure of the store is on the wire.
-pub(super) fn status(error: BlobError) -> Status {
+fn status(error: BlobError) -> Status {
+    failure(&error).into_status()
+}
+
+fn failure(error: &BlobError) -> Failure {
     let message = error.to_string();
     let limit = |name: &str, maximum: u64, observed: u64| {
         let reason = ErrorReason::LimitExceeded;
@@ -333,33 +353,28 @@ pub(super) fn status(error: BlobError) -> Status {
             .metadata("limit", name)
             .metadata("maximum", maximum.to_string())
             .metadata("observed", observed.to_string())
-            .into_status()
     };
-    match &error {
+    match error {
         BlobError::NotFound(digest) => {
             let reason = ErrorReason::BlobNotFound;
-            Failure::new(Code::NotFound, reason, message)
-                .metadata("sha256", digest.to_string())
-                .into_status()
+            Failure::new(Code::NotFound, reason, message).metadata("sha256", digest.to_string())
         }
         BlobError::Corrupt(digest) => {
             let reason = ErrorReason::DataCorrupt;
-            Failure::new(Code::DataLoss, reason, message)
-                .metadata("sha256", digest.to_string())
-                .into_status()
+            Failure::new(Code::DataLoss, reason, message).metadata("sha256", digest.to_string())
         }
         BlobError::TooLarge { maximum, observed } => limit("blob bytes", *maximum, *observed),
         BlobError::NoRoom {
             maximum, observed, ..
         } => limit("blob bytes in use", *maximum, *observed),
-        BlobError::OtherContent { observed } => wrong(
+        BlobError::OtherContent { observed } => Failure::invalid_fields().violation(
             "header.sha256",
             format!("must be the digest of the content, which is {observed}"),
         ),
         BlobError::Disk(source) => {
             tracing::error!(error = source as &dyn Error, "the disk of the blobs failed");
             let reason = ErrorReason::StorageUnavailable;
-            Failure::new(Code::Unavailable, reason, message).into_status()
+            Failure::new(Code::Unavailable, reason, message)
         }
     }
 }

@@ -223,7 +223,7 @@ impl Gauge {
             0
         };
         usage.max_memory = launchers.max(self.highest.memory);
-        usage.max_processes = self.highest.processes;
+        usage.max_processes = usage.max_processes.max(self.highest.processes);
         // What the launcher has waited for lacks what nobody has.
         let waited = usage.cpu_time + self.census.lost();
         usage.cpu_time = waited.max(self.highest.cpu);

@@ -366,7 +366,8 @@ impl Watch {
             }),
             cpu_time: self.cpu.saturating_sub(self.used),
             max_memory: self.max_process,
-            max_processes: 0,
+            // It may have ended before it was looked at.
+            max_processes: u32::from(self.started.is_some()),
             max_disk: 0,
             max_disk_files: 0,
             setup_time: self.started.map_or(Duration::ZERO, |started| {

@@ -285,6 +285,20 @@ async fn blobs_that_cannot_be_placed_are_refused_before_anything_runs() {
     }
     let status = execute(asked(file(&large, b""), "b")).await.unwrap_err();
     expect_refusal(&status, Code::NotFound, ErrorReason::BlobNotFound);
+    // All that have to be uploaded are named at once.
+    let missing = |path: &str, content: &[u8]| InputFile {
+        path: path.to_owned(),
+        blob_sha256: digest(content),
+        ..InputFile::default()
+    };
+    let mut several = asked(file(&large, b""), "a");
+    several.files.push(missing("one", b"1"));
+    several.files.push(missing("two", b"2"));
+    let status = execute(several).await.unwrap_err();
+    expect_refusal(&status, Code::NotFound, ErrorReason::BlobNotFound);
+    for field in ["files[1].blob_sha256", "files[2].blob_sha256"] {
+        expect_violation(&status, field);
+    }
     let limits = Limits {
         disk_bytes: Some(300 << 10),
         ..Limits::default()
