@@ -108,19 +108,22 @@ fn a_cell_that_ignores_its_interruption_takes_the_session_along() {
         let stubborn = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(1)";
         let session = host.session("python3").await;
         let running = host.begin(&session, stubborn).await;
-        let answer = host.interrupt(&session, 0.5).await;
-        assert!(answer.interrupted);
-        let after = answer.session.unwrap();
-        assert_eq!(
-            after.end.unwrap().reason(),
-            SessionEndReason::NotInterrupted
-        );
-        let (reason, _) = follow(running).await.session_end();
+        // Before its first word it does not ignore anything yet.
+        let interrupt = async || {
+            let answer = host.interrupt(&session, 0.5).await;
+            assert!(answer.interrupted);
+            let after = answer.session.unwrap();
+            assert_eq!(
+                after.end.unwrap().reason(),
+                SessionEndReason::NotInterrupted
+            );
+        };
+        let (reason, _) = follow_with(running, interrupt).await.session_end();
         assert_eq!(reason, SessionEndReason::NotInterrupted);
 
         let session = host.session("python3").await;
         let slow = RunCellRequest {
-            wall_time: seconds(0.2),
+            wall_time: seconds(1.0),
             ..cell(&session, stubborn)
         };
         let ran = follow(host.try_begin(slow).await.unwrap()).await;

@@ -57,6 +57,42 @@ fn cells_of_node_may_await() {
 }
 
 #[test]
+fn a_cell_of_node_can_be_mended_and_run_again() {
+    everywhere(async |host| {
+        use CellOutcome::{Raised, Succeeded};
+        let session = host.session("node").await;
+        for (source, outcome, printed, value) in [
+            ("const a = null.x; a", Raised, "", None),
+            ("const a = 1; a", Succeeded, "", Some("1")),
+            (
+                "let { b, c: [a, ...d] } = { b: 1, c: [2, 3] }; d",
+                Succeeded,
+                "",
+                Some("[ 3 ]"),
+            ),
+            (
+                "await 1; const a = 5; for (const b of [a]) { let a = 7 } a",
+                Succeeded,
+                "",
+                Some("5"),
+            ),
+            // The driver and what prints go on with their own.
+            (
+                "const process = 'mine', Buffer = 1, JSON = 2, Promise = 3; console.log(process)",
+                Succeeded,
+                "mine\n",
+                None,
+            ),
+            ("`${process} ${b}`", Succeeded, "", Some("'mine 1'")),
+            ("let z = 1; let z = 2; z", Raised, "", None),
+        ] {
+            let ran = host.cell(&session, source).await;
+            ran.gives(outcome, printed, value);
+        }
+    });
+}
+
+#[test]
 fn errors_of_node_have_their_lines_and_causes() {
     as_every_user(async || {
         let host = Host::full().await;
