@@ -366,7 +366,9 @@ fn class_of(refusal: &Refusal) -> Option<&'static str> {
         Refusal::Blobs(_) => Some("blob_unavailable"),
         Refusal::Quota { .. } => Some("limit_exceeded"),
         Refusal::Lost => Some("lost"),
-        Refusal::Invalid(_)
+        // Its script has a record.
+        Refusal::ShutDown
+        | Refusal::Invalid(_)
         | Refusal::RequestIdReused { .. }
         | Refusal::SessionNotFound { .. }
         | Refusal::SessionEnded { .. }

@@ -266,6 +266,11 @@ impl Cgroup {
         }
     }
 
+    /// Says that the kernel keeps the most memory that was in use; before 5.19, version 2 does not.
+    pub fn keeps_peak(&self) -> bool {
+        self.files.memory_peak.exists()
+    }
+
     /// What the kernel has counted so far.
     pub fn sample(&self) -> Sample {
         let files = &self.files;

@@ -128,6 +128,9 @@ pub enum Refusal {
         /// The cell.
         cell: u64,
     },
+    /// The service shuts down. The script had begun, and has been ended.
+    #[error("the service shuts down; the script had begun, and has been ended")]
+    ShutDown,
     /// The task that ran the script is gone, which ends the script.
     #[error("the run was lost")]
     Lost,

@@ -79,10 +79,11 @@ pub(crate) fn ended(
 ) {
     let runtime = KeyValue::new(SCRIPT_RUNTIME, runtime.to_owned());
     let kind = [KeyValue::new(SANDBOX_WHAT, what), runtime.clone()];
-    if let Some(time) = wall_time {
+    // What has not begun took no time, and would only improve the picture.
+    if let Some(time) = wall_time.filter(|time| !time.is_zero()) {
         RUNS.duration.record(time.as_secs_f64(), &kind);
     }
-    if let Some(usage) = usage {
+    if let Some(usage) = usage.filter(|usage| !usage.setup_time.is_zero()) {
         let warm = KeyValue::new(WARM_START, usage.warm_start);
         let time = usage.setup_time.as_secs_f64();
         RUNS.setup.record(time, &[runtime.clone(), warm]);

@@ -209,6 +209,11 @@ fn refused(refusal: Refusal) -> Status {
                 .metadata("cell", cell.to_string())
                 .into_status()
         }
+        // Who asked decides whether the script may run once more.
+        Refusal::ShutDown => Failure::new(Code::Unavailable, ErrorReason::Draining, message)
+            .after_sending()
+            .retry_after(BUSY_DELAY)
+            .into_status(),
         Refusal::Lost => grpc_kit::internal(&refusal),
     }
 }

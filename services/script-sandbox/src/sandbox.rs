@@ -20,6 +20,7 @@ use crate::{
         limits::Limits,
         outcome::Outcome,
         request::{Content, InputFile, Network, Script},
+        verdict::Verdict,
     },
     error::{BuildError, Refusal},
     hardware,
@@ -258,8 +259,9 @@ impl Sandbox {
         (self.slots.held(), self.slots.waiting())
     }
 
-    /// Ends every script and every session, also those that are asked for from now on. Their callers
-    /// are answered: scripts are cancelled, and sessions say that the service shuts down.
+    /// Ends every script, also those that begin from now on, and the sessions that are there. Their
+    /// callers are told: those who talk with a script that it is cancelled, the others that the service
+    /// shuts down.
     pub async fn end_scripts(&self) {
         self.ending.send_replace(true);
         self.sessions.shutdown().await;
@@ -297,7 +299,8 @@ impl Sandbox {
     /// that the answer is that of an earlier request with the same id.
     ///
     /// # Errors
-    /// When the request is refused; nothing was run then.
+    /// When the request is refused; nothing was run then. [`Refusal::ShutDown`] and [`Refusal::Lost`]
+    /// when it was run and has no answer.
     pub async fn execute(
         &self,
         request_id: &str,
@@ -317,7 +320,7 @@ impl Sandbox {
                     let answer = pending.wait_for(Option::is_some).await;
                     // Where the first one was refused there is no answer, and this one is the first.
                     if let Some(outcome) = answer.ok().and_then(|answer| answer.clone()) {
-                        return Ok((outcome, true));
+                        return Ok((self.unless_shut_down(outcome)?, true));
                     }
                 }
                 Claim::Lost => return Err(Refusal::Lost),
@@ -353,7 +356,16 @@ impl Sandbox {
                 answered(&mut pending).await
             }
         };
-        outcome.map(|outcome| (outcome, false)).ok_or(Refusal::Lost)
+        let outcome = outcome.ok_or(Refusal::Lost)?;
+        Ok((self.unless_shut_down(outcome)?, false))
+    }
+
+    /// An outcome, unless it is that the service has ended the script for its own sake.
+    fn unless_shut_down(&self, outcome: Arc<Outcome>) -> Result<Arc<Outcome>, Refusal> {
+        match outcome.verdict {
+            Verdict::Cancelled { .. } if *self.ending.borrow() => Err(Refusal::ShutDown),
+            _ => Ok(outcome),
+        }
     }
 
     /// Admits a script, and notes whether it was.

@@ -17,10 +17,13 @@ const MAY_HAVE_ARRIVED: &str = "may_have_arrived";
 /// The common prefix of the reasons' names in the proto, which does not travel.
 const REASON_PREFIX: &str = "ERROR_REASON_";
 
-/// The most bytes of violations that are told. A status travels in the trailers of an answer, of which
+/// The most bytes of violations and metadata that are told. A status travels in the trailers of an answer, of which
 /// clients take 8 KiB at the least, and takes a third more there; a client that is sent more may tell
 /// its user of trailers instead of what was wrong.
-const MAX_VIOLATION_BYTES: usize = 3 << 10;
+const MAX_DETAIL_BYTES: usize = 3 << 10;
+
+/// What a violation takes beside its texts, in bytes.
+const VIOLATION_BYTES: usize = 8;
 
 /// The most bytes of one field's path, of one description, of one value of the metadata, and of a
 /// message.
@@ -157,11 +160,13 @@ impl Failure {
         let mut details = ErrorDetails::new();
         let mut metadata = self.metadata;
         metadata.values_mut().for_each(cut);
+        let taken = metadata.iter().map(|(key, value)| key.len() + value.len());
+        let room = MAX_DETAIL_BYTES.saturating_sub(taken.sum());
         details.set_error_info(reason_name(self.reason), DOMAIN, metadata);
         let mut message = self.message;
         cut(&mut message);
         let count = self.violations.len();
-        let violations = told(self.violations);
+        let violations = told(self.violations, room);
         // Clients that show only the message shall see the first violation at least.
         if let Some(first) = violations.first() {
             message.push_str(&format!(": {}: {}", first.field, first.description));
@@ -187,13 +192,13 @@ fn cut(text: &mut String) {
     }
 }
 
-/// As many violations as can travel, and how many more there are.
-fn told(mut violations: Vec<FieldViolation>) -> Vec<FieldViolation> {
-    let mut room = MAX_VIOLATION_BYTES;
+/// As many violations as have room, in bytes, and how many more there are.
+fn told(mut violations: Vec<FieldViolation>, mut room: usize) -> Vec<FieldViolation> {
     let fits = |violation: &mut FieldViolation| {
         cut(&mut violation.field);
         cut(&mut violation.description);
-        let left = room.checked_sub(violation.field.len() + violation.description.len());
+        let texts = violation.field.len() + violation.description.len();
+        let left = room.checked_sub(texts + VIOLATION_BYTES);
         room = left.unwrap_or(0);
         left.is_some()
     };
@@ -327,9 +332,9 @@ mod tests {
         for (count, field, told) in [
             (1, long.as_str(), 1),
             (3, long.as_str(), 3),
-            (100, long.as_str(), 5),
+            (100, long.as_str(), 4),
             (50, "files", 50),
-            (1000, "files", 106),
+            (1000, "files", 69),
         ] {
             let status = many(count, field).into_status();
             let trailers = status.details().len() * 4 / 3 + status.message().len() * 3;

@@ -56,11 +56,13 @@ fn list() -> Arc<str> {
 
 /// How many locks the processes below a supervisor hold, if there are many; otherwise 0. `scratch` is
 /// a file system that only they have.
-pub fn held(look: &Look, scratch: Option<&Filled>) -> u64 {
+pub fn held(supervisor: u32, scratch: Option<&Filled>) -> u64 {
     let list = list();
     if list.lines().count() < FEW {
         return 0;
     }
+    // The list may have taken long, and then nobody is left of an earlier look.
+    let look = Look::below(supervisor);
     let tree = look.tree();
     let own = tree.members().iter().map(|process| process.pid).collect();
     let device = scratch.map(|scratch| scratch.device.as_str());

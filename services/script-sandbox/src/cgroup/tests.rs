@@ -82,7 +82,9 @@ fn figures_stay_when_the_processes_have_gone() {
     let mut child = start(&cgroup, FORTY_MEBIBYTES);
     assert!(child.wait().unwrap().success());
     let sample = cgroup.sample();
-    assert!((40 << 20..80 << 20).contains(&sample.memory), "{sample:?}");
+    if cgroup.keeps_peak() {
+        assert!((40 << 20..80 << 20).contains(&sample.memory), "{sample:?}");
+    }
     assert!(sample.cpu > Duration::ZERO, "{sample:?}");
     assert_eq!(
         (
@@ -103,7 +105,9 @@ fn who_takes_more_memory_is_killed_and_that_is_counted() {
     assert!(!child.wait().unwrap().success());
     let sample = cgroup.sample();
     assert!(sample.memory_kills > 0, "{sample:?}");
-    assert!((10 << 20..=20 << 20).contains(&sample.memory), "{sample:?}");
+    if cgroup.keeps_peak() {
+        assert!((10 << 20..=20 << 20).contains(&sample.memory), "{sample:?}");
+    }
 }
 
 #[test]

@@ -60,13 +60,15 @@ struct Slow {
 }
 
 /// Measures the files on the host's disk, if they are there.
-fn measure(scratch: Option<&ScratchDirectory>, look: &Look) -> Measured {
+fn measure(scratch: Option<&ScratchDirectory>, supervisor: u32) -> Measured {
     let Some(scratch) = scratch else {
         return Measured::default();
     };
     let named = scratch.measure();
     let device = scratch.device();
-    let nameless = device.map(|device| files::nameless(look, device));
+    // A script can make the files before take long, and then nobody is left of an earlier look.
+    let look = Look::below(supervisor);
+    let nameless = device.map(|device| files::nameless(&look, device));
     named.with(nameless.unwrap_or_default())
 }
 
@@ -139,10 +141,10 @@ impl Gauge {
         }
         self.remember(sample);
         if due && self.slow.is_none() {
-            let host = self.scratch.on_host();
+            let (host, supervisor) = (self.scratch.on_host(), self.supervisor);
             let measure = move || Slow {
-                disk: measure(host.as_deref(), &look),
-                locks: locks::held(&look, filled.as_ref()),
+                disk: measure(host.as_deref(), supervisor),
+                locks: locks::held(supervisor, filled.as_ref()),
             };
             self.slow = Some(tokio::task::spawn_blocking(measure));
         }
@@ -182,8 +184,7 @@ impl Gauge {
         }
         self.take_slow();
         self.filled();
-        let look = Look::below(self.supervisor);
-        let disk = measure(self.scratch.on_host().as_deref(), &look);
+        let disk = measure(self.scratch.on_host().as_deref(), self.supervisor);
         self.disk = self.disk.or(disk);
         if lengths
             && let Scratch::Own(work) = &self.scratch
@@ -217,10 +218,14 @@ impl Gauge {
     /// Enters the highest figures.
     pub(super) fn enter(&self, usage: &mut Usage) {
         // The launcher's figure counts mapped files, for which a cgroup does not hold a script to account.
-        let launchers = if self.is_sampled() || self.highest.memory == 0 {
-            usage.max_memory
-        } else {
+        let peak = self
+            .cgroup
+            .as_ref()
+            .is_some_and(|cgroup| cgroup.keeps_peak());
+        let launchers = if peak && self.highest.memory > 0 {
             0
+        } else {
+            usage.max_memory
         };
         usage.max_memory = launchers.max(self.highest.memory);
         usage.max_processes = usage.max_processes.max(self.highest.processes);

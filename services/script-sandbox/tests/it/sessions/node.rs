@@ -49,6 +49,8 @@ fn cells_of_node_may_await() {
             ),
             ("let y = 1; await y // and waits", "", Some("1")),
             ("async function g() { return await y } g()", "", Some("1")),
+            ("await (async () => 42)()", "", Some("42")),
+            ("const r = await 1; g().then((y) => y + r)", "", Some("2")),
         ] {
             let ran = host.cell(&session, source).await;
             ran.gives(Succeeded, printed, value);
@@ -101,10 +103,13 @@ fn errors_of_node_have_their_lines_and_causes() {
             ("await 1;\nnull.x", "TypeError", 2, 0),
             ("1;\n  null.x", "TypeError", 2, 8),
             ("\nconst q = ;", "SyntaxError", 2, 11),
-            ("await ;", "ReferenceError", 1, 1),
+            ("const q = await 1; q + ;", "SyntaxError", 1, 24),
+            ("x.y; await 1", "ReferenceError", 1, 0),
+            ("1;\n await ;", "ReferenceError", 2, 2),
         ] {
             let error = host.cell(&session, source).await.error.unwrap();
             let last = error.frames.last().unwrap();
+            assert_eq!(error.frames.len(), 1, "{source}");
             assert_eq!(
                 (error.r#type.as_str(), last.line, last.column),
                 (kind, line, column),
@@ -118,6 +123,9 @@ fn errors_of_node_have_their_lines_and_causes() {
         let causes = text.lines().filter(|line| line.contains("Caused by"));
         let expected = ["Caused by: RangeError: inner", "Caused by: 'deep'"];
         assert_eq!(causes.collect::<Vec<_>>(), expected, "{text}");
+        let hidden = "throw new Error('told', { cause: { get cause() { throw 1 } } })";
+        let error = host.cell(&session, hidden).await.error.unwrap();
+        assert_eq!((error.message.as_str(), error.frames.len()), ("told", 1));
         let endless =
             "const a = new Error('a'), b = new Error('b', { cause: a }); a.cause = b; throw a";
         let error = host.cell(&session, endless).await.error.unwrap();
