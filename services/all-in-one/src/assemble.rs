@@ -1,6 +1,6 @@
 //! Puts the five services together in one process.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agent_runtime::AgentRuntime;
 use anyhow::Context;
@@ -10,7 +10,7 @@ use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryS
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use gateway::Gateway;
-use grpc_kit::{Services, Transport};
+use grpc_kit::{Services, Shutdown, Transport};
 use script_sandbox::Sandbox;
 use tool_registry::ToolRegistry;
 use workflow_execution::WorkflowExecution;
@@ -129,6 +129,16 @@ impl Tavern {
             .await
             .map_err(tonic::Status::from)
             .context("agent-runtime")
+    }
+
+    /// Ends scripts that outlast a shutdown, in time for the answers to their callers.
+    pub fn end_scripts_in_time(
+        &self,
+        shutdown: Shutdown,
+        grace: Duration,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let sandbox = Arc::clone(&self.sandbox);
+        sandbox.end_scripts_in_time(shutdown, grace)
     }
 
     /// Ends all tasks. Runs go on at the next start.

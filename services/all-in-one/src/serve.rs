@@ -14,6 +14,8 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     let tavern = Tavern::build(&settings).await?;
     tavern.recover().await?;
     greet(&tavern, &settings, address).await?;
+    let grace = settings.server.drain_grace;
+    tokio::spawn(tavern.end_scripts_in_time(shutdown.clone(), grace));
     grpc_kit::Server::new(settings.server, tavern.services())
         .serve(listener, shutdown)
         .await?;

@@ -366,9 +366,8 @@ fn class_of(refusal: &Refusal) -> Option<&'static str> {
         Refusal::Blobs(_) => Some("blob_unavailable"),
         Refusal::Quota { .. } => Some("limit_exceeded"),
         Refusal::Lost => Some("lost"),
-        // Its script has a record.
-        Refusal::ShutDown
-        | Refusal::Invalid(_)
+        Refusal::ShutDown { .. } => Some("draining"),
+        Refusal::Invalid(_)
         | Refusal::RequestIdReused { .. }
         | Refusal::SessionNotFound { .. }
         | Refusal::SessionEnded { .. }

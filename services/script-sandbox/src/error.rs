@@ -128,9 +128,15 @@ pub enum Refusal {
         /// The cell.
         cell: u64,
     },
-    /// The service shuts down. The script had begun, and has been ended.
-    #[error("the service shuts down; the script had begun, and has been ended")]
-    ShutDown,
+    /// The service shuts down.
+    #[error(
+        "the service shuts down; {}",
+        if *begun { "the script had begun, and has been ended" } else { "nothing was run" }
+    )]
+    ShutDown {
+        /// Says that the script had begun, and has been ended.
+        begun: bool,
+    },
     /// The task that ran the script is gone, which ends the script.
     #[error("the run was lost")]
     Lost,

@@ -30,17 +30,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     let shutdown = grpc_kit::Shutdown::on_signals()?;
     let listener = grpc_kit::bind(&settings.server).await?;
     let sandbox = script_sandbox::build(settings.clone()).await?;
-    let ending = {
-        let (sandbox, shutdown) = (sandbox.clone(), shutdown.clone());
-        // The rest of the grace is for the answers.
-        let patience = settings.server.drain_grace.mul_f32(0.75);
-        async move {
-            shutdown.started().await;
-            tokio::time::sleep(patience).await;
-            sandbox.end_scripts().await;
-        }
-    };
-    tokio::spawn(ending);
+    let grace = settings.server.drain_grace;
+    tokio::spawn(sandbox.clone().end_scripts_in_time(shutdown.clone(), grace));
     grpc_kit::Server::new(settings.server, rpc::services(sandbox.clone()))
         .serve(listener, shutdown)
         .await?;

@@ -209,11 +209,17 @@ fn refused(refusal: Refusal) -> Status {
                 .metadata("cell", cell.to_string())
                 .into_status()
         }
-        // Who asked decides whether the script may run once more.
-        Refusal::ShutDown => Failure::new(Code::Unavailable, ErrorReason::Draining, message)
-            .after_sending()
-            .retry_after(BUSY_DELAY)
-            .into_status(),
+        Refusal::ShutDown { begun } => {
+            let reason = ErrorReason::Draining;
+            let failure = Failure::new(Code::Unavailable, reason, message).retry_after(BUSY_DELAY);
+            // Who asked decides whether the script may run once more.
+            let failure = if begun {
+                failure.after_sending()
+            } else {
+                failure
+            };
+            failure.into_status()
+        }
         Refusal::Lost => grpc_kit::internal(&refusal),
     }
 }

@@ -20,7 +20,6 @@ use crate::{
         limits::Limits,
         outcome::Outcome,
         request::{Content, InputFile, Network, Script},
-        verdict::Verdict,
     },
     error::{BuildError, Refusal},
     hardware,
@@ -37,6 +36,7 @@ use crate::{
     users::Users,
 };
 
+mod ending;
 mod probe;
 mod sessions;
 mod talk;
@@ -259,25 +259,6 @@ impl Sandbox {
         (self.slots.held(), self.slots.waiting())
     }
 
-    /// Ends every script, also those that begin from now on, and the sessions that are there. Their
-    /// callers are told: those who talk with a script that it is cancelled, the others that the service
-    /// shuts down.
-    pub async fn end_scripts(&self) {
-        self.ending.send_replace(true);
-        self.sessions.shutdown().await;
-    }
-
-    /// Waits until every script has to end.
-    fn told_to_end(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut ending = self.ending.subscribe();
-        async move {
-            if ending.wait_for(|ending| *ending).await.is_err() {
-                // Without a sandbox nobody is left to say so.
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
     /// Ends every session and everybody who waits for a script. Scripts that run are ended by
     /// [`Self::end_scripts`], or by losing their callers.
     pub async fn shutdown(&self) {
@@ -360,14 +341,6 @@ impl Sandbox {
         Ok((self.unless_shut_down(outcome)?, false))
     }
 
-    /// An outcome, unless it is that the service has ended the script for its own sake.
-    fn unless_shut_down(&self, outcome: Arc<Outcome>) -> Result<Arc<Outcome>, Refusal> {
-        match outcome.verdict {
-            Verdict::Cancelled { .. } if *self.ending.borrow() => Err(Refusal::ShutDown),
-            _ => Ok(outcome),
-        }
-    }
-
     /// Admits a script, and notes whether it was.
     async fn admit(
         &self,
@@ -388,6 +361,7 @@ impl Sandbox {
         let (tools, runtime, interpreter) = self.means_for(&script)?;
         let interpreter = interpreter.clone();
         let slot = self.slot(&script.caller).await?;
+        self.still_serves()?;
         let profile = runtime.profile.clone();
         let script = Arc::new(script);
         let blobs = self.hold_blobs(&script).await?;
@@ -450,6 +424,7 @@ impl Sandbox {
         if !problems.is_empty() {
             return Err(Refusal::Invalid(problems));
         }
+        self.still_serves()?;
         let tools = self.tools_for(script)?;
         let runtime = self.runtime(&script.runtime)?;
         let unusable = |problem: &String| Refusal::Runtime {

@@ -2,8 +2,10 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use contracts::tavern::{common::v1::ErrorReason, sandbox::v1::CreateSessionRequest};
 use script_sandbox::SandboxSettings;
 use tokio::task::JoinSet;
+use tonic::Code;
 
 use crate::{
     oracle::{entries, left_behind, own_launchers},
@@ -148,4 +150,21 @@ fn a_deadline_of_the_caller_ends_the_script() {
         assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
         nothing_is_left(&host).await;
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_shuts_down_begins_nothing() {
+    let host = Host::full().await;
+    host.sandbox.end_scripts().await;
+    let script = host.client.clone().execute(request("bash", ":")).await;
+    let wish = CreateSessionRequest {
+        runtime: "python3".to_owned(),
+        ..CreateSessionRequest::default()
+    };
+    let session = host.sessions.clone().create_session(wish).await;
+    for status in [script.unwrap_err(), session.unwrap_err()] {
+        assert_eq!(status.code(), Code::Unavailable);
+        assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::Draining));
+        assert!(!grpc_kit::may_have_arrived(&status));
+    }
 }

@@ -1,0 +1,60 @@
+//! Ends scripts when the service shuts down.
+
+use std::{sync::Arc, time::Duration};
+
+use grpc_kit::Shutdown;
+
+use super::Sandbox;
+use crate::{
+    domain::{outcome::Outcome, verdict::Verdict},
+    error::Refusal,
+};
+
+/// The part of the grace after which scripts are ended; the rest is for the answers.
+const SCRIPTS_PART: f32 = 0.75;
+
+impl Sandbox {
+    /// Ends scripts that outlast a shutdown: once it has begun, and most of the grace is over that the
+    /// server gives to calls that go on. Ends when that is done.
+    pub async fn end_scripts_in_time(self: Arc<Self>, shutdown: Shutdown, grace: Duration) {
+        shutdown.started().await;
+        tokio::time::sleep(grace.mul_f32(SCRIPTS_PART)).await;
+        self.end_scripts().await;
+    }
+
+    /// Ends every script and every session, and refuses further ones. Their callers are told: those who
+    /// talk with a script that it is cancelled, the others that the service shuts down.
+    pub async fn end_scripts(&self) {
+        self.ending.send_replace(true);
+        self.sessions.shutdown().await;
+    }
+
+    /// Waits until every script has to end.
+    pub(super) fn told_to_end(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ending = self.ending.subscribe();
+        async move {
+            if ending.wait_for(|ending| *ending).await.is_err() {
+                // Without a sandbox nobody is left to say so.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Refuses what has not begun yet, if nothing may begin any more.
+    pub(super) fn still_serves(&self) -> Result<(), Refusal> {
+        match *self.ending.borrow() {
+            true => Err(Refusal::ShutDown { begun: false }),
+            false => Ok(()),
+        }
+    }
+
+    /// An outcome, unless it is that the service has ended the script for its own sake.
+    pub(super) fn unless_shut_down(&self, outcome: Arc<Outcome>) -> Result<Arc<Outcome>, Refusal> {
+        match outcome.verdict {
+            Verdict::Cancelled { .. } if *self.ending.borrow() => {
+                Err(Refusal::ShutDown { begun: true })
+            }
+            _ => Ok(outcome),
+        }
+    }
+}
