@@ -20,7 +20,8 @@ use crate::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxSettings {
-    /// The server. Default address 127.0.0.1:7404.
+    /// The server. Default address 127.0.0.1:7404. When the service is told to end, scripts that outlast
+    /// three quarters of its `drain_grace` are ended, and their callers told.
     pub server: grpc_kit::ServerSettings,
     /// Traces, metrics and logs.
     pub telemetry: telemetry::TelemetrySettings,

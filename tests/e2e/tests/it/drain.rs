@@ -1,24 +1,80 @@
 //! A service that is told to end answers those whom it has begun to serve.
 
 use contracts::tavern::{
-    common::v1::ErrorReason,
+    common::v1::{ErrorReason, Event as RunEvent, RunState},
     sandbox::v1::{
         ExecuteRequest, ExecuteStreamRequest, execute_request::Program,
         execute_stream_request::Message, execute_stream_response::Event, verdict::Kind,
     },
 };
-use testkit::{Stack, eventually};
+use serde_json::json;
+use testkit::{Followed, Stack, collect, eventually, until};
 use tonic::Code;
 
-use crate::cancel::processes_with;
+use crate::{
+    cancel::processes_with,
+    ledger::{World, dispatched},
+    text::{failing_agents, model_text, user_message},
+};
+
+/// Services of which the sandbox ends its scripts after three quarters of this grace.
+async fn with_grace(grace: &str) -> anyhow::Result<Stack> {
+    Stack::builder()
+        .separate()
+        .deploy(failing_agents())
+        .env("TAVERN_SANDBOX__SERVER__DRAIN_GRACE", grace)
+        .start()
+        .await
+}
+
+/// Replaces the sandbox while a script runs, and follows the run to its end.
+async fn replace_under(stack: &mut Stack, run_id: &str, mark: &str) -> anyhow::Result<Followed> {
+    eventually("the script to run", || async {
+        (processes_with(mark) > 0).then_some(())
+    })
+    .await?;
+    assert!(stack.terminate_service("script-sandbox")?.success());
+    assert_eq!(processes_with(mark), 0);
+    stack.restart_service("script-sandbox").await?;
+    collect(&stack.gateway(), run_id, 0).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_runs_its_script_again_when_its_sandbox_was_replaced() -> anyhow::Result<()> {
+    let mut world = World::new(with_grace("4s").await?).await?;
+    // Longer than the grace, so that it is ended, and short enough to be waited for once more.
+    let mark = format!("sleep 6.0{}", std::process::id());
+    let code = format!("import subprocess\nsubprocess.run('{mark}; true', shell=True)\n");
+    let definition = json!({
+        "name": "nap",
+        "nodes": [{ "id": "nap", "type": "core:Script", "inputValues": { "code": code } }],
+    });
+    world.put_workflow("chain", &definition).await?;
+    let in_workflow = |event: &RunEvent| !event.parent_path.is_empty();
+    let request = user_message("delegate", "Sleep.");
+    let (run_id, _) = until(&world.stack.gateway(), request, in_workflow).await?;
+    let ended = replace_under(&mut world.stack, &run_id, &mark).await?;
+    assert_eq!(ended.run.state(), RunState::Succeeded, "{:?}", ended.run);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_may_not_be_repeated_is_in_doubt_when_its_script_was_ended()
+-> anyhow::Result<()> {
+    let mut stack = with_grace("4s").await?;
+    let seconds = 900_000 + std::process::id() % 90_000;
+    let mark = format!("sleep {seconds}");
+    let text = format!("<ACTION><Nap><seconds>{seconds}</seconds></Nap></ACTION>");
+    let (run_id, _) = until(&stack.gateway(), model_text(&text), dispatched).await?;
+    let ended = replace_under(&mut stack, &run_id, &mark).await?;
+    assert_eq!(ended.run.state(), RunState::Unknown, "{:?}", ended.run);
+    assert_eq!(processes_with(&mark), 0, "nothing runs twice");
+    Ok(())
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_outlast_the_grace_are_ended_and_their_callers_told() -> anyhow::Result<()> {
-    let mut stack = Stack::builder()
-        .separate()
-        .env("TAVERN_SANDBOX__SERVER__DRAIN_GRACE", "12s")
-        .start()
-        .await?;
+    let mut stack = with_grace("12s").await?;
     let mark = format!("sleep 87{}", 400 + std::process::id() % 10_000);
     let asked = ExecuteRequest {
         runtime: "bash".to_owned(),
