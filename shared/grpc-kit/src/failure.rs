@@ -17,9 +17,9 @@ const MAY_HAVE_ARRIVED: &str = "may_have_arrived";
 /// The common prefix of the reasons' names in the proto, which does not travel.
 const REASON_PREFIX: &str = "ERROR_REASON_";
 
-/// The most bytes of violations and metadata that are told. A status travels in the trailers of an answer, of which
-/// clients take 8 KiB at the least, and takes a third more there; a client that is sent more may tell
-/// its user of trailers instead of what was wrong.
+/// The most bytes of violations and metadata that are told, but for one violation that always is. A
+/// status travels in the trailers of an answer, of which clients take 8 KiB at the least, and takes a
+/// third more there; a client that is sent more may tell its user of trailers instead of what was wrong.
 const MAX_DETAIL_BYTES: usize = 3 << 10;
 
 /// What a violation takes beside its texts, in bytes.
@@ -162,6 +162,7 @@ impl Failure {
         metadata.values_mut().for_each(cut);
         let taken = metadata.iter().map(|(key, value)| key.len() + value.len());
         let room = MAX_DETAIL_BYTES.saturating_sub(taken.sum());
+        let room = room.max(2 * MAX_TEXT_BYTES + VIOLATION_BYTES);
         details.set_error_info(reason_name(self.reason), DOMAIN, metadata);
         let mut message = self.message;
         cut(&mut message);
@@ -322,21 +323,26 @@ mod tests {
     #[test]
     fn whatever_is_wrong_the_status_fits_into_small_trailers() {
         let long = "ä".repeat(4000);
-        let many = |count: usize, field: &str| {
+        let many = |count: usize, field: &str, metadata: usize| {
             let fields = (0..count).map(|number| format!("{field}[{number}]"));
-            let failure = Failure::invalid_fields().metadata("wanted", long.as_str());
+            let keys = ["wanted", "available", "missing", "level"];
+            let failure = Failure::invalid_fields();
+            let failure = keys.iter().take(metadata).fold(failure, |failure, key| {
+                failure.metadata(*key, long.as_str())
+            });
             fields.fold(failure, |failure, field| {
                 failure.violation(field, "must not be absolute")
             })
         };
-        for (count, field, told) in [
-            (1, long.as_str(), 1),
-            (3, long.as_str(), 3),
-            (100, long.as_str(), 4),
-            (50, "files", 50),
-            (1000, "files", 69),
+        for (count, field, metadata, told) in [
+            (1, long.as_str(), 1, 1),
+            (3, long.as_str(), 1, 3),
+            (100, long.as_str(), 1, 4),
+            (100, long.as_str(), 4, 1),
+            (50, "files", 1, 50),
+            (1000, "files", 1, 69),
         ] {
-            let status = many(count, field).into_status();
+            let status = many(count, field, metadata).into_status();
             let trailers = status.details().len() * 4 / 3 + status.message().len() * 3;
             assert!(trailers < 8 << 10, "{count} {trailers}");
             let violations = violations(&status);
