@@ -47,6 +47,9 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// The kernel's mark of a file system in memory.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
 /// A line that is longer than memory is kept whole by whoever looks for its end.
 const FORTY_MEBIBYTES: &str = "head -c 40M /dev/zero | tail -n 1";
 
@@ -122,11 +125,44 @@ fn a_limit_below_what_is_in_use_is_refused_and_kills_nobody() {
     cgroup.limit(&memory_of(20)).unwrap_err();
     let sample = cgroup.sample();
     assert_eq!((sample.memory_kills, child.try_wait().unwrap()), (0, None));
-    // What can be taken back is no reason to refuse.
     cgroup.limit(&memory_of(80)).unwrap();
     cgroup.kill_all();
     child.wait().unwrap();
     cgroup.limit(&memory_of(4)).unwrap();
+}
+
+#[test]
+fn what_can_be_taken_back_is_no_reason_to_refuse_a_limit() {
+    let Some(cgroup) = cgroup(&Limits::DEFAULT) else {
+        return;
+    };
+    // What is written to a disk need not stay in memory; a host that has none for this has no such cache.
+    let on_disk = |directory: &PathBuf| {
+        let is = rustix::fs::statfs(directory).unwrap();
+        is.f_type != TMPFS_MAGIC
+    };
+    let target = std::env::current_exe().unwrap().with_file_name("");
+    let places = [std::env::temp_dir(), target];
+    let Some(place) = places.iter().find(|place| on_disk(place)) else {
+        return;
+    };
+    let file = tempfile::NamedTempFile::new_in(place).unwrap();
+    let name = file.path().display();
+    let mut child = start(
+        &cgroup,
+        &format!("head -c 40M /dev/zero > {name}; sync {name}; exec sleep 1000"),
+    );
+    eventually("the file is cached", || {
+        number(&cgroup.files.memory) > 40 << 20
+    });
+    eventually("the file is written", || {
+        cgroup.limit(&memory_of(20)).is_ok()
+    });
+    assert!(number(&cgroup.files.memory) <= 20 << 20);
+    let sample = cgroup.sample();
+    assert_eq!((sample.memory_kills, child.try_wait().unwrap()), (0, None));
+    cgroup.kill_all();
+    child.wait().unwrap();
 }
 
 #[test]

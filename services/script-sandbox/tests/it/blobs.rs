@@ -12,7 +12,9 @@ use grpc_kit::Transport;
 use script_sandbox::{SandboxSettings, blobs::BlobSettings, domain::blob::BlobDigest};
 use tonic::{Code, Status};
 
-use crate::support::{Client, execute, expect_class, expect_output, limited, python};
+use crate::support::{
+    Client, execute, expect_class, expect_output, expect_refusal, limited, python,
+};
 
 struct Host {
     blobs: BlobServiceClient<Transport>,
@@ -97,12 +99,6 @@ fn header(caller_id: &str) -> UploadBlobHeader {
 
 fn digest(content: &[u8]) -> String {
     BlobDigest::of(content).to_string()
-}
-
-#[track_caller]
-fn expect_refusal(status: &Status, code: Code, reason: ErrorReason) {
-    assert_eq!(status.code(), code, "{status:?}");
-    assert_eq!(grpc_kit::reason(status), Some(reason), "{status:?}");
 }
 
 #[track_caller]

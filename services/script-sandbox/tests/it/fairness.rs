@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status};
 use crate::{
     lifecycle::nothing_is_left,
     rounds::as_every_user,
-    support::{Host, expect_class, expect_output, python, request},
+    support::{Host, expect_class, expect_output, expect_refusal, python, request},
 };
 
 fn of(caller: &str, asked: ExecuteRequest) -> ExecuteRequest {
@@ -30,8 +30,7 @@ fn of(caller: &str, asked: ExecuteRequest) -> ExecuteRequest {
 /// The caller is told that it is its own share that is used up, and when to come back.
 #[track_caller]
 fn expect_own_share(status: &Status, what: &str, maximum: &str) {
-    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
-    assert_eq!(grpc_kit::reason(status), Some(ErrorReason::Overloaded));
+    expect_refusal(status, Code::ResourceExhausted, ErrorReason::Overloaded);
     assert!(grpc_kit::retry_after(status).is_some());
     let metadata = grpc_kit::metadata(status);
     assert_eq!(

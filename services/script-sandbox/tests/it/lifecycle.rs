@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use contracts::tavern::{common::v1::ErrorReason, sandbox::v1::CreateSessionRequest};
+use contracts::tavern::common::v1::ErrorReason;
 use script_sandbox::SandboxSettings;
 use tokio::task::JoinSet;
 use tonic::Code;
@@ -156,15 +156,8 @@ fn a_deadline_of_the_caller_ends_the_script() {
 async fn a_service_that_shuts_down_begins_nothing() {
     let host = Host::full().await;
     host.sandbox.end_scripts().await;
-    let script = host.client.clone().execute(request("bash", ":")).await;
-    let wish = CreateSessionRequest {
-        runtime: "python3".to_owned(),
-        ..CreateSessionRequest::default()
-    };
-    let session = host.sessions.clone().create_session(wish).await;
-    for status in [script.unwrap_err(), session.unwrap_err()] {
-        assert_eq!(status.code(), Code::Unavailable);
-        assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::Draining));
+    let refusals = host.refuses_all(Code::Unavailable, ErrorReason::Draining);
+    for status in refusals.await {
         assert!(!grpc_kit::may_have_arrived(&status));
     }
 }

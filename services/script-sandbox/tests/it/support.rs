@@ -9,10 +9,14 @@ use std::{
     time::Duration,
 };
 
-use contracts::tavern::sandbox::v1::{
-    ExecuteRequest, ExecuteResponse, GetIsolationRequest, GetIsolationResponse, Limits,
-    execute_request::Program, script_sandbox_service_client::ScriptSandboxServiceClient,
-    session_service_client::SessionServiceClient, verdict::Kind,
+use contracts::tavern::{
+    common::v1::ErrorReason,
+    sandbox::v1::{
+        CreateSessionRequest, ExecuteRequest, ExecuteResponse, GetIsolationRequest,
+        GetIsolationResponse, Limits, execute_request::Program,
+        script_sandbox_service_client::ScriptSandboxServiceClient,
+        session_service_client::SessionServiceClient, verdict::Kind,
+    },
 };
 use grpc_kit::Transport;
 use script_sandbox::{
@@ -21,7 +25,7 @@ use script_sandbox::{
 };
 
 use tokio::task::JoinHandle;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::{audit, oracle::tells_no_secret};
 
@@ -121,6 +125,21 @@ impl Host {
         told.unwrap().into_inner()
     }
 
+    /// Asks for a script and for a session, which are both refused; tells how.
+    pub(crate) async fn refuses_all(&self, code: Code, reason: ErrorReason) -> [Status; 2] {
+        let script = self.client.clone().execute(python("print(1)")).await;
+        let wish = CreateSessionRequest {
+            runtime: "python3".to_owned(),
+            ..CreateSessionRequest::default()
+        };
+        let session = self.sessions.clone().create_session(wish).await;
+        let refusals = [script.unwrap_err(), session.unwrap_err()];
+        for refusal in &refusals {
+            expect_refusal(refusal, code, reason);
+        }
+        refusals
+    }
+
     /// A script of this caller that sleeps already, and does so until its caller goes.
     pub(crate) async fn sleeper(&self, caller: &str) -> Sleeper {
         let marker = marker();
@@ -172,6 +191,12 @@ impl Sleeper {
         })
         .await;
     }
+}
+
+#[track_caller]
+pub(crate) fn expect_refusal(status: &Status, code: Code, reason: ErrorReason) {
+    assert_eq!(status.code(), code, "{status:?}");
+    assert_eq!(grpc_kit::reason(status), Some(reason), "{status:?}");
 }
 
 /// Runs a script and holds its answer against what holds for every one of them.
