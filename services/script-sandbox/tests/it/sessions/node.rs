@@ -115,6 +115,13 @@ fn errors_of_node_have_their_lines_and_causes() {
                 (kind, line, column),
                 "{source}"
             );
+            let place = match column {
+                0 => format!(">:{line}"),
+                _ => format!(":{line}:{column}"),
+            };
+            let text = error.traceback_text;
+            let is_told = text.trim_end_matches(')').ends_with(&place);
+            assert!(is_told || kind == "SyntaxError", "{source}: {text}");
         }
         let source =
             "throw new Error('outer', { cause: new RangeError('inner', { cause: 'deep' }) })";
