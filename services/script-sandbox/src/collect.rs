@@ -10,14 +10,17 @@
 mod read;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::CString,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Instant,
 };
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
+    io::Errno,
+};
 
 use crate::{
     blobs::Blobs,
@@ -25,7 +28,9 @@ use crate::{
         blob::{BlobDigest, Caller},
         collect::{
             Collected, INLINE_FILE, INLINE_TOTAL, MAX_ENTRIES, MAX_LISTING_BYTES, MAX_PATH_BYTES,
-            OutputFile, RefusedReason, Wanted, name::PathText, pattern::Positions,
+            OutputFile, RefusedReason, Wanted,
+            name::PathText,
+            pattern::{Pattern, Positions},
         },
     },
 };
@@ -65,8 +70,16 @@ pub struct Collection {
 impl Collection {
     /// Collects from a working directory. It blocks, at most about as long as is wanted.
     pub fn collect(&self, work: BorrowedFd<'_>) -> Collected {
+        let (declared, globs): (Vec<Pattern>, Vec<Pattern>) = self
+            .wanted
+            .patterns
+            .iter()
+            .cloned()
+            .partition(|pattern| pattern.literal().is_some());
         let mut walk = Walk {
             collection: self,
+            globs,
+            declared: BTreeSet::new(),
             deadline: Instant::now() + self.wanted.caps.time,
             entries: 0,
             bytes: 0,
@@ -74,9 +87,16 @@ impl Collection {
             listing: 0,
             collected: Collected::default(),
         };
-        let top = Positions::top(&self.wanted.patterns);
+        // What is named comes first: no crowd beside it may use up what it needs.
+        for names in declared.iter().filter_map(Pattern::literal) {
+            walk.declared(work, &names);
+        }
+        let top = Positions::top(&walk.globs);
         match work.try_clone_to_owned() {
-            Ok(work) => walk.directory(work, &mut Vec::new(), 0, &top),
+            Ok(work) if declared.is_empty() || !walk.globs.is_empty() => {
+                walk.directory(work, &mut Vec::new(), 0, &top);
+            }
+            Ok(_) => {}
             Err(_) => walk.collected.refuse(b"", RefusedReason::Unreadable, 0),
         }
         let mut collected = walk.collected;
@@ -90,6 +110,10 @@ impl Collection {
 /// One collection under way.
 struct Walk<'a> {
     collection: &'a Collection,
+    /// The patterns that name more than one file; empty also where there are no patterns at all.
+    globs: Vec<Pattern>,
+    /// The paths of the patterns that name one file, which the walk leaves alone.
+    declared: BTreeSet<Vec<u8>>,
     deadline: Instant,
     /// How many entries were looked at.
     entries: usize,
@@ -105,6 +129,37 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn is_over(&self) -> bool {
         Instant::now() >= self.deadline
+    }
+
+    /// Takes the one file with this path, whatever lies beside it, or reports why not.
+    fn declared(&mut self, work: BorrowedFd<'_>, names: &[&[u8]]) {
+        let path = names.join(&b'/');
+        if !self.declared.insert(path.clone()) {
+            return;
+        }
+        let mut above: Option<OwnedFd> = None;
+        let mut size = 0;
+        let mut find = || {
+            for (depth, name) in names.iter().enumerate() {
+                let directory = above.as_ref().map_or(work, OwnedFd::as_fd);
+                let name = CString::new(*name).map_err(|_| RefusedReason::Name)?;
+                let stat = look(directory, &name)?;
+                if depth + 1 == names.len() {
+                    size = size_of(&stat);
+                    return self.leaf(directory, &name, &stat, &path);
+                }
+                let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+                above = Some(match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::Directory => self.open(directory, &name, &stat, &path, depth)?,
+                    FileType::Symlink => return Err(RefusedReason::SymbolicLink),
+                    _ => return Err(RefusedReason::NotFound),
+                });
+            }
+            Ok(())
+        };
+        if let Err(reason) = find() {
+            self.collected.refuse(&path, reason, size);
+        }
     }
 
     /// Looks at everything in a directory. It holds one descriptor for each level, of which there
@@ -166,66 +221,71 @@ impl Walk<'_> {
         depth: u32,
         positions: &Positions,
     ) {
-        let patterns = &self.collection.wanted.patterns;
-        let below = positions.enter(patterns, name.as_bytes());
-        let wanted = positions.wants(patterns, name.as_bytes());
+        let below = positions.enter(&self.globs, name.as_bytes());
+        let wanted = positions.wants(&self.globs, name.as_bytes());
         if !wanted && below.is_none() {
             return;
         }
-        // What it is decides whether it is opened at all: opening a device can have effects.
-        let stat = match rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match look(directory, name) {
             Ok(stat) => stat,
-            Err(_) => return self.collected.refuse(path, RefusedReason::Unreadable, 0),
+            Err(reason) => return self.collected.refuse(path, reason, 0),
         };
-        let size = size_of(&stat);
-        match (FileType::from_raw_mode(stat.st_mode), below) {
-            (FileType::Directory, Some(below)) => {
-                self.enter(directory, name, &stat, path, depth, &below);
-            }
-            (FileType::Directory, None) => {}
-            _ if !wanted => {}
-            (FileType::RegularFile, _) => {
-                if let Err(reason) = self.file(directory, name, &stat, path) {
-                    self.collected.refuse(path, reason, size);
-                }
-            }
-            (FileType::Symlink, _) => self.refuse(path, RefusedReason::SymbolicLink),
-            (FileType::Fifo, _) => self.refuse(path, RefusedReason::Fifo),
-            (FileType::Socket, _) => self.refuse(path, RefusedReason::Socket),
-            _ => self.refuse(path, RefusedReason::Device),
+        let taken = match (FileType::from_raw_mode(stat.st_mode), below) {
+            (FileType::Directory, Some(below)) => self
+                .open(directory, name, &stat, path, depth)
+                .map(|inner| self.directory(inner, path, depth + 1, &below)),
+            (FileType::Directory, None) => Ok(()),
+            _ if !wanted || self.declared.contains(path) => Ok(()),
+            _ => self.leaf(directory, name, &stat, path),
+        };
+        if let Err(reason) = taken {
+            let file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            let size = if file { size_of(&stat) } else { 0 };
+            self.collected.refuse(path, reason, size);
         }
     }
 
-    fn refuse(&mut self, path: &[u8], reason: RefusedReason) {
-        self.collected.refuse(path, reason, 0);
-    }
-
-    fn enter(
+    /// Takes what is not a directory, if it is a regular file.
+    fn leaf(
         &mut self,
         directory: BorrowedFd<'_>,
         name: &CString,
         stat: &Stat,
-        path: &mut Vec<u8>,
+        path: &[u8],
+    ) -> Result<(), RefusedReason> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => self.file(directory, name, stat, path),
+            FileType::Directory => Err(RefusedReason::NotFound),
+            FileType::Symlink => Err(RefusedReason::SymbolicLink),
+            FileType::Fifo => Err(RefusedReason::Fifo),
+            FileType::Socket => Err(RefusedReason::Socket),
+            _ => Err(RefusedReason::Device),
+        }
+    }
+
+    /// Opens a directory that may be entered.
+    fn open(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &CString,
+        stat: &Stat,
+        path: &[u8],
         depth: u32,
-        below: &Positions,
-    ) {
+    ) -> Result<OwnedFd, RefusedReason> {
         const OWNER_ENTERS: u32 = 0o500;
-        let refuse = |walk: &mut Self, reason| walk.collected.refuse(path, reason, 0);
         if depth >= self.collection.wanted.caps.depth {
-            return refuse(self, RefusedReason::TooDeep);
+            return Err(RefusedReason::TooDeep);
         }
         if path.len() > MAX_PATH_BYTES {
-            return refuse(self, RefusedReason::Name);
+            return Err(RefusedReason::Name);
         }
         // Root could; the answer must not depend on whether the service is root.
         if stat.st_mode & OWNER_ENTERS != OWNER_ENTERS {
-            return refuse(self, RefusedReason::Unreadable);
+            return Err(RefusedReason::Unreadable);
         }
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::openat2(directory, name.as_c_str(), flags, Mode::empty(), BENEATH) {
-            Ok(inner) => self.directory(inner, path, depth + 1, below),
-            Err(_) => refuse(self, RefusedReason::Unreadable),
-        }
+        rustix::fs::openat2(directory, name.as_c_str(), flags, Mode::empty(), BENEATH)
+            .map_err(|_| RefusedReason::Unreadable)
     }
 
     /// Takes one regular file, if it may be taken.
@@ -306,6 +366,15 @@ impl Walk<'_> {
             read::blob(file, size, blobs, caller, self.deadline)
         }
     }
+}
+
+/// What has a name. It decides whether that is opened at all: opening a device can have effects.
+fn look(directory: BorrowedFd<'_>, name: &CString) -> Result<Stat, RefusedReason> {
+    let looked = rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+    looked.map_err(|error| match error {
+        Errno::NOENT => RefusedReason::NotFound,
+        _ => RefusedReason::Unreadable,
+    })
 }
 
 fn size_of(stat: &Stat) -> u64 {

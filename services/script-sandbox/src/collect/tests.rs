@@ -130,6 +130,44 @@ fn patterns_choose_and_say_nothing_of_the_rest() {
 }
 
 #[test]
+fn declared_files_come_first_and_each_that_is_not_taken_is_named() {
+    let mut place = Place::new();
+    for number in 0..MAX_ENTRIES + 50 {
+        place.put(&format!("aaa/{number}"), b"x");
+    }
+    for path in ["result.json", "out/deep.csv", "directory/x"] {
+        place.put(path, b"{}");
+    }
+    symlink("out", place.path().join("link")).unwrap();
+    symlink("result.json", place.path().join("alias")).unwrap();
+    let missing = [
+        ("absent", RefusedReason::NotFound),
+        ("aaa/absent", RefusedReason::NotFound),
+        ("directory", RefusedReason::NotFound),
+        ("result.json/x", RefusedReason::NotFound),
+        ("link/deep.csv", RefusedReason::SymbolicLink),
+        ("alias", RefusedReason::SymbolicLink),
+    ];
+    let declared = ["out/deep.csv", "result.json"];
+    let mut patterns: Vec<&str> = vec!["aaa/**", "*.json", "result.json"];
+    patterns.extend(missing.map(|(path, _)| path));
+    patterns.extend(declared);
+    place.patterns(&patterns);
+    let collected = place.collect();
+    for path in declared {
+        let times = paths(&collected).iter().filter(|it| *it == path).count();
+        assert_eq!(times, 1, "{path}");
+    }
+    assert_eq!(refusals(&collected)[..missing.len()], missing);
+    assert!(collected.partial);
+    // Without a wish for more, nothing else is looked at.
+    place.patterns(&declared);
+    let collected = place.collect();
+    assert_eq!(paths(&collected), declared);
+    assert!(!collected.partial);
+}
+
+#[test]
 fn e29_e32_e33_only_regular_files_are_taken() {
     let place = Place::new();
     let outside = tempfile::tempdir().unwrap();

@@ -184,7 +184,7 @@ impl Asked {
 pub struct Collected {
     /// The files, by path.
     pub files: Vec<OutputFile>,
-    /// The first entries that were not taken, by path.
+    /// The first entries that were not taken: those asked for by name, then the others by path.
     pub refused: Vec<RefusedFile>,
     /// How many were not taken in all.
     pub refused_count: u64,
@@ -283,6 +283,8 @@ pub enum RefusedReason {
     NoRoom,
     /// Something of the script may live.
     NotEnded,
+    /// A file that was asked for by its name is not there.
+    NotFound,
 }
 
 #[cfg(test)]

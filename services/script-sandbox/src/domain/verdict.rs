@@ -236,6 +236,7 @@ impl Facts {
     fn ended_by_itself(&self, end: End) -> Verdict {
         let signal = match end {
             // Where nothing but samples enforces the limit, it can be passed behind the last of them.
+            End::Exited(_) if self.usage.cpu_time > self.limits.cpu_time => return self.cpu(),
             End::Exited(0) if self.scratch_was_passed() => return self.disk(),
             End::Exited(0) if self.memory_was_exceeded() => return self.memory(),
             End::Exited(0) => return Verdict::Exited { code: 0 },

@@ -45,6 +45,17 @@ impl Pattern {
         }
         Ok(Self { parts })
     }
+
+    /// The names of the one path that it matches; `None` if it may match several.
+    pub fn literal(&self) -> Option<Vec<&[u8]>> {
+        let name = |part| match part {
+            &Part::Name(ref name) if !name.iter().any(|byte| b"*?".contains(byte)) => {
+                Some(&name[..])
+            }
+            _ => None,
+        };
+        self.parts.iter().map(name).collect()
+    }
 }
 
 /// Where a walk stands in each of several patterns.

@@ -268,6 +268,29 @@ fn processor_time_explains_the_signals_that_the_kernel_sends_for_it() {
 }
 
 #[test]
+fn nothing_that_used_more_processor_time_than_allowed_has_just_exited() {
+    let limit = Limits::DEFAULT.cpu_time;
+    for (cpu_time, expected) in [
+        (limit, "exited"),
+        (limit + Duration::from_micros(1), "cpu"),
+        (Duration::MAX, "cpu"),
+    ] {
+        for code in [0, 1, 255] {
+            let usage = Usage {
+                cpu_time,
+                ..Usage::default()
+            };
+            let ended = Facts {
+                usage,
+                end: Some(End::Exited(code)),
+                ..facts()
+            };
+            check(ended, expected);
+        }
+    }
+}
+
+#[test]
 fn full_scratch_space_explains_a_failure_and_no_success() {
     let bytes = Usage {
         max_disk: Limits::DEFAULT.disk as u64,

@@ -54,5 +54,6 @@ fn reason(reason: RefusedReason) -> wire::RefusedReason {
         RefusedReason::Unreadable => Wire::Unreadable,
         RefusedReason::NoRoom => Wire::NoRoom,
         RefusedReason::NotEnded => Wire::NotEnded,
+        RefusedReason::NotFound => Wire::NotFound,
     }
 }
