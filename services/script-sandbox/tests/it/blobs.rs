@@ -297,7 +297,7 @@ async fn blobs_that_cannot_be_placed_are_refused_before_anything_runs() {
     }
     let limits = Limits {
         disk_bytes: Some(300 << 10),
-        ..Limits::default()
+        ..crate::support::patient()
     };
     let crowded = limited(asked(file(&large, b""), "a"), limits);
     let status = execute(crowded).await.unwrap_err();

@@ -81,7 +81,6 @@ impl Canaries {
 pub(crate) struct Before {
     canaries: Canaries,
     tree: BTreeMap<PathBuf, Vec<i64>>,
-    system: BTreeMap<PathBuf, Vec<i64>>,
     left: Left,
     open_files: usize,
     threads: usize,
@@ -110,7 +109,6 @@ impl Before {
         Self {
             tree: tree(canaries.path()),
             canaries,
-            system: system_files(),
             left: Left::look(),
             open_files: entries("/proc/self/fd"),
             threads: entries("/proc/self/task"),
@@ -128,7 +126,6 @@ impl Before {
     /// Holds what is there now against what was.
     pub(crate) async fn compare(self, host: &Host) {
         assert_eq!(tree(self.canaries.path()), self.tree, "O1: the canaries");
-        assert_eq!(system_files(), self.system, "O1: the system's files");
         neighbour(host).await;
         // Users of scripts and threads of the runtime may have been added; a leak has no end.
         const SLACK: usize = 48;
@@ -176,17 +173,24 @@ pub(crate) async fn neighbour(host: &Host) {
 impl Left {
     /// Looks at this process's launchers and directories, and at the machine.
     pub(crate) fn look() -> Self {
+        let users = own_users();
+        // The columns of the owners.
+        let ipc = [("shm", 7), ("sem", 4), ("msg", 7)];
+        let dead: BTreeSet<u32> = users.iter().copied().filter(|it| !is_alive(*it)).collect();
         Self {
             launchers: own_launchers().len(),
             directories: left_behind().len(),
             mounts: lines("/proc/self/mountinfo", |line| {
                 line.contains("tavern-script") || line.contains(" - tmpfs scratch ")
             }),
-            ipc_objects: ["shm", "sem", "msg"]
+            ipc_objects: ipc
+                .map(|(kind, column)| {
+                    let path = format!("/proc/sysvipc/{kind}");
+                    lines(&path, |line| is_of(line, column, &users))
+                })
                 .iter()
-                .map(|kind| lines(&format!("/proc/sysvipc/{kind}"), of_a_script))
                 .sum(),
-            keyrings: lines("/proc/key-users", of_a_dead_script),
+            keyrings: lines("/proc/key-users", |line| is_of(line, 0, &dead)),
             network_namespaces: network_namespaces(),
         }
     }
@@ -201,27 +205,36 @@ impl Left {
     }
 }
 
-/// The users that scripts are given.
-const SCRIPT_USERS: std::ops::Range<u32> = 64_000..65_000;
-
-fn of_a_script(line: &str) -> bool {
-    let mut fields = line.split_whitespace();
-    fields.any(|field| field.parse().is_ok_and(|user| SCRIPT_USERS.contains(&user)))
+/// The users that this process gives to scripts: those whose names in the abstract socket space it
+/// holds. Other services of this machine have others.
+fn own_users() -> BTreeSet<u32> {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let held: BTreeSet<PathBuf> = open
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .collect();
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+    let own = |line: &str| {
+        let (rest, name) = line.rsplit_once(' ')?;
+        let (_, inode) = rest.rsplit_once(' ')?;
+        let user = name.strip_prefix("@tavern-script-user-")?.parse().ok();
+        user.filter(|_| held.contains(Path::new(&format!("socket:[{inode}]"))))
+    };
+    sockets.lines().filter_map(own).collect()
 }
 
-/// A line of /proc/key-users whose user is a script's and has no process any more.
-fn of_a_dead_script(line: &str) -> bool {
-    let user = line
-        .split(':')
-        .next()
-        .and_then(|user| user.trim().parse().ok());
-    user.is_some_and(|user: u32| {
-        SCRIPT_USERS.contains(&user)
-            && !fs::read_dir("/proc")
-                .unwrap()
-                .flatten()
-                .any(|entry| entry.metadata().is_ok_and(|is| is.uid() == user))
-    })
+/// Whether one of a line's columns, counted from zero, is one of these users.
+fn is_of(line: &str, column: usize, users: &BTreeSet<u32>) -> bool {
+    let field = line.split_whitespace().nth(column);
+    let user = field.and_then(|field| field.trim_end_matches(':').parse().ok());
+    user.is_some_and(|user| users.contains(&user))
+}
+
+/// Whether a user has a process.
+fn is_alive(user: u32) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .into_iter()
+        .any(|entry| entry.metadata().is_ok_and(|is| is.uid() == user))
 }
 
 fn lines(path: &str, counts: impl Fn(&str) -> bool) -> usize {
@@ -265,7 +278,12 @@ fn network_namespaces() -> usize {
 
 /// The launchers that this process has started.
 pub(crate) fn own_launchers() -> Vec<u32> {
-    let own = format!("PPid:\t{}\n", std::process::id());
+    launchers_of(std::process::id())
+}
+
+/// The launchers that a service has started.
+pub(crate) fn launchers_of(service: u32) -> Vec<u32> {
+    let own = format!("PPid:\t{service}\n");
     processes_with("sandbox-launcher")
         .into_iter()
         .filter(|pid| {
@@ -277,9 +295,14 @@ pub(crate) fn own_launchers() -> Vec<u32> {
 
 /// Working directories and cgroups of this process's scripts.
 pub(crate) fn left_behind() -> Vec<String> {
-    let own = format!("tavern-script-{}-", std::process::id());
+    left_behind_by(&std::env::temp_dir(), std::process::id())
+}
+
+/// Working directories and cgroups of a service's scripts.
+pub(crate) fn left_behind_by(scratch: &Path, service: u32) -> Vec<String> {
+    let own = format!("tavern-script-{service}-");
     let mut found = Vec::new();
-    let mut open = vec![std::env::temp_dir(), "/sys/fs/cgroup".into()];
+    let mut open = vec![scratch.to_owned(), "/sys/fs/cgroup".into()];
     while let Some(directory) = open.pop() {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -324,24 +347,6 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<i64>> {
     found
 }
 
-fn system_files() -> BTreeMap<PathBuf, Vec<i64>> {
-    let paths = [
-        "/",
-        "/etc/passwd",
-        "/etc/shadow",
-        "/etc/hostname",
-        "/usr/bin/env",
-        "/usr/bin",
-    ];
-    let launcher = std::env::current_exe().unwrap();
-    paths
-        .iter()
-        .map(PathBuf::from)
-        .chain([launcher])
-        .filter_map(|path| Some((path.clone(), facts(&fs::symlink_metadata(&path).ok()?))))
-        .collect()
-}
-
 fn facts(is: &fs::Metadata) -> Vec<i64> {
     vec![
         i64::from(is.mode()),
@@ -363,7 +368,6 @@ fn machine() -> Vec<(&'static str, String)> {
         "/proc/sys/kernel/sysrq",
         "/proc/sys/vm/overcommit_memory",
         "/proc/sys/net/ipv4/ip_forward",
-        "/proc/swaps",
     ]
     .map(|path| (path, fs::read_to_string(path).unwrap_or_default()))
     .to_vec()

@@ -17,7 +17,7 @@ use crate::{
     lifecycle::nothing_is_left,
     oracle::own_launchers,
     rounds::{as_every_user, everywhere},
-    support::{Host, eventually, marker, processes_with, seconds},
+    support::{Host, PATIENCE, eventually, marker, processes_with, seconds},
 };
 
 mod ends;
@@ -180,7 +180,7 @@ async fn follow_with(
 
 /// Waits until a condition of a session holds.
 async fn until(host: &Host, session: &Session, holds: impl Fn(&Session) -> bool) -> Session {
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + PATIENCE;
     loop {
         let now = host.look(session).await.unwrap();
         if holds(&now) {
@@ -370,7 +370,7 @@ fn a_cell_that_passes_its_own_limits_is_interrupted_only() {
         let session = host.session("python3").await;
         host.cell(&session, "x = 7").await;
         let slow = RunCellRequest {
-            wall_time: seconds(0.5),
+            wall_time: seconds(2.0),
             ..cell(&session, "import time; print('begun'); time.sleep(60)")
         };
         let ran = follow(host.try_begin(slow).await.unwrap()).await;

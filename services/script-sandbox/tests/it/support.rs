@@ -37,7 +37,7 @@ pub(crate) type Client = ScriptSandboxServiceClient<Transport>;
 pub(crate) const PATIENT: f64 = 300.0;
 
 /// How long a condition is waited for before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A sandbox with its client.
 #[derive(Clone)]

@@ -9,22 +9,26 @@ use crate::{
     support::{Host, expect_class, expect_output, python, reduced_settings, request, stdout},
 };
 
+/// What every host has, and no test has planted.
+pub(super) const OF_THE_HOST: &str = "'/etc/shadow', '/proc/1/environ', '/proc/1/root/etc/shadow', \
+     '/var/log', '/home', '/boot', '/etc/hostname', '/run', '/proc/kcore', '/sys/kernel', '/dev/sda', \
+     '/dev/mem', '/dev/kmsg', '/dev/tty'";
+
 #[test]
 fn e27_what_belongs_to_the_host_cannot_be_read() {
     let source = "
 import os
-for path in ['/etc/shadow', '/proc/1/environ', '/proc/1/root/etc/shadow', '/var/log', '/home', '/boot',
-             '/etc/hostname', '/run', 'CANARIES', 'CANARIES/tls.key', 'CANARIES/runs.db', '/proc/kcore', '/sys/kernel',
-             '/dev/sda', '/dev/mem', '/dev/kmsg', '/dev/tty']:
+for path in ['CANARIES', 'CANARIES/tls.key', 'CANARIES/runs.db', HOST]:
     try:
         print(path, (os.listdir(path) if os.path.isdir(path) else open(path, 'rb').read(10)) or 'empty')
     except OSError: pass
 ";
     everywhere(async |host| {
         let source = source.replace("CANARIES", host.canaries.to_str().unwrap());
-        let control = unconfined_python(&source);
+        let control = unconfined_python(&source.replace("HOST", ""));
         assert!(control.contains("tls.key"), "{control}");
-        expect_output(&host.python(&source).await, "");
+        let inside = source.replace("HOST", OF_THE_HOST);
+        expect_output(&host.python(&inside).await, "");
     });
 }
 
@@ -48,7 +52,7 @@ fn e28_other_scripts_directories_cannot_be_reached() {
 /// Hard links to files of everybody, and their modes.
 pub(super) const SHARED_LINKS: &str = "
 import os
-for target in ['/usr/bin/env', '/etc/passwd', os.path.realpath(os.sys.executable), 'CANARIES/runs.db']:
+for target in ['CANARIES/runs.db', '/usr/bin/env', '/etc/passwd', os.path.realpath(os.sys.executable)]:
     try: os.link(target, 'mine'); print('linked', target)
     except OSError: pass
     try: os.chmod(target, 0o777); print('changed', target)
@@ -92,24 +96,32 @@ fn e36_modes_and_times_of_the_hosts_files_stay() {
 fn e36_the_system_cannot_be_written() {
     let source = "
 import os, sys, sysconfig
-for place in ['CANARIES/open-to-all', '/', '/usr', '/usr/bin', '/etc', '/input', '/proc', '/dev', os.path.dirname(sys.executable), sysconfig.get_paths()['purelib']]:
+for place in ['CANARIES/open-to-all', DIRECTORIES]:
     try:
         open(os.path.join(place, 'planted'), 'w').close(); print('planted', place)
     except OSError: pass
-for path in ['/etc/passwd', sys.executable, os.__file__, 'CANARIES/runs.db']:
+for path in ['CANARIES/runs.db', FILES]:
     try: open(path, 'r+b'); print('opened', path)
     except OSError: pass
-try: os.chmod('/', 0o777); print('changed')
-except OSError: pass
 ";
-    let at = |canaries: &Path| source.replace("CANARIES", canaries.to_str().unwrap());
+    let with = |canaries: &Path, directories: &str, files: &str| {
+        let source = source.replace("CANARIES", canaries.to_str().unwrap());
+        source
+            .replace("DIRECTORIES", directories)
+            .replace("FILES", files)
+    };
     let others = Canaries::plant();
-    let control = unconfined_python(&at(others.path()));
+    let control = unconfined_python(&with(others.path(), "", ""));
     for what in ["planted", "opened"] {
         assert!(control.contains(what), "{control}");
     }
     everywhere(async |host| {
-        expect_output(&host.python(&at(&host.canaries)).await, "");
+        let directories = "'/', '/usr', '/usr/bin', '/etc', '/input', '/proc', '/dev', \
+             os.path.dirname(sys.executable), sysconfig.get_paths()['purelib']";
+        let files = "'/etc/passwd', sys.executable, os.__file__";
+        let inside = with(&host.canaries, directories, files)
+            + "try: os.chmod('/', 0o777); print('changed')\nexcept OSError: pass\n";
+        expect_output(&host.python(&inside).await, "");
     });
 }
 
@@ -233,6 +245,7 @@ fn e47_nothing_is_left_for_the_next_script() {
 fn e48_poisoned_start_up_files_stay_inside() {
     everywhere(async |host| {
         let mut asked = python("print('ran')");
+        let planted = host.canaries.join("open-to-all/poisoned");
         for name in [
             "sitecustomize.py",
             "usercustomize.py",
@@ -242,7 +255,7 @@ fn e48_poisoned_start_up_files_stay_inside() {
         ] {
             asked.files.push(contracts::tavern::sandbox::v1::InputFile {
                 path: name.to_owned(),
-                content: b"import os; open('/tmp/poisoned-48', 'w')".to_vec(),
+                content: format!("open('{}', 'w')", planted.display()).into_bytes(),
                 executable: false,
                 ..Default::default()
             });
@@ -252,7 +265,7 @@ fn e48_poisoned_start_up_files_stay_inside() {
             .insert("LD_PRELOAD".to_owned(), "/work/evil.so".to_owned());
         let response = host.run(asked).await;
         assert!(stdout(&response).contains("ran"));
-        assert!(!std::path::Path::new("/tmp/poisoned-48").exists());
+        assert!(!planted.exists());
     });
 }
 

@@ -89,8 +89,8 @@ for address in ['\\0{name}', '{}', '/run/docker.sock', '/var/run/dbus/system_bus
 const LISTENS: &str = "
 import os, socket
 try:
-    s = socket.socket(); s.bind(('0.0.0.0', 40085)); s.listen(); s.set_inheritable(True)
-    u = socket.socket(socket.AF_UNIX); u.bind('\\0meet-85'); u.listen(); u.set_inheritable(True)
+    s = socket.socket(); s.bind(('0.0.0.0', PORT)); s.listen(); s.set_inheritable(True)
+    u = socket.socket(socket.AF_UNIX); u.bind('\\0meet-MARKER'); u.listen(); u.set_inheritable(True)
 except OSError: pass
 os.execvp('sleep', ['sleep', 'MARKER'])
 ";
@@ -98,18 +98,25 @@ os.execvp('sleep', ['sleep', 'MARKER'])
 /// Looks for who listens.
 const CONNECTS: &str = "
 import socket
-for make, address in ((lambda: socket.socket(), ('127.0.0.1', 40085)), (lambda: socket.socket(socket.AF_UNIX), '\\0meet-85')):
+for make, address in ((lambda: socket.socket(), ('127.0.0.1', PORT)), (lambda: socket.socket(socket.AF_UNIX), '\\0meet-MARKER')):
     try: make().connect(address); print('met')
     except OSError: pass
 ";
 
-/// Two programs that want to meet, of which the first one stays for some seconds.
-pub(super) fn two_who_meet() -> String {
-    let listens = LISTENS.replace("MARKER", "20.85");
+/// The two programs, with a port and a name that nobody else on this machine has.
+fn two_programs(marker: &str) -> [String; 2] {
+    let free = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    [LISTENS, CONNECTS].map(|it| it.replace("PORT", &port).replace("MARKER", marker))
+}
+
+/// Two programs that want to meet, of which the first one stays until they have.
+pub(super) fn two_who_meet(marker: &str) -> String {
+    let [listens, connects] = two_programs(marker);
     format!(
         "(python3 -c \"{listens}\" > /dev/null 2>&1 &)
-for _ in $(seq 100); do python3 -c \"{CONNECTS}\" | grep met && break; sleep 0.05; done
-pkill -xf 'sleep 20[.]85'"
+until python3 -c \"{connects}\" | grep met; do sleep 0.05; done
+pkill -xf 'sleep {marker}'"
     )
 }
 
@@ -117,7 +124,7 @@ pkill -xf 'sleep 20[.]85'"
 fn e85_two_scripts_cannot_meet() {
     everywhere(async |host| {
         let marker = marker();
-        let listen = LISTENS.replace("MARKER", &marker);
+        let [listen, connect] = two_programs(&marker);
         let listening = tokio::spawn({
             let host = host.clone();
             async move { host.run(python(&listen)).await }
@@ -126,7 +133,7 @@ fn e85_two_scripts_cannot_meet() {
             !processes_with(&marker).is_empty()
         })
         .await;
-        expect_output(&host.python(CONNECTS).await, "");
+        expect_output(&host.python(&connect).await, "");
         listening.abort();
     });
 }

@@ -22,7 +22,7 @@ const PYTHON_BELOW: &[&str] = &["bash", "-c", "python3 -c \"$0\"; true"];
 const PYTHON_THEN_LOOK: &[&str] = &[
     "bash",
     "-c",
-    "python3 -c \"$0\" > /dev/null 2>&1; pgrep -xf 'sleep 20[.]0202'; pkill -xf 'sleep 20[.]0202'",
+    "python3 -c \"$0\" > /dev/null 2>&1; pgrep -xf 'sleep MARKER'; pkill -xf 'sleep MARKER'",
 ];
 
 /// Bash that does.
@@ -30,15 +30,17 @@ const BASH_THEN_LOOK: &[&str] = &[
     "bash",
     "-c",
     "bash -c \"$0\" > /dev/null 2>&1
-for _ in $(seq 100); do [ $(pgrep -cxf 'sleep 20[.]0267') = 2 ] && break; sleep 0.05; done
-pgrep -xf 'sleep 20[.]0267'; pkill -xf 'sleep 20[.]0267'",
+until [ $(pgrep -cxf 'sleep MARKER') = 2 ]; do sleep 0.05; done
+pgrep -xf 'sleep MARKER'; pkill -xf 'sleep MARKER'",
 ];
 
 /// Python beside a process of the same user that has a secret.
 const PYTHON_BESIDE_A_SECRET: &[&str] = &[
     "bash",
     "-c",
-    "TOKEN=canary-secret-1 sleep 600 & python3 -c \"$0\"; kill $!",
+    "TOKEN=canary-secret-1 sleep 600 &
+until grep -q canary /proc/$!/environ; do sleep 0.01; done
+python3 -c \"${0//NEIGHBOUR/$!}\"; kill $!",
 ];
 
 /// Python beside a process of the same user that it may end.
@@ -59,9 +61,7 @@ pub(crate) const CONTROLS: &[Control] = &[
         .instead(&[("while True:", "for _ in range(6):")])
         .after("\nprint('forked')")
         .times(33),
-    control(2, PYTHON_THEN_LOOK, exhaustion::DOUBLE_FORKS, "\n")
-        .instead(&[("MARKER", "20.0202")])
-        .times(4),
+    control(2, PYTHON_THEN_LOOK, exhaustion::DOUBLE_FORKS, "\n").times(4),
     control(3, PYTHON, exhaustion::THREADS, "200 started")
         .instead(&[("range(2000)", "range(200)")])
         .after("print(started, 'started')"),
@@ -115,7 +115,10 @@ pub(crate) const CONTROLS: &[Control] = &[
     control(29, PYTHON, collect::LINKS_AND_PIPES, "canary-")
         .instead(&[("SECRET", "CANARIES/tls.key")])
         .after("print(open('absolute').read())"),
-    control(32, PYTHON, files::SHARED_LINKS, "linked CANARIES/runs.db"),
+    control(32, PYTHON, files::SHARED_LINKS, "linked CANARIES/runs.db").instead(&[(
+        ", '/usr/bin/env', '/etc/passwd', os.path.realpath(os.sys.executable)",
+        "",
+    )]),
     control(33, PYTHON, collect::LINKS_AND_PIPES, "True True")
         .instead(&[("SECRET", "/")])
         .after("import stat; print(stat.S_ISFIFO(os.lstat('pipe').st_mode), stat.S_ISSOCK(os.lstat('socket').st_mode))"),
@@ -128,7 +131,8 @@ pub(crate) const CONTROLS: &[Control] = &[
         PYTHON,
         files::MODES_AND_TIMES,
         "CANARIES/runs.db length",
-    ),
+    )
+    .instead(&[(", '..', '/tmp'", "")]),
     control(40, PYTHON, files::BITS_AND_ATTRIBUTES, "attribute"),
     control(46, PYTHON, files::DEVICES, "ptmx"),
     control(48, BASH, POISON, "poisoned"),
@@ -137,12 +141,13 @@ pub(crate) const CONTROLS: &[Control] = &[
     control(55, PYTHON_BELOW, kernel::NAMESPACES_OF_OTHERS, "opened"),
     control(62, BASH, kernel::MORE_RIGHTS, "unshared"),
     control(65, PYTHON, kernel::CRASH, "set (0, 0)"),
-    control(67, BASH_THEN_LOOK, kernel::DAEMONS, "\n")
-        .instead(&[("MARKER", "20.0267")])
-        .times(2),
+    control(67, BASH_THEN_LOOK, kernel::DAEMONS, "\n").times(2),
     control(73, PYTHON, network::SOCKETS, " 16,"),
     control(76, PYTHON, attempts::OWN_LISTENER, "a listener of its own")
         .instead(&[("libc = ctypes.CDLL(None, use_errno=True)", "libc = ctypes.CDLL(None, use_errno=True); libc.prctl(38, 1, 0, 0, 0)")])
         .after("if new_listener > 0: print('a listener of its own')"),
-    control(88, PYTHON_BESIDE_A_SECRET, secrets::LOOKS_FOR_SECRETS, "canary-secret-1"),
+    control(88, PYTHON_BESIDE_A_SECRET, secrets::LOOKS_FOR_SECRETS, "canary-secret-1").instead(&[
+        ("/proc/[0-9]*/", "/proc/NEIGHBOUR/"),
+        ("['/input', '/work', '/tmp', '/dev/shm', 'SCRATCH']", "[]"),
+    ]),
 ];

@@ -6,6 +6,7 @@ use contracts::tavern::sandbox::v1::ResultState;
 
 use super::Probe;
 use crate::{
+    abuse::files::OF_THE_HOST,
     oracle::{Canaries, neighbour},
     rounds::everywhere,
     support::{expect_class, expect_output, request},
@@ -14,9 +15,7 @@ use crate::{
 const READING: Probe = Probe {
     source: "
 const fs = require('fs');
-const paths = ['/etc/shadow', '/proc/1/environ', '/proc/1/root/etc/shadow', '/var/log', '/home', '/boot',
-  '/etc/hostname', '/run', 'CANARIES', 'CANARIES/tls.key', 'CANARIES/runs.db', '/proc/kcore', '/sys/kernel',
-  '/dev/sda', '/dev/mem', '/dev/kmsg', '/dev/tty', '/dev/kvm', '/dev/ptmx', '/proc/meminfo', '/proc/net/tcp'];
+const paths = ['CANARIES', 'CANARIES/tls.key', 'CANARIES/runs.db', HOST];
 for (const path of paths) {
   try {
     console.log(path, fs.statSync(path).isDirectory() ? fs.readdirSync(path) : fs.readSync(fs.openSync(path, fs.constants.O_NONBLOCK), Buffer.alloc(9)));
@@ -33,7 +32,7 @@ const CHANGING: Probe = Probe {
     source: "
 const fs = require('fs');
 const attempt = (name, change) => { try { change(); console.log(name); } catch {} };
-for (const path of ['/etc/passwd', '/usr/bin/env', process.execPath, '/proc/self/exe', 'CANARIES/runs.db', 'CANARIES/program']) {
+for (const path of ['CANARIES/runs.db', 'CANARIES/program', FILES]) {
   attempt('opened ' + path, () => fs.openSync(path, 'r+'));
   attempt('appended ' + path, () => fs.openSync(path, 'a'));
   attempt('linked ' + path, () => fs.linkSync(path, 'mine-' + path.replaceAll('/', '-')));
@@ -42,7 +41,7 @@ for (const path of ['/etc/passwd', '/usr/bin/env', process.execPath, '/proc/self
   attempt('length ' + path, () => fs.truncateSync(path, 1));
   attempt('name ' + path, () => fs.renameSync(path, path + '-2'));
 }
-for (const place of ['CANARIES/open-to-all', '/', '/usr', '/usr/bin', '/etc', '/input', '/proc', '/dev', require('path').dirname(process.execPath)]) {
+for (const place of ['CANARIES/open-to-all', DIRECTORIES]) {
   attempt('planted ' + place, () => fs.writeFileSync(place + '/planted', ''));
 }
 ",
@@ -51,15 +50,32 @@ for (const place of ['CANARIES/open-to-all', '/', '/usr', '/usr/bin', '/etc', '/
 
 #[test]
 fn e27_e28_e32_e36_e38_e46_e63_node_reaches_no_file_of_the_host() {
+    // Outside, only what is planted here is read or changed.
+    let nothing = [("HOST", ""), ("FILES", ""), ("DIRECTORIES", "")];
     for probe in [READING, CHANGING] {
         let others = Canaries::plant();
         let at = others.path().to_str().unwrap();
         let outside = probe.outside.replace("CANARIES", at);
-        let said = crate::control::unconfined("node", &["-e", &probe.with(&[("CANARIES", at)])]);
+        let planted: Vec<_> = nothing.into_iter().chain([("CANARIES", at)]).collect();
+        let said = crate::control::unconfined("node", &["-e", &probe.with(&planted)]);
         assert!(said.contains(&outside), "{said}");
     }
     everywhere(async |host| {
-        let at = [("CANARIES", host.canaries.to_str().unwrap())];
+        let others =
+            format!("{OF_THE_HOST}, '/dev/kvm', '/dev/ptmx', '/proc/meminfo', '/proc/net/tcp'");
+        let at = [
+            ("CANARIES", host.canaries.to_str().unwrap()),
+            ("HOST", &others),
+            (
+                "FILES",
+                "'/etc/passwd', '/usr/bin/env', process.execPath, '/proc/self/exe'",
+            ),
+            (
+                "DIRECTORIES",
+                "'/', '/usr', '/usr/bin', '/etc', '/input', '/proc', '/dev', \
+                 require('path').dirname(process.execPath)",
+            ),
+        ];
         READING.tells_nothing(&host, &at).await;
         CHANGING.tells_nothing(&host, &at).await;
     });
@@ -151,9 +167,9 @@ const walk = (top, depth) => {
     } catch {}
   }
 };
-['/etc', '/home', '/input', '/root', '/run', '/srv', '/tmp', '/var', '/work', '/dev/shm', '/opt', 'CANARIES'].forEach((top) => walk(top, 0));
+['CANARIES', HOST].forEach((top) => walk(top, 0));
 try {
-  for (const pid of fs.readdirSync('/proc').filter(Number)) {
+  for (const pid of PROCESSES) {
     for (const name of ['environ', 'cmdline']) try { look(pid, fs.readFileSync(`/proc/${pid}/${name}`, 'latin1')); } catch {}
   }
 } catch {}
@@ -165,9 +181,13 @@ look('environment', JSON.stringify(process.env));
 #[test]
 fn e88_node_finds_no_secret_of_the_service() {
     everywhere(async |host| {
-        let at = [("CANARIES", host.canaries.to_str().unwrap())];
+        let canaries = ("CANARIES", host.canaries.to_str().unwrap());
         // The control: by a path that everybody may read the secret is there to be found.
-        SECRETS.succeeds_outside(&at);
+        SECRETS.succeeds_outside(&[canaries, ("HOST", ""), ("PROCESSES", "[]")]);
+        let scratch = host.sandbox.settings().scratch_directory.display();
+        let places = format!("'/input', '/work', '/tmp', '/dev/shm', '{scratch}'");
+        let processes = "fs.readdirSync('/proc').filter(Number)";
+        let at = [canaries, ("HOST", &places), ("PROCESSES", processes)];
         tokio::join!(SECRETS.tells_nothing(&host, &at), neighbour(&host));
     });
 }
