@@ -1,6 +1,24 @@
-//! Questions about other processes.
+//! What is asked of and done to processes other than one's own launchers.
 
-use crate::sys;
+use std::time::{Duration, Instant};
+
+use crate::{supervisor::tree, sys};
+
+/// Ends what is left of scripts whose launchers were killed: on a level without a pid namespace nothing
+/// else ends it. Returns how many processes could not be ended, such as those of another user.
+pub fn end_leftovers() -> usize {
+    /// A crowd takes its time to die.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const STEP: Duration = Duration::from_millis(5);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let seen = tree::kill_leftovers();
+        if seen == 0 || Instant::now() > deadline {
+            return seen;
+        }
+        std::thread::sleep(STEP);
+    }
+}
 
 /// Says that two processes have one memory, as the child of a vfork has its parent's until it becomes
 /// another program. `false` also if the kernel does not tell, or one of them has ended.

@@ -21,7 +21,7 @@ use crate::{
     sys::{self, Forked},
 };
 
-mod tree;
+pub(crate) mod tree;
 
 /// How long the end of all processes is waited for after they were killed. It takes milliseconds; on
 /// a machine with more to do than it can, a crowd may still take its time to die.
@@ -41,7 +41,9 @@ const NAMESPACES: [(i32, Layer); 6] = [
 pub fn run() -> ExitCode {
     // A panic must not unwind past a fork into code that is meant for the other process.
     std::panic::set_hook(Box::new(|_| sys::exit_now(101)));
-    if sys::die_with_parent().is_err() || sys::close_from(3).is_err() {
+    // The end of the service is known by that of the socket, and must not be ours: without a pid
+    // namespace, a script would go on.
+    if sys::close_from(3).is_err() {
         return ExitCode::FAILURE;
     }
     // SAFETY: descriptor 0 is the socket that the service has put there, and nothing else owns it.
@@ -73,6 +75,9 @@ fn supervise(
     let (reports, tell) = pipe().at(layer, "making a pipe")?;
     let namespaces = matches!(plan.confinement, Confinement::Namespaces(_));
     sys::adopt_orphans().at(layer, "adopting orphans")?;
+    if !namespaces {
+        tree::mark("self", tree::SUPERVISOR).at(layer, "marking the supervisor")?;
+    }
     let flags = NAMESPACES
         .iter()
         .map(|(flag, _)| flag)
@@ -145,11 +150,14 @@ fn admit(plan: &LaunchPlan, keeper: i32, namespaces: bool) -> Step {
         write(&format!("/proc/{keeper}/gid_map"), &gid_map)
             .at(Layer::UserNamespace, "mapping the group")?;
     }
+    if !namespaces {
+        tree::mark(&keeper.to_string(), tree::SCRIPT).at(Layer::Launch, "marking the script")?;
+    }
     for cgroup in &plan.cgroups {
         fs::write(cgroup, keeper.to_string())
             .at(Layer::CgroupLimits, format!("joining {}", cgroup.display()))?;
     }
-    write(&format!("/proc/{keeper}/oom_score_adj"), "900")
+    write(&format!("/proc/{keeper}/oom_score_adj"), tree::FIRST_VICTIM)
         .at(Layer::Launch, "marking the script as the first victim")
 }
 

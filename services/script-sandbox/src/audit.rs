@@ -1,8 +1,10 @@
 //! The audit log: who had what run, and how that ended.
 //!
-//! There is one record for each script, streamed script and cell that ran, and one for each that was
-//! refused although its request was sound, but for request ids that have other content and cells that
-//! their session does not take. A session has two, one when it can be used and one when it has ended. A
+//! There are two records for each script, streamed script and cell that ran, one when it starts and one
+//! when it has ended, and one for each that was refused although its request was sound, but for request
+//! ids that have other content and cells that their session does not take. A start without an end is
+//! what a service leaves that was killed. A session has two, one when it can be used and one when it has
+//! ended. A
 //! repeated request that is answered from memory has none of its own, as nothing ran; the interpreters
 //! of the self-test and those that wait have none either, as nobody asked for them.
 //!
@@ -98,6 +100,8 @@ enum Event {
     Refused,
     /// A session can be used.
     Opened,
+    /// It is about to run.
+    Started,
     /// It ran, and has ended.
     Ended,
 }
@@ -107,6 +111,7 @@ impl Event {
         match self {
             Self::Refused => "refused",
             Self::Opened => "opened",
+            Self::Started => "started",
             Self::Ended => "ended",
         }
     }
@@ -156,7 +161,9 @@ impl Record {
             source_sha256: is_heard().then(digest),
             ..Subject::of(What::Cell, "", &session.caller, &session.runtime)
         };
-        Self::new(subject, span, State::Running)
+        let record = Self::new(subject, span, State::Running);
+        record.started();
+        record
     }
 
     fn new(subject: Subject, span: Span, state: State) -> Self {
@@ -171,6 +178,17 @@ impl Record {
     pub(crate) fn admitted(&mut self, runtime: &str) {
         runtime.clone_into(&mut self.subject.runtime);
         self.state = State::Running;
+        // That of a session is told when it can be used.
+        if self.subject.what != What::Session {
+            self.started();
+        }
+    }
+
+    fn started(&self) {
+        self.tell(&Told {
+            event: Event::Started,
+            ..Told::default()
+        });
     }
 
     /// It is refused. A request that was never sound leaves no record.
@@ -265,7 +283,7 @@ impl Record {
         match told.event {
             Event::Ended => metrics::ended(what.name(), runtime, told.verdict, wall_time, usage),
             Event::Refused => metrics::refused(what.name(), told.verdict),
-            Event::Opened => {}
+            Event::Opened | Event::Started => {}
         }
         // Strings are written with escapes, as only displayed values are not.
         tracing::info!(

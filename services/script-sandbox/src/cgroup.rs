@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -13,6 +14,7 @@ mod v2;
 use crate::{
     census::Sample,
     domain::{isolation::MemoryEnforcement, limits::Limits},
+    scratch,
 };
 
 /// How long a cgroup may stay busy after its last process has gone.
@@ -45,14 +47,12 @@ impl Cgroups {
         let found = found
             .into_iter()
             .find(|cgroups| cgroups.make(&Limits::DEFAULT, false).is_ok())?;
-        found.sweep();
         Some(found)
     }
 
-    /// Removes what services that were killed have left.
-    fn sweep(&self) {
-        /// What is younger may belong to a service in a container, whose processes are not seen here.
-        const AGE: Duration = Duration::from_secs(60);
+    /// Kills and removes what services that were killed have left: what nobody has locked. Returns
+    /// whether nothing of it is left.
+    pub fn sweep(&self) -> bool {
         let parents = match self {
             Self::V1(controllers) => controllers.directories(),
             Self::V2(parent) => vec![parent.directory()],
@@ -60,6 +60,7 @@ impl Cgroups {
         let entries = parents
             .into_iter()
             .flat_map(|parent| fs::read_dir(parent).into_iter().flatten().flatten());
+        let mut clean = true;
         for entry in entries {
             let name = entry.file_name();
             let owner = name
@@ -68,13 +69,15 @@ impl Cgroups {
             let Some(owner): Option<u32> = owner else {
                 continue;
             };
-            let age = entry.metadata().and_then(|is| is.modified());
-            let old = age.is_ok_and(|then| then.elapsed().is_ok_and(|age| age > AGE));
-            if old && !Path::new("/proc").join(owner.to_string()).exists() {
-                // One that is in use cannot be removed.
-                let _ = fs::remove_dir(entry.path());
+            // In a container the service that was killed may have had our number.
+            let alive =
+                owner != std::process::id() && Path::new("/proc").join(owner.to_string()).exists();
+            if !alive && let Ok(Some(_lock)) = scratch::claim(&entry.path()) {
+                kill_members(&entry.path().join("cgroup.procs"));
+                clean &= fs::remove_dir(entry.path()).is_ok();
             }
         }
+        clean
     }
 
     /// Which kind it is.
@@ -99,6 +102,7 @@ impl Cgroups {
         );
         let mut cgroup = Cgroup {
             directories: Vec::new(),
+            locks: Vec::new(),
             files: Files::default(),
             knobs: Knobs::default(),
             helpers: 1 + u64::from(with_supervisor),
@@ -117,6 +121,8 @@ impl Cgroups {
 #[derive(Debug)]
 pub struct Cgroup {
     directories: Vec<PathBuf>,
+    /// Say that the directories belong to a service that lives.
+    locks: Vec<OwnedFd>,
     files: Files,
     knobs: Knobs,
     /// Processes in it that are not the script's.
@@ -302,14 +308,8 @@ impl Cgroup {
         }
         let mut waited = Duration::ZERO;
         loop {
-            let text = fs::read_to_string(&procs).unwrap_or_default();
-            let mut left = text.lines().filter_map(|line| line.parse().ok()).peekable();
-            if left.peek().is_none() || waited >= BUSY_TIME {
+            if kill_members(&procs) == 0 || waited >= BUSY_TIME {
                 return;
-            }
-            for pid in left.filter_map(rustix::process::Pid::from_raw) {
-                // It may have ended between the look and the blow.
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
             std::thread::sleep(STEP);
             waited += STEP;
@@ -319,7 +319,12 @@ impl Cgroup {
     /// Makes one directory and remembers it for removal.
     fn add(&mut self, directory: PathBuf) -> io::Result<()> {
         fs::create_dir(&directory)?;
+        // A service that starts just now may have taken it for one that was left.
+        let lock = scratch::claim(&directory)
+            .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::AlreadyExists.into()))
+            .inspect_err(|_| drop(fs::remove_dir(&directory)))?;
         self.directories.push(directory);
+        self.locks.push(lock);
         Ok(())
     }
 }
@@ -335,6 +340,19 @@ impl Drop for Cgroup {
             std::thread::spawn(move || remove_when_idle(left));
         }
     }
+}
+
+/// Kills everybody in the list of a cgroup; returns how many there were.
+fn kill_members(procs: &Path) -> usize {
+    let text = fs::read_to_string(procs).unwrap_or_default();
+    let members = text.lines().filter_map(|line| line.parse().ok());
+    let members = members.filter_map(rustix::process::Pid::from_raw);
+    members
+        .inspect(|pid| {
+            // It may have ended between the look and the blow.
+            let _ = rustix::process::kill_process(*pid, rustix::process::Signal::KILL);
+        })
+        .count()
 }
 
 fn remove_when_idle(mut left: Vec<PathBuf>) {

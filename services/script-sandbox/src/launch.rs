@@ -1,7 +1,4 @@
-//! Starts launcher programs, from one thread that lives as long as the sandbox.
-//!
-//! The kernel kills a launcher when the *thread* that started it ends, so none is ever started from
-//! a thread of a pool.
+//! Starts launcher programs, and waits for their ends, from one thread that lives as long as the sandbox.
 
 use std::{
     io,
@@ -11,7 +8,11 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -103,7 +104,8 @@ pub struct Spawned {
     pub control: tokio::net::UnixStream,
 }
 
-/// A supervisor process, killed and waited for when it is dropped.
+/// A supervisor process, waited for when it is dropped: it ends, and everybody of its script with it,
+/// when the other end of its socket is closed.
 #[derive(Debug)]
 pub struct Supervisor {
     child: Option<Child>,
@@ -274,7 +276,19 @@ fn convert(stream: UnixStream) -> io::Result<tokio::net::UnixStream> {
 }
 
 fn serve(program: &Path, orders: &mpsc::Receiver<Order>) {
-    for order in orders {
+    let mut ending = Ending::default();
+    loop {
+        let order = if ending.0.is_empty() {
+            orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            orders.recv_timeout(STEP)
+        };
+        ending.reap();
+        let order = match order {
+            Ok(order) => order,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         match order {
             Order::Spawn { socket, answer } => {
                 let child = Command::new(program)
@@ -287,23 +301,53 @@ fn serve(program: &Path, orders: &mpsc::Receiver<Order>) {
                 // A caller that has gone leaves a launcher without a plan; it ends by itself, and
                 // must still be waited for.
                 if let Err(Ok(child)) = answer.send(child) {
-                    collect(child);
+                    ending.add(child, None);
                 }
             }
-            // Who asked may have gone.
-            Order::Answer(answer) => drop(answer.send(())),
-            Order::Collect(child, cgroup) => {
-                collect(child);
-                drop(cgroup);
+            Order::Answer(answer) => {
+                while !ending.0.is_empty() {
+                    std::thread::sleep(STEP);
+                    ending.reap();
+                }
+                // Who asked may have gone.
+                let _ = answer.send(());
             }
+            Order::Collect(child, cgroup) => ending.add(child, cgroup),
         }
     }
 }
 
-/// A launcher is collected after its last report, or when it has to die anyway.
-fn collect(mut child: Child) {
-    if let Err(error) = child.kill().and_then(|()| child.wait()) {
-        tracing::error!(%error, "a launcher could not be collected");
+/// How often those that are ending are looked at.
+const STEP: Duration = Duration::from_millis(2);
+
+/// How long a supervisor may take to end everybody before it is killed. Longer than it tries.
+const PATIENCE: Duration = Duration::from_secs(35);
+
+/// Supervisors whose sockets are closed, each with its cgroup, which it is in, and the end of all
+/// patience.
+#[derive(Default)]
+struct Ending(Vec<(Child, Option<Arc<Cgroup>>, Instant)>);
+
+impl Ending {
+    fn add(&mut self, child: Child, cgroup: Option<Arc<Cgroup>>) {
+        self.0.push((child, cgroup, Instant::now() + PATIENCE));
+        self.reap();
+    }
+
+    fn reap(&mut self) {
+        self.0.retain_mut(|(child, _, end)| {
+            if Instant::now() > *end {
+                tracing::error!("a launcher does not end");
+                let _ = child.kill();
+            }
+            match child.try_wait() {
+                Ok(status) => status.is_none(),
+                Err(error) => {
+                    tracing::error!(%error, "a launcher could not be waited for");
+                    false
+                }
+            }
+        });
     }
 }
 

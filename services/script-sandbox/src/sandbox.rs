@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sandbox_launcher::processes::end_leftovers as end_leftovers_of_launchers;
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
 
@@ -29,6 +30,7 @@ use crate::{
     pool::{Bounds, Pool, PoolState},
     run::{self, Job, Origin, attend::Collector},
     runtimes::{self, Interpreter, Runtime},
+    scratch,
     session::Sessions,
     settings::SandboxSettings,
     shares::{Room, Share, Shares},
@@ -108,6 +110,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     };
     let blobs = Blobs::open(&settings.blobs).map_err(BuildError::Blobs)?;
     blobs.sweep_in_background();
+    end_leftovers(&settings, cgroups.clone()).await;
     let users = Users::new(settings.first_user);
     let probed = probe::probe(
         &settings,
@@ -168,6 +171,30 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     });
     metrics::watch(&sandbox);
     Ok(sandbox)
+}
+
+/// Ends and removes what services that were killed have left. Processes come first: their users may be
+/// given to others after that. Files and cgroups may be many, and wait for what is just being ended.
+async fn end_leftovers(settings: &SandboxSettings, cgroups: Option<Cgroups>) {
+    const TRIES: u32 = 30;
+    const PAUSE: Duration = Duration::from_secs(1);
+    let ended = tokio::task::spawn_blocking(end_leftovers_of_launchers);
+    match ended.await {
+        Ok(0) => {}
+        Ok(left) => tracing::error!(left, "processes of scripts of an earlier service go on"),
+        Err(error) => tracing::error!(%error, "ending leftovers panicked"),
+    }
+    let scratch = settings.scratch_directory.clone();
+    std::thread::spawn(move || {
+        for _ in 0..TRIES {
+            let clean = cgroups.as_ref().is_none_or(Cgroups::sweep);
+            if scratch::sweep(&scratch) && clean {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        tracing::error!("what an earlier service has left could not be removed");
+    });
 }
 
 /// Keeps launchers ready and, if the operator wants any, interpreters.

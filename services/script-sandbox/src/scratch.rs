@@ -13,7 +13,10 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags},
+    io::Errno,
+};
 
 mod filled;
 mod measure;
@@ -25,7 +28,11 @@ pub use measure::{Measured, measure};
 /// Directories that every script gets.
 const PARTS: [&str; 3] = ["work", "input", "tmp"];
 
-/// A directory that vanishes with all it holds when it is dropped.
+/// How the names of all directories begin; the id of the service's process follows.
+const PREFIX: &str = "tavern-script-";
+
+/// A directory that vanishes with all it holds when it is dropped. As long as its service lives, it is
+/// locked: the kernel takes the lock away when the service dies, however it does.
 #[derive(Debug)]
 pub struct ScratchDirectory {
     path: PathBuf,
@@ -41,17 +48,22 @@ impl ScratchDirectory {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut builder = std::fs::DirBuilder::new();
         builder.mode(0o711);
-        let path = loop {
+        let made = loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("tavern-script-{}-{number}", std::process::id()));
+            let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
             match builder.create(&path) {
-                Ok(()) => break path,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(error),
+            }
+            // A service that starts just now may have taken it for one that was left.
+            match claim(&path) {
+                Ok(Some(directory)) => break Self { path, directory },
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         };
-        let directory = rustix::fs::open(&path, directory_flags(), Mode::empty())?;
-        let made = Self { path, directory };
         builder.mode(0o700);
         for part in PARTS {
             let path = made.path.join(part);
@@ -81,61 +93,11 @@ impl ScratchDirectory {
     pub fn device(&self) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&self.directory)?.st_dev)
     }
-
-    /// Removes everything. Deep trees are flattened on the way, so that neither the stack nor the
-    /// number of open files depends on their depth.
-    fn remove(&self) -> io::Result<()> {
-        let mut flattened = 0_u64;
-        let mut left = true;
-        while left {
-            left = false;
-            for (name, kind) in entries(self.directory.as_fd())? {
-                if kind == FileType::Directory {
-                    left |= self.empty(&name, &mut flattened)?;
-                } else {
-                    rustix::fs::unlinkat(&self.directory, name.as_c_str(), AtFlags::empty())?;
-                }
-            }
-        }
-        std::fs::remove_dir(&self.path)
-    }
-
-    /// Empties one directory of the top level; its own directories move up. True: some did.
-    fn empty(&self, name: &std::ffi::CString, flattened: &mut u64) -> io::Result<bool> {
-        let mode = Mode::from_raw_mode(0o700);
-        // The owner may have taken its own rights away; a link cannot be here, the kind was looked at
-        // without following, and nobody but us is left to change it.
-        let _ = rustix::fs::chmodat(&self.directory, name.as_c_str(), mode, AtFlags::empty());
-        let inner = rustix::fs::openat(
-            &self.directory,
-            name.as_c_str(),
-            directory_flags(),
-            Mode::empty(),
-        )?;
-        let mut moved = false;
-        for (entry, kind) in entries(inner.as_fd())? {
-            if kind == FileType::Directory {
-                if rustix::fs::unlinkat(&inner, entry.as_c_str(), AtFlags::REMOVEDIR).is_ok() {
-                    continue;
-                }
-                // Moving a directory changes its `..`, for which one must be able to write it.
-                let _ = rustix::fs::chmodat(&inner, entry.as_c_str(), mode, AtFlags::empty());
-                *flattened += 1;
-                let up = format!("flat-{flattened}");
-                rustix::fs::renameat(&inner, entry.as_c_str(), &self.directory, up)?;
-                moved = true;
-            } else {
-                rustix::fs::unlinkat(&inner, entry.as_c_str(), AtFlags::empty())?;
-            }
-        }
-        rustix::fs::unlinkat(&self.directory, name.as_c_str(), AtFlags::REMOVEDIR)?;
-        Ok(moved)
-    }
 }
 
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
-        if let Err(error) = self.remove() {
+        if let Err(error) = remove(&self.path, &self.directory) {
             tracing::error!(
                 path = %self.path.display(),
                 %error,
@@ -143,6 +105,85 @@ impl Drop for ScratchDirectory {
             );
         }
     }
+}
+
+/// Removes a directory with everything in it. Deep trees are flattened on the way, so that neither the
+/// stack nor the number of open files depends on their depth.
+fn remove(path: &Path, directory: &OwnedFd) -> io::Result<()> {
+    let mut flattened = 0_u64;
+    let mut left = true;
+    while left {
+        left = false;
+        for (name, kind) in entries(directory.as_fd())? {
+            if kind == FileType::Directory {
+                left |= empty(directory, &name, &mut flattened)?;
+            } else {
+                rustix::fs::unlinkat(directory, name.as_c_str(), AtFlags::empty())?;
+            }
+        }
+    }
+    std::fs::remove_dir(path)
+}
+
+/// Empties one directory of the top level; its own directories move up. True: some did.
+fn empty(top: &OwnedFd, name: &std::ffi::CString, flattened: &mut u64) -> io::Result<bool> {
+    let mode = Mode::from_raw_mode(0o700);
+    // The owner may have taken its own rights away; a link cannot be here, the kind was looked at
+    // without following, and nobody but us is left to change it.
+    let _ = rustix::fs::chmodat(top, name.as_c_str(), mode, AtFlags::empty());
+    let inner = rustix::fs::openat(top, name.as_c_str(), directory_flags(), Mode::empty())?;
+    let mut moved = false;
+    for (entry, kind) in entries(inner.as_fd())? {
+        if kind == FileType::Directory {
+            if rustix::fs::unlinkat(&inner, entry.as_c_str(), AtFlags::REMOVEDIR).is_ok() {
+                continue;
+            }
+            // Moving a directory changes its `..`, for which one must be able to write it.
+            let _ = rustix::fs::chmodat(&inner, entry.as_c_str(), mode, AtFlags::empty());
+            *flattened += 1;
+            let up = format!("flat-{flattened}");
+            rustix::fs::renameat(&inner, entry.as_c_str(), top, up)?;
+            moved = true;
+        } else {
+            rustix::fs::unlinkat(&inner, entry.as_c_str(), AtFlags::empty())?;
+        }
+    }
+    rustix::fs::unlinkat(top, name.as_c_str(), AtFlags::REMOVEDIR)?;
+    Ok(moved)
+}
+
+/// Removes what services that were killed have left below `parent`, as far as it is our user's. Returns
+/// whether nothing of it is left.
+pub fn sweep(parent: &Path) -> bool {
+    let mut clean = true;
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let path = entry.path();
+        if name.to_string_lossy().starts_with(PREFIX)
+            && let Ok(Some(directory)) = claim(&path)
+        {
+            // Who is just being ended may still write there.
+            clean &= remove(&path, &directory).is_ok();
+        }
+    }
+    clean
+}
+
+/// Opens and locks a directory of our own; `None` where somebody else has it locked, or has removed it.
+///
+/// # Errors
+/// When it cannot be opened.
+pub(crate) fn claim(path: &Path) -> io::Result<Option<OwnedFd>> {
+    let directory = rustix::fs::open(path, directory_flags(), Mode::empty())?;
+    let held = rustix::fs::fstat(&directory)?;
+    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let there = rustix::fs::stat(path).is_ok_and(|it| it.st_ino == held.st_ino);
+    let own = held.st_uid == rustix::process::geteuid().as_raw();
+    Ok((there && own).then_some(directory))
 }
 
 fn directory_flags() -> OFlags {

@@ -2,13 +2,67 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io,
     os::fd::AsFd,
 };
 
 use crate::sys::{self, Forked};
 
-/// A descendant, as it was when it was looked at.
+/// How likely the kernel is to choose a script when the machine runs out of memory.
+pub(super) const FIRST_VICTIM: &str = "900";
+
+/// What the kernel would write into a core file of a script without a pid namespace. Of scripts it
+/// writes none, so that this is a mark: each descendant inherits it, and can change it only by way of
+/// /proc, which it does not reach.
+pub(super) const SCRIPT: u32 = 0x155;
+
+/// The same of the supervisor of such a script.
+pub(super) const SUPERVISOR: u32 = 0x0aa;
+
+/// Marks a process.
+pub(super) fn mark(process: &str, mark: u32) -> io::Result<()> {
+    fs::write(format!("/proc/{process}/coredump_filter"), mark.to_string())
+}
+
+fn marked(pid: i32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/coredump_filter")).ok()?;
+    u32::from_str_radix(text.trim(), 16).ok()
+}
+
+fn is_of_a_script(pid: i32) -> bool {
+    let victim = || fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap_or_default();
+    marked(pid) == Some(SCRIPT) && victim().trim() == FIRST_VICTIM
+}
+
+/// Kills every process of a script that has no supervisor any more; returns how many were seen.
+pub(crate) fn kill_leftovers() -> usize {
+    let everybody: BTreeMap<i32, Seen> = everybody().map(|seen| (seen.pid, seen)).collect();
+    let scripts: BTreeSet<i32> = everybody
+        .keys()
+        .copied()
+        .filter(|pid| is_of_a_script(*pid))
+        .collect();
+    let is_left = |pid: &&i32| {
+        // Numbers that were used again since the look may lead round in circles.
+        let mut above = **pid;
+        for _ in 0..everybody.len() {
+            match everybody.get(&above) {
+                Some(process) if scripts.contains(&above) => above = process.parent,
+                _ => break,
+            }
+        }
+        marked(above) != Some(SUPERVISOR)
+    };
+    let left = scripts.iter().filter(is_left);
+    let left: Vec<&Seen> = left.filter_map(|pid| everybody.get(pid)).collect();
+    let mut groups = BTreeSet::new();
+    for process in &left {
+        kill(process, groups.insert(process.group));
+    }
+    left.len()
+}
+
+/// A process, as it was when it was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     pid: i32,
@@ -90,9 +144,7 @@ fn sweep(user: u32) {
 /// All living descendants of this process.
 fn descendants() -> Vec<Seen> {
     let mut children: BTreeMap<i32, Vec<Seen>> = BTreeMap::new();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let alive = processes.filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?));
-    for process in alive {
+    for process in everybody() {
         children.entry(process.parent).or_default().push(process);
     }
     let mut found = Vec::new();
@@ -104,6 +156,12 @@ fn descendants() -> Vec<Seen> {
         }
     }
     found
+}
+
+/// Every living process.
+fn everybody() -> impl Iterator<Item = Seen> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?))
 }
 
 /// Looks at a process; `None` if it has ended.

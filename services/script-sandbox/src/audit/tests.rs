@@ -51,9 +51,10 @@ fn a_run_that_is_thrown_away_leaves_its_record() {
         }));
         assert!(panicked.is_err());
     });
-    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains(r#"event="started""#), "{told:?}");
     assert!(
-        told[0].contains(r#"event="ended" verdict="lost""#),
+        told[1].contains(r#"event="ended" verdict="lost""#),
         "{told:?}"
     );
 }

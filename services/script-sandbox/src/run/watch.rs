@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandbox_launcher::report::{End, Failure, Layer, Report};
+use sandbox_launcher::{
+    processes::end_leftovers,
+    report::{End, Failure, Layer, Report},
+};
 use tokio::{
     io::{AsyncWriteExt, BufReader, Lines},
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
@@ -401,6 +404,7 @@ impl Watch {
         if orphaned && let Some(gauge) = self.gauge.take() {
             let killed = tokio::task::spawn_blocking(move || {
                 gauge.kill_all();
+                end_leftovers();
                 gauge
             });
             self.gauge = killed.await.ok();

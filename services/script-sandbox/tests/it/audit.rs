@@ -73,12 +73,24 @@ pub(crate) fn of_trace(trace: &str) -> Vec<Record> {
     records
 }
 
-/// The one record that a trace has.
+/// The record of the end of the one run that a trace has, and before it that of its start.
 #[track_caller]
 pub(crate) fn the_only(trace: &str) -> Record {
-    let mut records = of_trace(trace);
-    assert_eq!(records.len(), 1, "O7: {records:?}");
-    records.remove(0)
+    let records = of_trace(trace);
+    let [start, end] = &records[..] else {
+        panic!("O7: {records:?}")
+    };
+    assert_eq!(start["event"], "started", "O7: {records:?}");
+    for name in [
+        "what",
+        "caller_id",
+        "runtime",
+        "request_id",
+        "source_sha256",
+    ] {
+        assert_eq!(start.get(name), end.get(name), "O7: {records:?}");
+    }
+    end.clone()
 }
 
 /// O2 and more: no record has the secret, or anything that would end its line.

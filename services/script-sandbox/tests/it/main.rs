@@ -13,6 +13,7 @@ mod control;
 mod execute;
 mod fairness;
 mod isolation;
+mod killed;
 mod lifecycle;
 mod listed;
 mod odd;

@@ -15,6 +15,7 @@ use std::{
             process::CommandExt,
         },
     },
+    path::PathBuf,
     process::{Command, Output},
 };
 
@@ -119,6 +120,13 @@ fn own_round(test: &str) -> Output {
     round(Command::new(own), test).output().unwrap()
 }
 
+/// A program that was built with this one.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let mut places = own.ancestors().skip(1).take(2).map(|path| path.join(name));
+    places.find(|path| path.is_file()).unwrap()
+}
+
 fn ordinary_round(test: &str) -> Output {
     let (user, _lease) = ordinary_user();
     let directory = tempfile::tempdir().unwrap();
@@ -127,23 +135,17 @@ fn ordinary_round(test: &str) -> Output {
     for path in [directory.path(), &temporary] {
         chown(path, Some(user), Some(user)).unwrap();
     }
-    // The test and the launcher may lie where only root can reach them.
+    // The programs may lie where only root can reach them.
     let own = std::env::current_exe().unwrap();
-    let launcher = own
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|path| path.join("sandbox-launcher"))
-        .find(|path| path.is_file())
-        .unwrap();
-    let [program, _] = [own, launcher].map(|path| {
+    let [launcher, service] = ["sandbox-launcher", "script-sandbox"].map(program);
+    let [own, ..] = [own, launcher, service].map(|path| {
         let here = directory.path().join(path.file_name().unwrap());
         std::fs::hard_link(&path, &here)
             .or_else(|_| std::fs::copy(&path, &here).map(|_| ()))
             .unwrap();
         here
     });
-    let mut command = Command::new(program);
+    let mut command = Command::new(own);
     command
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")

@@ -107,11 +107,12 @@ fn a_session_tells_of_its_opening_its_cells_and_its_end() {
             let mut answers = begun.unwrap().into_inner();
             while answers.message().await.unwrap().is_some() {}
             let records = of_trace(&trace);
-            assert_eq!(all(&records, "what"), ["cell"]);
-            assert_eq!(all(&records, "verdict"), [verdict]);
-            assert_eq!(all(&records, "session_id"), [session_id.as_str()]);
+            assert_eq!(all(&records, "what"), ["cell"; 2]);
+            assert_eq!(all(&records, "event"), ["started", "ended"]);
+            assert_eq!(all(&records, "verdict"), ["", verdict]);
+            assert_eq!(all(&records, "session_id"), [session_id.as_str(); 2]);
             let digest = BlobDigest::of(source.as_bytes()).to_string();
-            assert_eq!(all(&records, "source_sha256"), [digest.as_str()]);
+            assert_eq!(all(&records, "source_sha256"), [digest.as_str(); 2]);
         }
         let request = DeleteSessionRequest {
             session_id: session_id.clone(),
@@ -151,7 +152,7 @@ fn a_caller_that_goes_away_leaves_one_record() {
         });
         let trace = trace.await.unwrap();
         eventually("the script runs", || !processes_with(&marker).is_empty()).await;
-        assert!(of_trace(&trace).is_empty());
+        assert_eq!(all(&of_trace(&trace), "event"), ["started"]);
         call.abort();
         let mut records = Vec::new();
         eventually("its record comes", || {
