@@ -108,6 +108,16 @@ impl Process {
             .with_context(|| format!("{} cannot be awaited", self.name))
     }
 
+    /// Waits until the process has ended by itself.
+    ///
+    /// # Errors
+    /// The process cannot be waited for.
+    pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+        self.child
+            .wait()
+            .with_context(|| format!("{} cannot be awaited", self.name))
+    }
+
     /// Asks the process to end and waits until it has.
     ///
     /// # Errors
@@ -115,9 +125,7 @@ impl Process {
     pub fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(id.context("a process id is positive")?, Signal::TERM)?;
-        self.child
-            .wait()
-            .with_context(|| format!("{} cannot be awaited", self.name))
+        self.wait()
     }
 
     /// Fails with what the process printed if it has ended.

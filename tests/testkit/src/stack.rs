@@ -393,7 +393,7 @@ fn probe_once(
 
 /// Returns a loopback address that no other stack of this machine is likely to use: all of
 /// 127.0.0.0/8 belongs to this machine, so fixed ports never collide.
-fn own_loopback_address() -> String {
+pub fn own_loopback_address() -> String {
     let random = uuid::Uuid::now_v7().into_bytes();
     format!(
         "127.{}.{}.{}",
