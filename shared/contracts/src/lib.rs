@@ -3,6 +3,8 @@
 //! The source of everything here is `proto/`; the comments there are the documentation. Modules
 //! follow the packages: `tavern.common.v1` is [`tavern::common::v1`].
 
+pub mod codec;
+
 /// The packages below `tavern`.
 #[allow(
     clippy::all,

@@ -6,7 +6,7 @@ use async_stream::try_stream;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::watch_record::Record;
 use futures::stream::BoxStream;
-use grpc_kit::{Drain, Failure};
+use grpc_kit::{CallContext, Drain, Failure};
 use run_log::{Batch, Follower, RunLog};
 use tonic::Status;
 
@@ -41,8 +41,10 @@ impl Runs {
         let mut follower = follower.map_err(|error| read_failure(&error, run_id))?;
         let runs = self.clone();
         let run_id = run_id.to_owned();
+        let context = CallContext::current();
         let stream = try_stream! {
             let mut position = after;
+            let mut admitted = 0;
             loop {
                 match next(&mut follower, &drain, &run_id).await? {
                     Next::Events(events) => {
@@ -51,8 +53,23 @@ impl Runs {
                             if stored.sequence <= position {
                                 continue;
                             }
+                            let (sequence, bytes) = (stored.sequence, stored.payload.len());
+                            if admitted != sequence && !context.try_admit_message(bytes) {
+                                // It is read again when there is room for it, not held until then.
+                                drop(stored);
+                                follower.rewind(position);
+                                tokio::select! {
+                                    () = context.admit_message(bytes) => admitted = sequence,
+                                    () = drain.started() => {
+                                        yield drained(position);
+                                        return;
+                                    }
+                                }
+                                break;
+                            }
                             position = stored.sequence;
                             let event = decode(&stored).map_err(|error| damaged(&error))?;
+                            drop(stored);
                             yield record(Record::Event(event));
                         }
                     }
@@ -70,8 +87,7 @@ impl Runs {
                         }));
                     }
                     Next::Drain => {
-                        let retry_after = prost_types::Duration::try_from(RETRY_AFTER).ok();
-                        yield record(Record::Drain(common::Drain { retry_after, last_sequence: position }));
+                        yield drained(position);
                         return;
                     }
                     Next::End => {
@@ -114,6 +130,14 @@ fn record(record: Record) -> common::WatchRecord {
     common::WatchRecord {
         record: Some(record),
     }
+}
+
+fn drained(last_sequence: u64) -> common::WatchRecord {
+    let retry_after = prost_types::Duration::try_from(RETRY_AFTER).ok();
+    record(Record::Drain(common::Drain {
+        retry_after,
+        last_sequence,
+    }))
 }
 
 fn out_of_range(after: u64, last: u64) -> Failure {

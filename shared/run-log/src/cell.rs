@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::{
     AppendError, Event, NewEvent,
-    event::Head,
+    event::{Head, up_to},
     step::{Finish, Step},
 };
 
@@ -112,12 +112,19 @@ impl RunCell {
         }
     }
 
-    /// Returns up to `limit` events after `sequence`, or `None` when the tail begins later.
-    pub(crate) fn tail_after(&self, sequence: u64, limit: usize) -> Option<Vec<Event>> {
+    /// Returns up to `limit` events after `sequence`, with no more than `max_bytes` of payload unless
+    /// one event has more, or `None` when the tail begins later.
+    pub(crate) fn tail_after(
+        &self,
+        sequence: u64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Option<Vec<Event>> {
         let tail = lock(&self.tail);
         let first = tail.events.front()?.sequence;
         let skip = usize::try_from((sequence + 1).checked_sub(first)?).ok()?;
-        let events: Vec<Event> = tail.events.iter().skip(skip).take(limit).cloned().collect();
+        let after = tail.events.iter().skip(skip).take(limit);
+        let events: Vec<Event> = up_to(max_bytes, after).cloned().collect();
         (!events.is_empty()).then_some(events)
     }
 

@@ -14,7 +14,7 @@ use crate::{
     StorageError, Verification, Violation,
     cell::{Place, Purpose, Registry, RunCell},
     event::Head,
-    limits::{self, MAX_PAGE_RUNS, MAX_READ_EVENTS},
+    limits::{self, MAX_PAGE_RUNS, MAX_READ_BYTES, MAX_READ_EVENTS},
     step::{Sink, Step, StepError, Store},
 };
 
@@ -177,7 +177,7 @@ impl Engine {
         let Some(before) = last_sequence.checked_sub(1) else {
             return Ok(Head::empty());
         };
-        let events = self.store.page(key, before, 1).await?;
+        let events = self.store.page(key, before, 1, MAX_READ_BYTES).await?;
         let missing = || StorageError::Corrupt {
             table: "events",
             column: "sequence",
@@ -223,7 +223,12 @@ impl Engine {
         let row = self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
         Ok(self
             .store
-            .page(row.key, after, limit.clamp(1, MAX_READ_EVENTS))
+            .page(
+                row.key,
+                after,
+                limit.clamp(1, MAX_READ_EVENTS),
+                MAX_READ_BYTES,
+            )
             .await?)
     }
 
@@ -238,7 +243,10 @@ impl Engine {
         let row = self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
         let mut head = Head::empty();
         loop {
-            let events = self.store.page(row.key, head.sequence, 256).await?;
+            let events = self
+                .store
+                .page(row.key, head.sequence, 256, MAX_READ_BYTES)
+                .await?;
             if events.is_empty() {
                 break;
             }

@@ -153,6 +153,19 @@ fn chain(
     Hash(hasher.finalize().into())
 }
 
+/// Returns the first events whose payloads together have no more than `max_bytes`, and at least one.
+pub(crate) fn up_to<'a>(
+    max_bytes: usize,
+    events: impl Iterator<Item = &'a Event>,
+) -> impl Iterator<Item = &'a Event> {
+    let mut bytes = 0;
+    let mut any = false;
+    events.take_while(move |event| {
+        bytes += event.payload.len();
+        !std::mem::replace(&mut any, true) || bytes <= max_bytes
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::{
     Event, ReadError, StorageError,
     cell::{Progress, RunCell},
+    limits::MAX_FOLLOW_BYTES,
     step::{RunRow, Store},
 };
 
@@ -30,7 +31,7 @@ pub enum Batch {
 
 /// Gives the events of a run as they are committed, to the terminal one.
 ///
-/// It keeps nothing but its place. While it is up to date it is served from memory, else from the
+/// A batch is small, as its reader may be slow. The follower keeps nothing but its place. While it is up to date it is served from memory, else from the
 /// store, so that its pace is nobody else's concern.
 #[derive(Debug)]
 pub struct Follower {
@@ -76,6 +77,11 @@ impl Follower {
         self.position
     }
 
+    /// Goes back to `sequence`, so that the events after it are given again: their reader had no room.
+    pub fn rewind(&mut self, sequence: u64) {
+        self.position = self.position.min(sequence);
+    }
+
     /// Waits for the next events; `None` after the terminal event, however often it is asked.
     ///
     /// Dropping the future loses nothing: the next call gives the same events.
@@ -87,9 +93,10 @@ impl Follower {
         loop {
             let progress = *self.progress.borrow_and_update();
             if self.position < progress.sequence {
-                let events = match self.cell.tail_after(self.position, PAGE) {
+                let (after, most) = (self.position, MAX_FOLLOW_BYTES);
+                let events = match self.cell.tail_after(after, PAGE, most) {
                     Some(events) => events,
-                    None => self.store.page(self.key, self.position, self.page).await?,
+                    None => self.store.page(self.key, after, self.page, most).await?,
                 };
                 self.page = PAGE;
                 return self.take(events).map(Some);

@@ -18,7 +18,7 @@ use crate::{
     StateFilter, StorageError, Verification,
     cell::{Chain, lock},
     engine::Engine,
-    limits::MAX_READ_BYTES,
+    event::up_to,
     step::{RunRow, Sink, Step, StepError, Store},
 };
 
@@ -314,26 +314,20 @@ impl Store for MemoryStore {
         Ok(RunPage::cut(runs, limit))
     }
 
-    async fn page(&self, key: i64, after: u64, limit: usize) -> Result<Vec<Event>, StorageError> {
+    async fn page(
+        &self,
+        key: i64,
+        after: u64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, StorageError> {
         let state = lock(&self.state);
         let Some(run) = state.runs.get(&key) else {
             return Ok(Vec::new());
         };
         // Sequences begin at 1, so the event after N stands at index N.
         let skip = usize::try_from(after).unwrap_or(usize::MAX);
-        let mut bytes = 0;
-        let within = |event: &&Event| {
-            let first = bytes == 0;
-            bytes += event.payload.len().max(1);
-            first || bytes <= MAX_READ_BYTES
-        };
-        Ok(run
-            .events
-            .iter()
-            .skip(skip)
-            .take(limit)
-            .take_while(within)
-            .cloned()
-            .collect())
+        let after = run.events.iter().skip(skip).take(limit);
+        Ok(up_to(max_bytes, after).cloned().collect())
     }
 }

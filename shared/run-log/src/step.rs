@@ -153,8 +153,15 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<RunPage, StorageError>;
 
-    /// Reads events of the run with `key`; what is asked for is within the limits.
-    async fn page(&self, key: i64, after: u64, limit: usize) -> Result<Vec<Event>, StorageError>;
+    /// Reads events of the run with `key`: at most `limit`, and no more than `max_bytes` of payload
+    /// unless one event has more; what is asked for is within the limits.
+    async fn page(
+        &self,
+        key: i64,
+        after: u64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, StorageError>;
 }
 
 /// A stored run.

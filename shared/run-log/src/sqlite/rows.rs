@@ -11,7 +11,6 @@ use crate::{
     Event, Hash, Order, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary,
     StateFilter, StorageError,
     event::Head,
-    limits::MAX_READ_BYTES,
     step::{RunRow, Store},
 };
 
@@ -201,7 +200,13 @@ impl Store for SqliteStore {
         Ok(RunPage::cut(runs.collect::<Result<_, _>>()?, limit))
     }
 
-    async fn page(&self, key: i64, after: u64, limit: usize) -> Result<Vec<Event>, StorageError> {
+    async fn page(
+        &self,
+        key: i64,
+        after: u64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, StorageError> {
         let mut rows = sqlx::query(
             "SELECT sequence, time, kind, payload, hash FROM events \
              WHERE run = ? AND sequence > ? ORDER BY sequence LIMIT ?",
@@ -215,7 +220,7 @@ impl Store for SqliteStore {
         while let Some(row) = rows.try_next().await? {
             let event = event(key, &row)?;
             bytes += event.payload.len();
-            if bytes > MAX_READ_BYTES && !events.is_empty() {
+            if bytes > max_bytes && !events.is_empty() {
                 break;
             }
             events.push(event);
