@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use crate::{Failure, deadline};
+use crate::{Failure, deadline, rpc::LargeMessage};
 
 const DEPTH: HeaderName = HeaderName::from_static("tavern-call-depth");
 const PATH: HeaderName = HeaderName::from_static("tavern-call-path");
@@ -32,6 +32,8 @@ tokio::task_local! {
 pub struct CallContext {
     path: CallPath,
     deadline: Option<Instant>,
+    /// What bounds the answer if it is a stream that goes to a peer.
+    large_message: Option<LargeMessage>,
 }
 
 impl CallContext {
@@ -44,7 +46,7 @@ impl CallContext {
     pub fn new(path: CallPath) -> Self {
         Self {
             path,
-            deadline: None,
+            ..Self::default()
         }
     }
 
@@ -84,6 +86,32 @@ impl CallContext {
     #[must_use]
     pub fn without_deadline(mut self) -> Self {
         self.deadline = None;
+        self.large_message = None;
+        self
+    }
+
+    /// Returns whether the stream that is being answered may send a message of `bytes` now. What is
+    /// large takes of a share that all streams of the peer have together, so a message is made only
+    /// when this was true; [`CallContext::admit_message`] waits until it is.
+    pub fn try_admit_message(&self, bytes: usize) -> bool {
+        let bound = self.large_message.as_ref();
+        bound.is_none_or(|bound| bound.try_admit(bytes))
+    }
+
+    /// Waits until the stream that is being answered may send a message of `bytes`.
+    pub async fn admit_message(&self, bytes: usize) {
+        if let Some(bound) = &self.large_message {
+            bound.admit(bytes).await;
+        }
+    }
+
+    pub(crate) fn large_message(&self) -> Option<LargeMessage> {
+        self.large_message.clone()
+    }
+
+    #[must_use]
+    pub(crate) fn with_large_message(mut self, bound: Option<LargeMessage>) -> Self {
+        self.large_message = bound;
         self
     }
 
@@ -95,7 +123,7 @@ impl CallContext {
         let path = self.path.enter(step).map_err(|error| too_deep(&error))?;
         Ok(Self {
             path,
-            deadline: self.deadline,
+            ..self.clone()
         })
     }
 
@@ -131,10 +159,7 @@ impl CallContext {
             }
         }
         let Some(path) = headers.get(PATH).filter(|path| !path.is_empty()) else {
-            return Ok(Self {
-                path: CallPath::default(),
-                deadline: Some(deadline),
-            });
+            return Ok(Self::default().with_deadline(deadline));
         };
         if path.len() > MAX_PATH_BYTES {
             return Err(bad(&PATH, "is too long").into_status());
@@ -146,10 +171,7 @@ impl CallContext {
         let steps: Vec<String> =
             steps.ok_or_else(|| bad(&PATH, "is no list of escaped steps").into_status())?;
         let path = CallPath::from_steps(steps).map_err(|error| too_deep(&error))?;
-        Ok(Self {
-            path,
-            deadline: Some(deadline),
-        })
+        Ok(Self::new(path).with_deadline(deadline))
     }
 
     /// Writes path and remaining time into the headers of a request. A timeout that stands there

@@ -14,6 +14,8 @@ pub(crate) struct Method {
     pub(crate) service: Arc<str>,
     /// Whether it answers with a stream.
     pub(crate) streams: bool,
+    /// Whether its request or its answer is a stream.
+    pub(crate) long: bool,
     /// Whether it belongs to the server itself: health and reflection.
     pub(crate) infrastructure: bool,
     /// Its own limit of time.
@@ -75,6 +77,7 @@ impl Methods {
                         full_name,
                         service: service_name.clone(),
                         streams: method.server_streaming(),
+                        long: method.server_streaming() || method.client_streaming(),
                         infrastructure,
                         timeout,
                     },

@@ -5,6 +5,7 @@
 
 mod body;
 mod frames;
+mod share;
 mod span;
 
 use std::{
@@ -36,6 +37,8 @@ use crate::{
     settings::{ServerSettings, TraceTrust},
 };
 use body::{RequestBody, ResponseBody};
+pub(crate) use frames::Lengths;
+pub(crate) use share::{LargeMessage, PeerShare, StreamRoom};
 
 /// What a caller that was shed is told to wait.
 const SHED_RETRY: Duration = Duration::from_millis(500);
@@ -57,10 +60,14 @@ pub(crate) struct Origin {
     pub(crate) sent: Arc<AtomicU64>,
     /// Closes the connection; missing in process.
     pub(crate) close: Option<CancellationToken>,
+    /// What bounds the streams of the peer and of the connection; empty in process.
+    pub(crate) streams: Vec<StreamRoom>,
+    /// What bounds the large messages of a stream: in process, what bounds the caller's own answer.
+    pub(crate) large_message: Option<LargeMessage>,
 }
 
 impl Origin {
-    /// The origin of calls in process.
+    /// The origin of calls in process, for a caller with the present context.
     pub(crate) fn local() -> Self {
         Self {
             peer: None,
@@ -68,6 +75,8 @@ impl Origin {
             drain: Drain::never(),
             sent: Arc::default(),
             close: None,
+            streams: Vec::new(),
+            large_message: CallContext::current().large_message(),
         }
     }
 }
@@ -98,7 +107,7 @@ struct Admitted {
     deadline: Instant,
     streams: bool,
     infrastructure: bool,
-    permit: Option<OwnedSemaphorePermit>,
+    permits: Vec<OwnedSemaphorePermit>,
 }
 
 impl Stack {
@@ -135,7 +144,7 @@ impl Stack {
         origin: Origin,
         span: Span,
     ) -> Response<Body> {
-        let admitted = match self.admit(&request, method.as_ref()) {
+        let admitted = match self.admit(&request, method.as_ref(), &origin) {
             Ok(admitted) => admitted,
             Err(status) => return answer(&span, status),
         };
@@ -156,21 +165,30 @@ impl Stack {
     }
 
     /// Takes a place among the calls or streams, and reads deadline and path.
-    fn admit(&self, request: &Request<Body>, method: Option<&Method>) -> Result<Admitted, Status> {
+    fn admit(
+        &self,
+        request: &Request<Body>,
+        method: Option<&Method>,
+        origin: &Origin,
+    ) -> Result<Admitted, Status> {
         let limits = &self.limits;
         let streams = method.is_some_and(|method| method.streams);
         let infrastructure = method.is_some_and(|method| method.infrastructure);
+        let mut permits = Vec::new();
         let places = if streams {
+            for room in &origin.streams {
+                permits.push(room.enter()?);
+            }
             &limits.streams
         } else {
             &limits.calls
         };
         // Health must answer above all when the server is busy.
-        let permit = match places.clone().try_acquire_owned() {
-            Ok(permit) => Some(permit),
-            Err(_) if infrastructure && !streams => None,
+        match places.clone().try_acquire_owned() {
+            Ok(permit) => permits.push(permit),
+            Err(_) if infrastructure && !streams => {}
             Err(_) => return Err(Failure::overloaded(SHED_RETRY).into_status()),
-        };
+        }
         let ours = if streams {
             limits.stream_timeout
         } else {
@@ -180,12 +198,14 @@ impl Stack {
         let timeout = deadline::read(request.headers()).map_or(ours, |caller| caller.min(ours));
         let deadline = Instant::now() + timeout;
         let context = CallContext::read(request.headers(), deadline)?;
+        let large_message = origin.large_message.clone().filter(|_| streams);
+        let context = context.with_large_message(large_message);
         Ok(Admitted {
             context,
             deadline,
             streams,
             infrastructure,
-            permit,
+            permits,
         })
     }
 
@@ -230,13 +250,17 @@ impl Stack {
                 idle: admitted.streams.then_some(self.limits.stream_idle_timeout),
                 drain: drain.map(|drain| (drain, INFRASTRUCTURE_DRAIN)),
                 close: origin.close.clone(),
+                large_message: origin
+                    .large_message
+                    .clone()
+                    .filter(|_| origin.peer.is_some()),
                 max_message: self.limits.max_response_message,
             },
             body::Held {
                 context: admitted.context,
                 span,
                 sent: origin.sent.clone(),
-                _permit: admitted.permit,
+                _permits: admitted.permits,
             },
         );
         Response::from_parts(parts, Body::new(body))
@@ -286,10 +310,11 @@ impl Service<Request<Body>> for LocalStack {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let stack = self.stack.clone();
+        let origin = Origin::local();
         Box::pin(async move {
             // A task of its own, as over a socket: calls that go round do not grow one stack or
             // one future, and dropping the call ends the handler.
-            let task = tokio::spawn(stack.serve(request, Origin::local()));
+            let task = tokio::spawn(stack.serve(request, origin));
             tokio_util::task::AbortOnDropHandle::new(task)
                 .await
                 .map_err(|_| Status::cancelled("the process ends"))

@@ -47,12 +47,18 @@ pub struct ServerSettings {
     /// Connections at once from one address (from one /64 network with IPv6); one more is closed
     /// at once. Default 64.
     pub max_connections_per_peer: usize,
-    /// Lifts the limit per peer for peers on this machine. Default false.
+    /// Lifts the limits per peer for peers on this machine. Default false.
     pub unlimited_connections_from_loopback: bool,
     /// Files that connections leave to everything else in the process. Default 128.
     pub reserved_files: usize,
-    /// Streams at once on one connection; one more waits at the client. Default 100.
+    /// Calls and streams at once on one connection; one more waits at the client. Default 256.
     pub max_concurrent_streams: u32,
+    /// Server streams at once on one connection; one more is refused with `RESOURCE_EXHAUSTED`. Less
+    /// than `max_concurrent_streams`, so that calls always have room beside them. Default 192.
+    pub max_streams_per_connection: usize,
+    /// Server streams at once of one address (of one /64 network with IPv6); one more is refused with
+    /// `RESOURCE_EXHAUSTED`. Default 512.
+    pub max_streams_per_peer: usize,
     /// Calls at once in the whole server, streams not counted; one more is refused with
     /// `RESOURCE_EXHAUSTED`. Default 1,024.
     pub max_calls: usize,
@@ -120,7 +126,9 @@ impl Default for ServerSettings {
             max_connections_per_peer: 64,
             unlimited_connections_from_loopback: false,
             reserved_files: 128,
-            max_concurrent_streams: 100,
+            max_concurrent_streams: 256,
+            max_streams_per_connection: 192,
+            max_streams_per_peer: 512,
             max_calls: 1_024,
             max_streams: 1_024,
             max_request_message: 4 << 20,
@@ -168,6 +176,12 @@ impl ServerSettings {
                 10_000,
             ),
             ("max_calls", self.max_calls, 1_000_000),
+            (
+                "max_streams_per_connection",
+                self.max_streams_per_connection,
+                10_000,
+            ),
+            ("max_streams_per_peer", self.max_streams_per_peer, 1_000_000),
             ("max_streams", self.max_streams, 1_000_000),
             (
                 "max_control_frames",
@@ -183,6 +197,13 @@ impl ServerSettings {
                     format!("give a number from 1 to {maximum}"),
                 );
             }
+        }
+        if self.max_streams_per_connection >= self.max_concurrent_streams as usize {
+            problems.add(
+                format!("{key}.max_streams_per_connection"),
+                format!("is {}", self.max_streams_per_connection),
+                "give a number below max_concurrent_streams, so that calls have room beside streams",
+            );
         }
         let sizes = [
             (

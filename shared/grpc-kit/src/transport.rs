@@ -3,6 +3,12 @@
 //! Every client is `XServiceClient<Transport>`; whether the service is in the same process shows
 //! nowhere else. Each call takes along the trace context of the current span, and deadline and
 //! path of its [`CallContext`]: the one in the request's extensions, else the current one.
+//!
+//! - `pool`: the connections to a service at an address.
+//! - `bounded`: an answer that is read no faster than it can be passed on.
+
+mod bounded;
+mod pool;
 
 use std::{
     error::Error,
@@ -23,6 +29,8 @@ use crate::{
     rpc::{LocalStack, Stack},
     settings::{ClientSettings, ServerSettings},
 };
+use bounded::BoundedBody;
+use pool::{Place, Pool};
 
 type Inner = BoxCloneSyncService<Request<Body>, Response<Body>, Status>;
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
@@ -66,13 +74,14 @@ pub fn local_with(services: &Services, settings: &ServerSettings) -> Transport {
 }
 
 /// Returns the way to a service at an address. Connects with the first call and again whenever
-/// the connection is lost. Must be called inside a tokio runtime.
+/// a connection is lost. Streams and calls with one answer have connections apart, and further ones
+/// as they become many. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// [`TransportError`] when the address is of no use.
 pub fn remote(settings: &ClientSettings) -> Result<Transport, TransportError> {
-    let channel = endpoint(settings)?.connect_lazy();
-    Ok(Transport(Inner::new(Remote(channel))))
+    let pool = Pool::new(endpoint(settings)?);
+    Ok(Transport(Inner::new(Remote(Arc::new(pool)))))
 }
 
 /// Returns a way whose end is not known yet, for services that call each other in a circle.
@@ -131,28 +140,35 @@ impl Service<Request<Body>> for Transport {
     }
 }
 
-/// A channel whose errors are ours.
+/// Connections whose errors are ours.
 #[derive(Clone)]
-struct Remote(tonic::transport::Channel);
+struct Remote(Arc<Pool>);
 
 impl Service<Request<Body>> for Remote {
     type Response = Response<Body>;
     type Error = Status;
     type Future = Answer;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        self.0
-            .poll_ready(cx)
-            .map_err(|error| translate(error, "unknown"))
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Answer {
         let service = service_of(&request).to_owned();
-        let answer = self.0.call(request);
+        let (channel, place) = self.0.enter(request.uri().path());
+        let bound = CallContext::current().large_message();
         Box::pin(async move {
-            match answer.await {
+            match channel.oneshot(request).await {
                 Ok(response) => Ok(response.map(|body| {
-                    Body::new(body.map_err(move |status| translate_broken(status, &service)))
+                    let body = body.map_err(move |status| {
+                        // The place is taken for as long as the answer is not over.
+                        let _: &Place = &place;
+                        translate_broken(status, &service)
+                    });
+                    match bound {
+                        Some(bound) => Body::new(BoundedBody::new(body, bound)),
+                        None => Body::new(body),
+                    }
                 })),
                 Err(error) => Err(translate(error, &service)),
             }

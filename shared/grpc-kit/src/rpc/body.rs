@@ -25,7 +25,7 @@ use tonic::{Code, Status, body::Body};
 use tracing::Span;
 
 use super::{
-    contain,
+    LargeMessage, contain,
     frames::{Lengths, TooLong},
     span,
 };
@@ -86,6 +86,8 @@ pub(super) struct Bounds {
     pub(super) drain: Option<(Drain, Duration)>,
     /// Closes the connection, for a peer that does not read.
     pub(super) close: Option<CancellationToken>,
+    /// What bounds large messages to the peer.
+    pub(super) large_message: Option<LargeMessage>,
     /// The largest message.
     pub(super) max_message: usize,
 }
@@ -98,8 +100,8 @@ pub(super) struct Held {
     pub(super) span: Span,
     /// Counts the messages of the connection.
     pub(super) sent: Arc<AtomicU64>,
-    /// The place among the calls or streams.
-    pub(super) _permit: Option<OwnedSemaphorePermit>,
+    /// The places among the calls or streams.
+    pub(super) _permits: Vec<OwnedSemaphorePermit>,
 }
 
 /// The body of a response. Whatever ends it early ends it with trailers that say why.
@@ -114,6 +116,7 @@ pub(super) struct ResponseBody {
     /// What ends the body once its last good messages are out.
     ending: Option<Status>,
     watchdog: Option<Watchdog>,
+    large_message: Option<LargeMessage>,
 }
 
 /// Closes the connection of a peer that stops reading: nobody asks this body for more then, so
@@ -175,6 +178,7 @@ impl ResponseBody {
             }),
             ending: None,
             watchdog,
+            large_message: bounds.large_message,
         }
     }
 
@@ -298,7 +302,13 @@ impl HttpBody for ResponseBody {
             Poll::Ready(Polled::Frame(Some(Ok(frame)))) => frame,
         };
         match this.observe(&frame) {
-            Ok(()) => Poll::Ready(Some(Ok(frame))),
+            Ok(()) => {
+                let frame = match &this.large_message {
+                    Some(bound) => frame.map_data(|data| bound.tie_to(data)),
+                    None => frame,
+                };
+                Poll::Ready(Some(Ok(frame)))
+            }
             Err(TooLong { declared, good }) => {
                 let maximum = this.max_message;
                 let failure = Failure::limit_exceeded("message bytes", maximum, declared);

@@ -2,16 +2,16 @@
 
 /// A message longer than is allowed has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLong {
+pub(crate) struct TooLong {
     /// The length that its head declares.
-    pub(super) declared: usize,
+    pub(crate) declared: usize,
     /// The bytes before it that belong to good messages.
-    pub(super) good: usize,
+    pub(crate) good: usize,
 }
 
 /// Follows the heads of the messages in a body: one byte of flags, four of length.
 #[derive(Debug)]
-pub(super) struct Lengths {
+pub(crate) struct Lengths {
     maximum: usize,
     head: [u8; 5],
     filled: usize,
@@ -19,7 +19,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    pub(super) fn new(maximum: usize) -> Self {
+    pub(crate) fn new(maximum: usize) -> Self {
         Self {
             maximum,
             head: [0; 5],
@@ -28,8 +28,13 @@ impl Lengths {
         }
     }
 
+    /// Returns how many bytes of the message that has begun are still to come.
+    pub(crate) fn remaining(&self) -> usize {
+        self.remaining
+    }
+
     /// Takes the next bytes of the body and returns how many messages began in them.
-    pub(super) fn observe(&mut self, bytes: &[u8]) -> Result<u64, TooLong> {
+    pub(crate) fn observe(&mut self, bytes: &[u8]) -> Result<u64, TooLong> {
         let total = bytes.len();
         let mut bytes = bytes;
         let mut begun = 0;

@@ -1,18 +1,21 @@
 //! Who may connect, how many at once, and going on when files run out.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::task::TaskTracker;
 
 use super::{ServeError, connection, connection::Endpoint};
-use crate::settings::ServerSettings;
+use crate::{rpc::PeerShare, settings::ServerSettings};
+
+/// The shortest time between two log lines about refused connections.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long accepting pauses when the system has no files or memory left for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -25,6 +28,7 @@ pub(super) struct Gate(Arc<Counted>);
 struct Counted {
     maximum: usize,
     per_peer: usize,
+    streams_per_peer: usize,
     unlimited_loopback: bool,
     /// Locked for a moment at the begin and end of a connection, never across an await.
     open: Mutex<Open>,
@@ -34,7 +38,7 @@ struct Counted {
 struct Open {
     total: usize,
     /// Has an entry only for peers with connections, so it is no larger than `total`.
-    by_peer: HashMap<IpAddr, usize>,
+    by_peer: HashMap<IpAddr, (usize, Arc<PeerShare>)>,
 }
 
 /// A place among the connections, free again when dropped.
@@ -42,6 +46,16 @@ struct Open {
 pub(super) struct Place {
     gate: Gate,
     peer: IpAddr,
+    /// What the connections of the peer have in common.
+    pub(super) share: Arc<PeerShare>,
+}
+
+/// A connection was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Full {
+    /// The setting with the limit.
+    setting: &'static str,
+    maximum: usize,
 }
 
 impl Gate {
@@ -61,25 +75,45 @@ impl Gate {
         Ok(Self(Arc::new(Counted {
             maximum,
             per_peer: settings.max_connections_per_peer,
+            streams_per_peer: settings.max_streams_per_peer,
             unlimited_loopback: settings.unlimited_connections_from_loopback,
             open: Mutex::default(),
         })))
     }
 
-    fn enter(&self, address: SocketAddr) -> Option<Place> {
+    fn enter(&self, address: SocketAddr) -> Result<Place, Full> {
+        let counted = &*self.0;
         let address = address.ip().to_canonical();
         let peer = network_of(address);
-        let unlimited = self.0.unlimited_loopback && address.is_loopback();
+        let unlimited = counted.unlimited_loopback && address.is_loopback();
         let mut open = self.open();
-        let from_peer = open.by_peer.get(&peer).copied().unwrap_or(0);
-        if open.total >= self.0.maximum || (from_peer >= self.0.per_peer && !unlimited) {
-            return None;
+        if open.total >= counted.maximum {
+            return Err(Full {
+                setting: "max_connections",
+                maximum: counted.maximum,
+            });
         }
+        let (from_peer, share) = open.by_peer.entry(peer).or_insert_with(|| {
+            let streams = if unlimited {
+                Semaphore::MAX_PERMITS
+            } else {
+                counted.streams_per_peer
+            };
+            (0, Arc::new(PeerShare::new(streams)))
+        });
+        if *from_peer >= counted.per_peer && !unlimited {
+            return Err(Full {
+                setting: "max_connections_per_peer",
+                maximum: counted.per_peer,
+            });
+        }
+        *from_peer += 1;
+        let share = share.clone();
         open.total += 1;
-        open.by_peer.insert(peer, from_peer + 1);
-        Some(Place {
+        Ok(Place {
             gate: self.clone(),
             peer,
+            share,
         })
     }
 
@@ -93,17 +127,34 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.gate.open();
         open.total = open.total.saturating_sub(1);
-        let left = open
-            .by_peer
-            .get(&self.peer)
-            .copied()
-            .unwrap_or(0)
-            .saturating_sub(1);
-        if left == 0 {
-            open.by_peer.remove(&self.peer);
-        } else {
-            open.by_peer.insert(self.peer, left);
+        if let Entry::Occupied(mut entry) = open.by_peer.entry(self.peer) {
+            let (from_peer, _) = entry.get_mut();
+            *from_peer = from_peer.saturating_sub(1);
+            if *from_peer == 0 {
+                entry.remove();
+            }
         }
+    }
+}
+
+/// When a refusal is logged: the first at once, and then one line per [`LOG_INTERVAL`] for each
+/// setting, however many there are.
+#[derive(Debug, Default)]
+struct RefusalLog(HashMap<&'static str, (Instant, u64)>);
+
+impl RefusalLog {
+    /// Counts a refusal and returns how many the line that is due stands for; `None` when none is.
+    fn count(&mut self, full: Full, now: Instant) -> Option<u64> {
+        let Some((logged, unreported)) = self.0.get_mut(full.setting) else {
+            self.0.insert(full.setting, (now, 0));
+            return Some(1);
+        };
+        *unreported += 1;
+        if now.saturating_duration_since(*logged) < LOG_INTERVAL {
+            return None;
+        }
+        *logged = now;
+        Some(std::mem::take(unreported))
     }
 }
 
@@ -124,13 +175,23 @@ pub(super) async fn run(
     endpoint: Arc<Endpoint>,
     connections: TaskTracker,
 ) {
+    let mut refusals = RefusalLog::default();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match gate.enter(peer) {
-                Some(place) => {
+                Ok(place) => {
                     connections.spawn(connection::run(endpoint.clone(), stream, peer, place));
                 }
-                None => tracing::debug!(%peer, "connection refused: too many are open"),
+                Err(full) => {
+                    let Full { setting, maximum } = full;
+                    if let Some(refused) = refusals.count(full, Instant::now()) {
+                        tracing::warn!(
+                            %peer, setting, maximum, refused,
+                            "connection refused: limit reached; if the peer is a proxy or a mesh, \
+                             raise the setting `server.{setting}`"
+                        );
+                    }
+                }
             },
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -175,11 +236,12 @@ mod tests {
         let gate = gate(10, 2);
         let first = gate.enter(peer("192.0.2.1"));
         let second = gate.enter(peer("::ffff:192.0.2.1"));
-        assert!(first.is_some() && second.is_some());
-        assert!(gate.enter(peer("192.0.2.1")).is_none());
-        assert!(gate.enter(peer("192.0.2.2")).is_some());
+        assert!(first.is_ok() && second.is_ok());
+        let full = gate.enter(peer("192.0.2.1")).unwrap_err();
+        assert_eq!(full.setting, "max_connections_per_peer");
+        assert!(gate.enter(peer("192.0.2.2")).is_ok());
         drop(first);
-        assert!(gate.enter(peer("192.0.2.1")).is_some());
+        assert!(gate.enter(peer("192.0.2.1")).is_ok());
         drop(second);
         assert!(gate.open().by_peer.is_empty());
     }
@@ -188,8 +250,8 @@ mod tests {
     fn an_ipv6_network_is_one_peer() {
         let gate = gate(10, 1);
         let _held = gate.enter(peer("2001:db8::1")).unwrap();
-        assert!(gate.enter(peer("2001:db8::2")).is_none());
-        assert!(gate.enter(peer("2001:db8:0:1::2")).is_some());
+        assert!(gate.enter(peer("2001:db8::2")).is_err());
+        assert!(gate.enter(peer("2001:db8:0:1::2")).is_ok());
     }
 
     #[test]
@@ -198,7 +260,25 @@ mod tests {
         let held: Vec<_> = (0..2)
             .map(|_| gate.enter(peer("127.0.0.1")).unwrap())
             .collect();
-        assert!(gate.enter(peer("127.0.0.1")).is_none());
+        let full = gate.enter(peer("127.0.0.1")).unwrap_err();
+        assert_eq!(full.setting, "max_connections");
         drop(held);
+    }
+
+    #[test]
+    fn refusals_are_logged_at_once_and_then_together() {
+        let full = |setting| Full {
+            setting,
+            maximum: 1,
+        };
+        let mut log = RefusalLog::default();
+        let begin = Instant::now();
+        assert_eq!(log.count(full("a"), begin), Some(1));
+        assert_eq!(log.count(full("b"), begin), Some(1));
+        for _ in 0..9 {
+            assert_eq!(log.count(full("a"), begin), None);
+        }
+        assert_eq!(log.count(full("a"), begin + LOG_INTERVAL), Some(10));
+        assert_eq!(log.count(full("a"), begin + LOG_INTERVAL), None);
     }
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -35,13 +35,19 @@ use super::{
 };
 use crate::{
     Drain,
-    rpc::{Origin, Stack},
+    rpc::{Origin, Stack, StreamRoom},
     settings::ServerSettings,
 };
 
 /// Bytes that a connection must send in time: as many as the preface of HTTP/2 has, and fewer
 /// than any HTTP/1.1 request.
 const FIRST_BYTES: u64 = 24;
+
+/// Bytes that wait for the handler of one request, or for the reader of one answer.
+const STREAM_WINDOW: u32 = 64 << 10;
+
+/// Bytes that wait for all handlers of a connection.
+const CONNECTION_WINDOW: u32 = 2 << 20;
 
 /// What all connections of a server share.
 #[derive(Debug)]
@@ -63,12 +69,12 @@ pub(super) struct Ends {
     pub(super) abort: CancellationToken,
 }
 
-/// Serves one connection; `_place` is held until it ends.
+/// Serves one connection; `place` is held until it ends.
 pub(super) async fn run(
     endpoint: Arc<Endpoint>,
     stream: TcpStream,
     peer: SocketAddr,
-    _place: Place,
+    place: Place,
 ) {
     // Without it, small answers wait for the peer's delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
@@ -84,6 +90,11 @@ pub(super) async fn run(
         drain: Drain::new(drain.clone()),
         sent: counts.sent.clone(),
         close: Some(close.clone()),
+        streams: vec![
+            place.share.streams(),
+            StreamRoom::of_connection(settings.max_streams_per_connection),
+        ],
+        large_message: None,
     };
     let watched = Watched {
         stream,
@@ -94,6 +105,10 @@ pub(super) async fn run(
         let (stack, http) = (endpoint.stack.clone(), endpoint.http.clone());
         hyper::service::service_fn(move |request: Request<Incoming>| {
             let (stack, http, origin) = (stack.clone(), http.clone(), origin.clone());
+            let origin = Origin {
+                large_message: Some(place.share.large_message()),
+                ..origin
+            };
             async move { Ok::<_, Infallible>(answer(stack, http, origin, request).await) }
         })
     };
@@ -146,6 +161,11 @@ fn builder(settings: &ServerSettings, http2_only: bool) -> auto::Builder<TokioEx
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(settings.max_concurrent_streams)
+        // A request that its handler does not read must not keep the others of the connection from
+        // arriving, and an answer that is not read must not pile up.
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(STREAM_WINDOW as usize)
         .max_header_list_size(u32::try_from(settings.max_header_list).unwrap_or(u32::MAX))
         .keep_alive_interval(settings.keepalive_interval)
         .keep_alive_timeout(settings.keepalive_timeout);
@@ -172,11 +192,12 @@ async fn answer(
     origin: Origin,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let is_grpc = request
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    if is_grpc {
+    if is_grpc(request.headers()) {
+        // A browser speaks for whatever page it shows, and a name that a page chose may lead to a
+        // loopback address.
+        if request.version() != Version::HTTP_2 || is_from_browser(request.headers()) {
+            return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        }
         return stack.serve(request.map(Body::new), origin).await;
     }
     let Some(router) = http else {
@@ -191,6 +212,22 @@ async fn answer(
             plain(StatusCode::INTERNAL_SERVER_ERROR)
         }
     }
+}
+
+/// Whether the content type is that of gRPC itself, not of gRPC-Web.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let rest = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.as_bytes().strip_prefix(b"application/grpc"));
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+/// Whether the request has a header that browsers add and gRPC clients do not.
+fn is_from_browser(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN)
+        || headers
+            .keys()
+            .any(|name| name.as_str().starts_with("sec-fetch-"))
 }
 
 fn plain(status: StatusCode) -> Response<Body> {

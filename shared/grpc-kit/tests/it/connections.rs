@@ -123,10 +123,10 @@ async fn a_connection_without_a_sign_of_life_is_closed() {
 }
 
 #[tokio::test]
-async fn the_stream_after_the_hundredth_is_refused() {
+async fn the_call_after_the_last_of_a_connection_is_refused() {
     let server = TestServer::start(Default::default()).await;
     let mut raw = Raw::greet(server.address).await;
-    for number in 0..101 {
+    for number in 0..257 {
         raw.send(&call_head(2 * number + 1)).await;
     }
     let refused = soon("the refusal", async {
@@ -138,7 +138,7 @@ async fn the_stream_after_the_hundredth_is_refused() {
         }
     })
     .await;
-    assert_eq!(refused.stream, 201);
+    assert_eq!(refused.stream, 513);
     assert_eq!(refused.payload, REFUSED_STREAM.to_be_bytes());
 }
 

@@ -1,10 +1,13 @@
 //! gRPC and plain HTTP on one port.
 
+use std::sync::atomic::Ordering;
+
 use axum::routing::get;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
+use tower::ServiceExt;
 
 use crate::probe::{TestServer, soon};
 
@@ -49,6 +52,59 @@ async fn a_router_answers_what_is_no_grpc() {
         "{broken}"
     );
     assert_eq!(server.client().say("echo x").await.unwrap(), "x");
+}
+
+#[tokio::test]
+async fn grpc_is_not_served_over_http1() {
+    let router = axum::Router::new().route("/page", get(|| async { "a page" }));
+    let server = TestServer::start_with(Default::default(), |server| server.http(router)).await;
+    let body = "\0\0\0\0\x08\x0a\x06echo x";
+    let length = body.len();
+    for kind in ["application/grpc", "application/grpc+proto"] {
+        let request = format!(
+            "POST /test.v1.Probe/Say HTTP/1.1\r\nhost: attacker.example\r\nte: trailers\r\n\
+             content-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        let answer = ask(&server, &request).await;
+        assert!(answer.starts_with("HTTP/1.1 415"), "{answer}");
+    }
+    assert_eq!(server.probe.begun.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn only_grpc_that_no_browser_sends_reaches_a_handler() {
+    let server = TestServer::start(Default::default()).await;
+    let grpc = "application/grpc";
+    for (kind, header, status) in [
+        (grpc, None, 200),
+        ("application/grpc+proto", None, 200),
+        ("application/grpc;charset=utf-8", None, 200),
+        ("application/grpc-web", None, 415),
+        ("application/grpc-web+proto", None, 415),
+        ("application/grpc-web-text", None, 415),
+        ("application/grpcx", None, 415),
+        ("application/json", None, 415),
+        (grpc, Some(("origin", "http://attacker.example")), 415),
+        (grpc, Some(("origin", "null")), 415),
+        (grpc, Some(("origin", "http://127.0.0.1:7401")), 415),
+        (grpc, Some(("sec-fetch-site", "same-origin")), 415),
+        (grpc, Some(("sec-fetch-mode", "cors")), 415),
+    ] {
+        let begun = server.probe.begun.load(Ordering::SeqCst);
+        let message = bytes::Bytes::from_static(b"\0\0\0\0\x08\x0a\x06echo x");
+        let mut request = http::Request::post("/test.v1.Probe/Say")
+            .header("content-type", kind)
+            .header("te", "trailers");
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
+        let body = tonic::body::Body::new(http_body_util::Full::new(message));
+        let response = server.transport().oneshot(request.body(body).unwrap());
+        let response = soon("the answer", response).await.unwrap();
+        assert_eq!(response.status(), status, "{kind} {header:?}");
+        let reached = server.probe.begun.load(Ordering::SeqCst) - begun;
+        assert_eq!(reached, usize::from(status == 200), "{kind} {header:?}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contracts::tavern::common::v1::ErrorReason;
 use futures::stream;
 use grpc_kit::ServerSettings;
-use http::HeaderValue;
+use http::{HeaderValue, uri::PathAndQuery};
 use http_body_util::{BodyExt, StreamBody};
 use settings::Problems;
 use tokio_stream::StreamExt;
@@ -17,7 +17,7 @@ use tonic_reflection::pb::v1::{
 };
 use tower::{Service, ServiceExt};
 
-use crate::probe::{TestServer, services, soon};
+use crate::probe::{Client, TestServer, services, soon};
 
 #[tokio::test]
 async fn a_call_without_a_deadline_gets_the_servers() {
@@ -56,7 +56,7 @@ async fn a_method_can_have_its_own_limit() {
     };
     let services =
         services(&Default::default()).method_timeout("test.v1.Probe/Say", Duration::from_secs(60));
-    let mut client = crate::probe::Client::new(grpc_kit::local_with(&services, &settings));
+    let mut client = Client::new(grpc_kit::local_with(&services, &settings));
     assert_eq!(client.say("wait 100").await.unwrap(), "waited");
 }
 
@@ -180,6 +180,78 @@ async fn a_stream_holds_its_place_until_it_ends() {
     drop(held);
     server.running(0).await;
     assert!(client.tell("count 1").await.is_ok());
+}
+
+/// A client with one connection, as other libraries have it.
+async fn one_connection(server: &TestServer) -> tonic::client::Grpc<tonic::transport::Channel> {
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address));
+    tonic::client::Grpc::new(endpoint.unwrap().connect().await.unwrap())
+}
+
+#[tokio::test]
+async fn the_streams_of_one_connection_leave_room_for_a_call() {
+    let server = TestServer::start(Default::default()).await;
+    let mut grpc = one_connection(&server).await;
+    let tell = PathAndQuery::from_static("/test.v1.Probe/Tell");
+    let say = PathAndQuery::from_static("/test.v1.Probe/Say");
+    let codec = tonic_prost::ProstCodec::<String, String>::default;
+    let mut held = Vec::new();
+    for _ in 0..192 {
+        grpc.ready().await.unwrap();
+        let request = Request::new("forever".to_owned());
+        let texts = grpc.server_streaming(request, tell.clone(), codec()).await;
+        held.push(texts.unwrap());
+    }
+    for _ in 0..100 {
+        grpc.ready().await.unwrap();
+        let request = Request::new("forever".to_owned());
+        let texts = grpc.server_streaming(request, tell.clone(), codec()).await;
+        let status = texts.unwrap_err();
+        assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::LimitExceeded));
+        let limit = &grpc_kit::metadata(&status)["limit"];
+        assert_eq!(limit, "max_streams_per_connection");
+    }
+    let request = Request::new("echo x".to_owned());
+    grpc.ready().await.unwrap();
+    let answer = soon("the call", grpc.unary(request, say, codec())).await;
+    assert_eq!(answer.unwrap().into_inner(), "x");
+}
+
+#[tokio::test]
+async fn the_streams_of_one_peer_leave_room_for_other_peers() {
+    let settings = ServerSettings {
+        max_streams_per_peer: 2,
+        ..Default::default()
+    };
+    let server = TestServer::start(settings).await;
+    let (mut first, mut second) = (server.client(), server.client());
+    let held = (
+        first.tell("forever").await.unwrap(),
+        second.tell("forever").await.unwrap(),
+    );
+    let status = server.client().tell("count 1").await.unwrap_err();
+    assert_eq!(grpc_kit::metadata(&status)["limit"], "max_streams_per_peer");
+    drop(held);
+    server.running(0).await;
+    assert!(server.client().tell("count 1").await.is_ok());
+}
+
+#[tokio::test]
+async fn many_calls_of_one_client_do_not_keep_the_next_waiting() {
+    let server = TestServer::start(Default::default()).await;
+    let client = server.client();
+    let calls: Vec<_> = (0..300)
+        .map(|_| {
+            let mut client = Client(client.0.clone());
+            tokio::spawn(async move { client.say("forever").await })
+        })
+        .collect();
+    server.running(300).await;
+    let mut last = Client(client.0);
+    let answer = soon("one more call", last.say("echo x")).await;
+    assert_eq!(answer.unwrap(), "x");
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+    server.running(0).await;
 }
 
 #[tokio::test]

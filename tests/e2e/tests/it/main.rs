@@ -1,12 +1,14 @@
 //! Black-box tests over the wire: Tavern as processes, asked as any other backend would ask.
 
 mod cancel;
+mod containers;
 mod dialects;
 mod drain;
 mod early;
 mod errors;
 mod faults;
 mod follow;
+mod followers;
 mod foreign;
 mod ledger;
 mod metrics;
