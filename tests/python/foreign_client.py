@@ -24,6 +24,7 @@ import grpc
 from reflected import Server, plain, print_line
 
 SERVICE = "tavern.gateway.v1.GatewayService"
+RUN_SERVICE = "tavern.run.v1.RunService"
 
 # A server that goes away says so by a drain record; the run goes on, and so does the client.
 MOST_DRAINS = 10
@@ -92,7 +93,7 @@ def resume(address, follower, timeout):
     for _ in range(MOST_DRAINS):
         server = Server(address)
         try:
-            watch = server.method(SERVICE, "WatchRun")
+            watch = server.method(RUN_SERVICE, "WatchRun")
             request = {"run_id": follower.run_id, "after_sequence": follower.last_sequence}
             if follow(watch(request, timeout=timeout), follower) != "drain":
                 return

@@ -128,8 +128,14 @@ pub async fn build(
 }
 
 impl AgentRuntime {
-    /// Returns the services for a server or for in-process use.
+    /// Returns what a server of its own serves.
     pub fn services(&self) -> Services {
+        self.services_beside_gateway().add(self.runs.service())
+    }
+
+    /// Returns what a server serves that serves the gateway too, whose run service covers these
+    /// runs.
+    pub fn services_beside_gateway(&self) -> Services {
         Services::new()
             .add(AgentRuntimeServiceServer::new(self.agent.clone()))
             .add(ModelServiceServer::new(self.model.clone()))

@@ -7,6 +7,7 @@ use anyhow::Context;
 use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use gateway::Gateway;
@@ -48,6 +49,7 @@ impl Tavern {
             service.registry,
             tool_registry::Peers {
                 workflow: WorkflowServiceClient::new(workflow_transport.clone()),
+                workflow_runs: RunServiceClient::new(workflow_transport.clone()),
                 sandbox: ScriptSandboxServiceClient::new(sandbox_transport.clone()),
             },
         );
@@ -78,10 +80,10 @@ impl Tavern {
         let gateway = gateway::build(service.gateway, peers);
         let services = gateway
             .services()
-            .merge(registry.services())
-            .merge(workflow.services())
+            .merge(registry.services_beside_gateway())
+            .merge(workflow.services_beside_gateway())
             .merge(script_sandbox::rpc::services(Arc::clone(&sandbox)))
-            .merge(agent.services());
+            .merge(agent.services_beside_gateway());
         Ok(Self {
             gateway,
             registry,

@@ -16,6 +16,7 @@ pub use peers::Peers;
 pub use settings::GatewaySettings;
 
 use contracts::tavern::gateway::v1::gateway_service_server::GatewayServiceServer;
+use contracts::tavern::run::v1::run_service_server::RunServiceServer;
 
 /// The gateway, ready to be served.
 #[derive(Clone, Debug)]
@@ -36,5 +37,6 @@ impl Gateway {
         let decode = self.settings.max_text.saturating_add(rpc::REQUEST_HEADROOM);
         grpc_kit::Services::new()
             .add(GatewayServiceServer::new(self.rpc.clone()).max_decoding_message_size(decode))
+            .add(RunServiceServer::new(self.rpc.clone()))
     }
 }

@@ -2,7 +2,9 @@
 
 use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
+use core_types::RunOwner;
 use grpc_kit::{ClientSettings, Transport};
 
 use crate::{Error, GatewaySettings};
@@ -16,12 +18,43 @@ pub struct Peers {
     pub workflow: WorkflowServiceClient<Transport>,
     /// agent-runtime.
     pub agent: AgentRuntimeServiceClient<Transport>,
+    /// The runs of each service.
+    pub runs: Runs,
+}
+
+/// The run services of the services that own runs.
+#[derive(Clone, Debug)]
+pub struct Runs {
+    registry: RunServiceClient<Transport>,
+    workflow: RunServiceClient<Transport>,
+    agent: RunServiceClient<Transport>,
+}
+
+impl Runs {
+    /// Returns the run service of an owner.
+    pub fn of(&self, owner: RunOwner) -> RunServiceClient<Transport> {
+        match owner {
+            RunOwner::Registry => self.registry.clone(),
+            RunOwner::Workflow => self.workflow.clone(),
+            RunOwner::Agent => self.agent.clone(),
+        }
+    }
+
+    /// Returns the run service of every owner.
+    pub fn all(&self) -> [RunServiceClient<Transport>; 3] {
+        [RunOwner::Registry, RunOwner::Workflow, RunOwner::Agent].map(|owner| self.of(owner))
+    }
 }
 
 impl Peers {
     /// Takes the services behind the given transports.
     pub fn over(registry: Transport, workflow: Transport, agent: Transport) -> Self {
         Self {
+            runs: Runs {
+                registry: RunServiceClient::new(registry.clone()),
+                workflow: RunServiceClient::new(workflow.clone()),
+                agent: RunServiceClient::new(agent.clone()),
+            },
             registry: ToolRegistryServiceClient::new(registry),
             workflow: WorkflowServiceClient::new(workflow),
             agent: AgentRuntimeServiceClient::new(agent),

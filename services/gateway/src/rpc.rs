@@ -92,39 +92,4 @@ impl GatewayService for GatewayRpc {
     ) -> Result<Response<wire::RenderToolsResponse>, Status> {
         self.render(request.into_inner()).await.map(Response::new)
     }
-
-    async fn get_run(
-        &self,
-        request: Request<wire::GetRunRequest>,
-    ) -> Result<Response<wire::GetRunResponse>, Status> {
-        let run = self.run(request.into_inner().run_id).await?;
-        Ok(Response::new(wire::GetRunResponse { run }))
-    }
-
-    type WatchRunStream = BoxStream<'static, Result<wire::WatchRunResponse, Status>>;
-
-    async fn watch_run(
-        &self,
-        request: Request<wire::WatchRunRequest>,
-    ) -> Result<Response<Self::WatchRunStream>, Status> {
-        let drain = grpc_kit::Drain::of(&request);
-        let wire::WatchRunRequest {
-            run_id,
-            after_sequence,
-        } = request.into_inner();
-        let records = self.watch(run_id, after_sequence, drain).await?;
-        let stream = futures::StreamExt::map(records, |record| {
-            record.map(|record| wire::WatchRunResponse {
-                record: Some(record),
-            })
-        });
-        Ok(Response::new(Box::pin(stream)))
-    }
-
-    async fn cancel_run(
-        &self,
-        request: Request<wire::CancelRunRequest>,
-    ) -> Result<Response<wire::CancelRunResponse>, Status> {
-        self.cancel(request.into_inner()).await.map(Response::new)
-    }
 }

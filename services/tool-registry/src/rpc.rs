@@ -11,15 +11,13 @@ mod tools;
 use std::pin::Pin;
 
 use contracts::tavern::registry::v1::{
-    CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse, CancelRunRequest,
-    CancelRunResponse, GetRunRequest, GetRunResponse, GetToolRequest, GetToolResponse,
-    ListToolsRequest, ListToolsResponse, RegisterBackendRequest, RegisterBackendResponse,
-    RegisterToolRequest, RegisterToolResponse, StartInvocationRequest, StartInvocationResponse,
-    ValidateCallRequest, ValidateCallResponse, WatchRunRequest, WatchRunResponse,
+    CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse, GetToolRequest,
+    GetToolResponse, ListToolsRequest, ListToolsResponse, RegisterBackendRequest,
+    RegisterBackendResponse, RegisterToolRequest, RegisterToolResponse, StartInvocationRequest,
+    StartInvocationResponse, ValidateCallRequest, ValidateCallResponse,
     tool_registry_service_server::ToolRegistryService,
 };
-use futures::{Stream, StreamExt};
-use grpc_kit::Drain;
+use futures::Stream;
 use tonic::{Request, Response, Status};
 
 use crate::{calls::Calls, invocation::Invocations, tools::Tools};
@@ -49,7 +47,6 @@ impl Rpc {
 #[tonic::async_trait]
 impl ToolRegistryService for Rpc {
     type CallToolStream = StreamOf<CallToolResponse>;
-    type WatchRunStream = StreamOf<WatchRunResponse>;
 
     async fn register_tool(
         &self,
@@ -109,44 +106,6 @@ impl ToolRegistryService for Rpc {
         Ok(Response::new(StartInvocationResponse {
             run: Some(run),
             replayed,
-        }))
-    }
-
-    async fn get_run(&self, request: Request<GetRunRequest>) -> Answer<GetRunResponse> {
-        let run = self
-            .invocations
-            .runs()
-            .get(&request.into_inner().run_id)
-            .await?;
-        Ok(Response::new(GetRunResponse { run: Some(run) }))
-    }
-
-    async fn watch_run(&self, request: Request<WatchRunRequest>) -> Answer<Self::WatchRunStream> {
-        let drain = Drain::of(&request);
-        let request = request.into_inner();
-        let watch = self
-            .invocations
-            .runs()
-            .watch(&request.run_id, request.after_sequence, drain)
-            .await?;
-        let records = watch.map(|record| {
-            record.map(|record| WatchRunResponse {
-                record: Some(record),
-            })
-        });
-        Ok(Response::new(Box::pin(records)))
-    }
-
-    async fn cancel_run(&self, request: Request<CancelRunRequest>) -> Answer<CancelRunResponse> {
-        let request = request.into_inner();
-        let cancelled = self
-            .invocations
-            .runs()
-            .cancel(&request.run_id, &request.reason)
-            .await?;
-        Ok(Response::new(CancelRunResponse {
-            run: Some(cancelled.run),
-            still_running: cancelled.still_running,
         }))
     }
 }

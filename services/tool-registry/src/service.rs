@@ -4,6 +4,7 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 
 use contracts::tavern::{
     registry::v1::tool_registry_service_server::ToolRegistryServiceServer,
+    run::v1::run_service_client::RunServiceClient,
     sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient,
     workflow::v1::workflow_service_client::WorkflowServiceClient,
 };
@@ -48,6 +49,8 @@ pub const SERVICE: &str = "tavern.registry.v1.ToolRegistryService";
 pub struct Peers {
     /// workflow-execution.
     pub workflow: WorkflowServiceClient<Transport>,
+    /// The runs of workflow-execution.
+    pub workflow_runs: RunServiceClient<Transport>,
     /// script-sandbox.
     pub sandbox: ScriptSandboxServiceClient<Transport>,
 }
@@ -58,8 +61,10 @@ impl Peers {
     /// # Errors
     /// The address that is of no use.
     pub fn remote(settings: &RegistrySettings) -> Result<Self, grpc_kit::TransportError> {
+        let workflow = grpc_kit::remote(&settings.workflow)?;
         Ok(Self {
-            workflow: WorkflowServiceClient::new(grpc_kit::remote(&settings.workflow)?),
+            workflow: WorkflowServiceClient::new(workflow.clone()),
+            workflow_runs: RunServiceClient::new(workflow),
             sandbox: ScriptSandboxServiceClient::new(grpc_kit::remote(&settings.sandbox)?),
         })
     }
@@ -127,7 +132,7 @@ pub async fn build_with(
 
     let sandbox = Sandbox::new(peers.sandbox, Arc::clone(&ids));
     let backends = Backends::default();
-    let workflow_runs = WorkflowRuns::new(peers.workflow);
+    let workflow_runs = WorkflowRuns::new(peers.workflow, peers.workflow_runs);
     let tools = Tools::new(
         catalogue,
         Arc::clone(&store),
@@ -164,6 +169,13 @@ pub async fn build_with(
 impl ToolRegistry {
     /// Returns the gRPC services, for a socket or in process.
     pub fn services(&self) -> Services {
+        self.services_beside_gateway()
+            .add(self.invocations.runs().service())
+    }
+
+    /// Returns what a server serves that serves the gateway too, whose run service covers these
+    /// runs.
+    pub fn services_beside_gateway(&self) -> Services {
         let rpc = Rpc::new(
             self.tools.clone(),
             self.calls.clone(),

@@ -4,20 +4,15 @@ mod definitions;
 
 use std::sync::Arc;
 
-use contracts::tavern::common::v1::WatchRecord;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowService;
 use contracts::tavern::workflow::v1::{
-    CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, GetWorkflowRequest,
-    GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse, ListWorkflowsRequest,
-    ListWorkflowsResponse, PutWorkflowRequest, PutWorkflowResponse, StartRunRequest,
-    StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse, WatchRunRequest,
-    WatchRunResponse,
+    GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse,
+    ListWorkflowsRequest, ListWorkflowsResponse, PutWorkflowRequest, PutWorkflowResponse,
+    StartRunRequest, StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
 };
 use core_types::PageToken;
 use core_types::page::page_size;
-use futures::StreamExt;
-use futures::stream::BoxStream;
-use grpc_kit::{Drain, Failure};
+use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
 use crate::service::Inner;
@@ -37,8 +32,6 @@ impl Rpc {
 
 #[tonic::async_trait]
 impl WorkflowService for Rpc {
-    type WatchRunStream = BoxStream<'static, Result<WatchRunResponse, Status>>;
-
     async fn put_workflow(
         &self,
         request: Request<PutWorkflowRequest>,
@@ -127,50 +120,6 @@ impl WorkflowService for Rpc {
             .start(request.into_inner())
             .await
             .map(Response::new)
-    }
-
-    async fn get_run(
-        &self,
-        request: Request<GetRunRequest>,
-    ) -> Result<Response<GetRunResponse>, Status> {
-        let run = self.inner.runs.get(&request.into_inner().run_id).await?;
-        Ok(Response::new(GetRunResponse { run: Some(run) }))
-    }
-
-    async fn watch_run(
-        &self,
-        request: Request<WatchRunRequest>,
-    ) -> Result<Response<Self::WatchRunStream>, Status> {
-        let drain = Drain::of(&request);
-        let request = request.into_inner();
-        let records = self
-            .inner
-            .runs
-            .watch(&request.run_id, request.after_sequence, drain)
-            .await?;
-        let wrap = |record: Result<WatchRecord, Status>| {
-            record.map(|record| WatchRunResponse {
-                record: Some(record),
-            })
-        };
-        Ok(Response::new(records.map(wrap).boxed()))
-    }
-
-    async fn cancel_run(
-        &self,
-        request: Request<CancelRunRequest>,
-    ) -> Result<Response<CancelRunResponse>, Status> {
-        let request = request.into_inner();
-        let cancelled = self
-            .inner
-            .runs
-            .cancel(&request.run_id, &request.reason)
-            .await?;
-        let still_running = cancelled.still_running;
-        Ok(Response::new(CancelRunResponse {
-            run: Some(cancelled.run),
-            still_running,
-        }))
     }
 }
 

@@ -95,8 +95,15 @@ pub async fn build_with(
 }
 
 impl WorkflowExecution {
-    /// Returns what a server serves.
+    /// Returns what a server of its own serves.
     pub fn services(&self) -> grpc_kit::Services {
+        self.services_beside_gateway()
+            .add(self.inner.runs.service())
+    }
+
+    /// Returns what a server serves that serves the gateway too, whose run service covers these
+    /// runs.
+    pub fn services_beside_gateway(&self) -> grpc_kit::Services {
         grpc_kit::Services::new().add(WorkflowServiceServer::new(Rpc::new(Arc::clone(
             &self.inner,
         ))))

@@ -22,6 +22,13 @@ pub mod tavern {
             tonic::include_proto!("tavern.common.v1");
         }
     }
+    /// Runs, at every service that owns them.
+    pub mod run {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.run.v1");
+        }
+    }
     /// tool-registry.
     pub mod registry {
         /// Version 1.

@@ -9,6 +9,7 @@ pub mod depth;
 pub mod durability;
 pub mod id;
 pub mod page;
+pub mod run_cursor;
 pub mod run_id;
 
 pub use clock::{Clock, IdSource, SystemClock, SystemIds, Timestamp};
@@ -18,4 +19,5 @@ pub use id::{
     ConversationId, EffectId, IdError, NodeId, PluginId, ProfileId, RequestId, ToolId, WorkflowId,
 };
 pub use page::{PageToken, PageTokenError};
+pub use run_cursor::{RunCursor, RunCursorError};
 pub use run_id::{RunId, RunIdError, RunOwner};

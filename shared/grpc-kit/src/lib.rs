@@ -27,6 +27,7 @@ pub mod failure;
 pub mod health;
 mod methods;
 mod rpc;
+pub mod run_list;
 pub mod server;
 pub mod services;
 pub mod settings;

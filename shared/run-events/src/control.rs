@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use contracts::tavern::common::v1::{PendingWork, WorkKind};
 use grpc_kit::CallContext;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,8 +27,8 @@ pub struct RunControl {
 struct Inner {
     token: CancellationToken,
     reason: OnceLock<CancelReason>,
-    /// Names of what is in flight. Locked for a push or a removal, never across an await.
-    in_flight: Mutex<Vec<(u64, String)>>,
+    /// What is in flight. Locked for a push or a removal, never across an await.
+    in_flight: Mutex<Vec<(u64, PendingWork)>>,
     next_ticket: std::sync::atomic::AtomicU64,
     context: CallContext,
 }
@@ -69,26 +70,30 @@ impl RunControl {
         self.inner.reason.get().cloned()
     }
 
-    /// Notes that something by this name is in flight until the answer is dropped, so that a
-    /// cancel can name what has not ended.
-    pub fn track(&self, name: impl Into<String>) -> Tracked {
+    /// Notes that this work is in flight until the returned value is dropped, so that a cancel can
+    /// name what has not ended.
+    pub fn track(&self, kind: WorkKind, id: impl Into<String>) -> Tracked {
         let ticket = self
             .inner
             .next_ticket
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.inner.lock().push((ticket, name.into()));
+        let work = PendingWork {
+            kind: kind.into(),
+            id: id.into(),
+        };
+        self.inner.lock().push((ticket, work));
         Tracked {
             control: Arc::clone(&self.inner),
             ticket,
         }
     }
 
-    /// Returns the names of everything in flight.
-    pub fn in_flight(&self) -> Vec<String> {
+    /// Returns everything in flight.
+    pub fn in_flight(&self) -> Vec<PendingWork> {
         self.inner
             .lock()
             .iter()
-            .map(|(_, name)| name.clone())
+            .map(|(_, work)| work.clone())
             .collect()
     }
 
@@ -107,7 +112,7 @@ impl RunControl {
 }
 
 impl Inner {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, String)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, PendingWork)>> {
         self.in_flight
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -133,11 +138,15 @@ mod tests {
     #[test]
     fn what_is_in_flight_is_named_until_it_ends() {
         let control = control();
-        let first = control.track("turn_1/2/0");
-        let second = control.track("flow_7");
-        assert_eq!(control.in_flight(), ["turn_1/2/0", "flow_7"]);
+        let ids = || -> Vec<String> {
+            let work = control.in_flight();
+            work.into_iter().map(|work| work.id).collect()
+        };
+        let first = control.track(WorkKind::Call, "turn_1/2/0");
+        let second = control.track(WorkKind::Run, "flow_7");
+        assert_eq!(ids(), ["turn_1/2/0", "flow_7"]);
         drop(first);
-        assert_eq!(control.in_flight(), ["flow_7"]);
+        assert_eq!(ids(), ["flow_7"]);
         drop(second);
         assert!(control.in_flight().is_empty());
     }

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::{self as common, PendingWork, WorkKind};
 use futures::FutureExt;
 use run_log::AppendError;
 use tokio::sync::watch;
@@ -111,7 +111,9 @@ fn dropped(control: &RunControl) -> End {
         "the work of a run ignored its cancel and was dropped"
     );
     let reason = control.why().unwrap_or(CancelReason::Deadline);
-    End::Finished(outcome::stopped(&reason, in_flight))
+    let is_call = |work: &PendingWork| work.kind() == WorkKind::Call;
+    let calls = in_flight.into_iter().filter(is_call).map(|work| work.id);
+    End::Finished(outcome::stopped(&reason, calls.collect()))
 }
 
 async fn finish(recorder: &Recorder, outcome: common::RunOutcome) {

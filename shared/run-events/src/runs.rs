@@ -49,7 +49,7 @@ pub struct Cancelled {
     /// The run as it is now.
     pub run: common::Run,
     /// What has not ended yet.
-    pub still_running: Vec<String>,
+    pub still_running: Vec<common::PendingWork>,
 }
 
 /// A run that was going on when the process before this one ended.
@@ -167,13 +167,16 @@ impl Runs {
         }
     }
 
-    /// Returns the runs that were started with `key`, the oldest first.
+    /// Returns the runs of a conversation, the oldest first.
     ///
     /// # Errors
     /// A storage that does not work, or stored data that cannot be read.
-    pub async fn by_key(&self, key: &str) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
+    pub async fn by_conversation(
+        &self,
+        conversation_id: &str,
+    ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
         let filter = RunFilter {
-            subject: Some(key.to_owned()),
+            conversation: Some(conversation_id.to_owned()),
             ..RunFilter::default()
         };
         let mut runs = Vec::new();
@@ -321,7 +324,7 @@ impl std::fmt::Debug for Runs {
 }
 
 /// Stops a run that a task attends to, and returns what has not ended in time.
-async fn stop(active: Active, reason: &str) -> Result<Vec<String>, Failure> {
+async fn stop(active: Active, reason: &str) -> Result<Vec<common::PendingWork>, Failure> {
     if !active.control.is_cancelled() {
         request_cancel(&active.recorder, reason).await?;
     }

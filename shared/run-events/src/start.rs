@@ -29,9 +29,7 @@ pub struct StartRun {
     pub kind: &'static str,
     /// What is executed: a profile, workflow or tool id; may be empty.
     pub subject: String,
-    /// The key by which [`Runs::by_key`] finds the run, such as a conversation id; may be empty.
-    pub key: String,
-    /// The conversation whose workspace the run uses; may be empty.
+    /// The conversation that the run belongs to and whose workspace it uses; may be empty.
     pub conversation_id: String,
     /// The caller's request id; empty if the request is never repeated.
     pub request_id: String,
@@ -116,15 +114,16 @@ impl Runs {
             clock: self.clock().clone(),
         };
         let first = Kind::RunStarted(common::RunStarted {
-            subject: start.subject,
-            conversation_id: start.conversation_id,
+            subject: start.subject.clone(),
+            conversation_id: start.conversation_id.clone(),
             input_json: start.input_json,
             deadline: Some(timestamp_to_proto(deadline)),
             durability: durability_to_proto(durability).into(),
             input_is_model_text: start.input_is_model_text,
         });
         let mut run = NewRun::new(stamp.run, start.kind, now);
-        run.subject = start.key;
+        run.subject = start.subject;
+        run.conversation = start.conversation_id;
         run.request = request_key(start.scope, &start.request_id, start.body_hash)?;
         run.deadline = Some(deadline);
         run.durability = durability;

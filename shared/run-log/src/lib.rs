@@ -48,14 +48,13 @@ pub mod sqlite;
 mod step;
 pub mod writer;
 
+pub use core_types::{RunCursor, RunCursorError};
 pub use error::{AppendError, CreateError, ReadError, ReopenError, StorageError, Violation};
 pub use event::{Event, Hash, NewEvent};
 pub use follower::{Batch, Follower};
 pub use log::{Created, Fault, RunLog, Verification};
 pub use memory::{MemoryLimits, MemoryRunLog};
 pub use router::RunLogs;
-pub use run::{
-    NewRun, Order, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary, StateFilter,
-};
+pub use run::{NewRun, Order, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter};
 pub use sqlite::SqliteRunLog;
 pub use writer::RunWriter;

@@ -10,7 +10,7 @@ pub const MAX_EVENTS_PER_APPEND: usize = 1024;
 pub const MAX_APPEND_BYTES: usize = 8 << 20;
 /// The largest `meta` of a run, in bytes.
 pub const MAX_META_BYTES: usize = 256 << 10;
-/// The longest kind, subject and request scope of a run, in bytes.
+/// The longest kind, subject, conversation and request scope of a run, in bytes.
 pub const MAX_TEXT_BYTES: usize = 512;
 /// The most events of one read.
 pub const MAX_READ_EVENTS: usize = 1000;
@@ -67,6 +67,7 @@ pub(crate) fn check_run(run: &NewRun, events: &[NewEvent]) -> Result<usize, Vec<
     for (place, text) in [
         ("kind", run.kind.as_str()),
         ("subject", &run.subject),
+        ("conversation", &run.conversation),
         ("scope", scope),
     ] {
         if text.len() > MAX_TEXT_BYTES {

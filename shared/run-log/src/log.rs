@@ -82,23 +82,6 @@ pub trait RunLog: Send + Sync {
     /// followers.
     async fn close(&self);
 
-    /// Lists the runs about `subject`, newest first.
-    ///
-    /// # Errors
-    /// [`StorageError`] when they cannot be read.
-    async fn by_subject(
-        &self,
-        subject: &str,
-        after: Option<&RunCursor>,
-        limit: usize,
-    ) -> Result<RunPage, StorageError> {
-        let filter = RunFilter {
-            subject: Some(subject.to_owned()),
-            ..RunFilter::default()
-        };
-        self.list(&filter, Order::NewestFirst, after, limit).await
-    }
-
     /// Lists the runs that have not ended, oldest first: what a restart must resume.
     ///
     /// # Errors

@@ -174,6 +174,7 @@ impl State {
             id: run.id,
             kind: run.kind,
             subject: run.subject,
+            conversation: run.conversation,
             request: run.request,
             parent: run.parent,
             state: RunState::Open,
@@ -243,7 +244,17 @@ fn admits(filter: &RunFilter, run: &RunSummary) -> bool {
         .subject
         .as_ref()
         .is_none_or(|subject| *subject == run.subject)
+        && filter
+            .conversation
+            .as_ref()
+            .is_none_or(|conversation| *conversation == run.conversation)
         && filter.kind.as_ref().is_none_or(|kind| *kind == run.kind)
+        && filter
+            .created_since
+            .is_none_or(|since| run.created >= since)
+        && filter
+            .created_before
+            .is_none_or(|before| run.created < before)
         && filter
             .parent
             .is_none_or(|parent| Some(parent) == run.parent)
@@ -251,6 +262,7 @@ fn admits(filter: &RunFilter, run: &RunSummary) -> bool {
             StateFilter::Any => true,
             StateFilter::Open => run.state == RunState::Open,
             StateFilter::Finished => run.state != RunState::Open,
+            StateFilter::FinishedAs(code) => run.state == RunState::Finished(code),
         }
 }
 

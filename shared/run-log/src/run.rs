@@ -1,9 +1,7 @@
 //! Runs as the log knows them: identity, state and how they are listed.
 
-use std::{fmt, str::FromStr};
-
 use bytes::Bytes;
-use core_types::{Durability, RequestId, RunId, RunIdError, Timestamp};
+use core_types::{Durability, RequestId, RunCursor, RunId, Timestamp};
 
 use crate::Hash;
 
@@ -25,8 +23,10 @@ pub struct NewRun {
     pub id: RunId,
     /// What sort of run it is, in the owner's words.
     pub kind: String,
-    /// What it is about, such as a conversation id; empty for nothing. Runs are found by it.
+    /// What it executes, such as a workflow id; may be empty. Runs are listed by it.
     pub subject: String,
+    /// The conversation that it belongs to; may be empty. Runs are listed by it.
+    pub conversation: String,
     /// The request that asked for it; a repeat of it finds this run again.
     pub request: Option<RequestKey>,
     /// The run that started it.
@@ -48,6 +48,7 @@ impl NewRun {
             id,
             kind: kind.into(),
             subject: String::new(),
+            conversation: String::new(),
             request: None,
             parent: None,
             created,
@@ -74,8 +75,10 @@ pub struct RunSummary {
     pub id: RunId,
     /// What sort of run it is, in the owner's words.
     pub kind: String,
-    /// What it is about; empty for nothing.
+    /// What it executes; may be empty.
     pub subject: String,
+    /// The conversation that it belongs to; may be empty.
+    pub conversation: String,
     /// The request that asked for it.
     pub request: Option<RequestKey>,
     /// The run that started it.
@@ -99,24 +102,27 @@ pub struct RunSummary {
 impl RunSummary {
     /// Returns where a list goes on after this run.
     pub fn cursor(&self) -> RunCursor {
-        RunCursor {
-            created: self.created,
-            id: self.id,
-        }
+        RunCursor::new(self.created, self.id)
     }
 }
 
 /// Which runs a list gives. All conditions must hold; the default gives every run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
-    /// Only runs about this subject.
+    /// Only runs that execute this subject.
     pub subject: Option<String>,
+    /// Only runs of this conversation.
+    pub conversation: Option<String>,
     /// Only runs of this kind.
     pub kind: Option<String>,
     /// Only runs that this run started.
     pub parent: Option<RunId>,
     /// Only runs in this state.
     pub state: StateFilter,
+    /// Only runs that were created at this time or later.
+    pub created_since: Option<Timestamp>,
+    /// Only runs that were created before this time.
+    pub created_before: Option<Timestamp>,
 }
 
 /// Which states a list gives.
@@ -129,6 +135,8 @@ pub enum StateFilter {
     Open,
     /// Runs that have ended.
     Finished,
+    /// Runs that have ended with this code of the owner.
+    FinishedAs(i32),
 }
 
 /// The order of a list: by creation, then by the text of the id.
@@ -138,51 +146,6 @@ pub enum Order {
     NewestFirst,
     /// The oldest run first.
     OldestFirst,
-}
-
-/// The place of a run in a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunCursor {
-    pub(crate) created: Timestamp,
-    pub(crate) id: RunId,
-}
-
-impl RunCursor {
-    /// Returns what lists are sorted by. The id counts as text, as in the database.
-    pub(crate) fn sort_key(&self) -> (Timestamp, String) {
-        (self.created, self.id.to_string())
-    }
-}
-
-/// A text that is no place in a list of runs.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no place in a list of runs; start the list again")]
-pub struct RunCursorError {
-    /// What was wrong with the id in it, if that was the reason.
-    #[source]
-    id: Option<RunIdError>,
-}
-
-impl fmt::Display for RunCursor {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.created.unix_nanos(), self.id)
-    }
-}
-
-impl FromStr for RunCursor {
-    type Err = RunCursorError;
-
-    fn from_str(text: &str) -> Result<Self, RunCursorError> {
-        let (created, id) = text.split_once('/').ok_or(RunCursorError { id: None })?;
-        let created: i64 = created.parse().map_err(|_| RunCursorError { id: None })?;
-        let id = id
-            .parse()
-            .map_err(|error| RunCursorError { id: Some(error) })?;
-        Ok(Self {
-            created: Timestamp::from_unix_nanos(created),
-            id,
-        })
-    }
 }
 
 /// One page of a list.
@@ -201,29 +164,5 @@ impl RunPage {
         runs.truncate(limit);
         let next = runs.last().filter(|_| more).map(RunSummary::cursor);
         Self { runs, next }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use core_types::RunOwner;
-
-    #[test]
-    fn a_cursor_reads_back_as_it_was_written() {
-        let id = RunId::new(RunOwner::Workflow, uuid::Uuid::from_u128(7));
-        let cursor = RunCursor {
-            created: Timestamp::from_unix_nanos(12),
-            id,
-        };
-        assert_eq!(cursor.to_string().parse(), Ok(cursor));
-        for text in [
-            "",
-            "12",
-            "x/flow_00000000000000000000000000000007",
-            "12/flow",
-        ] {
-            assert!(text.parse::<RunCursor>().is_err(), "{text}");
-        }
     }
 }

@@ -2,8 +2,10 @@
 
 use anyhow::{Context, bail, ensure};
 use contracts::tavern::common::v1::{Event, Run, WatchRecord, watch_record::Record};
+use contracts::tavern::gateway::v1::InvokeTextRequest;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::gateway::v1::{InvokeTextRequest, WatchRunRequest};
+use contracts::tavern::run::v1::WatchRunRequest;
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::Transport;
 
 /// Everything that a watch gave.
@@ -44,7 +46,7 @@ pub async fn invoke(
 /// # Errors
 /// The call fails, or the events have gaps.
 pub async fn collect(
-    gateway: &GatewayServiceClient<Transport>,
+    runs: &RunServiceClient<Transport>,
     run_id: &str,
     after: u64,
 ) -> anyhow::Result<Followed> {
@@ -52,7 +54,7 @@ pub async fn collect(
         run_id: run_id.to_owned(),
         after_sequence: after,
     };
-    let mut stream = gateway.clone().watch_run(request).await?.into_inner();
+    let mut stream = runs.clone().watch_run(request).await?.into_inner();
     let mut events = Vec::new();
     while let Some(answer) = stream.message().await? {
         if let Some(run) = take(answer.record, &mut events, after)? {

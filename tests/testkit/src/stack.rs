@@ -8,6 +8,7 @@ use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServ
 use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use grpc_kit::{ClientSettings, Transport};
@@ -236,6 +237,11 @@ impl Stack {
         GatewayServiceClient::new(self.transport(&GATEWAY))
     }
 
+    /// Returns a client of all runs, at the gateway.
+    pub fn runs(&self) -> RunServiceClient<Transport> {
+        RunServiceClient::new(self.transport(&GATEWAY))
+    }
+
     /// Returns a client of tool-registry.
     pub fn registry(&self) -> ToolRegistryServiceClient<Transport> {
         ToolRegistryServiceClient::new(self.transport(&REGISTRY))
@@ -357,7 +363,7 @@ impl Stack {
 
     /// Waits until a service answers, or says what its process printed before it ended.
     async fn await_service(&mut self, service: &Service) -> anyhow::Result<()> {
-        let mut probe = GatewayServiceClient::new(self.transport(service));
+        let mut probe = RunServiceClient::new(self.transport(service));
         let what = format!("{} to serve", service.program);
         let processes = &mut self.processes;
         let answered = eventually(&what, || {
@@ -376,14 +382,14 @@ impl Stack {
 /// Asks for a run that does not exist: any answer but "unavailable" says that the service serves.
 fn probe_once(
     failed: Option<anyhow::Result<()>>,
-    probe: &mut GatewayServiceClient<Transport>,
+    probe: &mut RunServiceClient<Transport>,
 ) -> impl Future<Output = Option<anyhow::Result<()>>> + use<> {
     let mut probe = probe.clone();
     async move {
         if failed.is_some() {
             return failed;
         }
-        let request = contracts::tavern::gateway::v1::GetRunRequest {
+        let request = contracts::tavern::run::v1::GetRunRequest {
             run_id: String::new(),
         };
         let code = probe.get_run(Request::new(request)).await.err()?.code();

@@ -7,16 +7,14 @@ use std::{
 
 use contracts::tavern::{
     agent::v1::{
-        self as proto, CancelRunRequest, CancelRunResponse, GetProfileRequest, GetProfileResponse,
-        GetRunRequest, GetRunResponse, ListMessagesRequest, ListMessagesResponse,
-        ListProfilesRequest, ListProfilesResponse, StartTurnRequest, StartTurnResponse,
-        WatchRunRequest, WatchRunResponse, agent_runtime_service_server::AgentRuntimeService,
+        self as proto, GetProfileRequest, GetProfileResponse, ListMessagesRequest,
+        ListMessagesResponse, ListProfilesRequest, ListProfilesResponse, StartTurnRequest,
+        StartTurnResponse, agent_runtime_service_server::AgentRuntimeService,
     },
     common::v1::{self as common, ErrorReason},
 };
 use core_types::{ConversationId, IdSource, RequestId};
-use futures::{StreamExt, stream::BoxStream};
-use grpc_kit::{Drain, Failure};
+use grpc_kit::Failure;
 use run_events::{Runs, StartRun, Started, request_hash, timestamp_to_proto};
 use tokio::sync::Mutex;
 use tonic::{Code, Request, Response, Status};
@@ -112,7 +110,6 @@ impl Inner {
         let start = StartRun {
             kind: TURN,
             subject: profile.id.to_string(),
-            key: asked.conversation_id.clone(),
             conversation_id: asked.conversation_id,
             request_id: request.request_id,
             scope: SCOPE,
@@ -166,7 +163,7 @@ impl Inner {
     }
 
     async fn refuse_if_busy(&self, conversation_id: &str) -> Result<(), Failure> {
-        let turns = self.runs.by_key(conversation_id).await?;
+        let turns = self.runs.by_conversation(conversation_id).await?;
         let Some((run, _)) = turns
             .iter()
             .find(|(run, _)| run.state() == common::RunState::Running)
@@ -265,8 +262,6 @@ fn profile_to_proto(profile: &Profile, default_model: &str) -> proto::Profile {
 
 #[tonic::async_trait]
 impl AgentRuntimeService for AgentRpc {
-    type WatchRunStream = BoxStream<'static, Result<WatchRunResponse, Status>>;
-
     async fn get_profile(
         &self,
         request: Request<GetProfileRequest>,
@@ -312,49 +307,5 @@ impl AgentRuntimeService for AgentRpc {
         Ok(Response::new(
             self.inner.messages(&request.into_inner()).await?,
         ))
-    }
-
-    async fn get_run(
-        &self,
-        request: Request<GetRunRequest>,
-    ) -> Result<Response<GetRunResponse>, Status> {
-        let run = Some(self.inner.runs.get(&request.into_inner().run_id).await?);
-        Ok(Response::new(GetRunResponse { run }))
-    }
-
-    async fn watch_run(
-        &self,
-        request: Request<WatchRunRequest>,
-    ) -> Result<Response<Self::WatchRunStream>, Status> {
-        let drain = Drain::of(&request);
-        let request = request.into_inner();
-        let records = self
-            .inner
-            .runs
-            .watch(&request.run_id, request.after_sequence, drain)
-            .await?;
-        let records = records.map(|record| {
-            Ok(WatchRunResponse {
-                record: Some(record?),
-            })
-        });
-        Ok(Response::new(Box::pin(records)))
-    }
-
-    async fn cancel_run(
-        &self,
-        request: Request<CancelRunRequest>,
-    ) -> Result<Response<CancelRunResponse>, Status> {
-        let request = request.into_inner();
-        let cancelled = self
-            .inner
-            .runs
-            .cancel(&request.run_id, &request.reason)
-            .await?;
-        let still_running = cancelled.still_running;
-        Ok(Response::new(CancelRunResponse {
-            run: Some(cancelled.run),
-            still_running,
-        }))
     }
 }

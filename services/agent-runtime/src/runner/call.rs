@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use contracts::tavern::common::v1::{self as common, event::Kind};
+use contracts::tavern::common::v1::{self as common, WorkKind, event::Kind};
 use core_types::EffectId;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use run_events::{CancelReason, outcome};
@@ -168,7 +168,7 @@ impl Driver {
         let (caller, control) = (self.caller(), self.control.clone());
         self.flights.effects.insert(effect_id.clone());
         let flight = async move {
-            let _tracked = control.track(&effect_id);
+            let _tracked = control.track(WorkKind::Call, &effect_id);
             let ended = caller.carry_out(&call, &effect_id, left_before).await;
             Landed {
                 index: call.index,

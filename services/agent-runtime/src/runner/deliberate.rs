@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use call_text::{FinishReason, Parsed, Parser, Policy, prompt as tool_prompt};
-use contracts::tavern::common::v1::{self as common, event::Kind};
+use contracts::tavern::common::v1::{self as common, WorkKind, event::Kind};
 use futures::StreamExt;
 use run_events::{CancelReason, outcome};
 use telemetry::attributes;
@@ -207,7 +207,7 @@ impl Driver {
         let mut writing = Writing::default();
         let mut text = String::new();
         let control = self.control.clone();
-        let tracked = control.track(format!("model {model}"));
+        let tracked = control.track(WorkKind::ModelRequest, model);
         let end = loop {
             let piece = tokio::select! {
                 biased;

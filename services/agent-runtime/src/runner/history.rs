@@ -37,7 +37,7 @@ pub async fn conversation(
     before: Option<RunId>,
     most_bytes: usize,
 ) -> Result<Vec<Earlier>, Failure> {
-    let mut known = runs.by_key(conversation_id).await?;
+    let mut known = runs.by_conversation(conversation_id).await?;
     if let Some(before) = before.map(|run| run.to_string()) {
         let place = known.iter().position(|(run, _)| run.run_id == before);
         known.truncate(place.unwrap_or(known.len()));

@@ -254,7 +254,6 @@ fn chunk(request: &CallToolRequest) -> Event {
 #[tonic::async_trait]
 impl ToolRegistryService for TestRegistry {
     type CallToolStream = BoxStream<'static, Result<CallToolResponse, Status>>;
-    type WatchRunStream = BoxStream<'static, Result<proto::WatchRunResponse, Status>>;
 
     async fn list_tools(
         &self,
@@ -338,27 +337,6 @@ impl ToolRegistryService for TestRegistry {
         &self,
         _: Request<proto::StartInvocationRequest>,
     ) -> Result<Response<proto::StartInvocationResponse>, Status> {
-        Err(Status::unimplemented("the test double has no runs"))
-    }
-
-    async fn get_run(
-        &self,
-        _: Request<proto::GetRunRequest>,
-    ) -> Result<Response<proto::GetRunResponse>, Status> {
-        Err(Status::unimplemented("the test double has no runs"))
-    }
-
-    async fn watch_run(
-        &self,
-        _: Request<proto::WatchRunRequest>,
-    ) -> Result<Response<Self::WatchRunStream>, Status> {
-        Err(Status::unimplemented("the test double has no runs"))
-    }
-
-    async fn cancel_run(
-        &self,
-        _: Request<proto::CancelRunRequest>,
-    ) -> Result<Response<proto::CancelRunResponse>, Status> {
         Err(Status::unimplemented("the test double has no runs"))
     }
 }

@@ -8,8 +8,7 @@ use agent_runtime::{
 };
 use contracts::tavern::{
     agent::v1::{
-        CancelRunRequest, CancelRunResponse, GetRunRequest, ListMessagesRequest, Message,
-        StartTurnRequest, StartTurnResponse, WatchRunRequest,
+        ListMessagesRequest, Message, StartTurnRequest, StartTurnResponse,
         agent_runtime_service_client::AgentRuntimeServiceClient,
         model_service_client::ModelServiceClient, start_turn_request::Opening,
     },
@@ -17,6 +16,10 @@ use contracts::tavern::{
     registry::v1::{
         tool_registry_service_client::ToolRegistryServiceClient,
         tool_registry_service_server::ToolRegistryServiceServer,
+    },
+    run::v1::{
+        CancelRunRequest, CancelRunResponse, GetRunRequest, WatchRunRequest,
+        run_service_client::RunServiceClient,
     },
 };
 use grpc_kit::{Services, Transport};
@@ -101,6 +104,7 @@ impl World {
         Running {
             runtime,
             agent: AgentRuntimeServiceClient::new(transport.clone()),
+            runs: RunServiceClient::new(transport.clone()),
             model: ModelServiceClient::new(transport),
         }
     }
@@ -119,6 +123,7 @@ pub(crate) struct Running {
     pub(crate) runtime: AgentRuntime,
     /// Its agents.
     pub(crate) agent: AgentRuntimeServiceClient<Transport>,
+    pub(crate) runs: RunServiceClient<Transport>,
     /// Its models.
     pub(crate) model: ModelServiceClient<Transport>,
 }
@@ -168,7 +173,7 @@ impl Running {
             after_sequence,
         };
         let mut records = self
-            .agent
+            .runs
             .clone()
             .watch_run(request)
             .await
@@ -197,7 +202,7 @@ impl Running {
             after_sequence: 0,
         };
         let mut records = self
-            .agent
+            .runs
             .clone()
             .watch_run(request)
             .await
@@ -219,7 +224,7 @@ impl Running {
             run_id: run_id.to_owned(),
             reason: "enough".to_owned(),
         };
-        self.agent
+        self.runs
             .clone()
             .cancel_run(request)
             .await
@@ -232,7 +237,7 @@ impl Running {
         let request = GetRunRequest {
             run_id: run_id.to_owned(),
         };
-        self.agent
+        self.runs
             .clone()
             .get_run(request)
             .await

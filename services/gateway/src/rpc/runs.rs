@@ -1,147 +1,115 @@
-//! Runs of every service: a run's id says who owns it.
+//! Runs of every service: the prefix of a run's id names its owner.
 
 use async_stream::stream;
 use contracts::tavern::common::v1::watch_record::Record;
-use contracts::tavern::common::v1::{self as common, ErrorReason, Run, WatchRecord};
-use contracts::tavern::gateway::v1::{CancelRunRequest, CancelRunResponse};
-use contracts::tavern::{agent::v1 as agent, registry::v1 as registry, workflow::v1 as workflow};
+use contracts::tavern::common::v1::{self as common, ErrorReason, WatchRecord};
+use contracts::tavern::run::v1::run_service_server::RunService;
+use contracts::tavern::run::v1::{
+    CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest,
+    ListRunsResponse, WatchRunRequest, WatchRunResponse,
+};
 use core_types::{RunId, RunOwner};
-use futures::StreamExt;
+use futures::future::try_join_all;
 use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use grpc_kit::{Drain, Failure};
-use tonic::{Code, Status};
+use tonic::{Code, Request, Response, Status};
 
 use super::GatewayRpc;
 
-/// Records of a watch, from whichever service.
+/// Records of a watch, from any service.
 type Records = BoxStream<'static, Result<WatchRecord, Status>>;
 
-impl GatewayRpc {
-    pub(super) async fn run(&self, run_id: String) -> Result<Option<Run>, Status> {
-        let peers = &self.peers;
-        Ok(match owner(&run_id)? {
-            RunOwner::Agent => {
-                let request = agent::GetRunRequest { run_id };
-                peers.agent.clone().get_run(request).await?.into_inner().run
-            }
-            RunOwner::Workflow => {
-                let request = workflow::GetRunRequest { run_id };
-                peers
-                    .workflow
-                    .clone()
-                    .get_run(request)
-                    .await?
-                    .into_inner()
-                    .run
-            }
-            RunOwner::Registry => {
-                let request = registry::GetRunRequest { run_id };
-                peers
-                    .registry
-                    .clone()
-                    .get_run(request)
-                    .await?
-                    .into_inner()
-                    .run
-            }
-        })
+#[tonic::async_trait]
+impl RunService for GatewayRpc {
+    type WatchRunStream = BoxStream<'static, Result<WatchRunResponse, Status>>;
+
+    async fn get_run(
+        &self,
+        request: Request<GetRunRequest>,
+    ) -> Result<Response<GetRunResponse>, Status> {
+        let request = request.into_inner();
+        let owner = owner_of(&request.run_id)?;
+        self.peers.runs.of(owner).get_run(request).await
     }
 
-    /// Follows a run at its owner. When this server drains, the follower is told.
+    async fn list_runs(
+        &self,
+        request: Request<ListRunsRequest>,
+    ) -> Result<Response<ListRunsResponse>, Status> {
+        let request = request.into_inner();
+        let lists = self.peers.runs.all().map(|mut runs| {
+            let request = request.clone();
+            async move { runs.list_runs(request).await }
+        });
+        let pages = try_join_all(lists).await?.into_iter().map(|response| {
+            let page = response.into_inner();
+            (page.runs, page.next_page_token)
+        });
+        let (runs, next_page_token) = grpc_kit::run_list::merge_pages(&request, pages);
+        Ok(Response::new(ListRunsResponse {
+            runs,
+            next_page_token,
+        }))
+    }
+
+    async fn watch_run(
+        &self,
+        request: Request<WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        let drain = Drain::of(&request);
+        let WatchRunRequest {
+            run_id,
+            after_sequence,
+        } = request.into_inner();
+        let records = self.watch(run_id, after_sequence, drain).await?;
+        let responses = records.map_ok(|record| WatchRunResponse {
+            record: Some(record),
+        });
+        Ok(Response::new(responses.boxed()))
+    }
+
+    async fn cancel_run(
+        &self,
+        request: Request<CancelRunRequest>,
+    ) -> Result<Response<CancelRunResponse>, Status> {
+        let request = request.into_inner();
+        let owner = owner_of(&request.run_id)?;
+        self.peers.runs.of(owner).cancel_run(request).await
+    }
+}
+
+impl GatewayRpc {
+    /// Follows a run at its owner. When this server drains, the follower gets a drain record.
     pub(super) async fn watch(
         &self,
         run_id: String,
         after_sequence: u64,
         drain: Drain,
     ) -> Result<Records, Status> {
-        let peers = &self.peers;
-        let records: Records = match owner(&run_id)? {
-            RunOwner::Agent => {
-                let request = agent::WatchRunRequest {
-                    run_id,
-                    after_sequence,
-                };
-                let answers = peers.agent.clone().watch_run(request).await?.into_inner();
-                Box::pin(answers.map(|answer| record(answer?.record)))
-            }
-            RunOwner::Workflow => {
-                let request = workflow::WatchRunRequest {
-                    run_id,
-                    after_sequence,
-                };
-                let answers = peers
-                    .workflow
-                    .clone()
-                    .watch_run(request)
-                    .await?
-                    .into_inner();
-                Box::pin(answers.map(|answer| record(answer?.record)))
-            }
-            RunOwner::Registry => {
-                let request = registry::WatchRunRequest {
-                    run_id,
-                    after_sequence,
-                };
-                let answers = peers
-                    .registry
-                    .clone()
-                    .watch_run(request)
-                    .await?
-                    .into_inner();
-                Box::pin(answers.map(|answer| record(answer?.record)))
-            }
+        let mut runs = self.peers.runs.of(owner_of(&run_id)?);
+        let request = WatchRunRequest {
+            run_id,
+            after_sequence,
         };
-        Ok(until_drained(records, after_sequence, drain))
-    }
-
-    pub(super) async fn cancel(
-        &self,
-        CancelRunRequest { run_id, reason }: CancelRunRequest,
-    ) -> Result<CancelRunResponse, Status> {
-        let peers = &self.peers;
-        let (run, still_running) = match owner(&run_id)? {
-            RunOwner::Agent => {
-                let request = agent::CancelRunRequest { run_id, reason };
-                let answer = peers.agent.clone().cancel_run(request).await?.into_inner();
-                (answer.run, answer.still_running)
-            }
-            RunOwner::Workflow => {
-                let request = workflow::CancelRunRequest { run_id, reason };
-                let answer = peers
-                    .workflow
-                    .clone()
-                    .cancel_run(request)
-                    .await?
-                    .into_inner();
-                (answer.run, answer.still_running)
-            }
-            RunOwner::Registry => {
-                let request = registry::CancelRunRequest { run_id, reason };
-                let answer = peers
-                    .registry
-                    .clone()
-                    .cancel_run(request)
-                    .await?
-                    .into_inner();
-                (answer.run, answer.still_running)
-            }
-        };
-        Ok(CancelRunResponse { run, still_running })
+        let responses = runs.watch_run(request).await?.into_inner();
+        let records = responses.map(|response| {
+            response?
+                .record
+                .ok_or_else(|| Status::internal("a watch response has no record"))
+        });
+        Ok(until_drained(records.boxed(), after_sequence, drain))
     }
 }
 
 /// Returns the service that owns the run.
-fn owner(run_id: &str) -> Result<RunOwner, Status> {
+fn owner_of(run_id: &str) -> Result<RunOwner, Status> {
     let parsed: Result<RunId, _> = run_id.parse();
     parsed.map(|run| run.owner()).map_err(|error| {
         Failure::new(Code::NotFound, ErrorReason::RunNotFound, error.to_string())
             .metadata("run_id", error.text)
             .into_status()
     })
-}
-
-fn record(record: Option<WatchRecord>) -> Result<WatchRecord, Status> {
-    record.ok_or_else(|| Status::internal("a watch gave an empty answer"))
 }
 
 /// Passes records on until this server drains; then says where to resume.

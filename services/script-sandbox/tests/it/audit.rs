@@ -77,9 +77,8 @@ pub(crate) fn of_trace(trace: &str) -> Vec<Record> {
 #[track_caller]
 pub(crate) fn the_only(trace: &str) -> Record {
     let records = of_trace(trace);
-    let [start, end] = &records[..] else {
-        panic!("O7: {records:?}")
-    };
+    let both: Result<[Record; 2], _> = records.clone().try_into();
+    let [start, end] = &both.unwrap();
     assert_eq!(start["event"], "started", "O7: {records:?}");
     for name in [
         "what",

@@ -42,7 +42,7 @@ impl Service {
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        let settings = grpc_kit::ClientSettings::to(&format!("http://{address}"));
+        let settings = grpc_kit::ClientSettings::to(format!("http://{address}"));
         let mut client = Client::new(grpc_kit::remote(&settings).unwrap());
         eventually("the service listens", || {
             std::net::TcpStream::connect(address).is_ok()

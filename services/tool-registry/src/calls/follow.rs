@@ -31,7 +31,7 @@ impl Calls {
         &self,
         joined: Joined,
     ) -> impl Stream<Item = Result<Below, Status>> + Send + use<> {
-        let client = self.inner.dispatcher.runs.client();
+        let client = self.inner.dispatcher.runs.runs();
         async_stream::stream! {
             // The guard must live as long as the stream: dropping it ends a call without effect id.
             let Joined { flight, index, ends_with_caller: _guard } = joined;

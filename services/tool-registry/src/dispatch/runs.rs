@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use contracts::tavern::{
     common::v1::{ErrorReason, Run, RunOptions},
+    run::v1::{CancelRunRequest, run_service_client::RunServiceClient},
     workflow::v1::{
-        CancelRunRequest, SingleNode, StartRunRequest, start_run_request::Target,
+        SingleNode, StartRunRequest, start_run_request::Target,
         workflow_service_client::WorkflowServiceClient,
     },
 };
@@ -37,6 +38,7 @@ const CANCEL_GRACE: Duration = Duration::from_millis(1_800);
 #[derive(Clone, Debug)]
 pub struct WorkflowRuns {
     client: WorkflowServiceClient<Transport>,
+    runs: RunServiceClient<Transport>,
 }
 
 /// Why following a run stopped.
@@ -48,9 +50,17 @@ enum Stop {
 }
 
 impl WorkflowRuns {
-    /// Makes a client.
-    pub fn new(client: WorkflowServiceClient<Transport>) -> Self {
-        Self { client }
+    /// Makes a client of workflow-execution and of its runs.
+    pub fn new(
+        client: WorkflowServiceClient<Transport>,
+        runs: RunServiceClient<Transport>,
+    ) -> Self {
+        Self { client, runs }
+    }
+
+    /// Returns the client of its runs.
+    pub fn runs(&self) -> RunServiceClient<Transport> {
+        self.runs.clone()
     }
 
     /// Returns the client.
@@ -102,12 +112,13 @@ impl WorkflowRuns {
             run_id: run_id.to_owned(),
             reason: reason.to_owned(),
         };
-        let answer = self.client.clone().cancel_run(request).await?.into_inner();
+        let answer = self.runs().cancel_run(request).await?.into_inner();
         let ended = answer.run.is_some_and(|run| run.outcome.is_some());
+        let still_running = answer.still_running.into_iter().map(|work| work.id);
+        let still_running: Vec<String> = still_running.collect();
         Ok(match ended {
-            true => answer.still_running,
-            false if answer.still_running.is_empty() => vec![run_id.to_owned()],
-            false => answer.still_running,
+            false if still_running.is_empty() => vec![run_id.to_owned()],
+            _ => still_running,
         })
     }
 
@@ -134,7 +145,7 @@ impl WorkflowRuns {
 
     async fn wait(&self, run_id: &str, order: &Order, cancel: &CancellationToken) -> Stop {
         tokio::select! {
-            ended = follow::to_the_end(self.client(), run_id, order.deadline) => match ended {
+            ended = follow::to_the_end(self.runs(), run_id, order.deadline) => match ended {
                 Ok(run) => Stop::Ended(Box::new(run)),
                 // The deadline travels with the watch, so the other end may notice it first.
                 Err(status) if status.code() == Code::DeadlineExceeded => Stop::OutOfTime,
@@ -165,7 +176,7 @@ impl WorkflowRuns {
             for name in still_running.iter().filter(|name| *name != run_id) {
                 order.flight.leave_running(name);
             }
-            follow::to_the_end(self.client(), run_id, until).await.ok()
+            follow::to_the_end(self.runs(), run_id, until).await.ok()
         });
         let ended = tokio::time::timeout_at(until, ending).await.ok().flatten();
         if ended.is_none() {

@@ -72,7 +72,6 @@ impl Invocations {
         let start = StartRun {
             kind: KIND,
             subject: String::new(),
-            key: conversation.to_string(),
             conversation_id: conversation.to_string(),
             request_id: request.request_id,
             scope: SCOPE,

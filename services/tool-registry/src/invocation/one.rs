@@ -7,7 +7,8 @@ use std::{
 };
 
 use contracts::tavern::common::v1::{
-    CallDispatched, CallError, CallResult, CallStatus, ErrorCategory, ToolCall, event::Kind,
+    CallDispatched, CallError, CallResult, CallStatus, ErrorCategory, ToolCall, WorkKind,
+    event::Kind,
 };
 use core_types::EffectId;
 use futures::StreamExt;
@@ -117,7 +118,7 @@ impl Invocation {
             needs_confirmation: call.needs_confirmation,
             is_first: !has_left,
         };
-        let _tracked = control.track(effect.as_str());
+        let _tracked = control.track(WorkKind::Call, effect.as_str());
         loop {
             let ended = self.follow(asked.clone(), &effect, control).await?;
             asked.is_first = false;

@@ -8,6 +8,7 @@ use contracts::tavern::{
         CallToolRequest, RegisterToolRequest, call_tool_response::Record,
         tool_registry_service_client::ToolRegistryServiceClient,
     },
+    run::v1::{run_service_client::RunServiceClient, run_service_server::RunServiceServer},
     sandbox::v1::{
         script_sandbox_service_client::ScriptSandboxServiceClient,
         script_sandbox_service_server::ScriptSandboxServiceServer,
@@ -27,6 +28,7 @@ use tool_registry::{Peers, RegistrySettings, ToolRegistry};
 use crate::doubles::{sandbox::UnconfinedSandbox, workflow::PlayedWorkflows};
 
 pub(crate) type Client = ToolRegistryServiceClient<Transport>;
+pub(crate) type RunsClient = RunServiceClient<Transport>;
 
 pub(crate) struct Fixture {
     pub(crate) directory: TempDir,
@@ -35,6 +37,7 @@ pub(crate) struct Fixture {
     pub(crate) workflows: PlayedWorkflows,
     pub(crate) registry: Option<ToolRegistry>,
     pub(crate) client: Client,
+    pub(crate) runs: RunsClient,
 }
 
 /// Returns the plugins that Tavern ships.
@@ -52,7 +55,7 @@ impl Fixture {
         let directory = tempfile::tempdir().unwrap();
         let (sandbox, workflows) = (UnconfinedSandbox::new(), PlayedWorkflows::default());
         let registry = build(directory.path(), &plugins, &sandbox, &workflows).await;
-        let client = client_of(&registry);
+        let (client, runs) = clients_of(&registry);
         Self {
             directory,
             plugins,
@@ -60,6 +63,7 @@ impl Fixture {
             workflows,
             registry: Some(registry),
             client,
+            runs,
         }
     }
 
@@ -77,7 +81,7 @@ impl Fixture {
             &self.workflows,
         )
         .await;
-        self.client = client_of(&registry);
+        (self.client, self.runs) = clients_of(&registry);
         self.registry = Some(registry);
     }
 
@@ -191,14 +195,22 @@ async fn build(
         ..RegistrySettings::default()
     };
     let sandbox = Services::new().add(ScriptSandboxServiceServer::new(sandbox.clone()));
-    let workflows = Services::new().add(WorkflowServiceServer::new(workflows.clone()));
+    let workflows = Services::new()
+        .add(WorkflowServiceServer::new(workflows.clone()))
+        .add(RunServiceServer::new(workflows.clone()));
+    let workflows = grpc_kit::local(&workflows);
     let peers = Peers {
         sandbox: ScriptSandboxServiceClient::new(grpc_kit::local(&sandbox)),
-        workflow: WorkflowServiceClient::new(grpc_kit::local(&workflows)),
+        workflow: WorkflowServiceClient::new(workflows.clone()),
+        workflow_runs: RunServiceClient::new(workflows),
     };
     tool_registry::build(settings, peers).await.unwrap()
 }
 
-fn client_of(registry: &ToolRegistry) -> Client {
-    ToolRegistryServiceClient::new(grpc_kit::local(&registry.services()))
+fn clients_of(registry: &ToolRegistry) -> (Client, RunsClient) {
+    let transport = grpc_kit::local(&registry.services());
+    (
+        ToolRegistryServiceClient::new(transport.clone()),
+        RunServiceClient::new(transport),
+    )
 }

@@ -5,9 +5,8 @@ use contracts::tavern::{
         CallStatus, Diagnostic, Event, ParsedText, Run, RunState, ToolCall, Violation, event::Kind,
         watch_record::Record,
     },
-    registry::v1::{
-        CancelRunRequest, CancelRunResponse, GetRunRequest, StartInvocationRequest, WatchRunRequest,
-    },
+    registry::v1::StartInvocationRequest,
+    run::v1::{CancelRunRequest, CancelRunResponse, GetRunRequest, WatchRunRequest},
 };
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ use tonic::Code;
 
 use crate::{
     doubles::sandbox::Mode,
-    fixture::{Client, Fixture, side_effecting_tool, until},
+    fixture::{Fixture, RunsClient, side_effecting_tool, until},
 };
 
 fn call(index: u32, tool: &str, arguments: Value) -> ToolCall {
@@ -74,17 +73,17 @@ async fn cancel(fixture: &Fixture, run: &Run) -> CancelRunResponse {
         run_id: run.run_id.clone(),
         reason: "enough".into(),
     };
-    let answer = fixture.client.clone().cancel_run(request).await;
+    let answer = fixture.runs.clone().cancel_run(request).await;
     answer.unwrap().into_inner()
 }
 
 /// Follows a run to its end.
-async fn watch(mut client: Client, run_id: String) -> (Vec<Event>, Run) {
+async fn watch(mut runs: RunsClient, run_id: String) -> (Vec<Event>, Run) {
     let request = WatchRunRequest {
         run_id,
         after_sequence: 0,
     };
-    let mut stream = client.watch_run(request).await.unwrap().into_inner();
+    let mut stream = runs.watch_run(request).await.unwrap().into_inner();
     let mut events = Vec::new();
     while let Some(response) = stream.next().await {
         match response.unwrap().record.unwrap().record.unwrap() {
@@ -102,7 +101,7 @@ async fn run(
     request: StartInvocationRequest,
 ) -> (Vec<&'static str>, Vec<CallStatus>, Run) {
     let started = start(fixture, request).await;
-    let (events, run) = watch(fixture.client.clone(), started.run_id).await;
+    let (events, run) = watch(fixture.runs.clone(), started.run_id).await;
     assert!(
         events
             .iter()
@@ -245,7 +244,7 @@ async fn a_call_with_problems_never_runs_and_its_observation_is_the_seeds() {
         ..call(0, "GetPlayerInfo", json!({"playerId": "player123"}))
     };
     let started = start(&fixture, invoke(vec![refused])).await;
-    let (events, run) = watch(fixture.client.clone(), started.run_id).await;
+    let (events, run) = watch(fixture.runs.clone(), started.run_id).await;
     assert_eq!(statuses(&events), [CallStatus::Rejected]);
     assert!(!events.iter().any(|event| name(event) == "dispatched"));
     let observed: Vec<&str> = events
@@ -340,7 +339,7 @@ async fn cancelling_a_run_ends_its_script_and_starts_nothing_more() {
     assert!(answer.still_running.is_empty(), "{answer:?}");
     let outcome = answer.run.unwrap().outcome.unwrap();
     assert_eq!(outcome.state(), RunState::Cancelled);
-    let (events, _) = watch(fixture.client.clone(), started.run_id).await;
+    let (events, _) = watch(fixture.runs.clone(), started.run_id).await;
     assert_eq!(statuses(&events), [CallStatus::Cancelled]);
 }
 
@@ -365,7 +364,7 @@ async fn neighbours_that_allow_it_are_under_way_together_and_end_in_their_order(
     fixture.register(side_effecting_tool("alone")).await;
     let calls = vec![runs_code(0, "a"), runs_code(1, "b"), runs_code(2, "alone")];
     let started = start(&fixture, invoke(calls)).await;
-    let watching = tokio::spawn(watch(fixture.client.clone(), started.run_id));
+    let watching = tokio::spawn(watch(fixture.runs.clone(), started.run_id));
     until("two calls at once", || fixture.sandbox.started() == 2).await;
     fixture.sandbox.permits.add_permits(2);
     until("the third call", || fixture.sandbox.started() == 3).await;
@@ -409,7 +408,7 @@ async fn a_cancel_reaches_every_neighbour() {
     until("two calls at once", || fixture.sandbox.started() == 2).await;
     let answer = cancel(&fixture, &started).await;
     assert!(answer.still_running.is_empty(), "{answer:?}");
-    let (events, run) = watch(fixture.client.clone(), started.run_id).await;
+    let (events, run) = watch(fixture.runs.clone(), started.run_id).await;
     assert_eq!(run.state(), RunState::Cancelled);
     assert_eq!(statuses(&events), [CallStatus::Cancelled; 2]);
 }
@@ -423,7 +422,7 @@ async fn after_a_crash_every_unsettled_neighbour_is_named_and_none_is_repeated()
     until("two calls at once", || fixture.sandbox.started() == 2).await;
     fixture.crash_and_restart().await;
     fixture.recover().await;
-    let (_, run) = watch(fixture.client.clone(), started.run_id).await;
+    let (_, run) = watch(fixture.runs.clone(), started.run_id).await;
     assert_eq!(run.state(), RunState::Unknown);
     assert_eq!(run.outcome.unwrap().unsettled_effect_ids.len(), 2);
     assert_eq!(fixture.sandbox.started(), 2);
@@ -446,7 +445,7 @@ async fn after_a_crash_a_run_goes_on_where_it_was_and_repeats_nothing() {
     fixture.crash_and_restart().await;
     fixture.recover().await;
     fixture.workflows.let_go();
-    let (events, run) = watch(fixture.client.clone(), started.run_id).await;
+    let (events, run) = watch(fixture.runs.clone(), started.run_id).await;
     assert_eq!(run.outcome.unwrap().state(), RunState::Succeeded);
     assert_eq!(statuses(&events), [CallStatus::Succeeded; 3]);
     let names: Vec<&str> = events.iter().map(name).collect();
@@ -477,7 +476,7 @@ async fn after_a_crash_an_unsettled_effect_stops_the_run_as_unknown() {
     until("the dispatch", || fixture.sandbox.started() == 1).await;
     fixture.crash_and_restart().await;
     fixture.recover().await;
-    let (events, run) = watch(fixture.client.clone(), started.run_id.clone()).await;
+    let (events, run) = watch(fixture.runs.clone(), started.run_id.clone()).await;
     let outcome = run.outcome.unwrap();
     assert_eq!(outcome.state(), RunState::Unknown);
     assert_eq!(
@@ -519,7 +518,7 @@ async fn wrong_requests_and_unknown_runs_are_refused() {
         };
         assert_eq!(
             fixture
-                .client
+                .runs
                 .clone()
                 .get_run(request)
                 .await

@@ -1,5 +1,6 @@
 //! Running a script in the sandbox. A script has no effect outside, so it may run again.
 
+use contracts::tavern::common::v1::WorkKind;
 use contracts::tavern::sandbox::v1::verdict::Kind as Verdict;
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, Limits, ResultState, execute_request::Program,
@@ -35,7 +36,7 @@ pub(super) async fn carry_out(
     control: RunControl,
     call: ScriptCall,
 ) -> Result<Settled, NodeFailure> {
-    let _tracked = control.track(call.effect_id.clone());
+    let _tracked = control.track(WorkKind::Call, call.effect_id.clone());
     tokio::select! {
         settled = ask_until_answered(peers, &call) => settled,
         () = control.cancelled() => {

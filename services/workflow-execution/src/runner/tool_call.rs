@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::{self as common, WorkKind};
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::{CallToolRequest, CancelCallRequest};
 use grpc_kit::{CallContext, Failure};
@@ -52,7 +52,9 @@ pub(super) struct ToolCall {
 impl ToolCall {
     /// Carries the call out. A cancel of the run ends it in the registry too.
     pub(super) async fn carry_out(self) -> ToolEnd {
-        let _tracked = self.control.track(self.call.effect_id.clone());
+        let _tracked = self
+            .control
+            .track(WorkKind::Call, self.call.effect_id.clone());
         if self.control.is_cancelled() {
             // Nothing leaves after a cancel; but what left before a restart may still go on.
             self.cancel().await;

@@ -204,7 +204,6 @@ fn start_of(request: &StartRunRequest) -> StartRun {
     StartRun {
         kind: "workflow",
         subject: String::new(),
-        key: String::new(),
         conversation_id: request.conversation_id.clone(),
         request_id: request.request_id.clone(),
         scope: SCOPE,

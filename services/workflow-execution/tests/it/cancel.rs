@@ -2,7 +2,7 @@
 
 use contracts::tavern::common::v1::event::Kind;
 use contracts::tavern::common::v1::{RunOptions, RunState};
-use contracts::tavern::workflow::v1::CancelRunRequest;
+use contracts::tavern::run::v1::CancelRunRequest;
 use serde_json::json;
 
 use crate::support::*;
@@ -25,7 +25,7 @@ async fn a_cancel_reaches_the_tool_and_nothing_starts_after_it() {
         reason: "enough".into(),
     };
     let cancelled = world
-        .client
+        .runs
         .clone()
         .cancel_run(request.clone())
         .await
@@ -49,7 +49,7 @@ async fn a_cancel_reaches_the_tool_and_nothing_starts_after_it() {
     );
     // Once more changes nothing.
     let again = world
-        .client
+        .runs
         .clone()
         .cancel_run(request)
         .await
@@ -78,7 +78,7 @@ async fn a_cancel_ends_every_script() {
         reason: String::new(),
     };
     let cancelled = world
-        .client
+        .runs
         .clone()
         .cancel_run(request)
         .await
@@ -117,14 +117,13 @@ async fn a_cancel_that_was_acknowledged_holds_over_a_restart() {
     world.events_until(&run.run_id, dispatched).await;
     // The process ends between the request and the end of the run.
     let cancel = {
-        let (mut client, run_id) = (world.client.clone(), run.run_id.clone());
+        let (mut runs, run_id) = (world.runs.clone(), run.run_id.clone());
         tokio::spawn(async move {
-            client
-                .cancel_run(CancelRunRequest {
-                    run_id,
-                    reason: "enough".into(),
-                })
-                .await
+            runs.cancel_run(CancelRunRequest {
+                run_id,
+                reason: "enough".into(),
+            })
+            .await
         })
     };
     world

@@ -2,8 +2,9 @@
 
 use contracts::tavern::common::v1::event::Kind;
 use contracts::tavern::common::v1::{Durability, ErrorReason, RunOptions, RunState};
+use contracts::tavern::run::v1::GetRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
-use contracts::tavern::workflow::v1::{GetRunRequest, SingleNode, StartRunRequest};
+use contracts::tavern::workflow::v1::{SingleNode, StartRunRequest};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -42,7 +43,7 @@ async fn a_run_of_pure_nodes_succeeds_and_shows_each_outcome() {
         ]
     );
     let run = world
-        .client
+        .runs
         .clone()
         .get_run(GetRunRequest { run_id: run.run_id })
         .await

@@ -11,11 +11,12 @@ use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{Event, Run, RunOutcome};
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
+use contracts::tavern::run::v1::{WatchRunRequest, run_service_client::RunServiceClient};
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
+use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
-use contracts::tavern::workflow::v1::{StartRunRequest, WatchRunRequest};
 use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
 use workflow_execution::{Peers, WorkflowExecution, WorkflowSettings};
@@ -32,6 +33,7 @@ pub(crate) struct World {
     pub(crate) sandbox: SandboxDouble,
     pub(crate) service: WorkflowExecution,
     pub(crate) client: Client,
+    pub(crate) runs: RunServiceClient<Transport>,
 }
 
 impl World {
@@ -79,13 +81,14 @@ impl World {
             sandbox: ScriptSandboxServiceClient::new(transport),
         };
         let service = workflow_execution::build(settings, peers).await.unwrap();
-        let client = Client::new(grpc_kit::local(&service.services()));
+        let transport = grpc_kit::local(&service.services());
         Self {
             directory,
             registry,
             sandbox,
             service,
-            client,
+            client: Client::new(transport.clone()),
+            runs: RunServiceClient::new(transport),
         }
     }
 
@@ -98,8 +101,9 @@ impl World {
             sandbox,
             service,
             client,
+            runs,
         } = self;
-        drop((service, client));
+        drop((service, client, runs));
         let again = Self::on(directory, registry, sandbox, |_| {}).await;
         again.service.recover().await.unwrap();
         again
@@ -147,7 +151,7 @@ impl World {
             after_sequence: 0,
         };
         let mut records = self
-            .client
+            .runs
             .clone()
             .watch_run(request)
             .await

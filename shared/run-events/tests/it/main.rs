@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::{RunState, event::Kind, watch_record::Record};
+use contracts::tavern::common::v1::{RunState, WorkKind, event::Kind, watch_record::Record};
+use contracts::tavern::run::v1::{ListRunsRequest, run_service_client::RunServiceClient};
 use core_types::{RunOwner, SystemClock, SystemIds};
 use futures::StreamExt;
 use run_events::{CancelReason, End, Recorder, Runs, StartRun, Started, outcome};
@@ -35,7 +36,6 @@ fn a_run(request_id: &str, body: &str) -> StartRun {
     StartRun {
         kind: "turn",
         subject: "ada".into(),
-        key: "conversation-1".into(),
         conversation_id: "conversation-1".into(),
         request_id: request_id.into(),
         scope: "test",
@@ -158,7 +158,7 @@ async fn work_that_ignores_its_cancel_is_dropped_and_named() {
     let recorder = new_run(&runs, a_run("", "")).await;
     let run_id = recorder.run_id().to_string();
     runs.execute(recorder, |control| async move {
-        let _tracked = control.track("stubborn");
+        let _tracked = control.track(WorkKind::Call, "stubborn");
         std::future::pending::<End>().await
     });
     let cancelled = runs.cancel(&run_id, "").await.unwrap();
@@ -312,4 +312,103 @@ async fn what_cannot_be_followed_says_why() {
         let watch = runs.watch(run_id, after, grpc_kit::Drain::never()).await;
         assert_eq!(code(watch.err()), Some(expected), "{run_id} after {after}");
     }
+}
+
+#[tokio::test]
+async fn runs_are_listed_by_their_conditions_the_newest_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let mut ids = Vec::new();
+    for (subject, conversation_id) in [("ada", "a"), ("grace", "b"), ("ada", "b")] {
+        let start = StartRun {
+            subject: subject.into(),
+            conversation_id: conversation_id.into(),
+            ..a_run("", "")
+        };
+        let recorder = new_run(&runs, start).await;
+        ids.insert(0, recorder.run_id().to_string());
+    }
+    runs.cancel(&ids[2], "").await.unwrap();
+    let services = grpc_kit::Services::new().add(runs.service());
+    let client = RunServiceClient::new(grpc_kit::local(&services));
+    let list = async |request: ListRunsRequest| {
+        let response = client.clone().list_runs(request).await;
+        let response = response.map(tonic::Response::into_inner);
+        let ids = |runs: Vec<common::Run>| runs.into_iter().map(|run| run.run_id).collect();
+        response.map(|page| (ids(page.runs), page.next_page_token))
+    };
+    let conditions = |change: fn(&mut ListRunsRequest)| {
+        let mut request = ListRunsRequest::default();
+        change(&mut request);
+        request
+    };
+    for (request, expected) in [
+        (conditions(|_| {}), vec![0, 1, 2]),
+        (
+            conditions(|request| request.subject = "ada".into()),
+            vec![0, 2],
+        ),
+        (
+            conditions(|request| request.conversation_id = "b".into()),
+            vec![0, 1],
+        ),
+        (
+            conditions(|request| request.set_state(RunState::Running)),
+            vec![0, 1],
+        ),
+        (
+            conditions(|request| request.set_state(RunState::Cancelled)),
+            vec![2],
+        ),
+        (
+            conditions(|request| request.set_state(RunState::Failed)),
+            vec![],
+        ),
+    ] {
+        let expected: Vec<String> = expected
+            .into_iter()
+            .map(|at: usize| ids[at].clone())
+            .collect();
+        let (found, next): (Vec<String>, String) = list(request.clone()).await.unwrap();
+        assert_eq!((found, next), (expected, String::new()), "{request:?}");
+    }
+    let first_two = conditions(|request| request.page_size = 2);
+    let (found, next): (Vec<String>, String) = list(first_two.clone()).await.unwrap();
+    assert_eq!(found, ids[..2]);
+    let rest = ListRunsRequest {
+        page_token: next,
+        ..first_two
+    };
+    let (found, next): (Vec<String>, String) = list(rest).await.unwrap();
+    assert_eq!((found, next.as_str()), (vec![ids[2].clone()], ""));
+}
+
+#[tokio::test]
+async fn everything_wrong_with_a_list_is_named_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let services = grpc_kit::Services::new().add(runs.service());
+    let request = ListRunsRequest {
+        state: 99,
+        created_since: Some(prost_types::Timestamp {
+            seconds: i64::MAX,
+            nanos: 0,
+        }),
+        created_before: Some(prost_types::Timestamp {
+            seconds: 0,
+            nanos: -1,
+        }),
+        page_token: "forged".into(),
+        ..ListRunsRequest::default()
+    };
+    let mut client = RunServiceClient::new(grpc_kit::local(&services));
+    let status = client.list_runs(request).await.unwrap_err();
+    let fields: Vec<String> = grpc_kit::violations(&status)
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(
+        fields,
+        ["state", "created_since", "created_before", "page_token"]
+    );
 }

@@ -158,13 +158,14 @@ async fn insert_run(
 ) -> Result<bool, sqlx::Error> {
     let request = run.request.as_ref();
     let inserted = sqlx::query(
-        "INSERT INTO runs (key, id, kind, subject, scope, request_id, body_hash, parent, created, \
-         deadline, meta) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO runs (key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
+         created, deadline, meta) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
     )
     .bind(key)
     .bind(run.id.to_string())
     .bind(&run.kind)
     .bind(&run.subject)
+    .bind(&run.conversation)
     .bind(request.map(|request| &request.scope))
     .bind(request.map(|request| request.request_id.as_str()))
     .bind(request.map(|request| request.body_hash.0.to_vec()))

@@ -27,8 +27,8 @@ impl SqliteStore {
 }
 
 /// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
-const SELECT_RUN: &str = "SELECT key, id, kind, subject, scope, request_id, body_hash, parent, state, \
-     created, finished, deadline, meta, end_sequence, end_hash, \
+const SELECT_RUN: &str = "SELECT key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
+     state, created, finished, deadline, meta, end_sequence, end_hash, \
      (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence FROM runs";
 
 #[derive(FromRow)]
@@ -37,6 +37,7 @@ struct StoredRun {
     id: String,
     kind: String,
     subject: String,
+    conversation: String,
     scope: Option<String>,
     request_id: Option<String>,
     body_hash: Option<Vec<u8>>,
@@ -81,6 +82,7 @@ impl TryFrom<StoredRun> for RunRow {
             id: stored.id.parse().map_err(|_| corrupt("id"))?,
             kind: stored.kind,
             subject: stored.subject,
+            conversation: stored.conversation,
             request,
             parent: parent.map_err(|_| corrupt("parent"))?,
             state: stored.state.map_or(RunState::Open, RunState::Finished),
@@ -166,10 +168,24 @@ impl Store for SqliteStore {
         query.push(match filter.state {
             StateFilter::Any => " WHERE TRUE",
             StateFilter::Open => " WHERE state IS NULL",
-            StateFilter::Finished => " WHERE state IS NOT NULL",
+            StateFilter::Finished | StateFilter::FinishedAs(_) => " WHERE state IS NOT NULL",
         });
+        if let StateFilter::FinishedAs(code) = filter.state {
+            query.push(" AND state = ").push_bind(code);
+        }
         if let Some(subject) = &filter.subject {
             query.push(" AND subject = ").push_bind(subject.clone());
+        }
+        if let Some(conversation) = &filter.conversation {
+            query
+                .push(" AND conversation <> '' AND conversation = ")
+                .push_bind(conversation.clone());
+        }
+        if let Some(since) = filter.created_since {
+            query.push(" AND created >= ").push_bind(since.unix_nanos());
+        }
+        if let Some(before) = filter.created_before {
+            query.push(" AND created < ").push_bind(before.unix_nanos());
         }
         if let Some(kind) = &filter.kind {
             query.push(" AND kind = ").push_bind(kind.clone());
@@ -183,8 +199,8 @@ impl Store for SqliteStore {
         };
         if let Some(after) = after {
             query.push(format_args!(" AND (created, id) {past} ("));
-            query.push_bind(after.created.unix_nanos()).push(", ");
-            query.push_bind(after.id.to_string()).push(")");
+            query.push_bind(after.created().unix_nanos()).push(", ");
+            query.push_bind(after.id().to_string()).push(")");
         }
         query.push(format_args!(
             " ORDER BY created {direction}, id {direction} LIMIT "

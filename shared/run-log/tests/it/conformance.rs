@@ -60,7 +60,8 @@ async fn events_come_back_as_they_were_appended(on: Fixture) {
 
 async fn a_new_run_has_its_first_events_at_once(on: Fixture) {
     let run = NewRun {
-        subject: "conversation 1".to_owned(),
+        subject: "workflow 1".to_owned(),
+        conversation: "conversation 1".to_owned(),
         request: Some(request("r", "body")),
         parent: Some(run_id(9)),
         deadline: Some(at(99)),
@@ -77,6 +78,7 @@ async fn a_new_run_has_its_first_events_at_once(on: Fixture) {
         (
             &summary.kind,
             &summary.subject,
+            &summary.conversation,
             &summary.request,
             summary.parent,
             summary.deadline
@@ -84,6 +86,7 @@ async fn a_new_run_has_its_first_events_at_once(on: Fixture) {
         (
             &run.kind,
             &run.subject,
+            &run.conversation,
             &run.request,
             run.parent,
             run.deadline
@@ -151,6 +154,7 @@ async fn everything_too_large_is_named_at_once(on: Fixture) {
     let run = NewRun {
         kind: String::new(),
         subject: "s".repeat(limits::MAX_TEXT_BYTES + 1),
+        conversation: "c".repeat(limits::MAX_TEXT_BYTES + 1),
         meta: vec![0; limits::MAX_META_BYTES + 1].into(),
         ..on.new_run(1)
     };
@@ -170,7 +174,13 @@ async fn everything_too_large_is_named_at_once(on: Fixture) {
     };
     assert_eq!(
         places(violations),
-        ["subject", "kind", "meta", "events[1].payload"]
+        [
+            "subject",
+            "conversation",
+            "kind",
+            "meta",
+            "events[1].payload"
+        ]
     );
 
     let writer = on.start(1).await;

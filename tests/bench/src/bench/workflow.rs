@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use contracts::tavern::common::v1::RunState;
+use contracts::tavern::run::v1::{GetRunRequest, run_service_client::RunServiceClient};
+use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
-use contracts::tavern::workflow::v1::{GetRunRequest, StartRunRequest};
 use core_types::{Clock, Durability, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::Transport;
 use run_log::{Created, MemoryLimits, MemoryRunLog, NewEvent, NewRun, RunLog};
@@ -83,9 +84,10 @@ fn pure(text: &str, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
 async fn whole(text: &str, effort: &Effort) -> anyhow::Result<Figure> {
     let tavern = InProcess::start(effort).await?;
     let mut client = WorkflowServiceClient::new(tavern.transport());
+    let mut runs = RunServiceClient::new(tavern.transport());
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for round in 0..=effort.times(20) {
-        let run = run_to_the_end(&mut client, text).await?;
+        let run = run_to_the_end(&mut client, &mut runs, text).await?;
         let log = append_all().await?;
         if round > 0 {
             ours.push(run);
@@ -108,6 +110,7 @@ async fn whole(text: &str, effort: &Effort) -> anyhow::Result<Figure> {
 /// its own record.
 async fn run_to_the_end(
     client: &mut WorkflowServiceClient<Transport>,
+    runs: &mut RunServiceClient<Transport>,
     text: &str,
 ) -> anyhow::Result<f64> {
     let request = StartRunRequest {
@@ -121,7 +124,7 @@ async fn run_to_the_end(
         let request = GetRunRequest {
             run_id: run_id.clone(),
         };
-        let run = client
+        let run = runs
             .get_run(request)
             .await?
             .into_inner()

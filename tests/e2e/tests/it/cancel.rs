@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use contracts::tavern::common::v1::{RunState, event::Kind};
-use contracts::tavern::gateway::v1::CancelRunRequest;
+use contracts::tavern::run::v1::CancelRunRequest;
 use testkit::{Stack, collect, eventually, until};
 
 use crate::text::{failing_agents, model_text, user_message};
@@ -42,9 +42,9 @@ async fn a_cancel_ends_every_process_of_a_script() -> anyhow::Result<()> {
         run_id: run_id.clone(),
         reason: "enough".into(),
     };
-    let cancelled = gateway.clone().cancel_run(request).await?.into_inner();
+    let cancelled = stack.runs().cancel_run(request).await?.into_inner();
     // What has not ended after the time that the contract allows would be named.
-    assert_eq!(cancelled.still_running, Vec::<String>::new());
+    assert_eq!(cancelled.still_running, []);
     assert_eq!(
         cancelled.run.unwrap_or_default().state(),
         RunState::Cancelled
@@ -68,9 +68,9 @@ async fn a_cancel_ends_the_request_to_a_model() -> anyhow::Result<()> {
         run_id: run_id.clone(),
         reason: String::new(),
     };
-    let cancelled = gateway.clone().cancel_run(request).await?.into_inner();
-    assert_eq!(cancelled.still_running, Vec::<String>::new());
-    let ended = collect(&gateway, &run_id, 0).await?;
+    let cancelled = stack.runs().cancel_run(request).await?.into_inner();
+    assert_eq!(cancelled.still_running, []);
+    let ended = collect(&stack.runs(), &run_id, 0).await?;
     assert_eq!(ended.run.state(), RunState::Cancelled);
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use contracts::tavern::gateway::v1::GetRunRequest;
-use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::run::v1::GetRunRequest;
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::ClientSettings;
 use testkit::{Process, binary, eventually, repository};
 
@@ -90,7 +90,7 @@ async fn plays_every_transcript(
 ) -> anyhow::Result<()> {
     let gateway = format!("http://{host}:7401");
     let transport = grpc_kit::remote(&ClientSettings::to(&gateway))?;
-    let client = GatewayServiceClient::new(transport);
+    let client = RunServiceClient::new(transport);
     eventually("the gateway to serve", || {
         let mut client = client.clone();
         async move {

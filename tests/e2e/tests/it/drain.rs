@@ -36,7 +36,7 @@ async fn replace_under(stack: &mut Stack, run_id: &str, mark: &str) -> anyhow::R
     assert!(stack.terminate_service("script-sandbox")?.success());
     assert_eq!(processes_with(mark), 0);
     stack.restart_service("script-sandbox").await?;
-    collect(&stack.gateway(), run_id, 0).await
+    collect(&stack.runs(), run_id, 0).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

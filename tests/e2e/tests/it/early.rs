@@ -52,7 +52,7 @@ async fn a_kill_while_the_model_writes_loses_its_answer_and_what_its_calls_gave(
     assert!(!before.iter().any(answered), "the model is still writing");
     stack.kill()?;
     stack.restart().await?;
-    let turn = collect(&stack.gateway(), &run_id, 0).await?;
+    let turn = collect(&stack.runs(), &run_id, 0).await?;
     assert_eq!(
         turn.run.state(),
         RunState::Succeeded,

@@ -8,7 +8,7 @@ use contracts::tavern::common::v1::{
     CallError, CallResult, CallStatus, Event, RunState, event::Kind,
 };
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::gateway::v1::{CancelRunRequest, GetRunRequest};
+use contracts::tavern::run::v1::{CancelRunRequest, GetRunRequest};
 use grpc_kit::Transport;
 use serde_json::json;
 use testkit::{Followed, Stack, collect, eventually, invoke, until};
@@ -29,7 +29,7 @@ async fn separate() -> anyhow::Result<Stack> {
 /// Follows a run to its end as a client does whose server went away: asks again while it is not there.
 async fn collect_again(stack: &Stack, run_id: &str, after: u64) -> anyhow::Result<Followed> {
     eventually("the run to end", || async {
-        match collect(&stack.gateway(), run_id, after).await {
+        match collect(&stack.runs(), run_id, after).await {
             Err(error) if comes_back(&error) => None,
             followed => Some(followed),
         }
@@ -263,7 +263,7 @@ async fn a_script_that_may_be_repeated_fails_for_now_with_its_sandbox() -> anyho
     let mark = format!("sleep {}", own_seconds());
     let run_id =
         kill_the_sandbox(&mut stack, &interpreter(&format!("{mark}; true")), &mark).await?;
-    let ended = collect(&stack.gateway(), &run_id, 0).await?;
+    let ended = collect(&stack.runs(), &run_id, 0).await?;
     let result = first_result(&ended);
     assert_eq!(result.status(), CallStatus::Failed);
     let CallError {
@@ -289,7 +289,7 @@ async fn a_script_that_may_not_be_repeated_is_unknown_without_its_sandbox() -> a
     let text = format!("<ACTION><Nap><seconds>{seconds}</seconds></Nap></ACTION>");
     let run_id = kill_the_sandbox(&mut stack, &text, &mark).await?;
     stack.restart_service("script-sandbox").await?;
-    let ended = collect(&stack.gateway(), &run_id, 0).await?;
+    let ended = collect(&stack.runs(), &run_id, 0).await?;
     assert_eq!(
         ended.run.state(),
         RunState::Unknown,
@@ -316,9 +316,9 @@ async fn a_follower_resumes_through_the_next_gateway() -> anyhow::Result<()> {
     world.stack.kill_service("gateway")?;
     world.stack.restart_service("gateway").await?;
     let last = before.last().map_or(0, |event| event.sequence);
-    let rest = collect(&world.stack.gateway(), &run_id, last).await?;
+    let rest = collect(&world.stack.runs(), &run_id, last).await?;
     assert_eq!(rest.run.state(), RunState::Succeeded);
-    let whole = collect(&world.stack.gateway(), &run_id, 0).await?;
+    let whole = collect(&world.stack.runs(), &run_id, 0).await?;
     assert_eq!(whole.events, [before, rest.events].concat());
     assert_eq!(world.effects("slow")?.len(), 1);
     Ok(())
@@ -419,8 +419,8 @@ async fn a_cancelled_turn_ends_the_workflow_and_the_script_below_it() -> anyhow:
         run_id: run_id.clone(),
         reason: "enough".into(),
     };
-    let cancelled = gateway.clone().cancel_run(request).await?.into_inner();
-    assert_eq!(cancelled.still_running, Vec::<String>::new());
+    let cancelled = world.stack.runs().cancel_run(request).await?.into_inner();
+    assert_eq!(cancelled.still_running, []);
     assert_eq!(
         cancelled.run.unwrap_or_default().state(),
         RunState::Cancelled
@@ -433,8 +433,9 @@ async fn a_cancelled_turn_ends_the_workflow_and_the_script_below_it() -> anyhow:
         let request = GetRunRequest {
             run_id: child.clone(),
         };
-        let child = gateway
-            .clone()
+        let child = world
+            .stack
+            .runs()
             .get_run(request)
             .await
             .ok()?
@@ -443,7 +444,7 @@ async fn a_cancelled_turn_ends_the_workflow_and_the_script_below_it() -> anyhow:
         (child.state() == RunState::Cancelled && processes_with(&mark) == 0).then_some(())
     })
     .await?;
-    let ended = collect(&gateway, &run_id, 0).await?;
+    let ended = collect(&world.stack.runs(), &run_id, 0).await?;
     assert_nothing_is_told_twice(&ended);
     Ok(())
 }

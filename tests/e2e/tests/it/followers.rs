@@ -1,24 +1,24 @@
-//! Many followers of one run: they keep nobody from the service, and those that do not read cost little.
+//! Many followers of one run: they leave room for other calls, and those that do not read cost little.
 
-use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::gateway::v1::{CancelRunRequest, WatchRunRequest, WatchRunResponse};
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use contracts::tavern::run::v1::{CancelRunRequest, WatchRunRequest, WatchRunResponse};
 use testkit::{Process, Stack, eventually, invoke, until};
 use tonic::{Streaming, transport::Channel, transport::Endpoint};
 
 use crate::text::{failing_agents, model_text, user_message};
 
 /// A client with one connection, as the libraries of other languages have it.
-async fn one_connection(stack: &Stack) -> anyhow::Result<GatewayServiceClient<Channel>> {
+async fn one_connection(stack: &Stack) -> anyhow::Result<RunServiceClient<Channel>> {
     let endpoint = Endpoint::from_shared(stack.address())?;
     // The windows of a client that has chosen none.
     let endpoint = endpoint
         .initial_stream_window_size(65_535)
         .initial_connection_window_size(65_535);
-    Ok(GatewayServiceClient::new(endpoint.connect().await?))
+    Ok(RunServiceClient::new(endpoint.connect().await?))
 }
 
 async fn watch(
-    client: &mut GatewayServiceClient<Channel>,
+    client: &mut RunServiceClient<Channel>,
     run_id: &str,
 ) -> anyhow::Result<Streaming<WatchRunResponse>> {
     let request = WatchRunRequest {
@@ -45,7 +45,7 @@ async fn followers_leave_room_for_a_cancel(stack: Stack) -> anyhow::Result<()> {
     });
     request.set_timeout(std::time::Duration::from_secs(30));
     let cancelled = client.cancel_run(request).await?.into_inner();
-    assert_eq!(cancelled.still_running, Vec::<String>::new());
+    assert_eq!(cancelled.still_running, []);
     Ok(())
 }
 
@@ -97,7 +97,7 @@ async fn stalled_followers_cost_little(mut stack: Stack) -> anyhow::Result<()> {
     let run = invoke(&stack.gateway(), model_text(&text)).await?;
     let run_id = run.run.run_id;
     // What the first followers cost the caches of the process is no stream's.
-    testkit::collect(&stack.gateway(), &run_id, 0).await?;
+    testkit::collect(&stack.runs(), &run_id, 0).await?;
     let before = settled(&mut stack).await?;
     let mut held = Vec::new();
     for _ in 0..4 {

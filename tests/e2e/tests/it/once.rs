@@ -18,7 +18,7 @@ async fn an_unsettled_call_of_an_ordinary_tool_ends_its_run_as_unknown() -> anyh
     world.await_effect("slow").await?;
     world.stack.kill()?;
     world.stack.restart().await?;
-    let ended = collect(&world.stack.gateway(), &run_id, 0).await?;
+    let ended = collect(&world.stack.runs(), &run_id, 0).await?;
     assert_eq!(
         ended.run.state(),
         RunState::Unknown,
@@ -45,7 +45,7 @@ async fn an_unsettled_call_of_an_idempotent_tool_runs_again_with_its_effect_id()
     world.await_effect("again").await?;
     world.stack.kill()?;
     world.stack.restart().await?;
-    let ended = collect(&world.stack.gateway(), &run_id, 0).await?;
+    let ended = collect(&world.stack.runs(), &run_id, 0).await?;
     assert_eq!(
         ended.run.state(),
         RunState::Succeeded,
@@ -66,7 +66,7 @@ async fn kill_in_the_third_step(last: &str) -> anyhow::Result<(World, RunState)>
     world.await_effect("third").await?;
     world.stack.kill()?;
     world.stack.restart().await?;
-    let ended = collect(&world.stack.gateway(), &run_id, 0).await?;
+    let ended = collect(&world.stack.runs(), &run_id, 0).await?;
     assert_eq!(
         world.effects("first")?.len(),
         1,

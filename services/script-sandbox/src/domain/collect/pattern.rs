@@ -48,13 +48,16 @@ impl Pattern {
 
     /// The names of the one path that it matches; `None` if it may match several.
     pub fn literal(&self) -> Option<Vec<&[u8]>> {
-        let name = |part| match part {
-            &Part::Name(ref name) if !name.iter().any(|byte| b"*?".contains(byte)) => {
-                Some(&name[..])
+        let mut names = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            match part {
+                Part::Name(name) if !name.iter().any(|byte| b"*?".contains(byte)) => {
+                    names.push(name.as_slice());
+                }
+                _ => return None,
             }
-            _ => None,
-        };
-        self.parts.iter().map(name).collect()
+        }
+        Some(names)
     }
 }
 

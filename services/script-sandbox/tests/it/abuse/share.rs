@@ -32,14 +32,14 @@ fn e20_many_processes_get_no_more_than_one_script_gets() {
 /// The cgroup of a process that shares out the processors, and its share.
 fn share_of(process: u32) -> (String, String) {
     let process = process.to_string();
-    let shares = left_behind().into_iter().filter_map(|group| {
+    let mut shares = left_behind().into_iter().filter_map(|group| {
         let members = fs::read_to_string(format!("{group}/cgroup.procs")).ok()?;
         let mut files = ["cpu.shares", "cpu.weight"].iter();
         let share = files.find_map(|name| fs::read_to_string(format!("{group}/{name}")).ok())?;
         let member = members.lines().any(|line| line == process);
         member.then_some((group, share))
     });
-    shares.last().unwrap()
+    shares.next_back().unwrap()
 }
 
 #[test]

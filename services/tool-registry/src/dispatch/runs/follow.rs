@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use contracts::tavern::{
     common::v1::{Event, Run, watch_record::Record},
-    workflow::v1::{
-        WatchRunRequest, WatchRunResponse, workflow_service_client::WorkflowServiceClient,
-    },
+    run::v1::{WatchRunRequest, WatchRunResponse, run_service_client::RunServiceClient},
 };
 use futures::{Stream, StreamExt};
 use grpc_kit::Transport;
@@ -30,7 +28,7 @@ pub enum Followed {
 /// Follows a run from its first event until it has ended. A broken connection is resumed where it
 /// broke. The stream ends with an error when the run does not exist or stays out of reach.
 pub fn follow(
-    client: WorkflowServiceClient<Transport>,
+    client: RunServiceClient<Transport>,
     run_id: String,
     deadline: Instant,
 ) -> impl Stream<Item = Result<Followed, Status>> + Send {
@@ -70,7 +68,7 @@ pub fn follow(
 
 /// Follows a run to its end and gives the run.
 pub(super) async fn to_the_end(
-    client: WorkflowServiceClient<Transport>,
+    client: RunServiceClient<Transport>,
     run_id: &str,
     deadline: Instant,
 ) -> Result<Run, Status> {

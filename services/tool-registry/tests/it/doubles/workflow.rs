@@ -9,15 +9,18 @@ use std::{
 
 use contracts::tavern::{
     common::v1::{
-        CallError, ErrorReason, Event, NodeStarted, Run, RunOutcome, RunStarted, RunState,
-        Terminal, WatchRecord, event::Kind, watch_record::Record,
+        CallError, ErrorReason, Event, NodeStarted, PendingWork, Run, RunOutcome, RunStarted,
+        RunState, Terminal, WatchRecord, WorkKind, event::Kind, watch_record::Record,
+    },
+    run::v1::{
+        CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest,
+        ListRunsResponse, WatchRunRequest, WatchRunResponse, run_service_server::RunService,
     },
     workflow::v1::{
-        CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, GetWorkflowRequest,
-        GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse, ListWorkflowsRequest,
-        ListWorkflowsResponse, NodeType, PutWorkflowRequest, PutWorkflowResponse, Slot,
-        StartRunRequest, StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
-        WatchRunRequest, WatchRunResponse, Workflow, start_run_request::Target,
+        GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse,
+        ListWorkflowsRequest, ListWorkflowsResponse, NodeType, PutWorkflowRequest,
+        PutWorkflowResponse, Slot, StartRunRequest, StartRunResponse, ValidateWorkflowRequest,
+        ValidateWorkflowResponse, Workflow, start_run_request::Target,
         workflow_service_server::WorkflowService,
     },
 };
@@ -121,8 +124,6 @@ fn outcome_of(request: &StartRunRequest) -> Option<RunOutcome> {
 
 #[tonic::async_trait]
 impl WorkflowService for PlayedWorkflows {
-    type WatchRunStream = Pin<Box<dyn Stream<Item = Result<WatchRunResponse, Status>> + Send>>;
-
     async fn put_workflow(
         &self,
         _: Request<PutWorkflowRequest>,
@@ -239,6 +240,11 @@ impl WorkflowService for PlayedWorkflows {
             replayed: false,
         }))
     }
+}
+
+#[tonic::async_trait]
+impl RunService for PlayedWorkflows {
+    type WatchRunStream = Pin<Box<dyn Stream<Item = Result<WatchRunResponse, Status>> + Send>>;
 
     async fn get_run(
         &self,
@@ -246,6 +252,13 @@ impl WorkflowService for PlayedWorkflows {
     ) -> Result<Response<GetRunResponse>, Status> {
         let run = self.run(&request.into_inner().run_id)?.borrow().clone();
         Ok(Response::new(GetRunResponse { run: Some(run) }))
+    }
+
+    async fn list_runs(
+        &self,
+        _: Request<ListRunsRequest>,
+    ) -> Result<Response<ListRunsResponse>, Status> {
+        Err(Status::unimplemented("the double lists no runs"))
     }
 
     async fn watch_run(
@@ -289,7 +302,10 @@ impl WorkflowService for PlayedWorkflows {
         }
         let run = run.borrow().clone();
         let still_running = if run.outcome.is_none() {
-            vec![run.run_id.clone()]
+            vec![PendingWork {
+                kind: WorkKind::Run.into(),
+                id: run.run_id.clone(),
+            }]
         } else {
             Vec::new()
         };

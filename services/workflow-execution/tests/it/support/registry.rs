@@ -142,7 +142,6 @@ fn chunk(effect_id: &str) -> CallToolResponse {
 #[tonic::async_trait]
 impl ToolRegistryService for RegistryDouble {
     type CallToolStream = Pin<Box<dyn Stream<Item = Result<CallToolResponse, Status>> + Send>>;
-    type WatchRunStream = Pin<Box<dyn Stream<Item = Result<WatchRunResponse, Status>> + Send>>;
 
     async fn call_tool(
         &self,
@@ -246,24 +245,6 @@ impl ToolRegistryService for RegistryDouble {
         &self,
         _: Request<StartInvocationRequest>,
     ) -> Result<Response<StartInvocationResponse>, Status> {
-        Err(Status::unimplemented("not in the double"))
-    }
-
-    async fn get_run(&self, _: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
-        Err(Status::unimplemented("not in the double"))
-    }
-
-    async fn watch_run(
-        &self,
-        _: Request<WatchRunRequest>,
-    ) -> Result<Response<Self::WatchRunStream>, Status> {
-        Err(Status::unimplemented("not in the double"))
-    }
-
-    async fn cancel_run(
-        &self,
-        _: Request<CancelRunRequest>,
-    ) -> Result<Response<CancelRunResponse>, Status> {
         Err(Status::unimplemented("not in the double"))
     }
 }

@@ -1,0 +1,79 @@
+//! The run service of the contract, for every owner of runs.
+
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::run::v1::{
+    CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest,
+    ListRunsResponse, WatchRunRequest, WatchRunResponse,
+    run_service_server::{RunService, RunServiceServer},
+};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use grpc_kit::Drain;
+use tonic::{Request, Response, Status};
+
+use crate::runs::Runs;
+
+impl Runs {
+    /// Returns the service that reads, follows and cancels these runs.
+    pub fn service(&self) -> RunServiceServer<impl RunService + use<>> {
+        RunServiceServer::new(Rpc { runs: self.clone() })
+    }
+}
+
+struct Rpc {
+    runs: Runs,
+}
+
+#[tonic::async_trait]
+impl RunService for Rpc {
+    type WatchRunStream = BoxStream<'static, Result<WatchRunResponse, Status>>;
+
+    async fn get_run(
+        &self,
+        request: Request<GetRunRequest>,
+    ) -> Result<Response<GetRunResponse>, Status> {
+        let run = self.runs.get(&request.into_inner().run_id).await?;
+        Ok(Response::new(GetRunResponse { run: Some(run) }))
+    }
+
+    async fn list_runs(
+        &self,
+        request: Request<ListRunsRequest>,
+    ) -> Result<Response<ListRunsResponse>, Status> {
+        let (runs, next_page_token) = self.runs.list_page(&request.into_inner()).await?;
+        Ok(Response::new(ListRunsResponse {
+            runs,
+            next_page_token,
+        }))
+    }
+
+    async fn watch_run(
+        &self,
+        request: Request<WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        let drain = Drain::of(&request);
+        let WatchRunRequest {
+            run_id,
+            after_sequence,
+        } = request.into_inner();
+        let records = self.runs.watch(&run_id, after_sequence, drain).await?;
+        let response = |record: Result<common::WatchRecord, Status>| {
+            record.map(|record| WatchRunResponse {
+                record: Some(record),
+            })
+        };
+        Ok(Response::new(records.map(response).boxed()))
+    }
+
+    async fn cancel_run(
+        &self,
+        request: Request<CancelRunRequest>,
+    ) -> Result<Response<CancelRunResponse>, Status> {
+        let CancelRunRequest { run_id, reason } = request.into_inner();
+        let cancelled = self.runs.cancel(&run_id, &reason).await?;
+        Ok(Response::new(CancelRunResponse {
+            run: Some(cancelled.run),
+            still_running: cancelled.still_running,
+        }))
+    }
+}
