@@ -4,8 +4,11 @@ use std::{
     fs, io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, UNIX_EPOCH},
 };
 
 mod v1;
@@ -25,6 +28,9 @@ const STEP: Duration = Duration::from_millis(5);
 
 /// How the names of all cgroups begin; the id of the service's process follows.
 const PREFIX: &str = "tavern-script-";
+
+/// How many names are tried for one cgroup.
+const MAX_NAMES: u32 = 100;
 
 /// The host's cgroups, as far as the service can use them.
 #[derive(Clone, Debug)]
@@ -94,12 +100,24 @@ impl Cgroups {
     /// # Errors
     /// When the host refuses; nothing stays behind then.
     pub fn make(&self, limits: &Limits, with_supervisor: bool) -> io::Result<Cgroup> {
+        let mut left = MAX_NAMES;
+        loop {
+            match self.make_next(limits, with_supervisor) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && left > 1 => left -= 1,
+                made => return made,
+            }
+        }
+    }
+
+    /// The same under the next name. It holds the time of the service's start beside the process id, which
+    /// another service has had before or has in another container, and may be taken all the same.
+    fn make_next(&self, limits: &Limits, with_supervisor: bool) -> io::Result<Cgroup> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!(
-            "{PREFIX}{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        static FIRST_PART: LazyLock<String> = LazyLock::new(|| {
+            let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+            format!("{PREFIX}{}-{now:x}", std::process::id())
+        });
+        let name = format!("{}-{}", *FIRST_PART, NEXT.fetch_add(1, Ordering::Relaxed));
         let mut cgroup = Cgroup {
             directories: Vec::new(),
             locks: Vec::new(),

@@ -18,7 +18,6 @@ use tokio::{
 
 use crate::{
     domain::{
-        isolation::MemoryEnforcement,
         limits::Limits,
         request::{Network, Script},
         warm::{Demand, fits},
@@ -185,11 +184,7 @@ impl Inner {
     /// Says that interpreters can wait for such a script at all.
     fn suits(&self, script: &Script) -> bool {
         let cgroup = self.tools.cgroups.is_some();
-        let least = script.minimum_enforcement;
-        fits(&self.limits, &script.limits, cgroup)
-            && script.network == Network::Refuse
-            // A cgroup may fail to be made; where it is demanded, the cold path has the verdict.
-            && least.is_none_or(|least| least == MemoryEnforcement::Sampled || cgroup)
+        fits(&self.limits, &script.limits, cgroup) && script.network == Network::Refuse
     }
 
     /// Counts the demand and takes one that is alive and in which no file of the script would be
@@ -212,10 +207,7 @@ impl Inner {
                 tokio::spawn(warm.retire());
                 continue;
             }
-            let least = script.minimum_enforcement;
-            if script.files.iter().any(|file| warm.shadows(&file.path))
-                || least.is_some_and(|least| warm.enforcement() < least)
-            {
+            if script.files.iter().any(|file| warm.shadows(&file.path)) {
                 shelf.ready.push_front(warm);
             } else {
                 taken = Some(warm);

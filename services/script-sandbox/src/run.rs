@@ -197,8 +197,7 @@ async fn start(
     interpreter: &Interpreter,
     user: Option<User>,
 ) -> Result<Confined, Box<NotStarted>> {
-    let least = script.minimum_enforcement;
-    let seat = tools.seat(interpreter, &script.limits, user, least).await?;
+    let seat = tools.seat(interpreter, &script.limits, user).await?;
     let executable = interpreter.executable.display().to_string();
     let mut environment = environment(script, profile, interpreter, &seat.place);
     let invocation = match opening {

@@ -51,8 +51,6 @@ pub struct Tools {
     pub blobs: Blobs,
     /// Gives each script a user.
     pub users: Users,
-    /// The least enforcement that is allowed.
-    pub lowest_enforcement: MemoryEnforcement,
     /// How many scripts may run at once.
     pub concurrent_scripts: u32,
 }
@@ -127,40 +125,46 @@ pub struct NotStarted {
 }
 
 impl Tools {
-    /// Makes room for one script: its launcher, its place, its cgroup. `least` is the enforcement
-    /// without which nothing may be started; the operator's minimum holds in any case.
+    /// Makes room for one script: its launcher, its place, its cgroup.
     ///
     /// # Errors
-    /// When the place cannot be made, or the enforcement is not reached.
+    /// When the place cannot be made, or no cgroup where cgroups are used: no script runs with less
+    /// than the service reports.
     pub async fn seat(
         &self,
         interpreter: &Interpreter,
         limits: &Limits,
         user: Option<User>,
-        least: Option<MemoryEnforcement>,
     ) -> Result<Seat, Box<NotStarted>> {
         let mut missing = self.backend.level().missing();
-        let spare = self.spares.take(limits).await.map_err(|error| {
-            let verdict = launch_failed(Layer::Launch, "starting the launcher", &error);
-            let missing = missing.clone();
+        let failed = |layer, doing, error: &io::Error, missing: &[MissingLayer]| {
+            let verdict = launch_failed(layer, doing, error);
+            let missing = missing.to_vec();
             Box::new(NotStarted { verdict, missing })
-        })?;
-        let least = least.map_or(self.lowest_enforcement, |least| {
-            least.max(self.lowest_enforcement)
-        });
-        let cgroup = match self.cgroup(spare.cgroup, least, &mut missing) {
-            Ok(cgroup) => cgroup,
-            Err(verdict) => return Err(Box::new(NotStarted { verdict, missing })),
         };
+        let spare =
+            self.spares.take(limits).await.map_err(|error| {
+                failed(Layer::Launch, "starting the launcher", &error, &missing)
+            })?;
+        let cgroup = spare
+            .cgroup
+            .transpose()
+            .map_err(|error| failed(Layer::CgroupLimits, "making a cgroup", &error, &missing))?;
+        if cgroup.is_none() {
+            missing.push(MissingLayer::reported(Layer::CgroupLimits));
+        }
         let wanted = Wanted {
             mounts: &interpreter.mounts,
             limits,
             user: user.as_ref().map(User::id),
         };
         let place = self.backend.place(&wanted).map_err(|error| {
-            let verdict = launch_failed(Layer::Files, "making the working directory", &error);
-            let missing = missing.clone();
-            Box::new(NotStarted { verdict, missing })
+            failed(
+                Layer::Files,
+                "making the working directory",
+                &error,
+                &missing,
+            )
         })?;
         let enforcement = match (&self.cgroups, &cgroup) {
             (Some(cgroups), Some(_)) => cgroups.enforcement(),
@@ -175,32 +179,6 @@ impl Tools {
             enforcement,
             missing,
         })
-    }
-
-    /// The cgroup of a script. Where one is used but cannot be made, the script goes on without it
-    /// only if nobody demands it.
-    fn cgroup(
-        &self,
-        made: Option<io::Result<Arc<Cgroup>>>,
-        least: MemoryEnforcement,
-        missing: &mut Vec<MissingLayer>,
-    ) -> Result<Option<Arc<Cgroup>>, Verdict> {
-        if let Some(Ok(cgroup)) = made {
-            return Ok(Some(cgroup));
-        }
-        missing.push(MissingLayer::reported(Layer::CgroupLimits));
-        let Some(Err(error)) = made else {
-            return Ok(None);
-        };
-        tracing::warn!(%error, "no cgroup could be made for a script");
-        if least > MemoryEnforcement::Sampled {
-            return Err(Verdict::Policy {
-                policy: "minimum_memory_enforcement",
-                wanted: least.name().to_owned(),
-                reached: MemoryEnforcement::Sampled.name().to_owned(),
-            });
-        }
-        Ok(None)
     }
 
     /// Starts a program in a seat.

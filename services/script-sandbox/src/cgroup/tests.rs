@@ -208,3 +208,24 @@ fn who_steps_back_has_half_the_share_of_others() {
     cgroup.step_forward();
     assert_eq!(number(share), ordinary);
 }
+
+#[test]
+fn a_name_that_is_taken_is_skipped() {
+    let Some(cgroups) = Cgroups::find() else {
+        return;
+    };
+    let first = cgroups.make(&Limits::DEFAULT, false).unwrap();
+    let name = first.directories[0].to_str().unwrap();
+    let (first_part, last) = name.rsplit_once('-').unwrap();
+    let last: u32 = last.parse().unwrap();
+    let names = (last + 1..last + 20).map(|number| PathBuf::from(format!("{first_part}-{number}")));
+    // Another test of this process may be faster.
+    let taken: Vec<PathBuf> = names.filter(|name| fs::create_dir(name).is_ok()).collect();
+    let second = cgroups.make(&memory_of(20), false).unwrap();
+    assert_eq!(number(&second.knobs.memory), 20 << 20);
+    assert!(!taken.iter().any(|name| second.directories.contains(name)));
+    drop(second);
+    for name in taken {
+        fs::remove_dir(name).expect("it was left alone");
+    }
+}

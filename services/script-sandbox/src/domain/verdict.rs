@@ -81,15 +81,6 @@ pub enum Verdict {
         /// How many attempts had been seen.
         attempts: u64,
     },
-    /// What was reached is less than a policy demands.
-    Policy {
-        /// Which policy.
-        policy: &'static str,
-        /// What it demands.
-        wanted: String,
-        /// What was reached.
-        reached: String,
-    },
     /// The caller ended it.
     Cancelled {
         /// How long it had run.

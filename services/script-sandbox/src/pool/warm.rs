@@ -21,7 +21,6 @@ use crate::{
     backend::Place,
     census,
     domain::{
-        isolation::MemoryEnforcement,
         limits::Limits,
         profile::{Profile, WarmProfile},
     },
@@ -93,7 +92,7 @@ impl Warm {
     pub(super) async fn up(tools: &Tools, order: &Order) -> Result<Self, String> {
         let user = tools.users.take().map_err(|_| "no user is free")?;
         let seat = tools
-            .seat(&order.interpreter, &order.limits, user, None)
+            .seat(&order.interpreter, &order.limits, user)
             .await
             .map_err(|not_started| format!("{:?}", not_started.verdict))?;
         if let Some(cgroup) = &seat.cgroup {
@@ -169,11 +168,6 @@ impl Warm {
         let name = first.and_then(|first| first.as_os_str().to_str());
         name.and_then(|name| name.split('.').next())
             .is_some_and(|stem| self.loaded.contains(stem))
-    }
-
-    /// What enforces its limits on memory and processes.
-    pub(super) fn enforcement(&self) -> MemoryEnforcement {
-        self.confined.seat.enforcement
     }
 
     /// Narrows it to the limits of a script.

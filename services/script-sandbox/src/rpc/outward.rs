@@ -222,15 +222,6 @@ pub(super) fn verdict(verdict: &Verdict) -> Kind {
         Verdict::Network { attempts } => Kind::NetworkDenied(wire::NetworkDenied {
             attempts: *attempts,
         }),
-        Verdict::Policy {
-            policy,
-            wanted,
-            reached,
-        } => Kind::Policy(wire::PolicyRefused {
-            policy: (*policy).to_owned(),
-            wanted: wanted.clone(),
-            reached: reached.clone(),
-        }),
         Verdict::Cancelled { after } => Kind::Cancelled(wire::Cancelled {
             after: Some(duration(*after)),
         }),

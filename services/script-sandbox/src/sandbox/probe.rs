@@ -76,7 +76,6 @@ pub(super) async fn probe(
             cgroups: cgroups.cloned(),
             blobs: blobs.clone(),
             users: users.clone(),
-            lowest_enforcement: settings.lowest_memory_enforcement,
             // Those that wait are there as well; each runtime has some. So are sessions.
             concurrent_scripts: settings
                 .concurrent_scripts

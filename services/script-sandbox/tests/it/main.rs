@@ -8,6 +8,7 @@ mod abuse;
 mod audit;
 mod blobs;
 mod census;
+mod cgroups;
 mod collect;
 mod control;
 mod execute;

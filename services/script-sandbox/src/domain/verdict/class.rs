@@ -54,7 +54,6 @@ impl Verdict {
             Self::Disk { .. } => "disk",
             Self::ForbiddenSyscall { .. } => "forbidden_syscall",
             Self::Network { .. } => "network_denied",
-            Self::Policy { .. } => "policy",
             Self::Cancelled { .. } => "cancelled",
             Self::LauncherFailure(_) => "launcher_failure",
         }

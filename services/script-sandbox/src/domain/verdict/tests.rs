@@ -27,7 +27,6 @@ fn kind(verdict: &Verdict) -> &'static str {
         Verdict::Disk { .. } => "disk",
         Verdict::ForbiddenSyscall { .. } => "forbidden_syscall",
         Verdict::Network { .. } => "network_denied",
-        Verdict::Policy { .. } => "policy",
         Verdict::Cancelled { .. } => "cancelled",
         Verdict::LauncherFailure(_) => "launcher_failure",
     }
