@@ -350,6 +350,32 @@ fn what_the_kernel_keeps_for_all_processes_of_a_user_cannot_be_taken() {
 }
 
 #[test]
+fn e70_no_request_for_a_lock_reaches_the_kernel() {
+    for profile in PROFILES {
+        for (command, expected) in [
+            (libc::F_SETLK, Answer::Errno(0)),
+            (libc::F_SETLKW, Answer::Errno(libc::ENOLCK)),
+            (libc::F_OFD_SETLK, Answer::Errno(libc::ENOLCK)),
+            (libc::F_OFD_SETLKW, Answer::Errno(libc::ENOLCK)),
+            (libc::F_OFD_GETLK, Answer::Errno(libc::EPERM)),
+            (libc::F_SETLEASE, Answer::Errno(libc::EPERM)),
+        ] {
+            // The kernel takes the command as a number of 32 bits.
+            for upper in [0, 1 << 32, u64::MAX << 32] {
+                let arguments = [3, command as u64 | upper, 0];
+                let answer = answer(profile, libc::SYS_fcntl, &arguments);
+                if upper == 0 {
+                    assert_eq!(answer, expected, "{command}");
+                }
+                assert_ne!(answer, Answer::Allow, "{command} {upper:x}");
+            }
+        }
+        let flock = answer(profile, libc::SYS_flock, &[3, 2]);
+        assert_ne!(flock, Answer::Allow);
+    }
+}
+
+#[test]
 fn flushes_are_carried_out_only_where_files_are_in_memory() {
     let (done, refused) = (Answer::Errno(0), Answer::Errno(libc::EPERM));
     let invalid = Answer::Errno(libc::EINVAL);

@@ -1,10 +1,10 @@
-//! Waiting for the disk, and going around its cache.
+//! Commands to files: waiting for the disk, going around its cache, and locks.
 //!
 //! Where scratch files are in memory, flushing them is free. On a disk of the host it is not: whoever
 //! flushes a byte at a time makes everybody on that disk wait. A script's files need not outlive the
 //! machine, so that there a flush is answered as done without being carried out.
 
-use libc::{EINVAL, EPERM, c_int, c_long};
+use libc::{EINVAL, ENOLCK, EPERM, c_int, c_long};
 
 use super::{ALL_BITS, Answer, Condition, Entry, Profile, Rule, tables};
 
@@ -54,7 +54,24 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
     entries
 }
 
-/// Commands to descriptors, of which one can make writes go around the cache afterwards.
+/// A request for a lock that reports at once whether it was granted, as databases make it.
+const LOCK_AT_ONCE: u64 = libc::F_SETLK as u64;
+
+/// Requests for locks that wait, or that belong to an open file: these are made to keep processes from
+/// each other, so a program must see that it does not get them.
+const EXCLUDING_LOCKS: [u64; 3] = [
+    libc::F_SETLKW as u64,
+    libc::F_OFD_SETLK as u64,
+    libc::F_OFD_SETLKW as u64,
+];
+
+/// Commands to descriptors. One can make writes go around the cache afterwards, and some lock parts
+/// of files.
+///
+/// No lock reaches the kernel: every script could take one on a program, a library or a device that
+/// all scripts share, where others see it and the host waits for it, and a filter cannot tell whose
+/// file a descriptor leads to. A database insists on its locks but has its files to itself, so the
+/// request that it makes is answered as granted. Asking for locks is harmless once nobody has any.
 pub(super) fn commands(profile: Profile) -> Entry {
     let is = |value: u64| Condition {
         argument: 1,
@@ -65,13 +82,19 @@ pub(super) fn commands(profile: Profile) -> Entry {
     let refused = profile
         .on_disk
         .then_some((set_direct, Answer::Errno(EINVAL)));
+    let locks = EXCLUDING_LOCKS.map(|command| (vec![is(command)], Answer::Errno(ENOLCK)));
     let allowed = tables::FCNTLS
         .iter()
         .map(|&command| (vec![is(command)], Answer::Allow));
     Entry {
         number: libc::SYS_fcntl,
         rule: Rule::Cases {
-            cases: refused.into_iter().chain(allowed).collect(),
+            cases: refused
+                .into_iter()
+                .chain([(vec![is(LOCK_AT_ONCE)], DONE)])
+                .chain(locks)
+                .chain(allowed)
+                .collect(),
             otherwise: Answer::Errno(EPERM),
         },
     }

@@ -74,8 +74,12 @@ const ASKABLE: &[(c_int, &[c_int])] = &[(
     ],
 )];
 
-/// Sockets: local and internet streams and datagrams in a network of one's own, otherwise only
-/// unnamed pairs.
+/// Internet sockets in a network of one's own, and unnamed local pairs.
+///
+/// No local socket with a name: a path leads to the sockets of the host beneath every tree that a
+/// script sees, which neither a read-only mount nor a network of one's own nor Landlock keeps from
+/// being connected to. A pair of datagram sockets can be given another peer and send to any name, so
+/// pairs are of the kinds that stay connected for life.
 pub(super) fn entries(profile: Profile) -> Vec<Entry> {
     // The type's low four bits say what it is, the others are flags.
     const TYPE_BITS: u64 = 0xf;
@@ -89,19 +93,19 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
         mask: TYPE_BITS,
         value: kind as u64,
     };
-    let streams = [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET];
-    let pairs = streams
-        .iter()
-        .map(|&each| vec![is(0, libc::AF_UNIX), kind(each), is(2, 0)]);
+    let connected = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
     let pair_rule = Rule::AllowIf {
-        any: pairs.clone().collect(),
+        any: connected
+            .iter()
+            .map(|&each| vec![is(0, libc::AF_UNIX), kind(each), is(2, 0)])
+            .collect(),
         otherwise: Answer::Errno(EPERM),
     };
 
     let socket_rule = if profile.tells_network {
-        told_sockets(profile, pairs.collect())
+        told_sockets(profile)
     } else if profile.own_network {
-        let mut any: Vec<Vec<Condition>> = pairs.collect();
+        let mut any = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
             let plain = [
                 (libc::SOCK_STREAM, libc::IPPROTO_TCP),
@@ -145,16 +149,13 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
 
 /// The rule for `socket` where attempts to use a network are told: every family is one but those
 /// that speak to this machine's own kernel and processes.
-fn told_sockets(profile: Profile, local: Vec<Vec<Condition>>) -> Rule {
+fn told_sockets(profile: Profile) -> Rule {
     let refused = if profile.own_network {
         Answer::Errno(EAFNOSUPPORT)
     } else {
         Answer::Errno(EPERM)
     };
     let mut cases = Vec::new();
-    if profile.own_network {
-        cases.extend(local.into_iter().map(|each| (each, Answer::Allow)));
-    }
     for family in [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG] {
         let is_family = Condition {
             argument: 0,

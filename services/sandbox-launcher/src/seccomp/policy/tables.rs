@@ -271,10 +271,10 @@ pub(super) const IOCTLS: &[u64] = &[
     libc::FIONCLEX,
 ];
 
-/// Flags, copies, locks on parts of files, and questions to pipes. Not: leases, notifications and
+/// Flags, copies, the question for locks, and questions to pipes. Not: leases, notifications and
 /// owners, which act on files that others share and on other processes; nor larger pipes, which take
 /// from what the kernel grants to all processes of a user together; nor seals, as nothing that could
-/// be sealed can be made.
+/// be sealed can be made. Locks have rules of their own.
 pub(super) const FCNTLS: &[u64] = &[
     libc::F_DUPFD as u64,
     libc::F_DUPFD_CLOEXEC as u64,
@@ -283,11 +283,6 @@ pub(super) const FCNTLS: &[u64] = &[
     libc::F_GETFL as u64,
     libc::F_SETFL as u64,
     libc::F_GETLK as u64,
-    libc::F_SETLK as u64,
-    libc::F_SETLKW as u64,
-    libc::F_OFD_GETLK as u64,
-    libc::F_OFD_SETLK as u64,
-    libc::F_OFD_SETLKW as u64,
     libc::F_GETPIPE_SZ as u64,
     libc::F_GET_SEALS as u64,
 ];

@@ -51,7 +51,7 @@ fn e73_only_plain_sockets_exist() {
         let expected = if host.kind == "reduced" {
             "[]\n"
         } else {
-            "[1, 2, 10]\n"
+            "[2, 10]\n"
         };
         expect_output(&host.python(SOCKETS).await, expected);
     });

@@ -152,53 +152,6 @@ fn e103_time_of_children_is_told_although_nobody_waits_for_them() {
     });
 }
 
-/// Many locks: on which files, opened how, and by which call.
-fn locks(paths: &str, mode: &str, command: u32, kind: u32) -> String {
-    format!(
-        "
-import fcntl, os, struct, time
-for path in {paths}:
-    globals()[path] = file = open(path, '{mode}')
-    for n in range(200):
-        fcntl.fcntl(file, {command}, struct.pack('hhqqixxxx', {kind}, 0, 2 * n, 1, 0))
-time.sleep(600)
-"
-    )
-}
-
-#[test]
-fn e19_locks_on_parts_of_files_are_counted() {
-    // Of processes and of open files; for writing and for reading.
-    let (of_process, of_file, write, read) = (6, 37, 1, 0);
-    let own = "[f'l{n}' for n in range(80)]";
-    let shared =
-        "[e.path for e in os.scandir('/usr/bin') if e.is_file() and os.access(e.path, 4)][:80]";
-    let programs = [
-        locks(own, "w", of_process, write),
-        locks(own, "w", of_file, write),
-        locks(shared, "r", of_process, read),
-        locks(shared, "r", of_file, read),
-    ];
-    everywhere(async |host| {
-        for source in &programs {
-            ends(&host, "python3", source, patient(), &["memory"]).await;
-        }
-    });
-}
-
-#[test]
-fn a_database_has_the_locks_that_it_needs() {
-    let source = "
-import sqlite3
-for _ in range(3):
-    with sqlite3.connect('test.db') as db:
-        db.execute('create table if not exists t (x)')
-        db.executemany('insert into t values (?)', [(n,) for n in range(1000)])
-print(db.execute('select count(*) from t').fetchone())
-";
-    everywhere(async |host| expect_output(&host.python(source).await, "(3000,)\n"));
-}
-
 /// Files of 1 MiB each that are made in a way and stay open.
 fn hidden(make: &str) -> String {
     format!(
