@@ -1,8 +1,8 @@
 //! Counts what a process tree uses, where no cgroup does, and what no cgroup counts.
 //!
 //! [`Census`] sums up one tree again and again, each time by a [`Look`] at it. `process` reads what the
-//! kernel tells of one process, `ledger` keeps the processor time of those that have gone, [`locks`]
-//! counts locks on parts of files and [`files`] what has no name. Where the kernel says too little the
+//! kernel tells of one process, `ledger` keeps the processor time of those that have gone and
+//! [`files`] counts what has no name. Where the kernel says too little the
 //! doubt is the script's, and most of what it says makes a figure too high. Too low are those of
 //! processes that come and go during a look, and of shared memory that nobody has in use.
 
@@ -16,7 +16,6 @@ use std::{
 
 pub mod files;
 mod ledger;
-pub mod locks;
 mod process;
 
 use ledger::Ledger;
@@ -117,16 +116,12 @@ struct Tree {
     all: Vec<Process>,
     /// Where the script's own begin.
     first: usize,
-    /// The numbers of all processes of this host.
-    host: HashSet<u32>,
 }
 
 impl Tree {
     fn look(supervisor: u32) -> Self {
         let mut children: HashMap<u32, Vec<Process>> = HashMap::new();
-        let everybody = process::all();
-        let host = everybody.iter().map(|process| process.pid).collect();
-        for process in everybody {
+        for process in process::all() {
             children.entry(process.parent).or_default().push(process);
         }
         let mut seen: HashSet<u32> = HashSet::from([supervisor]);
@@ -139,7 +134,7 @@ impl Tree {
                 all.extend(children.remove(&pid).unwrap_or_default());
             }
         }
-        Self { all, first, host }
+        Self { all, first }
     }
 
     /// The script's processes.

@@ -6,10 +6,7 @@ use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
     backend::Place,
-    census::{
-        Census, Look, Sample, files,
-        locks::{self, LOCK_BYTES, MOST_LOCKS},
-    },
+    census::{Census, Look, Sample, files},
     cgroup::Cgroup,
     domain::{
         limits::Limits,
@@ -23,7 +20,7 @@ use crate::{
 /// A script that runs into its limit on processes this often does nothing else.
 const MANY_REFUSALS: u64 = 1000;
 
-/// Every so many samples a measurement of what takes longer begins: the scratch directory, and locks.
+/// Every so many samples a measurement of the scratch directory begins, which takes longer.
 const SLOW_EVERY: u32 = 4;
 
 /// Where a script's files are.
@@ -52,13 +49,6 @@ impl Scratch {
     }
 }
 
-/// What takes longer to measure.
-#[derive(Debug)]
-struct Slow {
-    disk: Measured,
-    locks: u64,
-}
-
 /// Measures the files on the host's disk, if they are there.
 fn measure(scratch: Option<&ScratchDirectory>, supervisor: u32) -> Measured {
     let Some(scratch) = scratch else {
@@ -79,10 +69,9 @@ pub(super) struct Gauge {
     census: Census,
     supervisor: u32,
     scratch: Scratch,
-    /// Locks on parts of files at the last look.
-    locks: u64,
-    /// What takes longer, while it does. A script that makes it take long must not gain time by that.
-    slow: Option<JoinHandle<Slow>>,
+    /// The measurement of the host's disk while it takes its time. A script that makes it take long
+    /// must not gain time by that.
+    slow: Option<JoinHandle<Measured>>,
     /// Processor time that was used before the script.
     used: Duration,
     taken: u32,
@@ -105,7 +94,6 @@ impl Gauge {
             census: Census::default(),
             supervisor,
             scratch,
-            locks: 0,
             slow: None,
             used,
             taken: 0,
@@ -135,18 +123,14 @@ impl Gauge {
                 .sample(&look, limits.memory as u64, filled.as_ref()),
         };
         sample.cpu = sample.cpu.saturating_sub(self.used);
-        if self.is_sampled() {
-            let locks = self.locks.saturating_mul(LOCK_BYTES);
-            sample.memory = sample.memory.saturating_add(locks);
-        }
         self.remember(sample);
-        if due && self.slow.is_none() {
-            let (host, supervisor) = (self.scratch.on_host(), self.supervisor);
-            let measure = move || Slow {
-                disk: measure(host.as_deref(), supervisor),
-                locks: locks::held(supervisor, filled.as_ref()),
-            };
-            self.slow = Some(tokio::task::spawn_blocking(measure));
+        if due
+            && self.slow.is_none()
+            && let Some(host) = self.scratch.on_host()
+        {
+            let supervisor = self.supervisor;
+            let measuring = move || measure(Some(&host), supervisor);
+            self.slow = Some(tokio::task::spawn_blocking(measuring));
         }
         self.passed(&sample, limits)
     }
@@ -155,10 +139,7 @@ impl Gauge {
     fn take_slow(&mut self) {
         let Some(slow) = self.slow.take() else { return };
         match Handle::current().block_on(slow) {
-            Ok(Slow { disk, locks }) => {
-                self.disk = self.disk.or(disk);
-                self.locks = locks;
-            }
+            Ok(disk) => self.disk = self.disk.or(disk),
             // Whoever samples is told that something is wrong.
             Err(error) => match error.try_into_panic() {
                 Ok(panicked) => panic::resume_unwind(panicked),
@@ -251,7 +232,7 @@ impl Gauge {
             self.disk.bytes > limits.disk as u64 || self.disk.files > u64::from(limits.disk_files);
         let crowded =
             sample.processes_refused >= MANY_REFUSALS || sample.processes > limits.processes;
-        if sample.memory_kills > 0 || self.locks > MOST_LOCKS {
+        if sample.memory_kills > 0 {
             Some(Stopped::Memory)
         } else if crowded {
             // Before memory: a crowd uses much of it as well.

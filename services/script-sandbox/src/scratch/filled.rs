@@ -38,7 +38,7 @@ impl Filled {
     }
 }
 
-/// A device as the kernel writes it in its lists of mappings and locks.
+/// A device as the kernel writes it in its lists of mappings.
 pub(crate) fn device_name(device: u64) -> String {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     format!("{major:02x}:{minor:02x}")
