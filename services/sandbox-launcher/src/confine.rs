@@ -33,6 +33,7 @@ pub(crate) fn profile(plan: &LaunchPlan) -> Profile {
     let namespaces = matches!(plan.confinement, Confinement::Namespaces(_));
     Profile {
         tells_network: plan.tell_network,
+        counts_watches: plan.epoll_watches.is_some(),
         ..profile_of(namespaces, plan.outside_user.is_some())
     }
 }
@@ -44,6 +45,7 @@ pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
         own_network: namespaces,
         signals_contained: namespaces || has_scopes(),
         tells_network: false,
+        counts_watches: !own_user,
         own_root: namespaces,
         own_files: namespaces || own_user,
         on_disk: !namespaces,
@@ -65,7 +67,7 @@ pub(crate) fn has_scopes() -> bool {
     sys::landlock_abi() >= FIRST_WITH_SCOPES
 }
 
-/// Sets the limits per process. Core files are never written: one byte is too small for a file, and
+/// Sets the limits per process, but for open files. Core files are never written: one byte is too small for a file, and
 /// of all limits it is the one at which the kernel starts no handler of the host's either.
 pub(crate) fn limits(limits: &ProcessLimits) -> Step {
     const STACK_BYTES: u64 = 8 << 20;
@@ -79,7 +81,6 @@ pub(crate) fn limits(limits: &ProcessLimits) -> Step {
             (limits.cpu_seconds, limits.cpu_seconds + 1),
         ),
         (libc::RLIMIT_FSIZE, equal(limits.file_bytes)),
-        (libc::RLIMIT_NOFILE, equal(limits.open_files)),
         (libc::RLIMIT_DATA, equal(limits.data_bytes)),
         (libc::RLIMIT_STACK, equal(STACK_BYTES)),
         (libc::RLIMIT_MEMLOCK, equal(0)),
@@ -96,6 +97,13 @@ pub(crate) fn limits(limits: &ProcessLimits) -> Step {
         )?;
     }
     Ok(())
+}
+
+/// Sets the limit on open files. It comes last: the kernel holds it against the descriptors of all
+/// processes of the user that are on their way, when this one sends its own.
+pub(crate) fn open_files(limits: &ProcessLimits) -> Step {
+    sys::limit(libc::RLIMIT_NOFILE, limits.open_files, limits.open_files)
+        .at(Layer::Rlimits, "setting the limit on open files")
 }
 
 /// Restricts files, and sockets and signals where the kernel can, by Landlock.
@@ -202,10 +210,10 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
 }
 
 /// Installs the system call filter; afterwards hardly anything but becoming the script is possible.
-/// Gives the descriptor by which attempts are told, if the profile tells any.
+/// Returns the descriptor by which the keeper is told of calls, if the profile has it told of any.
 pub(crate) fn seccomp(profile: Profile) -> Step<Option<OwnedFd>> {
     let mut program = seccomp::compile(&policy::policy(profile));
-    let installed = if profile.tells_network {
+    let installed = if profile.has_listener() {
         sys::install_telling_filter(&mut program).map(Some)
     } else {
         sys::install_filter(&mut program).map(|()| None)

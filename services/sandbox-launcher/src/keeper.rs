@@ -99,6 +99,7 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
         areas,
         files: Some(files),
         listener,
+        watches_left: plan.epoll_watches.unwrap_or(0),
         alone: matches!(plan.confinement, Confinement::Namespaces(_)),
     };
     let end = watch.until_ended(script, &events, reports)?;
@@ -155,14 +156,15 @@ fn areas(confinement: &Confinement) -> Step<Areas> {
 }
 
 /// Forks the payload and waits until it has become the interpreter. With its id comes the descriptor
-/// by which attempts are told, if the plan wants any told.
+/// by which calls are told, if the plan wants any told.
 fn start(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,
 ) -> Step<(i32, Option<OwnedFd>)> {
     let (outcome, told) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .at(Layer::Exec, "making a pipe")?;
-    let pair = plan.tell_network.then(UnixStream::pair).transpose();
+    let has_listener = confine::profile(plan).has_listener();
+    let pair = has_listener.then(UnixStream::pair).transpose();
     let (own, payloads) = pair.at(Layer::Exec, "making a socket")?.unzip();
     match sys::fork(0).at(Layer::Exec, "forking")? {
         Forked::Child => {
@@ -197,9 +199,11 @@ fn start(
 struct Watch {
     areas: Areas,
     files: Option<UnixStream>,
-    /// Tells of attempts to use a network. Nobody but the keeper has it: the script cannot take it
-    /// from here, and what could make another is refused by its filter.
+    /// Tells of attempts to use a network and of additions to epoll. Nobody but the keeper has it: the
+    /// script cannot take it from here, and what could make another is refused by its filter.
     listener: Option<OwnedFd>,
+    /// How many more watches the script may add to epoll.
+    watches_left: u64,
     /// Says that nobody but the script is in the keeper's pid namespace.
     alone: bool,
 }
@@ -212,7 +216,7 @@ impl Watch {
                 return Ok(end);
             }
             let delivery = self.wait(events)?;
-            let attempts = self.attempts();
+            let attempts = self.answer_calls();
             if attempts > 0 {
                 // Who tried waits for an answer that never comes, but for the one that the kernel gives
                 // when the listener goes. The keeper may be killed upon its report, and the listener
@@ -265,9 +269,9 @@ impl Watch {
         Ok(self.files.is_some() && fds.get(1).is_some_and(|fd| !fd.revents().is_empty()))
     }
 
-    /// How many attempts to use a network wait for an answer. A listener that has nobody to listen
-    /// to any more is closed.
-    fn attempts(&mut self) -> u64 {
+    /// Answers the calls that wait for it. Returns how many of them are attempts to use a network, whose
+    /// processes go on waiting. A listener that has nobody to listen to any more is closed.
+    fn answer_calls(&mut self) -> u64 {
         /// A script can have many threads; when they are counted is up to it.
         const MOST: u64 = 10_000;
         const NOW: Timespec = Timespec {
@@ -275,20 +279,28 @@ impl Watch {
             tv_nsec: 0,
         };
         let mut attempts = 0;
-        while let Some(listener) = &self.listener
-            && attempts < MOST
-        {
+        for _ in 0..MOST {
+            let Some(listener) = &self.listener else {
+                break;
+            };
             let mut fds = [PollFd::new(listener, PollFlags::IN)];
             let polled = rustix::event::poll(&mut fds, Some(&NOW));
             let ready = fds[0].revents();
             if polled.is_err() || ready.is_empty() {
                 break;
             }
-            match ready
+            let taken = ready
                 .contains(PollFlags::IN)
-                .then(|| sys::take_told_call(listener.as_fd()))
-            {
-                Some(Ok(alive)) => attempts += u64::from(alive),
+                .then(|| sys::take_told_call(listener.as_fd()));
+            match taken {
+                Some(Ok(Some(call))) if call.number == libc::SYS_epoll_ctl => {
+                    let refusal = (self.watches_left == 0).then_some(libc::ENOSPC);
+                    self.watches_left = self.watches_left.saturating_sub(1);
+                    if sys::answer_told_call(listener.as_fd(), &call, refusal).is_err() {
+                        self.listener = None;
+                    }
+                }
+                Some(Ok(call)) => attempts += u64::from(call.is_some()),
                 Some(Err(_)) | None => self.listener = None,
             }
         }

@@ -71,6 +71,7 @@ fn prepare(
         channel::send_descriptor(&keeper.into(), listener.as_fd())
             .at(Layer::Seccomp, "handing over the listener")?;
     }
+    confine::open_files(&plan.limits)?;
     Ok((command, environment))
 }
 

@@ -47,6 +47,10 @@ pub struct LaunchPlan {
     /// Says that the first attempt to use a network ends the script.
     #[serde(default)]
     pub tell_network: bool,
+    /// How many watches by epoll the script may add, where the kernel counts them together with those
+    /// of the service. None, if the script has a user of its own.
+    #[serde(default)]
+    pub epoll_watches: Option<u64>,
 }
 
 /// How the script is kept apart.

@@ -468,20 +468,52 @@ pub(crate) fn can_tell_calls() -> bool {
     known == 0
 }
 
+/// A call that a filter tells of, whose process waits.
+pub(crate) struct WaitingCall {
+    id: u64,
+    /// The call's number.
+    pub(crate) number: c_long,
+}
+
 /// Takes one call that a filter tells of, and leaves its process waiting. To be called only when the
-/// descriptor is readable. False: the process has died meanwhile.
-pub(crate) fn take_told_call(listener: BorrowedFd<'_>) -> io::Result<bool> {
-    const READ_AND_WRITE: c_ulong = 3;
-    let size = size_of::<libc::seccomp_notif>() as c_ulong;
-    // The kernel's `SECCOMP_IOCTL_NOTIF_RECV`.
-    let receive = READ_AND_WRITE << 30 | size << 16 | c_ulong::from(b'!') << 8;
+/// descriptor is readable. `None`: the process has died meanwhile.
+pub(crate) fn take_told_call(listener: BorrowedFd<'_>) -> io::Result<Option<WaitingCall>> {
     // SAFETY: an all-zero value of that plain struct is valid, and the kernel asks for one.
     let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer refers to a live local of the size that the request names.
-    match check(unsafe { libc::ioctl(listener.as_raw_fd(), receive, &raw mut call) }.into()) {
-        Ok(_) => Ok(true),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(false),
-        Err(error) => Err(error),
+    let receive = libc::SECCOMP_IOCTL_NOTIF_RECV;
+    // SAFETY: the pointer refers to a live local of the type that the request names.
+    let taken = check(unsafe { libc::ioctl(listener.as_raw_fd(), receive, &raw mut call) }.into());
+    Ok(unless_gone(taken)?.map(|_| WaitingCall {
+        id: call.id,
+        number: call.data.nr.into(),
+    }))
+}
+
+/// Lets a waiting call be carried out, or fail with an error number. What it does must not depend on
+/// its arguments being what they were: the process can change them meanwhile.
+pub(crate) fn answer_told_call(
+    listener: BorrowedFd<'_>,
+    call: &WaitingCall,
+    refusal: Option<c_int>,
+) -> io::Result<()> {
+    let carry_on = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+    let mut answer = libc::seccomp_notif_resp {
+        id: call.id,
+        val: 0,
+        error: refusal.map_or(0, |errno| -errno),
+        flags: if refusal.is_none() { carry_on } else { 0 },
+    };
+    let send = libc::SECCOMP_IOCTL_NOTIF_SEND;
+    // SAFETY: the pointer refers to a live local of the type that the request names.
+    let sent = check(unsafe { libc::ioctl(listener.as_raw_fd(), send, &raw mut answer) }.into());
+    unless_gone(sent).map(|_| ())
+}
+
+/// `None` if the process that made a call has died or was interrupted meanwhile.
+fn unless_gone(result: io::Result<c_long>) -> io::Result<Option<c_long>> {
+    match result {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
+        other => other.map(Some),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Counts what a process tree uses, where no cgroup does, and what no cgroup counts.
 //!
 //! [`Census`] sums up one tree again and again, each time by a [`Look`] at it. `process` reads what the
-//! kernel tells of one process, `ledger` keeps the processor time of those that have gone and
-//! [`files`] counts what has no name. Where the kernel says too little the
+//! kernel tells of one process, `ledger` keeps the processor time of those that have gone, [`files`]
+//! counts what has no name, and [`sockets`] what is in no process's memory. Where the kernel says too little the
 //! doubt is the script's, and most of what it says makes a figure too high. Too low are those of
 //! processes that come and go during a look, and of shared memory that nobody has in use.
 
@@ -17,6 +17,7 @@ use std::{
 pub mod files;
 mod ledger;
 mod process;
+pub mod sockets;
 
 use ledger::Ledger;
 use process::{Held, Process};

@@ -18,6 +18,7 @@ use std::{
 use rustix::{
     fs::{Gid, Uid},
     pipe::PipeFlags,
+    process::{Resource, Rlimit},
 };
 use sandbox_launcher::{
     channel::{self, ScriptDescriptors},
@@ -153,6 +154,7 @@ impl Launcher {
     /// When the program is not there or the thread cannot be started.
     pub fn new(setting: &Path) -> Result<Self, BuildError> {
         let program = find(setting)?;
+        raise_open_files();
         let (spawner, orders) = mpsc::channel();
         std::thread::Builder::new()
             .name("sandbox-spawner".to_owned())
@@ -257,6 +259,21 @@ impl Spawned {
             result: pipe::Receiver::from_owned_fd(result)?,
             job: job.map(convert).transpose()?,
         })
+    }
+}
+
+/// Takes the most open files that this process may have. The kernel counts descriptors on their way
+/// through sockets by user, and lets nobody send any while they are more than this limit: those of
+/// scripts, whose limits are lower, must not keep the service from handing over a plan.
+fn raise_open_files() {
+    let resource = Resource::Nofile;
+    let limit = rustix::process::getrlimit(resource);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = rustix::process::setrlimit(resource, raised) {
+        tracing::warn!(%error, "the limit on open files could not be raised");
     }
 }
 

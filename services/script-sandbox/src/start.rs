@@ -4,7 +4,7 @@
 //! see; [`Tools::start`] starts a program there. What is done with the running program is the
 //! caller's: [`crate::run`] drives one script to its end.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{fs, io, sync::Arc, time::Duration};
 
 use sandbox_launcher::{
     plan::{LaunchPlan, OutsideUser, ProcessLimits, RESULT_FD, Start},
@@ -218,6 +218,7 @@ impl Tools {
                 .unwrap_or_default(),
             start: invocation.start,
             tell_network: invocation.tell_network,
+            epoll_watches: (seat.user.is_none()).then(|| epoll_watches(self.concurrent_scripts)),
         }
     }
 }
@@ -302,6 +303,17 @@ fn share_user(limits: &mut ProcessLimits, concurrent_scripts: u32) {
     const HELPERS: u64 = 2;
     let others = census::tasks_of(rustix::process::geteuid().as_raw());
     limits.processes = others + u64::from(concurrent_scripts) * (limits.processes + HELPERS);
+}
+
+/// How many watches a script may add to epoll that has the service's user, as the kernel counts those of
+/// a user together. Half of them stay for the service.
+fn epoll_watches(concurrent_scripts: u32) -> u64 {
+    /// What no honest script comes near. Watches take memory that only a cgroup counts.
+    const MOST: u64 = 16_384;
+    let all = fs::read_to_string("/proc/sys/fs/epoll/max_user_watches").ok();
+    let all: Option<u64> = all.and_then(|text| text.trim().parse().ok());
+    let share = all.map(|all| all / 2 / u64::from(concurrent_scripts.max(1)));
+    share.map_or(MOST, |share| share.min(MOST))
 }
 
 /// What the kernel keeps for each process. The limits of the whole script are kept elsewhere; these

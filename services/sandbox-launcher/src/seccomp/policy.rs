@@ -17,6 +17,8 @@ pub struct Profile {
     pub signals_contained: bool,
     /// Says that attempts to use a network are told to the keeper instead of being answered.
     pub tells_network: bool,
+    /// Whether the keeper counts the watches that are added to epoll, and refuses further ones.
+    pub counts_watches: bool,
     /// Says that the script sees no files that are not its own but read-only ones. Otherwise it may
     /// set the times of every file that everybody may write, which Landlock does not guard.
     pub own_root: bool,
@@ -37,7 +39,7 @@ pub enum Answer {
     Errno(i32),
     /// The process is killed with SIGSYS.
     Kill,
-    /// The process waits until the keeper, which is told of it, has ended it.
+    /// The process waits until the keeper, which is told of it, has answered or ended it.
     Tell,
 }
 
@@ -82,6 +84,13 @@ pub struct Entry {
     pub rule: Rule,
 }
 
+impl Profile {
+    /// Whether the keeper is told of any call.
+    pub fn has_listener(self) -> bool {
+        self.tells_network || self.counts_watches
+    }
+}
+
 /// What happens to calls that the policy does not name.
 pub const UNNAMED: Answer = Answer::Errno(ENOSYS);
 
@@ -116,6 +125,7 @@ pub fn policy(profile: Profile) -> Vec<Entry> {
     entries.push(flushing::commands(profile));
     entries.extend(sockets::entries(profile));
     entries.extend(file_attributes(profile));
+    entries.push(watches(profile));
     let signals = if profile.signals_contained {
         Answer::Allow
     } else {
@@ -180,6 +190,25 @@ fn conditional() -> Vec<Entry> {
         // Pipes with a name, but no devices.
         masked(libc::SYS_mknodat, 2, 0o170_000, 0o010_000),
     ]
+}
+
+/// Watches by epoll, which the kernel counts by user. The same descriptors can be added to many, and
+/// many descriptors lead to one file, so that the limit on open files bounds them at nothing useful.
+fn watches(profile: Profile) -> Entry {
+    // The kernel takes the operation as a 32-bit number.
+    let adds = Condition {
+        argument: 1,
+        mask: u64::from(u32::MAX),
+        value: libc::EPOLL_CTL_ADD as u64,
+    };
+    let counted = profile.counts_watches.then(|| (vec![adds], Answer::Tell));
+    Entry {
+        number: libc::SYS_epoll_ctl,
+        rule: Rule::Cases {
+            cases: counted.into_iter().collect(),
+            otherwise: Answer::Allow,
+        },
+    }
 }
 
 /// Modes and times of files. Without a root of its own a script reaches more than its own by a path;

@@ -21,6 +21,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: true,
         tells_network: false,
         own_files: true,
+        counts_watches: false,
         on_disk: false,
     },
     Profile {
@@ -29,6 +30,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: true,
         tells_network: false,
         own_files: true,
+        counts_watches: false,
         on_disk: true,
     },
     Profile {
@@ -37,6 +39,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: false,
         tells_network: false,
         own_files: false,
+        counts_watches: true,
         on_disk: true,
     },
     Profile {
@@ -45,6 +48,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: true,
         tells_network: true,
         own_files: true,
+        counts_watches: false,
         on_disk: false,
     },
     Profile {
@@ -53,6 +57,7 @@ const PROFILES: [Profile; 5] = [
         signals_contained: false,
         tells_network: true,
         own_files: false,
+        counts_watches: true,
         on_disk: true,
     },
 ];
@@ -372,6 +377,26 @@ fn e70_no_request_for_a_lock_reaches_the_kernel() {
         }
         let flock = answer(profile, libc::SYS_flock, &[3, 2]);
         assert_ne!(flock, Answer::Allow);
+    }
+}
+
+#[test]
+fn e19_additions_to_epoll_are_counted_where_the_user_is_shared() {
+    for profile in PROFILES {
+        for upper in [0, 1 << 32, u64::MAX << 32] {
+            let answer = |operation: i32| {
+                let arguments = [3, operation as u64 | upper, 4];
+                answer(profile, libc::SYS_epoll_ctl, &arguments)
+            };
+            let adding = if profile.counts_watches {
+                Answer::Tell
+            } else {
+                Answer::Allow
+            };
+            assert_eq!(answer(libc::EPOLL_CTL_ADD), adding);
+            assert_eq!(answer(libc::EPOLL_CTL_DEL), Answer::Allow);
+            assert_eq!(answer(libc::EPOLL_CTL_MOD), Answer::Allow);
+        }
     }
 }
 

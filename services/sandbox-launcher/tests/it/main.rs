@@ -153,6 +153,7 @@ fn plan() -> LaunchPlan {
         cgroups: Vec::new(),
         start: Start::AfterFiles,
         tell_network: false,
+        epoll_watches: None,
     }
 }
 

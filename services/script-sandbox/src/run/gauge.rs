@@ -6,7 +6,7 @@ use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
     backend::Place,
-    census::{Census, Look, Sample, files},
+    census::{Census, Look, Sample, files, sockets},
     cgroup::Cgroup,
     domain::{
         limits::Limits,
@@ -20,7 +20,8 @@ use crate::{
 /// A script that runs into its limit on processes this often does nothing else.
 const MANY_REFUSALS: u64 = 1000;
 
-/// Every so many samples a measurement of the scratch directory begins, which takes longer.
+/// Every so many samples a measurement of the scratch directory and of what is open begins, which takes
+/// longer.
 const SLOW_EVERY: u32 = 4;
 
 /// Where a script's files are.
@@ -69,9 +70,11 @@ pub(super) struct Gauge {
     census: Census,
     supervisor: u32,
     scratch: Scratch,
-    /// The measurement of the host's disk while it takes its time. A script that makes it take long
-    /// must not gain time by that.
-    slow: Option<JoinHandle<Measured>>,
+    /// Sockets at the last look.
+    sockets: u64,
+    /// The measurement of the host's disk and of open sockets while it takes its time. A script that
+    /// makes it take long must not gain time by that.
+    slow: Option<JoinHandle<(Measured, u64)>>,
     /// Processor time that was used before the script.
     used: Duration,
     taken: u32,
@@ -94,6 +97,7 @@ impl Gauge {
             census: Census::default(),
             supervisor,
             scratch,
+            sockets: 0,
             slow: None,
             used,
             taken: 0,
@@ -123,13 +127,23 @@ impl Gauge {
                 .sample(&look, limits.memory as u64, filled.as_ref()),
         };
         sample.cpu = sample.cpu.saturating_sub(self.used);
+        if self.is_sampled() {
+            if matches!(self.scratch, Scratch::Own(_)) {
+                self.sockets = sockets::in_own_network(&look);
+            }
+            let buffers = sockets::buffer_bytes(self.sockets);
+            sample.memory = sample.memory.saturating_add(buffers);
+        }
         self.remember(sample);
         if due
             && self.slow.is_none()
             && let Some(host) = self.scratch.on_host()
         {
             let supervisor = self.supervisor;
-            let measuring = move || measure(Some(&host), supervisor);
+            let measuring = move || {
+                let disk = measure(Some(&host), supervisor);
+                (disk, sockets::open(&Look::below(supervisor)))
+            };
             self.slow = Some(tokio::task::spawn_blocking(measuring));
         }
         self.passed(&sample, limits)
@@ -139,7 +153,10 @@ impl Gauge {
     fn take_slow(&mut self) {
         let Some(slow) = self.slow.take() else { return };
         match Handle::current().block_on(slow) {
-            Ok(disk) => self.disk = self.disk.or(disk),
+            Ok((disk, sockets)) => {
+                self.disk = self.disk.or(disk);
+                self.sockets = sockets;
+            }
             // Whoever samples is told that something is wrong.
             Err(error) => match error.try_into_panic() {
                 Ok(panicked) => panic::resume_unwind(panicked),

@@ -66,7 +66,6 @@ pub(super) const ALLOWED: &[c_long] = &[
     libc::SYS_ppoll,
     libc::SYS_pselect6,
     libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
     libc::SYS_eventfd2,
     // Memory.

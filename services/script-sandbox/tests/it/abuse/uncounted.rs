@@ -4,8 +4,12 @@ use contracts::tavern::sandbox::v1::Limits;
 
 use super::exhaustion::ends;
 use crate::{
-    rounds::everywhere,
-    support::{expect_class, expect_output, limited, memory_of, patient, python, seconds, stdout},
+    control::unconfined_python,
+    rounds::{as_every_user, everywhere, is_root},
+    support::{
+        Host, eventually, expect_class, expect_output, limited, marker, memory_of, patient,
+        processes_with, python, seconds, stdout,
+    },
 };
 
 /// The beginning of a program that goes on when its first thread has ended.
@@ -254,5 +258,117 @@ sys.exit(1)
         let response = host.run(limits).await;
         expect_class(&response, &["exited 1"]);
         assert_eq!(stdout(&response), "True True\n");
+    });
+}
+
+/// Fills the buffers of unnamed pairs of sockets in several processes, and reads nothing.
+const UNREAD_PAIRS: &str = "
+import os, socket, time
+def fill(pairs):
+    held, kept = 0, []
+    for _ in range(pairs):
+        kept.extend(socket.socketpair())
+        for one in kept[-2:]:
+            one.setblocking(False)
+            try:
+                while True: held += one.send(bytes(65536))
+            except BlockingIOError: pass
+    return held, kept
+";
+
+#[test]
+fn e19_buffers_of_sockets_count_as_memory() {
+    let control = unconfined_python(&format!("{UNREAD_PAIRS}print(fill(40)[0] >> 20)"));
+    let mebibytes: u64 = control.trim().parse().unwrap();
+    assert!(mebibytes >= 8, "{control}");
+    let source = format!(
+        "{UNREAD_PAIRS}
+for _ in range(8):
+    if os.fork() == 0:
+        kept = fill(100)
+        time.sleep(600)
+time.sleep(600)
+"
+    );
+    everywhere(async |host| ends(&host, "python3", &source, memory_of(128), &["memory"]).await);
+}
+
+/// Adds many watches to epoll in several processes; each says how many it has.
+const WATCHES: &str = "
+import os, select
+def watch():
+    watches, epolls, pipes = 0, [], [os.pipe() for _ in range(60)]
+    try:
+        for _ in range(100):
+            epolls.append(select.epoll())
+            for end in sum(pipes, ()): epolls[-1].register(end); watches += 1
+    except OSError: pass
+    print(watches, flush=True)
+for _ in range(4):
+    pid = os.fork()
+    if pid == 0: watch(); os._exit(0)
+    os.waitpid(pid, 0)
+";
+
+#[test]
+fn e19_watches_that_are_counted_with_those_of_the_service_are_bounded() {
+    /// What a script may add that has the service's user.
+    const MOST: u64 = 16_384;
+    let sum = |text: &str| -> u64 { text.lines().map(|line| line.parse::<u64>().unwrap()).sum() };
+    let all = sum(&unconfined_python(WATCHES));
+    assert_eq!(all, 48_000);
+    everywhere(async |host| {
+        let response = host.python(WATCHES).await;
+        expect_class(&response, &["exited 0"]);
+        let watches = sum(&stdout(&response));
+        if is_root() {
+            assert_eq!(watches, all);
+        } else {
+            assert!((1..=MOST).contains(&watches), "{watches}");
+        }
+    });
+}
+
+/// Sends so many descriptors that nobody takes, and stays.
+const DESCRIPTORS_ON_THEIR_WAY: &str = "
+import array, os, socket
+kept = []
+for _ in range(64):
+    pair = socket.socketpair(); kept.extend(pair)
+    for one in pair:
+        one.setblocking(False); one.set_inheritable(True)
+    try:
+        for _ in range(64):
+            pair[0].sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * 250))])
+    except OSError: pass
+os.execvp('sleep', ['sleep', 'MARKER'])
+";
+
+#[test]
+fn e19_descriptors_on_their_way_do_not_keep_the_service_from_starting_scripts() {
+    as_every_user(async || {
+        let usual = rustix::process::Rlimit {
+            current: Some(1024),
+            ..rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, usual).unwrap();
+        for host in Host::all().await {
+            let marker = marker();
+            let limits = Limits {
+                open_files: Some(4096),
+                ..patient()
+            };
+            let source = DESCRIPTORS_ON_THEIR_WAY.replace("MARKER", &marker);
+            let sending = tokio::spawn({
+                let host = host.clone();
+                async move { host.run(limited(python(&source), limits)).await }
+            });
+            eventually("the first one has sent all", || {
+                !processes_with(&marker).is_empty()
+            })
+            .await;
+            expect_output(&host.python("print('ran')").await, "ran\n");
+            sending.abort();
+        }
     });
 }
