@@ -14,6 +14,9 @@ const MAX_FLAWS: usize = 64;
 /// The most bytes of a text: what the kernel itself can say in such a file.
 const MAX_TEXT_BYTES: u64 = 4096;
 
+/// Where the kernel reports of processors.
+pub(crate) const DIRECTORY: &str = "/sys/devices/system/cpu";
+
 /// Reads the kernel's directory about processors, and what it says about this process. What is not
 /// there is unknown.
 pub(crate) fn look(directory: &Path) -> Hardware {
@@ -76,7 +79,6 @@ mod tests {
         let nothing = look(root.path());
         assert_eq!(nothing.flaws, []);
         assert_eq!(nothing.multithreading, Multithreading::Unknown);
-        assert_eq!(nothing.dangers().len(), 1);
 
         let files = root.path().join("vulnerabilities");
         // What cannot be read as a file is a flaw of which nothing is known.
@@ -103,6 +105,5 @@ mod tests {
                 ("spectre_v2", "Mitigation: Retpolines"),
             ]
         );
-        assert_eq!(found.dangers().len(), 2, "{:?}", found.dangers());
     }
 }

@@ -1,6 +1,7 @@
 //! The sandbox: admits requests and runs them.
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use crate::{
     cgroup::Cgroups,
     domain::{
         collect::Caps,
-        hardware::Processor,
+        hardware::Hardware,
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::Outcome,
@@ -84,8 +85,8 @@ pub struct Report {
     pub missing: Vec<MissingLayer>,
     /// Why stronger levels do not work.
     pub failures: Vec<LevelFailure>,
-    /// The processor that scripts share.
-    pub processor: Processor,
+    /// What the kernel reports of the processor that scripts share.
+    pub hardware: Hardware,
 }
 
 /// Looks at the host and builds a sandbox. A host that reaches no level gives a sandbox that refuses
@@ -136,14 +137,8 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         enforcement,
         missing,
         failures,
-        processor: Processor::new(
-            hardware::look(&settings.processor_directory),
-            settings.tenancy,
-            settings.accept_vulnerable_processor,
-        ),
+        hardware: hardware::look(Path::new(hardware::DIRECTORY)),
     };
-    // For scripts that are refused nothing is kept ready.
-    let tools = tools.filter(|_| !report.processor.refuses());
     report.log(settings.lowest_isolation);
     for runtime in &runtimes {
         if let Err(problem) = &runtime.interpreter {
@@ -210,7 +205,7 @@ fn keep(settings: &SandboxSettings, tools: &Tools) -> Option<Pool> {
 impl Report {
     /// Says that scripts are run, if this is the least isolation that is allowed.
     pub fn is_ready(&self, lowest: IsolationLevel) -> bool {
-        self.level >= Some(lowest) && !self.processor.refuses()
+        self.level >= Some(lowest)
     }
 
     fn log(&self, lowest: IsolationLevel) {
@@ -218,18 +213,6 @@ impl Report {
             tracing::warn!(level = failure.level.name(), failure = %failure.failure, "isolation level not reached");
         }
         let level = Refusal::level_name(self.level);
-        let dangers = self.processor.dangers.join("; ");
-        if self.processor.refuses() {
-            tracing::error!(
-                dangers,
-                "scripts are refused: the processor is not safe for several tenants"
-            );
-        } else if self.processor.is_dangerous() {
-            tracing::warn!(
-                dangers,
-                "scripts of several tenants are run on a processor that is not safe for them"
-            );
-        }
         if self.level < Some(lowest) {
             let lowest = lowest.name();
             tracing::error!(
@@ -237,7 +220,7 @@ impl Report {
                 lowest,
                 "scripts are refused: the host does not reach the lowest isolation"
             );
-        } else if !self.processor.refuses() {
+        } else {
             tracing::info!(
                 level,
                 memory_enforcement = self.enforcement.name(),
@@ -465,14 +448,6 @@ impl Sandbox {
     /// The tools, if what they reach is enough for operator and request.
     fn tools_for(&self, script: &Script) -> Result<&Tools, Refusal> {
         let settings = &self.settings;
-        if self.report.processor.refuses() {
-            return Err(Refusal::Isolation {
-                what: "a processor",
-                wanted: "that is safe for several tenants",
-                available: "one that is not",
-                missing: self.report.processor.dangers.clone(),
-            });
-        }
         let missing = || {
             let failures = self.report.failures.iter();
             failures

@@ -8,7 +8,6 @@ use settings::Problems;
 use crate::{
     blobs::BlobSettings,
     domain::{
-        hardware::Tenancy,
         isolation::{IsolationLevel, MemoryEnforcement},
         limits::Limits,
     },
@@ -34,15 +33,6 @@ pub struct SandboxSettings {
     /// The least enforcement of memory and processes: `sampled`, `cgroup_v2` or `cgroup_v1`.
     /// Default `sampled`.
     pub lowest_memory_enforcement: MemoryEnforcement,
-    /// Whose scripts are run: `single`, those of callers who may learn from each other, or `multiple`,
-    /// those of callers who must not. With `multiple` every script is refused on a processor with a flaw
-    /// that the kernel has nothing against, or says nothing about. Default `single`.
-    pub tenancy: Tenancy,
-    /// Says that scripts of several tenants are run on such a processor as well. Default false.
-    pub accept_vulnerable_processor: bool,
-    /// Where the kernel tells of processors: their `vulnerabilities` and `smt/active`. Read once, at the
-    /// start. Default `/sys/devices/system/cpu`.
-    pub processor_directory: PathBuf,
     /// Says that cgroups are used where they can be written. Default true.
     pub use_cgroups: bool,
     /// The launcher program. Empty: beside the running program or one directory above it. Default
@@ -102,9 +92,6 @@ impl Default for SandboxSettings {
             lowest_isolation: IsolationLevel::Full,
             highest_isolation: IsolationLevel::Full,
             lowest_memory_enforcement: MemoryEnforcement::Sampled,
-            tenancy: Tenancy::Single,
-            accept_vulnerable_processor: false,
-            processor_directory: PathBuf::from("/sys/devices/system/cpu"),
             use_cgroups: true,
             launcher_path: PathBuf::new(),
             profiles_directory: PathBuf::new(),
@@ -256,13 +243,10 @@ mod tests {
             ("LOWEST_ISOLATION", "reduced"),
             ("DEFAULT_LIMITS__MEMORY", "128MiB"),
             ("MAXIMUM_LIMITS__WALL_TIME", "2m"),
-            ("TENANCY", "multiple"),
         ])
         .unwrap();
         assert_eq!(settings.lowest_isolation, IsolationLevel::Reduced);
         assert_eq!(settings.default_limits.memory, 128 << 20);
-        assert_eq!(settings.tenancy, Tenancy::Multiple);
-        assert!(!settings.accept_vulnerable_processor);
         assert_eq!(settings.maximum_limits.wall_time.as_secs(), 120);
     }
 

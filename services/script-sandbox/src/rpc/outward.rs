@@ -91,20 +91,18 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         .map_or("no isolation level", IsolationLevel::name);
     let statement = format!(
         "Scripts {} isolated as `{reached}`, memory and processes {}. They share the host's single \
-         kernel: a flaw in it is a way out.{}",
+         kernel: a flaw in it is a way out.",
         if ready {
             "run"
         } else {
             "are refused; the host would run them"
         },
         match report.enforcement {
-            MemoryEnforcement::Sampled => "bounded by rlimits and sampling",
+            MemoryEnforcement::Sampled => {
+                "bounded by rlimits and sampling, which do not see what the kernel keeps of \
+                 mappings, pipes and epoll"
+            }
             MemoryEnforcement::CgroupV1 | MemoryEnforcement::CgroupV2 => "bounded by a cgroup",
-        },
-        if report.processor.is_dangerous() {
-            " The processor is not safe for several tenants."
-        } else {
-            ""
         },
     );
     let (default, maximum) = sandbox.limits();
@@ -133,7 +131,7 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         maximum_limits: Some(limits(&maximum)),
         tells_network_attempts: sandbox_launcher::confine::tells_network(),
         maximum_streamed_output_bytes: sandbox.settings().maximum_streamed_output as u64,
-        hardware: Some(hardware::hardware(&report.processor)),
+        hardware: Some(hardware::hardware(&report.hardware)),
     }
 }
 

@@ -2,12 +2,18 @@
 
 use contracts::tavern::sandbox::v1 as wire;
 
-use crate::domain::hardware::{Flaw, Multithreading, Processor, Tenancy};
+use crate::domain::hardware::{Hardware, Multithreading};
 
-pub(super) fn hardware(processor: &Processor) -> wire::Hardware {
-    let hardware = &processor.hardware;
+pub(super) fn hardware(hardware: &Hardware) -> wire::Hardware {
+    let flaws = hardware.flaws.iter();
     wire::Hardware {
-        flaws: hardware.flaws.iter().map(flaw).collect(),
+        flaws: flaws
+            .map(|flaw| wire::ProcessorFlaw {
+                name: flaw.name.clone(),
+                state: flaw.state.clone(),
+                ..wire::ProcessorFlaw::default()
+            })
+            .collect(),
         multithreading: match hardware.multithreading {
             Multithreading::On => wire::Multithreading::On,
             Multithreading::Off => wire::Multithreading::Off,
@@ -16,21 +22,6 @@ pub(super) fn hardware(processor: &Processor) -> wire::Hardware {
         .into(),
         store_bypass: hardware.store_bypass.clone(),
         indirect_branches: hardware.indirect_branches.clone(),
-        dangers: processor.dangers.clone(),
-        tenancy: match processor.tenancy {
-            Tenancy::Single => wire::Tenancy::Single,
-            Tenancy::Multiple => wire::Tenancy::Multiple,
-        }
-        .into(),
-        dangers_accepted: processor.is_dangerous() && processor.accepted,
-        refuses_scripts: processor.refuses(),
-    }
-}
-
-fn flaw(flaw: &Flaw) -> wire::ProcessorFlaw {
-    wire::ProcessorFlaw {
-        name: flaw.name.clone(),
-        state: flaw.state.clone(),
-        vulnerable: flaw.is_vulnerable(),
+        ..wire::Hardware::default()
     }
 }
