@@ -1,8 +1,7 @@
 //! Counts what a process tree uses, where no cgroup does, and what no cgroup counts.
 //!
-//! [`Census`] sums up one tree again and again, each time by a [`Look`] at it. `process` reads what the
-//! kernel tells of one process, `ledger` keeps the processor time of those that have gone, [`files`]
-//! counts what has no name, and [`sockets`] what is in no process's memory. Where the kernel says too little the
+//! [`sample`] sums up one tree by a [`Look`] at it. `process` reads what the kernel tells of one process,
+//! [`files`] counts what has no name, and [`sockets`] what is in no process's memory. Where the kernel says too little the
 //! doubt is the script's, and most of what it says makes a figure too high. Too low are those of
 //! processes that come and go during a look, and of shared memory that nobody has in use.
 
@@ -15,11 +14,9 @@ use std::{
 };
 
 pub mod files;
-mod ledger;
 mod process;
 pub mod sockets;
 
-use ledger::Ledger;
 use process::{Held, Process};
 
 use crate::scratch::Filled;
@@ -39,39 +36,18 @@ pub struct Sample {
     pub cpu: Duration,
 }
 
-/// Counts the descendants of one launcher's supervisor, which itself does not count, nor does its
-/// keeper, but for the processor time that it inherits.
-#[derive(Debug, Default)]
-pub struct Census {
-    ledger: Ledger,
-}
-
-impl Census {
-    /// Sums up. `scratch` is a file system of the script's own in memory, which counts as such. Where
-    /// the quick sum of memory, in bytes, is above `suspicious`, it is taken again with care.
-    pub fn sample(&mut self, look: &Look, suspicious: u64, scratch: Option<&Filled>) -> Sample {
-        let tree = look.tree();
-        self.ledger.note(&tree.all, tree.first);
-        Sample {
-            cpu: self.ledger.total(),
-            ..tree.sum(suspicious, scratch)
-        }
-    }
-
-    /// Processor time that nobody has waited for, and that is in no figure of the kernel any more.
-    pub fn lost(&self) -> Duration {
-        self.ledger.lost()
-    }
-}
-
-/// Sums up the descendants of a launcher's supervisor once.
-pub fn sample(supervisor: u32, suspicious: u64) -> Sample {
-    let look = Look::below(supervisor);
+/// Sums up the descendants of a launcher's supervisor, which itself does not count, nor does its keeper,
+/// but for the processor time that it inherits. `scratch` is a file system of the script's own in memory,
+/// which counts as such. Where the quick sum of memory, in bytes, is above `suspicious`, it is taken
+/// again with care.
+///
+/// Processor time is that of the living, and of the children that they have waited for: a child that
+/// nobody waits for takes its time along.
+pub fn sample(look: &Look, suspicious: u64, scratch: Option<&Filled>) -> Sample {
     let tree = look.tree();
-    let cpu = tree.all.iter().map(Process::cpu).sum();
     Sample {
-        cpu,
-        ..tree.sum(suspicious, None)
+        cpu: tree.all.iter().map(Process::cpu).sum(),
+        ..tree.sum(suspicious, scratch)
     }
 }
 

@@ -17,8 +17,6 @@ pub(super) struct Process {
     pub(super) parent: u32,
     /// With those that have ended and were not waited for.
     pub(super) threads: u32,
-    /// When it started, in ticks since the machine has: tells two processes of one number apart.
-    pub(super) started: u64,
     /// Its own processor time.
     pub(super) own: Duration,
     /// The processor time of the children that it waited for, and of theirs.
@@ -131,7 +129,6 @@ fn read_stat(pid: u32, stat: &str, ticks: u64) -> Option<Process> {
         pid,
         parent: u32::try_from(number(1)?).ok()?,
         threads: u32::try_from(number(17)?).ok()?,
-        started: number(19)?,
         own: time(number(11)? + number(12)?),
         waited: time(number(13)? + number(14)?),
         headless: fields.first() == Some(&"Z"),
@@ -167,20 +164,6 @@ fn mapped(smaps: &str, device: &str) -> u64 {
     sum.saturating_mul(1024)
 }
 
-/// A process that has used some time, in milliseconds.
-#[cfg(test)]
-pub(super) fn with_times(pid: u32, parent: u32, own: u64, waited: u64) -> Process {
-    Process {
-        pid,
-        parent,
-        threads: 1,
-        started: 1,
-        own: Duration::from_millis(own),
-        waited: Duration::from_millis(waited),
-        headless: false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,8 +173,7 @@ mod tests {
         let rest = "S 12 1 1 0 -1 4194560 1 2 3 4 100 50 25 25 20 0 7 0 1000 1 1";
         for name in ["bash", "a) R 99 (b", "a b", ")"] {
             let process = read_stat(34, &format!("34 ({name}) {rest}"), 100).unwrap();
-            let read = (process.parent, process.threads, process.started);
-            assert_eq!(read, (12, 7, 1000));
+            assert_eq!((process.parent, process.threads), (12, 7));
             let times = (process.own.as_millis(), process.waited.as_millis());
             assert_eq!(times, (1500, 500));
         }

@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     backend::Place,
-    census,
+    census::{self, Look},
     domain::{
         limits::Limits,
         profile::{Profile, WarmProfile},
@@ -308,7 +308,7 @@ async fn weigh(confined: Confined) -> Result<(Confined, Duration, u64), String> 
     let weighing = tokio::task::spawn_blocking(move || {
         let sample = match &confined.seat.cgroup {
             Some(cgroup) => cgroup.sample(),
-            None => census::sample(confined.supervisor.id(), u64::MAX),
+            None => census::sample(&Look::below(confined.supervisor.id()), u64::MAX, None),
         };
         (confined, sample.cpu, sample.memory)
     });

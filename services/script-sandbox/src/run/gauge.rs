@@ -6,7 +6,7 @@ use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
     backend::Place,
-    census::{Census, Look, Sample, files, sockets},
+    census::{self, Look, Sample, files, sockets},
     cgroup::Cgroup,
     domain::{
         limits::Limits,
@@ -67,7 +67,6 @@ fn measure(scratch: Option<&ScratchDirectory>, supervisor: u32) -> Measured {
 #[derive(Debug)]
 pub(super) struct Gauge {
     cgroup: Option<Arc<Cgroup>>,
-    census: Census,
     supervisor: u32,
     scratch: Scratch,
     /// Sockets at the last look.
@@ -94,7 +93,6 @@ impl Gauge {
         let highest = Sample::default();
         Self {
             cgroup,
-            census: Census::default(),
             supervisor,
             scratch,
             sockets: 0,
@@ -122,9 +120,7 @@ impl Gauge {
         let filled = self.filled();
         let mut sample = match &self.cgroup {
             Some(cgroup) => cgroup.sample(),
-            None => self
-                .census
-                .sample(&look, limits.memory as u64, filled.as_ref()),
+            None => census::sample(&look, limits.memory as u64, filled.as_ref()),
         };
         sample.cpu = sample.cpu.saturating_sub(self.used);
         if self.is_sampled() {
@@ -227,9 +223,7 @@ impl Gauge {
         };
         usage.max_memory = launchers.max(self.highest.memory);
         usage.max_processes = usage.max_processes.max(self.highest.processes);
-        // What the launcher has waited for lacks what nobody has.
-        let waited = usage.cpu_time + self.census.lost();
-        usage.cpu_time = waited.max(self.highest.cpu);
+        usage.cpu_time = usage.cpu_time.max(self.highest.cpu);
         usage.max_disk = usage.max_disk.max(self.disk.bytes);
         usage.max_disk_files = usage.max_disk_files.max(self.disk.files);
     }
