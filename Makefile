@@ -81,6 +81,14 @@ fuzz: check-rust ## Fuzz the text dialects, each target for FUZZ_SECONDS (needs 
 	@for target in syntax typing rendering; do \
 	  $(CARGO) +nightly fuzz run --fuzz-dir tests/fuzz "$$target" -- -max_total_time=$(FUZZ_SECONDS); \
 	done
+	@$(MAKE) --no-print-directory mutate
+
+# Texts of each form for `make mutate`; `make test` reads a hundred thousand.
+MUTATIONS ?= 10000000
+
+.PHONY: mutate
+mutate: check-rust ## Change one mark of well-formed blocks, MUTATIONS times for each form
+	@TAVERN_TEST_MUTATIONS=$(MUTATIONS) $(CARGO) test --locked --release --package conformance --test it mutations::
 
 ##@ Keep it in order
 

@@ -7,6 +7,7 @@
 mod block;
 mod code;
 mod regions;
+mod remarks;
 mod sink;
 mod walk;
 

@@ -12,7 +12,7 @@ pub(crate) mod schema;
 mod steps;
 mod structure;
 pub(crate) mod text;
-mod value;
+pub(crate) mod value;
 
 use std::cell::OnceCell;
 use std::sync::Arc;

@@ -4,6 +4,8 @@
 //! model wrote, and `expected.json`, what it means. The tools of all cases are in
 //! `fixtures/calls/catalogue.json`. Fields that `expected.json` leaves out are not compared.
 
+pub mod mutation;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -13,7 +13,7 @@ mod value;
 pub(crate) use open::{Opening, opening};
 
 use self::ahead::Ahead;
-use self::value::{ValueScan, ValueStep};
+use self::value::{Doubt, ValueScan, ValueStep};
 use super::raw::{Early, Progress, RawBlock, RawCall};
 use crate::catalogue::ToolMatch;
 use crate::diagnostic::Tolerance;
@@ -512,8 +512,14 @@ impl ElementScanner {
             ValueStep::Ended { inner, after } => {
                 self.pos = after;
                 self.state = State::Call;
+                let doubt = scan.second_reading(feed, &surroundings, inner);
                 if let Some(open) = self.raw.calls.last_mut() {
                     open.notes.extend(scan.take_notes());
+                    match doubt {
+                        Some(Doubt::Repair(note)) => open.notes.push(note),
+                        Some(Doubt::Refused(problem)) => open.problems.push(problem),
+                        None => {}
+                    }
                     open.add(scan.take_value(inner));
                 }
                 None

@@ -4,6 +4,7 @@
 //! of which step is stage two's business, since a block may start with any key.
 
 mod command;
+mod inside;
 mod key;
 pub(crate) mod marks;
 mod value;
@@ -234,6 +235,7 @@ impl FieldScanner {
             ));
         }
         self.pos = marker.end;
+        self.note_lost_fields(feed);
         self.doubtful |= self.literal_closers
             && self
                 .raw
@@ -246,6 +248,21 @@ impl FieldScanner {
             at: marker.end,
             end: BlockEnd::Closed,
         })
+    }
+
+    /// Delimiters between the fields are what is left of a field that could not be read (T33).
+    fn note_lost_fields(&mut self, feed: &Feed<'_>) {
+        let lost = |span: &&Span| inside::holds_marks(span.of(feed.text));
+        if let Some(span) = self.raw.stray.iter().find(lost) {
+            self.raw.notes.push(Tolerance::new(
+                Rule::T33,
+                Class::Repair,
+                "lost_field",
+                *span,
+                span.of(feed.text).trim(),
+                "",
+            ));
+        }
     }
 
     /// `key: value` without delimiters (T10), or text that belongs to nothing (T33).
@@ -316,6 +333,7 @@ impl FieldScanner {
                 bare: true,
             },
             notes: vec![note],
+            inner_keys: Vec::new(),
         });
         self.pos = marker;
         None
@@ -374,7 +392,8 @@ impl FieldScanner {
             }
             ValueStep::Ended { inner, after } => {
                 let field = scan.take_field(feed, inner);
-                if !context.quiet && field.reading.is_any_command() {
+                let names_call = field.reading.names_call(self.family == BlockFamily::Vcp);
+                if !context.quiet && names_call {
                     let trimmed = inner.of(feed.text).trim();
                     early.push(Early::Call {
                         call: 0,

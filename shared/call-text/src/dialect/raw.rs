@@ -130,6 +130,8 @@ pub(crate) struct RawField {
     pub(crate) key_span: Span,
     pub(crate) value: Plain,
     pub(crate) notes: Vec<Tolerance>,
+    /// What stands inside the value like the key of a field.
+    pub(crate) inner_keys: Vec<Span>,
 }
 
 /// Block-wide control values, kept as they were written.

@@ -3,7 +3,9 @@
 use super::block::{Attempt, BlockScan};
 use super::code::{self, Fence, InlineSearch};
 use super::regions::{escaped_block, holds_block, is_thought, starts_block, thought_end};
+use super::remarks::closes_block;
 use super::sink::Sink;
+use crate::catalogue::ToolMatch;
 use crate::dialect::element::{Context, Opening, opening};
 use crate::dialect::fields::marks;
 use crate::scan::tag::{self, Tag, TagKind};
@@ -35,6 +37,8 @@ pub(super) struct Walk {
     line: usize,
     /// Next full-width bracket, as far as known.
     wide: Option<(usize, Option<usize>)>,
+    /// Next ASCII mark, as far as known.
+    ascii: Option<(usize, Option<usize>)>,
     inline: InlineSearch,
     /// Up to where inline code of a width is known not to close.
     unclosed_code: [usize; 9],
@@ -45,6 +49,10 @@ pub(super) struct Walk {
     /// Start of the region that the walk is in, for remarks.
     region: usize,
     region_had_block: bool,
+    /// A closing mark without a block was remarked on.
+    pub(super) lone_close: bool,
+    /// Up to where fields outside of a block were looked for.
+    pub(super) fields_sought: usize,
 }
 
 const MOST_BARE_TOOLS: usize = 16;
@@ -135,8 +143,19 @@ impl Walk {
     /// The next byte that may mean something.
     fn next_special(&mut self, feed: &Feed<'_>) -> Option<usize> {
         let from = self.pos;
-        let plain = memchr::memchr3(b'<', b'`', b'~', &feed.bytes()[from..]).map(|at| from + at);
-        feed.count(plain.unwrap_or(feed.len()) - from);
+        let plain = match self.ascii {
+            Some((searched, Some(found))) if searched <= from && from <= found => Some(found),
+            known => {
+                // What was searched without a find is not searched again.
+                let searched = known.filter(|(_, found)| found.is_none());
+                let start = searched.map_or(from, |(searched, _)| searched.max(from));
+                let found = memchr::memchr3(b'<', b'`', b'~', &feed.bytes()[start..]);
+                let found = found.map(|at| start + at);
+                feed.count(found.unwrap_or(feed.len()) - start);
+                self.ascii = Some((found.map_or(feed.len(), |_| from), found));
+                found
+            }
+        };
         let limit = plain.unwrap_or(feed.len());
         let wide = match self.wide {
             Some((searched, Some(found))) if found >= from && searched <= from => Some(found),
@@ -171,7 +190,7 @@ impl Walk {
     }
 
     /// Whether the current line is a block quote (A8).
-    fn in_quote(&self, feed: &Feed<'_>, at: usize) -> bool {
+    pub(super) fn in_quote(&self, feed: &Feed<'_>, at: usize) -> bool {
         let line = &feed.bytes()[self.line..at];
         let indent = line
             .iter()
@@ -277,6 +296,8 @@ impl Walk {
                     };
                     if allowed && !self.in_quote(feed, at) {
                         self.release(feed, at, sink);
+                        self.remark_on_fields(feed, at, sink);
+                        self.fields_sought = marker.end;
                         self.place = Place::Block(Box::new(BlockScan::fields(marker, at, feed)));
                         return Go::On;
                     }
@@ -285,6 +306,7 @@ impl Walk {
                     return Go::On;
                 }
                 Look::Yes(marker) => {
+                    self.remark_on_close(feed, Span::new(at, marker.end), Rule::T1, sink);
                     self.pos = marker.end;
                     return Go::On;
                 }
@@ -311,6 +333,13 @@ impl Walk {
             self.region_had_block = false;
             self.pos = tag.span.end;
             return Go::On;
+        }
+        if tag.kind == TagKind::Close && !self.lone_close {
+            let name = tag.name.of(feed.text);
+            let of_tool = || matches!(context.catalogue.find(name), ToolMatch::Visible(..));
+            if closes_block(name) || (sink.has_blocks() && of_tool()) {
+                self.remark_on_close(feed, tag.span, Rule::A11, sink);
+            }
         }
         self.open(feed, context, &tag, sink)
     }
@@ -521,6 +550,7 @@ impl Walk {
         if !matches!(self.place, Place::Block(_)) {
             // The walk goes on behind the block; find the line it is in.
             self.wide = None;
+            self.fields_sought = self.pos;
             if self.pos > start
                 && let Some(at) = memchr::memrchr(b'\n', &feed.bytes()[start..self.pos])
             {

@@ -67,11 +67,18 @@ fn element(
     schema: Schema<'_>,
 ) -> Result<String, Refusal> {
     let text = text_of(value);
-    let plain = is_plain_string(value, schema.member(key));
-    write(start, &text, plain).map_err(|error| (format!("/{key}"), error.to_string()))
+    let schema = schema.member(key);
+    let plain = is_plain_string(value, schema);
+    let frames = !schema.preserves_white_space();
+    write(start, &text, plain, frames).map_err(|error| (format!("/{key}"), error.to_string()))
 }
 
-fn write(start: BytesStart<'_>, text: &str, is_string: bool) -> std::io::Result<String> {
+fn write(
+    start: BytesStart<'_>,
+    text: &str,
+    is_string: bool,
+    frames: bool,
+) -> std::io::Result<String> {
     let mut writer = Writer::new(Vec::new());
     let end = BytesEnd::from(start.name()).into_owned();
     writer.write_event(Event::Start(start.borrow()))?;
@@ -83,13 +90,15 @@ fn write(start: BytesStart<'_>, text: &str, is_string: bool) -> std::io::Result<
     {
         // One line break inside each end of CDATA belongs to the writing (V5); it protects those of
         // the value.
-        let framed = if broken {
+        let framed = if broken && frames {
             format!("\n{text}\n")
         } else {
             text.to_owned()
         };
-        for section in BytesCData::escaped(&framed) {
-            writer.write_event(Event::CData(section))?;
+        for part in parts(&framed) {
+            for section in BytesCData::escaped(part) {
+                writer.write_event(Event::CData(section))?;
+            }
         }
     } else {
         writer.write_event(Event::Text(BytesText::from_escaped(text)))?;
@@ -97,4 +106,14 @@ fn write(start: BytesStart<'_>, text: &str, is_string: bool) -> std::io::Result<
     writer.write_event(Event::End(end))?;
     writer.get_mut().flush()?;
     String::from_utf8(writer.into_inner()).map_err(std::io::Error::other)
+}
+
+/// The text cut inside every `<![CDATA[`, so that no section seems to open inside another.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    const OPENER: &str = "<![CDATA[";
+    let cuts = text.match_indices(OPENER).map(|(at, _)| at + "<![".len());
+    let ends = cuts.chain([text.len()]);
+    ends.scan(0, |from, end| {
+        Some(&text[std::mem::replace(from, end)..end])
+    })
 }

@@ -36,24 +36,25 @@ pub(super) fn block(
         "command"
     };
     let mut out = format!("{open}\n");
-    out.push_str(&field(command, &entry.tool.id, dialect));
-    for (key, value) in arguments {
+    out.push_str(&field(command, &entry.tool.id, false, dialect));
+    for (name, value) in arguments {
         // TAM has no spelling for a parameter called `command` (T19).
-        let alias = entry.command_alias && key == "command" && dialect != Dialect::Vcp;
-        let key = if alias { "arg_command" } else { key };
-        let _ = schema;
+        let alias = entry.command_alias && name == "command" && dialect != Dialect::Vcp;
+        let key = if alias { "arg_command" } else { name };
+        let preserves = schema.member(name).preserves_white_space();
         out.push_str(separator);
         out.push('\n');
-        out.push_str(&field(key, &text_of(value), dialect));
+        out.push_str(&field(key, &text_of(value), preserves, dialect));
     }
     out.push('\n');
     out.push_str(close);
     out
 }
 
-fn field(key: &str, text: &str, dialect: Dialect) -> String {
-    // A line break inside each delimiter belongs to the writing (T16).
-    let framed = if text.contains('\n') {
+fn field(key: &str, text: &str, preserves: bool, dialect: Dialect) -> String {
+    // A line break inside each delimiter belongs to the writing (T16), except where all white space
+    // belongs to the value.
+    let framed = if text.contains('\n') && !preserves {
         format!("\n{text}\n")
     } else {
         text.to_owned()

@@ -104,3 +104,32 @@ fn a_parameter_called_command_has_a_spelling_in_tam() {
         "<|[REQUEST_TOOL]|>\ncommand:「始」files:write「末」\narg_command:「始」ls「末」\n<|[END_TOOL]|>"
     );
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Where all white space belongs to the value, every dialect carries it as it is.
+    #[test]
+    fn white_space_that_is_kept_is_carried_in_every_dialect(keep in "[a-z \\t\\n]{0,12}\\r?\\n?") {
+        let parameters = json!({
+            "type": "object",
+            "properties": {"keep": {"type": "string", "x-preserve-whitespace": true}}
+        });
+        let catalogue = Catalogue::new(vec![Tool::new("keep", "", parameters)], vec![]).unwrap();
+        let arguments = Map::from_iter([("keep".to_owned(), json!(keep))]);
+        for &dialect in WRITABLE {
+            let block = render_call("keep", &arguments, dialect, &catalogue);
+            prop_assert!(block.is_ok(), "{dialect}: {:?}", block);
+        }
+    }
+
+    /// A text of several lines, or one that ends in a line break, arrives byte for byte.
+    #[test]
+    fn line_breaks_are_carried_in_every_dialect(content in "[a-z ]{0,6}\\n[a-z \\n]{0,12}") {
+        let arguments = Map::from_iter([("content".to_owned(), json!(content))]);
+        for &dialect in WRITABLE {
+            let block = render_call("files:write", &arguments, dialect, &catalogue());
+            prop_assert!(block.is_ok(), "{dialect}: {:?}", block);
+        }
+    }
+}

@@ -263,6 +263,12 @@ impl<'s> Schema<'s> {
         self.get("const").map(|value| vec![value])
     }
 
+    /// Whether a text is one of the allowed values as it stands.
+    pub(crate) fn allows_exactly(self, text: &str) -> bool {
+        let mut allowed = self.allowed().into_iter().flatten();
+        allowed.any(|value| value.as_str() == Some(text))
+    }
+
     /// The schema of a property.
     pub(crate) fn property(self, name: &str) -> Option<Schema<'s>> {
         self.property_within(name, MOST_DEPTH)

@@ -8,7 +8,9 @@ mod place;
 
 use serde_json::{Map, Value};
 
+use self::declared::tool_declares;
 use self::give::uri_conflicts;
+use self::keys::{Control, suffixes};
 use self::list::StepList;
 use self::place::{Placing, own_step};
 use crate::catalogue::{Entry, ToolMatch};
@@ -69,7 +71,7 @@ pub(crate) fn split(
     context: &Context<'_>,
 ) -> Steps {
     let mut out = Steps::default();
-    let vcp_reading = fields.iter().any(|field| field.reading.names_tool);
+    let vcp_reading = is_vcp_reading(&fields, text, context);
     for field in fields.iter_mut().filter(|field| !field.reading.plain) {
         without_remark(field, text, context, &mut out.notes);
     }
@@ -93,6 +95,10 @@ pub(crate) fn split(
         numbered: steps.numbers().any(|number| number.is_some()),
         orphans: Vec::new(),
     };
+    let swallowed: Vec<Problem> = fields
+        .iter()
+        .filter_map(|field| swallowed_field(field, &placing.tools, dialect, text, context))
+        .collect();
     for field in fields {
         if is_command(&field) {
             continue;
@@ -119,11 +125,74 @@ pub(crate) fn split(
                 .received(&listed.join(", ")),
         );
     }
+    out.problems.extend(swallowed);
     out.calls = steps.into_calls();
     for step in &mut out.calls {
         uri_conflicts(step, text);
     }
     out
+}
+
+/// Whether `tool_name` names the tools of the block: it does, except where the tool that `command`
+/// names declares a parameter of that name (T18).
+fn is_vcp_reading(fields: &[RawField], text: &str, context: &Context<'_>) -> bool {
+    let declared = |field: &RawField| {
+        let mut commands = fields.iter().filter(|other| {
+            other.reading.is_plain_command() && other.reading.number == field.reading.number
+        });
+        let key = field.key.of(text);
+        let stem = key.trim_end_matches(|c: char| c.is_ascii_digit());
+        commands.any(|command| {
+            let written = command_name(command, text);
+            match context.catalogue.find(&written) {
+                ToolMatch::Visible(index, _) => {
+                    let entry = context.catalogue.entry(index);
+                    tool_declares(entry, key) || tool_declares(entry, stem)
+                }
+                _ => false,
+            }
+        })
+    };
+    let mut named = fields.iter().filter(|field| field.reading.is_tool_name());
+    named.any(|field| !declared(field))
+}
+
+/// The tool that the value of a command names.
+fn command_name(field: &RawField, text: &str) -> String {
+    names::clean(field.value.span.of(text))
+        .trim_matches(['<', '>', '"', '\''])
+        .to_owned()
+}
+
+/// The problem of a value in which a field of the block's tools begins: its closing delimiter was
+/// forgotten, however it ends (T9).
+fn swallowed_field(
+    field: &RawField,
+    tools: &[&Entry],
+    dialect: Dialect,
+    text: &str,
+    context: &Context<'_>,
+) -> Option<Problem> {
+    let of_block = |key: &str| {
+        Key::read(key).is_any_command()
+            || Control::read(key, dialect).is_some()
+            || tools.iter().any(|entry| tool_declares(entry, key))
+            // The commands behind it are then part of the value as well.
+            || (field.value.escaped && context.catalogue.is_known_field(key))
+    };
+    let inner = field.inner_keys.iter().find(|inner| {
+        let key = inner.of(text);
+        of_block(key) || suffixes(key).any(|suffix| of_block(&key[..suffix.stem]))
+    })?;
+    let (key, found) = (field.key.of(text), inner.of(text));
+    let message = format!(
+        "The value of '{key}' holds the field '{found}': a delimiter is missing before it, or the value must stand between 「始ESCAPE」 and 「末ESCAPE」"
+    );
+    Some(
+        Problem::new(ProblemCode::UnterminatedValue, Rule::T9, *inner, message)
+            .at(format!("/{key}"))
+            .received(found),
+    )
 }
 
 /// Takes a remark off the front of a key: `now the path: 「始」…` (T33).
@@ -197,9 +266,7 @@ fn open_steps<'c, 'f>(
         } else {
             number
         };
-        let written = names::clean(field.value.span.of(text))
-            .trim_matches(['<', '>', '"', '\''])
-            .to_owned();
+        let written = command_name(field, text);
         if let Some(earlier) = steps.get(number) {
             if earlier.built.call.name != written {
                 let message = format!(

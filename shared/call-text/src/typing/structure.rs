@@ -34,7 +34,7 @@ impl Typer<'_> {
     ) -> Option<Value> {
         let types = schema.types();
         let source = span.of(self.text);
-        if text::is_plain(source) {
+        if text::is_plain(source) && !text::holds_stray_end(source) {
             return self.scalar(source.into(), schema, place);
         }
         let structural = types.is_any() || types.has(Types::OBJECT) || types.has(Types::ARRAY);
@@ -53,6 +53,10 @@ impl Typer<'_> {
                 .filter(|children| fits(children, schema, types))
             {
                 return Some(self.elements(children, schema, types, place));
+            }
+            if !types.has(Types::STRING) && holds_item_tag(source) {
+                self.refuse_items(place, source);
+                return None;
             }
         }
         let (value, noticed) = text::of_markup(source, schema);
@@ -76,7 +80,37 @@ impl Typer<'_> {
                 &value,
             );
         }
+        if noticed.stray_mark {
+            self.note(
+                Rule::V8,
+                Class::Repair,
+                "cdata_mark_missing",
+                place,
+                source,
+                &value,
+            );
+        }
         self.scalar(value, schema, place)
+    }
+
+    /// Reports a list whose items are not closed one by one: with a closing tag supplied each of
+    /// them is, so that it must not be taken for one text (V1).
+    fn refuse_items(&mut self, place: &Place<'_>, source: &str) {
+        let message = format!(
+            "The elements of '{}' are not all closed: write <item>…</item> for each",
+            place.name()
+        );
+        self.problems.push(
+            Problem::new(
+                ProblemCode::UnterminatedValue,
+                Rule::V1,
+                place.span,
+                message,
+            )
+            .at(place.path())
+            .expected("<item>…</item>")
+            .received(source),
+        );
     }
 
     /// Cuts a value into elements; `None` if it is not made of elements.
@@ -174,11 +208,16 @@ impl Typer<'_> {
 
     fn list(&mut self, elements: Vec<Child>, items: Schema<'_>, place: &Place<'_>) -> Value {
         let mut list = Vec::with_capacity(elements.len());
+        let types = items.types();
+        let texts = !types.has(Types::OBJECT) && !types.has(Types::ARRAY);
         for (index, child) in elements.into_iter().enumerate() {
             let under = Place {
                 span: child.inner,
                 ..place.item(index)
             };
+            if texts && child.name == "item" && holds_item_tag(child.inner.of(self.text)) {
+                self.refuse_items(place, child.inner.of(self.text));
+            }
             list.push(
                 self.markup(child.inner, items, &under)
                     .unwrap_or(Value::Null),
@@ -341,6 +380,12 @@ fn fits(children: &Children, schema: Schema<'_>, types: Types) -> bool {
     let items =
         types.has(Types::ARRAY) && children.elements.iter().all(|child| child.name == "item");
     children.text.trim().is_empty() && ((types.has(Types::OBJECT) && declared) || items)
+}
+
+/// Whether a text holds a tag of an item.
+fn holds_item_tag(text: &str) -> bool {
+    let mut names = ["<item>", "</item>"].into_iter();
+    names.any(|tag| memchr::memmem::find(text.as_bytes(), tag.as_bytes()).is_some())
 }
 
 /// The closing tag that balances an opened element: where it starts and ends. CDATA and comments

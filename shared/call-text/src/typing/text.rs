@@ -21,6 +21,8 @@ pub(crate) struct Noticed {
     pub(crate) cdata: bool,
     /// Text and CDATA, or several sections (V6).
     pub(crate) joined: bool,
+    /// A mark of CDATA stands in the text without its other half, or doubled (V8).
+    pub(crate) stray_mark: bool,
 }
 
 /// Whether a text has nothing that decoding or trimming could change or that could be structure:
@@ -37,6 +39,11 @@ fn has_no_outer_space(bytes: &[u8]) -> bool {
     visible(bytes.first()) && visible(bytes.last())
 }
 
+/// Whether a text ends like CDATA.
+pub(crate) fn holds_stray_end(text: &str) -> bool {
+    text.trim_end().ends_with("]]>")
+}
+
 /// The text without outer white space, which most values do not have.
 pub(crate) fn trim(text: &str) -> &str {
     match has_no_outer_space(text.as_bytes()) {
@@ -48,8 +55,9 @@ pub(crate) fn trim(text: &str) -> &str {
 /// The text between tags as it is meant under a schema.
 pub(crate) fn of_markup<'t>(source: &'t str, schema: Schema<'_>) -> (Cow<'t, str>, Noticed) {
     let mut noticed = Noticed::default();
+    noticed.stray_mark = holds_stray_end(source) || cdata_opener(source.trim_start()).is_some();
     if memchr::memchr(b'<', source.as_bytes()).is_none() {
-        let trimmed = trim_markup(source, schema);
+        let trimmed = without_outer_space(source, schema);
         return (decode(trimmed, schema, &mut noticed), noticed);
     }
     let pieces = pieces(source);
@@ -62,12 +70,15 @@ pub(crate) fn of_markup<'t>(source: &'t str, schema: Schema<'_>) -> (Cow<'t, str
         .any(|piece| matches!(piece, Piece::Text(text) if text.contains('<')));
     if sections == 0 || unescaped {
         // Markup outside CDATA means that nothing was escaped: then CDATA marks are text as well.
-        let trimmed = trim_markup(source, schema);
+        let trimmed = without_outer_space(source, schema);
         return (decode(trimmed, schema, &mut noticed), noticed);
     }
     noticed.cdata = true;
+    noticed.stray_mark = false;
     let mut out = String::with_capacity(source.len());
     let mut seen = 0;
+    // The first section begins with a line break, so the last one ends with one (V5).
+    let mut framed = false;
     for piece in &pieces {
         match piece {
             Piece::Text(text) if text.trim().is_empty() => {}
@@ -78,10 +89,14 @@ pub(crate) fn of_markup<'t>(source: &'t str, schema: Schema<'_>) -> (Cow<'t, str
             Piece::CData(text) => {
                 seen += 1;
                 let mut text = *text;
-                if seen == 1 {
-                    text = without_first_break(text);
+                noticed.stray_mark |= (seen == 1 && cdata_opener(text).is_some())
+                    || (seen == sections && text.ends_with("]]>"));
+                if seen == 1 && !schema.preserves_white_space() {
+                    let width = first_break(text);
+                    framed = width.is_some();
+                    text = &text[width.unwrap_or(0)..];
                 }
-                if seen == sections {
+                if seen == sections && framed {
                     text = without_last_break(text);
                 }
                 out.push_str(text);
@@ -159,10 +174,18 @@ fn cdata_end(source: &str, body: usize) -> (usize, usize) {
     first.map_or((source.len(), source.len()), |end| (end, end + 3))
 }
 
-fn without_first_break(text: &str) -> &str {
-    text.strip_prefix("\r\n")
-        .or_else(|| text.strip_prefix('\n'))
-        .unwrap_or(text)
+/// Without the layout of a value that stands on lines of its own: the line break it begins with and,
+/// only where there is one, the last line break with the indentation after it (V5, V10).
+fn laid_out(text: &str) -> &str {
+    first_break(text).map_or(text, |width| without_last_break(&text[width..]))
+}
+
+/// Width of the line break at the start of a text.
+fn first_break(text: &str) -> Option<usize> {
+    ["\r\n", "\n"]
+        .iter()
+        .find(|line_break| text.starts_with(**line_break))
+        .map(|line_break| line_break.len())
 }
 
 /// Without the last line break and the indentation after it.
@@ -173,44 +196,26 @@ fn without_last_break(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-fn trim_markup<'t>(source: &'t str, schema: Schema<'_>) -> &'t str {
-    if schema.preserves_white_space() {
+/// A value without the white space that does not belong to it (V10, T16): the layout of a value on
+/// lines of its own, and what stands round a single line.
+fn without_outer_space<'t>(source: &'t str, schema: Schema<'_>) -> &'t str {
+    if has_no_outer_space(source.as_bytes()) || schema.preserves_white_space() {
         return source;
     }
-    let trimmed = trim(source);
-    if memchr::memchr(b'\n', trimmed.as_bytes()).is_some() || schema.is_raw() {
-        return without_last_break(without_first_break(skip_blank_before_break(source)));
+    let body = laid_out(source);
+    let broken = memchr::memchr(b'\n', body.as_bytes()).is_some();
+    if broken || schema.is_raw() || schema.allows_exactly(body) {
+        return body;
     }
-    trimmed
-}
-
-/// Blanks between the opening tag and the line break belong to neither.
-fn skip_blank_before_break(source: &str) -> &str {
-    let rest = source.trim_start_matches([' ', '\t']);
-    if rest.starts_with('\n') || rest.starts_with("\r\n") {
-        rest
-    } else {
-        source
-    }
+    body.trim()
 }
 
 /// The text of a delimited value (T16).
 pub(crate) fn of_plain<'t>(source: &'t str, schema: Schema<'_>, bare: bool) -> &'t str {
-    if schema.preserves_white_space() {
-        return source;
+    match !bare && schema.types().has(super::schema::Types::STRING) {
+        true => without_outer_space(source, schema),
+        false => trim(source),
     }
-    let trimmed = trim(source);
-    if !bare
-        && schema.types().has(super::schema::Types::STRING)
-        && (schema.is_raw() || memchr::memchr(b'\n', trimmed.as_bytes()).is_some())
-    {
-        let text = without_first_break(source);
-        return text
-            .strip_suffix("\r\n")
-            .or_else(|| text.strip_suffix('\n'))
-            .unwrap_or(text);
-    }
-    trimmed
 }
 
 /// Decodes entities once, unless the author did not escape (V3).

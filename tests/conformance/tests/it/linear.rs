@@ -129,6 +129,7 @@ const SHAPES: &[(&str, &str, &str)] = &[
         "<![CDATA[a]]>b",
     ),
     ("full-width brackets", "", "＜ACTION＞ "),
+    ("rows of full-width brackets", "", "＜"),
 ];
 
 fn steps(text: &str, chunk: usize) -> u64 {
@@ -205,6 +206,132 @@ mod steps_per_byte_are_the_same_for_short_and_long_texts {
         part_0: 0, part_1: 1, part_2: 2, part_3: 3, part_4: 4, part_5: 5,
         part_6: 6, part_7: 7, part_8: 8, part_9: 9, part_10: 10, part_11: 11,
     }
+}
+
+/// A text that puts the scanners in each of their states.
+const STATES: &[(&str, &str)] = &[
+    ("text", ""),
+    ("inline code", "`a"),
+    ("fence", "```\nx\n"),
+    ("fence with a block", "```\n<ACTION><note><text>"),
+    ("quotation", "> "),
+    ("comment", "<!--"),
+    ("thought", "<think>"),
+    ("element without wrapper", "<note>"),
+    ("between calls", "<ACTION>"),
+    ("text between calls", "<ACTION><ping/>x"),
+    ("between parameters", "<ACTION><note>"),
+    ("value", "<ACTION><note><text>"),
+    ("wide value", "＜ACTION＞＜note＞＜text＞"),
+    ("value of any type", "<ACTION><free><a><k/>"),
+    ("closed value", "<ACTION><write><content>a</content>"),
+    ("CDATA", "<ACTION><note><text><![CDATA["),
+    (
+        "CDATA that could have ended",
+        "<ACTION><write><content><![CDATA[</content><path>",
+    ),
+    ("closed CDATA", "<ACTION><note><text><![CDATA[a]]>"),
+    (
+        "generic value",
+        "<tool_call name=\"note\"><param name=\"text\">",
+    ),
+    ("JSON", "<tool_call>{\"name\":\""),
+    ("between fields", "<|[REQUEST_TOOL]|>\n"),
+    ("remark between fields", "<|[REQUEST_TOOL]|>\n# "),
+    ("field", "<|[REQUEST_TOOL]|>\ntext:「始」"),
+    ("ESCAPE field", "<|[REQUEST_TOOL]|>\ntext:「始ESCAPE」"),
+    ("guillemet field", "<|[REQUEST_TOOL]|>\ntext:»»»"),
+    ("arrow field", "<|[REQUEST_TOOL]|>\ntext:>>>"),
+    ("closed field", "<|[REQUEST_TOOL]|>\ntext:「始」a「末」"),
+    ("VCP field", "<<<[TOOL_REQUEST]>>>\ntool_name:「始」"),
+];
+
+/// What may be written again and again in a state.
+const UNITS: &[&str] = &[
+    "＜",
+    "＞",
+    "<",
+    "</",
+    "</x",
+    "＜/",
+    "&",
+    "`",
+    "~",
+    "```\n",
+    "\n",
+    " ",
+    "\n> ",
+    "\\<",
+    "<!--",
+    "-->",
+    "<!",
+    "<![CDATA[",
+    "]]>",
+    "]",
+    "]]> x ",
+    "<text>",
+    "</text>",
+    "</text> ",
+    "</content><path>",
+    "</note>",
+    "</note><note>",
+    "<ACTION>",
+    "</ACTION>",
+    "<param name=\"text\">",
+    "</param>",
+    "<a b=\"",
+    "「",
+    "「始」",
+    "「末」",
+    "「末」 ",
+    "\ntext:「始」",
+    "text：",
+    "\n「末」text",
+    "「始ESCAPE」",
+    "「末ESCAPE」",
+    "»»»",
+    "«««",
+    "«",
+    ">>>",
+    "<<<",
+    "# ",
+    "//",
+    ",",
+    "：",
+    "=",
+    "{",
+    "\"",
+    "\\",
+    "<|[",
+    "<|[REQUEST_TOOL]|>",
+    "\n<|[END_TOOL]|>",
+    "<<<[",
+    "、",
+    "é",
+];
+
+/// Each state with each unit. The texts are shorter than those of the named shapes: what grows with
+/// the square of the length does so here as well.
+#[test]
+fn every_state_reads_everything_in_linear_time() {
+    const SHORT: usize = 2_000;
+    const LONG: usize = 32_000;
+    let mut failures = Vec::new();
+    for (state, prefix) in STATES {
+        for unit in UNITS {
+            let per_byte = |bytes: usize| {
+                let text = filled(prefix, unit, bytes);
+                steps(&text, usize::MAX) as f64 / text.len() as f64
+            };
+            let (of_short, of_long) = (per_byte(SHORT), per_byte(LONG));
+            if of_long > 2.0 * of_short + 1.0 || of_long > 128.0 {
+                failures.push(format!(
+                    "{state}, {unit:?}: {of_short:.1} steps per byte of {SHORT} bytes, {of_long:.1} of {LONG}"
+                ));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]

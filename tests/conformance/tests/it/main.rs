@@ -4,5 +4,6 @@ mod benign;
 mod cases;
 mod injection;
 mod linear;
+mod mutations;
 mod promises;
 mod reference;

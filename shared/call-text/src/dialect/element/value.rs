@@ -6,9 +6,12 @@
 //! if text stands behind the closing tag, the last place before the end of the block is. Going
 //! back is rare and limited, so the work stays linear.
 
+mod cdata;
 mod follow;
+mod reading;
 
 use self::follow::Follow;
+pub(super) use self::reading::Doubt;
 use super::ahead::Ahead;
 use super::call::Surroundings;
 use super::{MOST_REWINDS, Mode};
@@ -68,6 +71,14 @@ pub(super) struct ValueScan {
     weak: Option<Cut>,
     counted: Option<Cut>,
     in_cdata_cut: Option<Cut>,
+    /// The CDATA sections so far; the last one may be open.
+    sections: Vec<Span>,
+    /// A section opens inside a section in which the value could have ended: `]]>` was forgotten.
+    section_in_section: Option<Span>,
+    /// The value's own closing tag in a section.
+    own_close: Option<Span>,
+    /// A `]]>` that did not end the section stands behind it.
+    end_after_own_close: bool,
     block_end_seen: Option<usize>,
     /// Source text up to here was reported as grown.
     reported: usize,
@@ -94,6 +105,10 @@ impl ValueScan {
             weak: None,
             counted: None,
             in_cdata_cut: None,
+            sections: Vec::new(),
+            section_in_section: None,
+            own_close: None,
+            end_after_own_close: false,
             block_end_seen: None,
             reported: tag.span.end,
             gaps: [GapMemo::default(); 2],
@@ -361,6 +376,7 @@ impl ValueScan {
                 self.counted.get_or_insert(cut);
             }
         } else if fits {
+            let cut = self.without_doubled_close(feed, cut);
             return Look::Yes(Some(self.end_at(cut)));
         } else if self.block_end_seen.is_none()
             && !self.weak.is_some_and(|weak| weak.element_follows)
@@ -368,6 +384,30 @@ impl ValueScan {
             self.weak = Some(cut);
         }
         Look::Yes(None)
+    }
+
+    /// Behind a closing tag of its own and nothing else, the value ended at that one (V1).
+    fn without_doubled_close(&mut self, feed: &Feed<'_>, cut: Cut) -> Cut {
+        let doubled = |weak: &Cut| {
+            let between = feed.text.get(weak.after..cut.inner_end);
+            between.is_some_and(|between| between.trim().is_empty())
+        };
+        let Some(weak) = self.weak.filter(doubled) else {
+            return cut;
+        };
+        let span = Span::new(weak.after, cut.after);
+        self.notes.push(Tolerance::new(
+            Rule::V1,
+            Class::Repair,
+            "doubled_closing_tag",
+            span,
+            span.of(feed.text).trim(),
+            "",
+        ));
+        Cut {
+            inner_end: weak.inner_end,
+            ..cut
+        }
     }
 
     /// Takes an earlier place for the end.
@@ -407,105 +447,6 @@ impl ValueScan {
             }
             other => other_than_yes(other),
         }
-    }
-
-    /// `<![CDATA[`, also with drifted case or a space (V9).
-    fn open_cdata(&mut self, feed: &Feed<'_>, at: usize) -> Look<Option<ValueStep>> {
-        let mut here = at + 1;
-        for part in ["!", "[", "CDATA", "["] {
-            match feed.literal_any_case(feed.skip_blank(here), part) {
-                Look::Yes(end) => here = end,
-                Look::No => return Look::No,
-                Look::More => return Look::More,
-            }
-        }
-        let span = Span::new(at, here);
-        if span.of(feed.text) != "<![CDATA[" {
-            self.notes.push(Tolerance::new(
-                Rule::V9,
-                Class::Spelling,
-                "cdata_spelling",
-                span,
-                span.of(feed.text),
-                "<![CDATA[",
-            ));
-        }
-        self.in_cdata = true;
-        self.soft_cdata_end = false;
-        self.in_cdata_cut = None;
-        self.pos = here;
-        Look::Yes(None)
-    }
-
-    /// A `]` or `<` inside CDATA.
-    fn in_cdata(
-        &mut self,
-        feed: &Feed<'_>,
-        around: &Surroundings<'_>,
-        ahead: &mut Ahead,
-        at: usize,
-    ) -> Look<Option<ValueStep>> {
-        if feed.bytes()[at] == b']' {
-            return self.at_cdata_end(feed, around, at);
-        }
-        // Text stood behind a `]]>`: now another section opens (G7).
-        if self.soft_cdata_end {
-            match self.open_cdata(feed, at) {
-                Look::No => {}
-                other => return other,
-            }
-        }
-        match feed.literal(at, "</") {
-            Look::Yes(_) => {}
-            other => return other_than_yes(other),
-        }
-        let tag = match tag::read(feed, at, &around.context.policy.limits) {
-            Look::Yes(tag) => tag,
-            other => return other_than_yes(other),
-        };
-        if tag.name.of(feed.text) != self.tag_name.of(feed.text) {
-            self.pos = tag.span.end;
-            return Look::Yes(None);
-        }
-        match self.follow(feed, around, ahead, tag.span.end) {
-            Look::Yes(Follow::Call) => {
-                let cut = Cut {
-                    inner_end: tag.span.start,
-                    after: tag.span.end,
-                    element_follows: false,
-                };
-                if self.soft_cdata_end {
-                    return Look::Yes(Some(self.end_at(cut)));
-                }
-                self.in_cdata_cut.get_or_insert(cut);
-            }
-            Look::More => return Look::More,
-            _ => {}
-        }
-        self.pos = tag.span.end;
-        Look::Yes(None)
-    }
-
-    fn at_cdata_end(
-        &mut self,
-        feed: &Feed<'_>,
-        around: &Surroundings<'_>,
-        at: usize,
-    ) -> Look<Option<ValueStep>> {
-        let end = match feed.literal(at, "]]>") {
-            Look::Yes(end) => end,
-            other => return other_than_yes(other),
-        };
-        match self.fits_after_cdata(feed, around, end) {
-            Look::Yes(true) => {
-                self.in_cdata = false;
-                self.in_cdata_cut = None;
-            }
-            Look::More => return Look::More,
-            _ => self.soft_cdata_end = true,
-        }
-        self.pos = end;
-        Look::Yes(None)
     }
 
     /// No more text: the best place seen, if there is one.

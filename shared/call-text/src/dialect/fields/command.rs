@@ -8,8 +8,6 @@ pub(crate) struct Key {
     stem: Stem,
     /// The step, where the key is a command.
     pub(crate) number: Option<u32>,
-    /// It names the tool of a VCP block, what follows the name aside.
-    pub(crate) names_tool: bool,
     /// Nothing stands in or round it that belongs to no name.
     pub(crate) plain: bool,
 }
@@ -27,7 +25,6 @@ impl Key {
         let other = Self {
             stem: Stem::Other,
             number: None,
-            names_tool: false,
             plain: names::is_all_plain(written),
         };
         // Most keys are no commands, as their first letter tells.
@@ -49,10 +46,23 @@ impl Key {
                     Stem::Other => None,
                     _ => squashed[stem.len()..].parse().ok(),
                 },
-                names_tool: squashed.starts_with("toolname"),
                 ..other
             }
         })
+    }
+
+    /// Whether the key is `tool_name`, with or without number.
+    pub(crate) fn is_tool_name(self) -> bool {
+        self.stem == Stem::ToolName
+    }
+
+    /// Whether the key names a tool as far as it can be known before the block is closed. In VCP
+    /// `command` is an argument as a rule.
+    pub(crate) fn names_call(self, vcp: bool) -> bool {
+        match vcp {
+            true => self.is_tool_name(),
+            false => self.is_plain_command(),
+        }
     }
 
     /// Whether the key names a tool in one of the dialects.

@@ -103,7 +103,7 @@ pub(super) fn key_before(feed: &Feed<'_>, opener: usize, floor: usize) -> Option
 }
 
 /// The key without white space, bullets and markup round it.
-fn trimmed(feed: &Feed<'_>, start: usize, end: usize) -> Span {
+pub(super) fn trimmed(feed: &Feed<'_>, start: usize, end: usize) -> Span {
     let text = &feed.text[start..end];
     let ignorable = |c: char| c.is_whitespace() || matches!(c, '`' | '*') || names::is_invisible(c);
     let left = text.trim_start_matches(|c: char| ignorable(c) || c == '-');

@@ -183,6 +183,15 @@ impl Delimiters {
         matches!(self, Self::CornerEscape | Self::BraceEscape)
     }
 
+    /// The family without ESCAPE.
+    pub(crate) fn plain(self) -> Self {
+        match self {
+            Self::CornerEscape => Self::Corner,
+            Self::BraceEscape => Self::Brace,
+            plain => plain,
+        }
+    }
+
     /// The delimiters of TAM v2.
     pub(crate) fn is_v2(self) -> bool {
         matches!(self, Self::Guillemet | Self::Arrow)

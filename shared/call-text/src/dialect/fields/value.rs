@@ -2,6 +2,7 @@
 //! as fields or ends. Pairs inside the value are counted as a tie-breaker.
 
 use super::Key;
+use super::inside;
 use super::key::{self, FieldStart};
 use super::marks::{self, Delimiters};
 use crate::diagnostic::Tolerance;
@@ -116,6 +117,8 @@ impl FieldValue {
                 ":",
             ));
         }
+        let inside = inside::look(feed, self.start.delimiters, inner);
+        notes.extend(inside.note(feed));
         RawField {
             key: Written::At(self.start.key),
             reading: Key::read(self.start.key.of(feed.text)),
@@ -126,6 +129,7 @@ impl FieldValue {
                 bare: false,
             },
             notes,
+            inner_keys: inside.keys,
         }
     }
 
@@ -262,16 +266,22 @@ impl FieldValue {
             && self.mixed.is_none()
             && self.counted.is_none()
         {
-            self.missing = Some(Cut {
-                inner_end: at,
-                after: at,
-            });
+            self.missing = Some(self.end_of_text(feed, at));
         }
         let ended = self.best_cut();
         if ended.is_none() {
             self.marker_seen.get_or_insert(at);
         }
         ended
+    }
+
+    /// The end of the text before a line: there a missing delimiter is supplied (T9).
+    fn end_of_text(&self, feed: &Feed<'_>, line: usize) -> Cut {
+        let text = feed.text[self.start.value..line].trim_end();
+        Cut {
+            inner_end: self.start.value + text.len(),
+            after: line,
+        }
     }
 
     /// A closing delimiter of another family directly before the end marker (T8).
@@ -327,10 +337,8 @@ impl FieldValue {
             }
         }
         if self.start.delimiters.is_v2() {
-            self.missing.get_or_insert(Cut {
-                inner_end: line,
-                after: line,
-            });
+            let cut = self.end_of_text(feed, line);
+            self.missing.get_or_insert(cut);
         }
     }
 
@@ -363,6 +371,7 @@ impl FieldValue {
                 return Look::Yes(self.best_cut());
             }
         } else if fits && self.blocks == 0 {
+            let cut = self.without_doubled_closer(feed, cut);
             return Look::Yes(Some(self.end_at(cut)));
         } else if fits {
             self.counted.get_or_insert(cut);
@@ -374,6 +383,31 @@ impl FieldValue {
             self.weak = Some(cut);
         }
         Look::Yes(None)
+    }
+
+    /// Behind a closing delimiter of its own and nothing else, the value ended at that one (T5).
+    fn without_doubled_closer(&mut self, feed: &Feed<'_>, cut: Cut) -> Cut {
+        let doubled = |weak: &Cut| {
+            let between = feed.text.get(weak.after..cut.inner_end);
+            self.start.delimiters != Delimiters::Arrow
+                && between.is_some_and(|between| between.trim().is_empty())
+        };
+        let Some(weak) = self.weak.filter(doubled) else {
+            return cut;
+        };
+        let span = Span::new(weak.after, cut.after);
+        self.notes.push(Tolerance::new(
+            Rule::T5,
+            Class::Repair,
+            "doubled_closer",
+            span,
+            span.of(feed.text).trim(),
+            "",
+        ));
+        Cut {
+            inner_end: weak.inner_end,
+            ..cut
+        }
     }
 
     /// What stands behind a closing delimiter.

@@ -83,35 +83,4 @@ impl ValueScan {
             _ => self.calls == 0 && around.opens_call(tag, feed.text),
         })
     }
-
-    /// `]]>` ends CDATA if the parameter's closing tag or another section follows (V7), and
-    /// always inside an element of the value.
-    pub(super) fn fits_after_cdata(
-        &mut self,
-        feed: &Feed<'_>,
-        around: &Surroundings<'_>,
-        end: usize,
-    ) -> Look<bool> {
-        if self.is_structured(feed, around) {
-            return Look::Yes(true);
-        }
-        let at = feed.skip_space(end);
-        if at == feed.len() {
-            return feed.ended();
-        }
-        match feed.literal_any_case(at, "<![CDATA[") {
-            Look::Yes(_) => return Look::Yes(true),
-            Look::More => return Look::More,
-            Look::No => {}
-        }
-        match tag::read(feed, at, &around.context.policy.limits) {
-            Look::Yes(tag) => {
-                let own = self.tag_name.of(feed.text);
-                let own = tag.name.of(feed.text).eq_ignore_ascii_case(own);
-                Look::Yes(tag.kind == TagKind::Close && own)
-            }
-            Look::No => Look::Yes(false),
-            Look::More => Look::More,
-        }
-    }
 }

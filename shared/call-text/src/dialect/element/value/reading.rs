@@ -1,0 +1,259 @@
+//! Whether a value that was cut could have ended earlier (V1): it holds its own closing tag, a tag
+//! that begins another parameter, or the end of its call.
+
+use super::ValueScan;
+use crate::dialect::element::call::Surroundings;
+use crate::dialect::element::open::is_generic_parameter;
+use crate::scan::tag::{self, Tag, TagKind};
+use crate::scan::{Feed, Look};
+use crate::typing::schema::{Schema, Types};
+use crate::{Class, Problem, ProblemCode, Rule, Span, Tolerance, names};
+
+/// A second reading of a value.
+#[derive(Debug)]
+pub(in crate::dialect::element) enum Doubt {
+    /// The value was probably cut wrong.
+    Repair(Tolerance),
+    /// With one closing tag supplied every field is closed: the value as it is must not run.
+    Refused(Problem),
+}
+
+/// A longer gap is not looked through.
+const MOST_BLANK: usize = 64;
+
+/// Tags of one name inside a value.
+#[derive(Debug, Default)]
+struct Pairs {
+    open: usize,
+    /// The first opening tag that is not closed, while one is open.
+    first_open: Span,
+    /// The first closing tag without an opening one.
+    unopened: Option<Span>,
+    /// The last opening tag.
+    last_open: Span,
+}
+
+impl Pairs {
+    fn count(&mut self, tag: &Tag) {
+        match tag.kind {
+            TagKind::Open => {
+                if self.open == 0 {
+                    self.first_open = tag.span;
+                }
+                self.open += 1;
+                self.last_open = tag.span;
+            }
+            TagKind::Close if self.open == 0 => {
+                self.unopened.get_or_insert(tag.span);
+            }
+            TagKind::Close => self.open -= 1,
+            TagKind::Empty => {}
+        }
+    }
+
+    fn unclosed(&self) -> Option<Span> {
+        (self.open > 0).then_some(self.first_open)
+    }
+}
+
+/// The tags inside a value that could belong to the call.
+#[derive(Debug, Default)]
+struct Inside {
+    own: Pairs,
+    call: Pairs,
+    siblings: Vec<(usize, Pairs)>,
+    /// The first tag that opens another element of the same kind, where one may follow another.
+    next: Option<Span>,
+    /// An element of the call's name with nothing in it.
+    empty_call: Option<Span>,
+}
+
+impl ValueScan {
+    /// The second reading of the value that ends at `inner.end`, if it has one.
+    pub(in crate::dialect::element) fn second_reading(
+        &self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        inner: Span,
+    ) -> Option<Doubt> {
+        if let Some(span) = self.section_in_section {
+            return Some(self.refused(feed, span, "]]>"));
+        }
+        if memchr::memchr(b'<', inner.of(feed.text).as_bytes()).is_none() {
+            return None;
+        }
+        let (inside, starts_with_own) = self.inside(feed, around, inner);
+        let repeats = self.repeats(feed, around);
+        let closer = || format!("</{}>", self.tag_name.of(feed.text));
+        let next = inside.next.filter(|_| repeats);
+        let next = next.or_else(|| inside.own.unclosed().filter(|_| repeats));
+        if let Some(span) = inside.call.unopened.or(next) {
+            return Some(self.refused(feed, span, &closer()));
+        }
+        let sibling = |(_, pairs): &(usize, Pairs)| pairs.unopened.or(pairs.unclosed());
+        let siblings = inside.siblings.iter().find_map(sibling);
+        let doubled = inside.own.unclosed().filter(|_| starts_with_own);
+        let span = inside.own.unopened.or(siblings).or(doubled);
+        let in_section = self.mark_in_section(feed, inner);
+        let span = span.or(inside.empty_call).or(in_section)?;
+        Some(Doubt::Repair(Tolerance::new(
+            Rule::V1,
+            Class::Repair,
+            "mark_inside_value",
+            span,
+            span.of(feed.text),
+            "",
+        )))
+    }
+
+    /// A mark inside of CDATA where more than one section, or more than CDATA, is part of the value:
+    /// the mark may be the one that should stand between them.
+    fn mark_in_section(&self, feed: &Feed<'_>, inner: Span) -> Option<Span> {
+        let own_close = self.own_close.filter(|own| own.start < inner.end);
+        if own_close.is_some() && self.end_after_own_close {
+            return own_close;
+        }
+        if self.sections.is_empty() || !self.is_joined(feed, inner) {
+            return None;
+        }
+        let text = inner.of(feed.text).as_bytes();
+        feed.count(text.len());
+        let mut openers = memchr::memmem::find_iter(text, b"<![CDATA[").map(|at| inner.start + at);
+        let nested = openers.find(|at| {
+            self.sections
+                .binary_search_by_key(at, |section| section.start)
+                .is_err()
+        });
+        own_close.or(nested.map(|at| Span::new(at, at + "<![CDATA[".len())))
+    }
+
+    /// Whether the value is put together of several sections, or of text and sections.
+    fn is_joined(&self, feed: &Feed<'_>, inner: Span) -> bool {
+        let mut from = inner.start;
+        for section in &self.sections {
+            let between = feed.text.get(from..section.start).unwrap_or_default();
+            // `]]>` and `<![CDATA[` themselves are written in two sections.
+            let head = &feed.bytes()[..from.saturating_sub("]]>".len())];
+            let split = head.ends_with(b"]]") || head.ends_with(b"<![");
+            if !between.trim().is_empty() || (from > inner.start && !split) {
+                return true;
+            }
+            from = section.end.max(section.start);
+        }
+        let rest = feed.text.get(from..inner.end).unwrap_or_default();
+        !rest.trim().is_empty()
+    }
+
+    /// Counts the tags outside of CDATA and comments that could belong to the call.
+    fn inside(&self, feed: &Feed<'_>, around: &Surroundings<'_>, inner: Span) -> (Inside, bool) {
+        let whole = Feed {
+            text: &feed.text[..inner.end],
+            eof: true,
+            steps: feed.steps,
+        };
+        let mut inside = Inside::default();
+        let mut starts_with_own = false;
+        let first = whole.skip_space(inner.start);
+        let mut comments = self.elements == Some(true);
+        let mut sections = self.sections.iter().peekable();
+        let mut at = inner.start;
+        while let Some(here) = whole.find2(b'<', b'<', at) {
+            while sections.next_if(|section| section.start < here).is_some() {}
+            if let Some(section) = sections.next_if(|section| section.start == here) {
+                at = section.end.clamp(here + 1, inner.end);
+                continue;
+            }
+            if comments && let Look::Yes(body) = whole.literal(here, "<!--") {
+                match whole.find("-->", body) {
+                    Some(end) => {
+                        at = end + 3;
+                        continue;
+                    }
+                    None => comments = false,
+                }
+            }
+            let Look::Yes(tag) = tag::read(&whole, here, &around.context.policy.limits) else {
+                at = here + 1;
+                continue;
+            };
+            at = tag.span.end;
+            let name = tag.name.of(feed.text);
+            if name.eq_ignore_ascii_case(self.tag_name.of(feed.text)) {
+                starts_with_own |= here == first && tag.kind == TagKind::Open;
+                if inside.call.open == 0 && self.opens_next(feed, around, &tag) {
+                    inside.next.get_or_insert(tag.span);
+                }
+                inside.own.count(&tag);
+            } else if around.closes_call(name) {
+                inside.call.count(&tag);
+                let opened = inside.call.last_open;
+                let within = feed
+                    .text
+                    .get(opened.end..here)
+                    .filter(|_| tag.kind == TagKind::Close);
+                if within
+                    .is_some_and(|within| within.len() < MOST_BLANK && within.trim().is_empty())
+                {
+                    inside.empty_call.get_or_insert(opened);
+                }
+            } else if let Some(position) = self.sibling(around, name) {
+                let siblings = &mut inside.siblings;
+                let known = siblings.iter().position(|(known, _)| *known == position);
+                let known = known.unwrap_or_else(|| {
+                    siblings.push((position, Pairs::default()));
+                    siblings.len() - 1
+                });
+                siblings[known].1.count(&tag);
+            }
+        }
+        (inside, starts_with_own)
+    }
+
+    /// The other parameter that a tag of this name belongs to.
+    fn sibling(&self, around: &Surroundings<'_>, name: &str) -> Option<usize> {
+        let entry = around.entry.filter(|_| !self.generic)?;
+        entry.position(&names::clean(name))
+    }
+
+    /// Whether a tag opens another element of the same kind: another `<param name="x">` of the
+    /// call, or another item of a list of texts.
+    fn opens_next(&self, feed: &Feed<'_>, around: &Surroundings<'_>, tag: &Tag) -> bool {
+        if tag.kind == TagKind::Close {
+            return false;
+        }
+        match tag.named(feed.text) {
+            Some((named, _)) if self.generic && is_generic_parameter(tag.name.of(feed.text)) => {
+                around.entry.is_none_or(|entry| entry.declares(named))
+            }
+            _ => !self.generic,
+        }
+    }
+
+    /// Whether an element of the same kind may follow this one.
+    fn repeats(&self, feed: &Feed<'_>, around: &Surroundings<'_>) -> bool {
+        if self.generic {
+            return true;
+        }
+        around.entry.is_some_and(|entry| {
+            let schema = Schema::root(&entry.tool.parameters).member(self.name.of(feed.text));
+            let (types, items) = (schema.types(), schema.items().types());
+            let texts = !items.has(Types::OBJECT) && !items.has(Types::ARRAY);
+            types.has(Types::ARRAY) && !types.is_any() && texts
+        })
+    }
+
+    fn refused(&self, feed: &Feed<'_>, span: Span, missing: &str) -> Doubt {
+        let name = self.name.of(feed.text);
+        let message = format!(
+            "The value of '{name}' holds {}: {missing} is missing before it, or the value must stand in CDATA",
+            crate::diagnostic::cut(span.of(feed.text))
+        );
+        let code = ProblemCode::UnterminatedValue;
+        Doubt::Refused(
+            Problem::new(code, Rule::V1, span, message)
+                .at(format!("/{}", crate::typing::value::escape_pointer(name)))
+                .expected(missing)
+                .received(span.of(feed.text)),
+        )
+    }
+}

@@ -1,0 +1,233 @@
+//! What stands inside a value and says that its end was missed (T5, T9).
+
+use super::key;
+use super::marks::{self, Delimiters};
+use crate::scan::{Feed, Look};
+use crate::{Class, Rule, Span, Tolerance};
+
+/// The marks inside a value.
+#[derive(Debug, Default)]
+pub(super) struct Inside {
+    /// What stands before a delimiter, or behind a closing one, like the key of a field.
+    pub(super) keys: Vec<Span>,
+    /// A delimiter that makes the end of the value doubtful.
+    doubt: Option<Span>,
+}
+
+impl Inside {
+    /// The tolerance of a value that was probably cut wrong.
+    pub(super) fn note(&self, feed: &Feed<'_>) -> Option<Tolerance> {
+        let span = self.doubt?;
+        let (rule, class) = (Rule::T5, Class::Repair);
+        let before = span.of(feed.text);
+        Some(Tolerance::new(
+            rule,
+            class,
+            "mark_inside_value",
+            span,
+            before,
+            "",
+        ))
+    }
+}
+
+/// Whether a text holds a delimiter of the corner, brace or guillemet family, or half of one.
+pub(super) fn holds_marks(text: &str) -> bool {
+    let mut marks = ["始", "末", "»»", "««"].into_iter();
+    marks.any(|mark| memchr::memmem::find(text.as_bytes(), mark.as_bytes()).is_some())
+}
+
+/// Looks at a whole value.
+pub(super) fn look(feed: &Feed<'_>, own: Delimiters, inner: Span) -> Inside {
+    let text = inner.of(feed.text);
+    // Most values hold none.
+    let (open, close) = own.first_bytes();
+    if memchr::memchr3(open, close, b'<', text.as_bytes()).is_none() {
+        return Inside::default();
+    }
+    Walk {
+        feed: Feed {
+            text: &feed.text[..inner.end],
+            eof: true,
+            ..*feed
+        },
+        own,
+        start: inner.start,
+        inside: Inside::default(),
+        depth: 0,
+        leading: None,
+    }
+    .walk()
+}
+
+struct Walk<'t> {
+    feed: Feed<'t>,
+    own: Delimiters,
+    start: usize,
+    inside: Inside,
+    /// Opening delimiters that are not closed.
+    depth: usize,
+    /// An opening delimiter that the value begins with.
+    leading: Option<Span>,
+}
+
+impl Walk<'_> {
+    fn walk(mut self) -> Inside {
+        let (open, close) = self.own.first_bytes();
+        // What stood before a block that is quoted whole.
+        let mut quoted: Option<(usize, Option<Span>, usize)> = None;
+        let mut empty = false;
+        let mut blocks = 0usize;
+        let mut at = self.start;
+        while let Some(offset) = memchr::memchr3(open, close, b'<', &self.feed.bytes()[at..]) {
+            self.feed.count(offset);
+            let here = at + offset;
+            let width = self.feed.char_at(here).map_or(1, char::len_utf8);
+            at = here + width;
+            if self.feed.bytes()[here] == b'<'
+                && let Look::Yes(marker) = marks::marker(&self.feed, here)
+            {
+                at = marker.end;
+                if marker.opens && blocks == 0 {
+                    quoted = Some((self.inside.keys.len(), self.inside.doubt, self.depth));
+                    empty = true;
+                }
+                if marker.opens {
+                    blocks += 1;
+                } else if blocks > 0 {
+                    blocks -= 1;
+                    if blocks == 0
+                        && let Some((keys, doubt, depth)) = quoted.take()
+                    {
+                        self.inside.keys.truncate(keys);
+                        // A quoted block is not empty: two marks were confused.
+                        let confused = empty.then_some(Span::new(here, marker.end));
+                        (self.inside.doubt, self.depth) = (doubt.or(confused), depth);
+                    }
+                }
+                continue;
+            }
+            // Many letters begin with the same byte as a delimiter.
+            let c = self.feed.char_at(here);
+            let may_delimit = c.is_some_and(|c| "「{»«><".contains(c))
+                && (c != Some('<') || self.own == Delimiters::Arrow);
+            if may_delimit && let Some(end) = self.delimiter(here) {
+                at = end;
+                empty = false;
+            }
+        }
+        if self.depth > 0 {
+            self.inside.doubt = self.inside.doubt.or(self.leading);
+        }
+        self.inside
+    }
+
+    /// Takes the delimiter at a position; gives its end.
+    fn delimiter(&mut self, here: usize) -> Option<usize> {
+        // Inside the ESCAPE form only the ESCAPE form is one.
+        let families = Delimiters::ALL.iter().copied();
+        let escaped = self.own.is_escape();
+        for family in families {
+            let own = family == self.own.plain();
+            if escaped && !family.is_escape() && !own {
+                continue;
+            }
+            if let Look::Yes(end) = self.feed.literal_any_case(here, family.closer()) {
+                self.close(Span::new(here, end), own);
+                return Some(end);
+            }
+            let Look::Yes(end) = self.feed.literal_any_case(here, family.opener()) else {
+                continue;
+            };
+            if family.is_escape() || !escaped {
+                self.key_before(here);
+            }
+            if own || family == self.own {
+                if self.feed.text[self.start..here].trim().is_empty() {
+                    self.leading.get_or_insert(Span::new(here, end));
+                }
+                self.depth += 1;
+            }
+            return Some(end);
+        }
+        None
+    }
+
+    fn close(&mut self, span: Span, own: bool) {
+        if !self.own.is_escape() {
+            self.key_before(span.start);
+        }
+        if self.depth > 0 || !own {
+            self.depth = self.depth.saturating_sub(usize::from(own));
+            return;
+        }
+        // Rows of arrows are drawn in text, for instance where versions conflict. In the ESCAPE form a
+        // plain delimiter is text, unless a block ends behind it.
+        let ends = || {
+            let rest = &self.feed.text[span.end..];
+            let at = span.end + rest.len() - rest.trim_start().len();
+            let marker = marks::marker(&self.feed, at);
+            at < self.feed.len() && matches!(marker, Look::Yes(marker) if !marker.opens)
+        };
+        if self.own != Delimiters::Arrow && (!self.own.is_escape() || ends()) {
+            self.inside.doubt.get_or_insert(span);
+        }
+        self.key_behind(span.end);
+    }
+
+    /// A key and a colon directly before a delimiter.
+    fn key_before(&mut self, mark: usize) {
+        let floor = mark.saturating_sub(key::MOST_KEY_BYTES).max(self.start);
+        let floor = self.feed.floor(floor);
+        let head = self.feed.text[floor..mark].trim_end();
+        self.feed.count(mark - floor);
+        let Some(head) = head.strip_suffix([':', '：', '=']) else {
+            return;
+        };
+        let letters = head.trim_end_matches(key::is_key_char).len();
+        self.keys_in(Span::new(floor + letters, floor + head.len()));
+    }
+
+    /// A key behind a closing delimiter that nothing opened: before a colon, or alone.
+    fn key_behind(&mut self, from: usize) {
+        let rest = &self.feed.text[from..];
+        let skipped = rest.trim_start_matches(super::is_separator);
+        let start = from + rest.len() - skipped.len();
+        let letters = |c: &char| key::is_key_char(*c);
+        let width = skipped.chars().take_while(letters).map(char::len_utf8);
+        let width: usize = width.take(key::MOST_KEY_BYTES).sum();
+        self.feed.count(start - from + width);
+        let line = Span::new(start, start + width);
+        if self.feed.text[line.end..].starts_with([':', '：', '=']) {
+            self.keys_in(line);
+        } else if width > 0 && !self.own.is_escape() && !self.ends_line(line.end) {
+            self.inside
+                .keys
+                .push(key::trimmed(&self.feed, line.start, line.end));
+        }
+    }
+
+    fn ends_line(&self, at: usize) -> bool {
+        self.feed
+            .char_at(at)
+            .is_none_or(|c| matches!(c, '\r' | '\n'))
+    }
+
+    /// The key of a line, and its last words: a remark may stand before a key.
+    fn keys_in(&mut self, line: Span) {
+        const MOST_WORDS: usize = 8;
+        let text = line.of(self.feed.text);
+        let words = text
+            .char_indices()
+            .rev()
+            .filter(|(_, c)| matches!(c, ' ' | '\t'));
+        let starts = words.map(|(at, _)| line.start + at + 1).take(MOST_WORDS);
+        let starts: Vec<usize> = std::iter::once(line.start).chain(starts).collect();
+        for start in starts {
+            let key = key::trimmed(&self.feed, start, line.end);
+            if !key.is_empty() {
+                self.inside.keys.push(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Remarks on marks of blocks that stand in text, where they open and close nothing.
+
+use super::sink::Sink;
+use super::walk::Walk;
+use crate::scan::Feed;
+use crate::{Rule, Severity, Span};
+
+impl Walk {
+    /// Fields in the text before a block: its opening mark, or that of another one, is misplaced.
+    pub(super) fn remark_on_fields(&mut self, feed: &Feed<'_>, at: usize, sink: &mut Sink) {
+        const FARTHEST: usize = 4096;
+        let from = feed.floor(self.fields_sought.max(at.saturating_sub(FARTHEST)).min(at));
+        feed.count(at - from);
+        let text = feed.text[from..at].as_bytes();
+        let marks = ["「始」", "»»»"];
+        let mut marks = marks
+            .iter()
+            .filter_map(|mark| memchr::memmem::find(text, mark.as_bytes()));
+        if let Some(found) = marks.next() {
+            let span = Span::new(from + found, at);
+            let message = "fields before the opening mark of a block belong to no call".to_owned();
+            sink.diagnose(
+                Rule::T1,
+                Severity::Hint,
+                "fields_outside_block",
+                span,
+                message,
+                "write every field between the marks of the block",
+            );
+        }
+    }
+
+    /// A closing mark in text: the block before it was not seen, perhaps because its opening mark is
+    /// missing or misspelt.
+    pub(super) fn remark_on_close(
+        &mut self,
+        feed: &Feed<'_>,
+        span: Span,
+        rule: Rule,
+        sink: &mut Sink,
+    ) {
+        if self.lone_close || self.in_quote(feed, span.start) {
+            return;
+        }
+        self.lone_close = true;
+        self.release(feed, span.start, sink);
+        let mark = span.of(feed.text);
+        let message = format!("'{mark}' closes no block: nothing before it was run as a call");
+        sink.diagnose(
+            rule,
+            Severity::Hint,
+            "closing_mark_without_block",
+            span,
+            message,
+            "begin the block with its opening mark",
+        );
+    }
+}
+
+/// Whether a closing tag of this name ends blocks or what stands in them only.
+pub(super) fn closes_block(name: &str) -> bool {
+    [
+        "action",
+        "tool_call",
+        "tool_calls",
+        "function_calls",
+        "invoke",
+        "function",
+        "param",
+        "parameter",
+    ]
+    .iter()
+    .any(|known| name.eq_ignore_ascii_case(known))
+}

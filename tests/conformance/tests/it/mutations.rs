@@ -1,0 +1,63 @@
+//! One mark of a well-formed block is dropped, doubled, swapped or misspelt: nothing runs that was
+//! not written, and nothing is lost without a word.
+
+use conformance::mutation::{Form, Random, Written, catalogue, check};
+
+/// How many texts of each form are read; `make fuzz` asks for more.
+fn texts() -> u64 {
+    let asked = std::env::var("TAVERN_TEST_MUTATIONS").ok();
+    asked.map_or(100_000, |asked| {
+        asked.parse().expect("TAVERN_TEST_MUTATIONS is a number")
+    })
+}
+
+/// How many mutations are made of one well-formed text.
+const EACH: u64 = 8;
+
+fn check_form(form: Form) {
+    let catalogue = catalogue();
+    let mut failures = Vec::new();
+    for seed in 0..texts() / EACH {
+        let mut random = Random::new(seed);
+        let written = Written::new(form, &mut random);
+        let intact = written.intact();
+        if let Err(wrong) = check(&intact, &written.meant, &catalogue, true) {
+            failures.push(format!("seed {seed}, intact: {wrong}\n{intact}"));
+        }
+        for _ in 0..EACH {
+            let text = written.mutated(&mut random);
+            if let Err(wrong) = check(&text, &written.meant, &catalogue, false) {
+                failures.push(format!(
+                    "seed {seed}: {wrong}\n{text}\n--- was ---\n{intact}"
+                ));
+            }
+        }
+    }
+    let shown = failures.len().min(5);
+    assert!(
+        failures.is_empty(),
+        "{} texts of {form:?}:\n{}",
+        failures.len(),
+        failures[..shown].join("\n======\n")
+    );
+}
+
+macro_rules! forms {
+    ($($name:ident: $form:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                check_form(Form::$form);
+            }
+        )+
+    };
+}
+
+mod no_call_runs_that_was_not_written_and_none_is_lost_silently {
+    use super::{Form, check_form};
+
+    forms! {
+        action: Action, tam_v1: TamV1, tam_v2: TamV2, vcp: Vcp,
+        tool_call: ToolCall, invoke: Invoke, function: Function,
+    }
+}
