@@ -11,12 +11,10 @@
 //! - [`naming`]: aliases and reserved words.
 //! - [`catalogue`]: all tools that are known by definition, found by id or alias.
 //! - [`script_output`]: what a script's JSON answer means.
-//! - [`code_error`]: what went wrong in code that a model wrote.
 //! - [`diff`]: search-and-replace blocks and unified diffs.
 //! - [`path`]: paths as models write them.
 
 pub mod catalogue;
-pub mod code_error;
 pub mod definition;
 pub mod diff;
 pub mod ending;

@@ -2,7 +2,8 @@
 //!
 //! A definition text is loaded ([`load`]) into a [`workflow::Workflow`], whichever of its two
 //! forms it has, and compiled ([`compile`]) into a [`plan::Plan`] of integer indices; both name
-//! everything that is wrong at once, by JSON pointer. The [`engine`] drives a plan: events in,
+//! everything that is wrong at once, by JSON pointer; what a definition asks for without effect is
+//! found by [`diagnose`]. The [`engine`] drives a plan: events in,
 //! commands out; [`evaluate`] runs single nodes. Node types are declared through [`node_type`] and live in [`crate::node`].
 //!
 //! Everything here is synchronous and total: no clock, no randomness, no panic on any input.
@@ -11,9 +12,9 @@ pub mod bypass;
 pub mod compile;
 pub mod cycle;
 pub mod data_flow;
+pub mod diagnose;
 pub mod engine;
 pub mod evaluate;
-pub mod failure;
 pub mod gather;
 pub mod interface;
 pub mod limits;

@@ -1,5 +1,6 @@
 //! Why the service cannot start, and what its failures are on the wire.
 
+use call_outcome::Violation;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use tonic::{Code, Status};
 
-use crate::domain::violation::Violation;
 use crate::store::StoreError;
 
 /// How many violations travel in the details of a failure, which are headers and so bounded.

@@ -2,18 +2,20 @@
 
 mod plans;
 
+use call_outcome::Violation;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use core_types::WorkflowId;
+use core_types::{LoadDiagnostic, WorkflowId};
 use grpc_kit::Failure;
 
 use crate::domain::compile::compile_text;
+use crate::domain::diagnose::diagnose;
 use crate::domain::limits::MAX_DEFINITION_BYTES;
+use crate::domain::load::load;
 use crate::domain::node_type::Catalogue;
 use crate::domain::plan::Plan;
-use crate::domain::violation::Violation;
 use crate::error::{Error, store_failure, workflow_invalid, workflow_not_found};
 use crate::store::{Put, PutOutcome, Store, StoredWorkflow};
 
@@ -151,6 +153,21 @@ impl Library {
             .map_err(|error| store_failure(&error))
     }
 
+    /// Returns a finding for each file that is not valid, at most [`LoadDiagnostic::MAX`].
+    pub fn left_out(&self) -> Vec<LoadDiagnostic> {
+        let broken = self.files.iter().filter_map(|(id, file)| match file {
+            File::Broken(violations) => Some((id, violations)),
+            File::Good(_) => None,
+        });
+        broken
+            .map(|(id, violations)| {
+                let problem = call_outcome::sentences(violations);
+                LoadDiagnostic::left_out(format!("{id}.json"), &problem)
+            })
+            .take(LoadDiagnostic::MAX)
+            .collect()
+    }
+
     /// Compiles a text, or finds what it was compiled to before.
     ///
     /// # Errors
@@ -248,5 +265,12 @@ fn read_file(path: &Path, catalogue: &Catalogue) -> Result<Arc<str>, Vec<Violati
     }
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     compile_text(&text, catalogue)?;
+    let loaded = load(&text);
+    if let Some(workflow) = &loaded.workflow {
+        for finding in diagnose(&loaded.source, workflow, catalogue) {
+            let path = path.display();
+            tracing::warn!(%path, %finding, "a workflow file asks for something that has no effect");
+        }
+    }
     Ok(text.into())
 }

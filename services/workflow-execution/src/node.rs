@@ -3,9 +3,9 @@
 //! Slots have places: a node reads its inputs by the constants beside its definition and gives its
 //! outputs in the order of the definition.
 
+use call_outcome::{Category, Failure};
 use std::sync::Arc;
 
-use crate::domain::failure::{Category, NodeFailure};
 use crate::domain::node_type::{Catalogue, Node, NodeDefinition};
 
 pub mod execute_tool;
@@ -32,12 +32,12 @@ pub fn builtin() -> Catalogue {
 }
 
 /// Says that what came back belongs to another kind of effect than the node asked for.
-fn wrong_effect(definition: &NodeDefinition) -> NodeFailure {
+fn wrong_effect(definition: &NodeDefinition) -> Failure {
     let message = format!(
         "{} got the outcome of something that it did not ask for",
         definition.full_type
     );
-    NodeFailure::new(Category::Internal, "wrong_effect", message)
+    Failure::new(Category::Internal, "wrong_effect", message)
 }
 
 #[cfg(test)]

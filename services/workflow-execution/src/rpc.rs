@@ -15,6 +15,7 @@ use core_types::page::page_size;
 use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
+use crate::domain::load::load;
 use crate::service::Inner;
 use crate::wire;
 
@@ -63,9 +64,14 @@ impl WorkflowService for Rpc {
         let next_page_token = next
             .map(|last| PageToken::after(last).encode("workflows"))
             .unwrap_or_default();
+        let diagnostics = match request.page_token.as_str() {
+            "" => definitions::left_out(&self.inner),
+            _ => Vec::new(),
+        };
         Ok(Response::new(ListWorkflowsResponse {
             workflows,
             next_page_token,
+            diagnostics,
         }))
     }
 
@@ -81,8 +87,15 @@ impl WorkflowService for Rpc {
             .await
             .err()
             .unwrap_or_default();
-        let violations = violations.iter().map(wire::violation_to_proto).collect();
-        Ok(Response::new(ValidateWorkflowResponse { violations }))
+        let violations = violations
+            .iter()
+            .map(call_wire::violation_to_proto)
+            .collect();
+        let diagnostics = definitions::diagnostics(&self.inner, &load(&text));
+        Ok(Response::new(ValidateWorkflowResponse {
+            violations,
+            diagnostics,
+        }))
     }
 
     async fn list_node_types(

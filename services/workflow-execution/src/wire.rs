@@ -2,97 +2,16 @@
 
 use std::sync::Arc;
 
-use contracts::tavern::common::v1 as common;
 use contracts::tavern::workflow::v1 as workflow;
 use json_schema::JsonLimits;
 use serde_json::{Map, Value};
 
 use crate::domain::data_flow::NULL;
-use crate::domain::failure::{Category, NodeFailure};
 use crate::domain::gather::Outputs;
 use crate::domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
 use crate::domain::node_type::NodeDefinition;
 use crate::domain::plan::PlanNode;
 use crate::domain::slot::Slot;
-use crate::domain::violation::Violation;
-
-/// The categories on both sides.
-const CATEGORIES: [(Category, common::ErrorCategory); 9] = [
-    (Category::Validation, common::ErrorCategory::Validation),
-    (Category::Domain, common::ErrorCategory::Domain),
-    (Category::Policy, common::ErrorCategory::Policy),
-    (Category::Runtime, common::ErrorCategory::Runtime),
-    (Category::Dependency, common::ErrorCategory::Dependency),
-    (Category::Timeout, common::ErrorCategory::Timeout),
-    (Category::Cancelled, common::ErrorCategory::Cancelled),
-    (Category::Limit, common::ErrorCategory::Limit),
-    (Category::Internal, common::ErrorCategory::Internal),
-];
-
-/// Writes a failure.
-pub fn failure_to_proto(failure: &NodeFailure) -> common::CallError {
-    let category = CATEGORIES
-        .iter()
-        .find(|(ours, _)| *ours == failure.category)
-        .map_or(0, |(_, theirs)| (*theirs).into());
-    let details_json = match failure.details.is_empty() {
-        true => String::new(),
-        false => Value::Object(failure.details.as_ref().clone()).to_string(),
-    };
-    common::CallError {
-        category,
-        code: failure.code.clone(),
-        message: failure.message.clone(),
-        retryable: failure.retryable,
-        violations: failure.violations.iter().map(violation_to_proto).collect(),
-        details_json,
-    }
-}
-
-/// Reads a failure. A category that is not known is a failure inside; details that are no JSON
-/// object are left out.
-pub fn failure_from_proto(error: &common::CallError) -> NodeFailure {
-    let category = CATEGORIES
-        .iter()
-        .find(|(_, theirs)| i32::from(*theirs) == error.category);
-    let details = read_value(&error.details_json)
-        .ok()
-        .and_then(|value| match value {
-            Value::Object(details) => Some(details),
-            _ => None,
-        });
-    NodeFailure {
-        category: category.map_or(Category::Internal, |(ours, _)| *ours),
-        code: error.code.clone(),
-        message: error.message.clone(),
-        retryable: error.retryable,
-        violations: error.violations.iter().map(violation_from_proto).collect(),
-        details: Box::new(details.unwrap_or_default()),
-    }
-}
-
-/// Writes a violation.
-pub fn violation_to_proto(violation: &Violation) -> common::Violation {
-    common::Violation {
-        pointer: violation.pointer.clone(),
-        code: violation.code.to_string(),
-        message: violation.message.clone(),
-        expected: violation.expected.clone(),
-        received: violation.received.clone(),
-        suggestions: violation.suggestions.clone(),
-    }
-}
-
-fn violation_from_proto(violation: &common::Violation) -> Violation {
-    Violation {
-        pointer: violation.pointer.clone(),
-        code: violation.code.clone().into(),
-        message: violation.message.clone(),
-        expected: violation.expected.clone(),
-        received: violation.received.clone(),
-        suggestions: violation.suggestions.clone(),
-    }
-}
 
 /// Writes a node type.
 pub fn node_type_to_proto(definition: &NodeDefinition) -> workflow::NodeType {
@@ -191,20 +110,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_failure_reads_back_as_it_was_written() {
-        for (category, _) in CATEGORIES {
-            let mut failure = NodeFailure::new(category, "code", "message").detail("exit_code", 3);
-            failure
-                .violations
-                .push(Violation::new("/a", "missing_parameter", "give `a`").nearest("b", ["ab"]));
-            assert_eq!(failure_from_proto(&failure_to_proto(&failure)), failure);
-        }
-        let plain = NodeFailure::invalid("code", "message");
-        assert_eq!(failure_to_proto(&plain).details_json, "");
-        assert_eq!(failure_from_proto(&failure_to_proto(&plain)), plain);
-    }
 
     #[test]
     fn every_node_type_has_a_message() {

@@ -1,19 +1,26 @@
-//! Joins the text library and the schema checker to the contract.
+//! Joins the text library and the outcomes of calls to the contract.
 //!
-//! [`call_text`] and [`json_schema`] know no protobuf, and every service that links them shows
+//! [`call_text`] and [`call_outcome`] know no protobuf, and every service that links them shows
 //! what they found in the same messages of `tavern.common.v1`. The conversions stand here once:
 //! fallible inward ([`catalogue()`], [`dialect_from_proto`]), infallible outward.
 
 mod catalogue;
 mod dialect;
+mod load_diagnostic;
 mod observation;
+mod outcome;
 mod parsed;
-mod violation;
+mod problem;
 
 pub use catalogue::{CatalogueProblem, catalogue};
 pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto, finish_reason};
+pub use load_diagnostic::load_diagnostic_to_proto;
 pub use observation::observation;
+pub use outcome::{
+    failure_from_proto, failure_to_proto, verdict_from_proto, violation_from_proto,
+    violation_to_proto,
+};
 pub use parsed::{
     call_to_proto, diagnostic_to_proto, parsed_to_proto, span_to_proto, told_call_to_proto,
 };
-pub use violation::{problem_to_proto, violation_to_proto};
+pub use problem::problem_to_proto;

@@ -9,7 +9,7 @@ use contracts::tavern::common::v1 as common;
 use serde_json::{Map, Value};
 
 use crate::dialect::dialect_to_proto;
-use crate::violation::problem_to_proto;
+use crate::problem::problem_to_proto;
 
 /// Writes a parsed text: the calls that shall run, and every remark.
 ///

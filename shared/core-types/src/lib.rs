@@ -8,6 +8,7 @@ pub mod clock;
 pub mod depth;
 pub mod durability;
 pub mod id;
+pub mod load_diagnostic;
 pub mod page;
 pub mod run_cursor;
 pub mod run_id;
@@ -18,6 +19,7 @@ pub use durability::Durability;
 pub use id::{
     ConversationId, EffectId, IdError, NodeId, PluginId, ProfileId, RequestId, ToolId, WorkflowId,
 };
+pub use load_diagnostic::{LoadDiagnostic, LoadSeverity};
 pub use page::{PageToken, PageTokenError};
 pub use run_cursor::{RunCursor, RunCursorError};
 pub use run_id::{RunId, RunIdError, RunOwner};

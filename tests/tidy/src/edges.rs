@@ -8,13 +8,17 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 11] = [
+const SHARED: [(&str, &[&str]); 12] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &[]),
     ("json-schema", &[]),
     ("settings", &[]),
-    ("call-wire", &["contracts", "call-text", "json-schema"]),
+    ("call-outcome", &["json-schema"]),
+    (
+        "call-wire",
+        &["contracts", "core-types", "call-outcome", "call-text", "json-schema"],
+    ),
     ("telemetry", &["settings"]),
     ("sql-store", &["core-types"]),
     ("run-log", &["core-types", "sql-store"]),

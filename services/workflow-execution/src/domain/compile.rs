@@ -3,6 +3,7 @@
 mod edges;
 mod outputs;
 
+use call_outcome::Violation;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::load::load;
 use super::node_type::{Catalogue, Node, Role, ShapeContext};
 use super::plan::{Edges, NodeIndex, Plan, PlanInput, PlanNode, Source};
 use super::slot::{Shape, Slot};
-use super::violation::{Violation, Violations, join};
+use super::violation::{Violations, join};
 use super::workflow::{NodeEntry, Workflow};
 
 use edges::ResolvedEdges;

@@ -14,12 +14,12 @@
 //! | ready, running | failed | failed |
 //! | condemned | skipped | skipped |
 
+use call_outcome::Failure;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::data_flow::NULL;
-use super::failure::NodeFailure;
 use super::gather::{OutputTable, Outputs, fetch, gather};
 use super::interface::RunInputs;
 use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
@@ -68,7 +68,7 @@ pub enum Event {
     /// It gave its outputs.
     Succeeded(NodeIndex, Outputs),
     /// It gave none.
-    Failed(NodeIndex, Arc<NodeFailure>),
+    Failed(NodeIndex, Arc<Failure>),
     /// It was skipped.
     Skipped(NodeIndex),
 }
@@ -121,7 +121,7 @@ pub enum Outcome {
         /// The node that failed first.
         first: NodeIndex,
         /// Why.
-        failure: Arc<NodeFailure>,
+        failure: Arc<Failure>,
         /// All that failed, in the order in which they did.
         all: Vec<NodeIndex>,
     },
@@ -143,7 +143,7 @@ pub struct Engine {
     outputs: OutputTable,
     /// The lost node because of which a condemned one does not run, by node.
     condemned_by: Vec<NodeIndex>,
-    failures: Vec<(NodeIndex, Arc<NodeFailure>)>,
+    failures: Vec<(NodeIndex, Arc<Failure>)>,
     open: usize,
     bytes: usize,
 }
@@ -252,7 +252,7 @@ impl Engine {
     ///
     /// # Errors
     /// A missing or mistyped value fails the node.
-    pub fn inputs_of(&self, node: NodeIndex) -> Result<Vec<Option<Arc<Value>>>, NodeFailure> {
+    pub fn inputs_of(&self, node: NodeIndex) -> Result<Vec<Option<Arc<Value>>>, Failure> {
         gather(self.node(node), &self.inputs, &self.outputs)
     }
 
@@ -285,7 +285,7 @@ impl Engine {
         }
     }
 
-    fn fail(&mut self, node: NodeIndex, failure: Arc<NodeFailure>, commands: &mut Vec<Command>) {
+    fn fail(&mut self, node: NodeIndex, failure: Arc<Failure>, commands: &mut Vec<Command>) {
         self.settle(node, Status::Failed);
         self.failures.push((node, failure));
         let plan = Arc::clone(&self.plan);

@@ -1,12 +1,12 @@
 //! Running single nodes on the state of an engine, and whole plans of pure nodes.
 
+use call_outcome::{Category, Failure};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::bypass::pass_by;
 use super::engine::{Command, Engine, Event, Outcome};
-use super::failure::{Category, NodeFailure};
 use super::gather::Outputs;
 use super::interface::RunInputs;
 use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
@@ -19,7 +19,7 @@ use super::size::weight;
 ///
 /// # Errors
 /// Why the node has no outputs.
-pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, NodeFailure> {
+pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, Failure> {
     let inputs = engine.inputs_of(node)?;
     let planned = engine.node(node);
     contain(planned, || {
@@ -36,19 +36,15 @@ pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, NodeFailure> {
 /// Why the node has no outputs.
 pub fn contain<T>(
     planned: &PlanNode,
-    work: impl FnOnce() -> Result<T, NodeFailure>,
-) -> Result<T, NodeFailure> {
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let full_type = planned.definition().full_type;
         let message = format!(
             "node `{}` ({full_type}) broke down; this is a mistake in Tavern",
             planned.id
         );
-        Err(NodeFailure::new(
-            Category::Internal,
-            "node_panicked",
-            message,
-        ))
+        Err(Failure::new(Category::Internal, "node_panicked", message))
     })
 }
 
@@ -60,7 +56,7 @@ pub fn check_outputs(
     engine: &mut Engine,
     node: NodeIndex,
     outputs: Vec<Arc<Value>>,
-) -> Result<Outputs, NodeFailure> {
+) -> Result<Outputs, Failure> {
     let planned = engine.node(node);
     let wanted = planned.shape.outputs.len();
     if outputs.len() != wanted {
@@ -69,21 +65,17 @@ pub fn check_outputs(
             planned.id,
             outputs.len()
         );
-        return Err(NodeFailure::new(
-            Category::Internal,
-            "wrong_outputs",
-            message,
-        ));
+        return Err(Failure::new(Category::Internal, "wrong_outputs", message));
     }
     let bytes: usize = outputs.iter().map(|value| weight(value)).sum();
     if bytes > MAX_VALUE_BYTES {
         let message = format!("the outputs have {bytes} bytes; at most {MAX_VALUE_BYTES} are kept");
-        return Err(NodeFailure::limit("value_too_large", message));
+        return Err(Failure::limit("value_too_large", message));
     }
     if !engine.has_room_for(bytes) {
         let message =
             format!("the values of this run have more than {MAX_RUN_BYTES} bytes together");
-        return Err(NodeFailure::limit("run_too_large", message));
+        return Err(Failure::limit("run_too_large", message));
     }
     engine.hold(bytes);
     Ok(outputs.into())
@@ -116,7 +108,7 @@ pub fn run_pure(plan: Arc<Plan>, inputs: RunInputs) -> Result<Outcome, String> {
 pub fn finished(
     engine: &mut Engine,
     node: NodeIndex,
-    gave: Result<Vec<Arc<Value>>, NodeFailure>,
+    gave: Result<Vec<Arc<Value>>, Failure>,
 ) -> Event {
     match gave.and_then(|outputs| check_outputs(engine, node, outputs)) {
         Ok(outputs) => Event::Succeeded(node, outputs),

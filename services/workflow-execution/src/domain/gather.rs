@@ -1,10 +1,10 @@
 //! Brings the values of a node's inputs together just before it runs.
 
+use call_outcome::Failure;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::failure::NodeFailure;
 use super::interface::RunInputs;
 use super::limits::MAX_VALUE_BYTES;
 use super::plan::{Edges, ManyEdge, PlanInput, PlanNode, Source};
@@ -25,7 +25,7 @@ pub fn gather(
     node: &PlanNode,
     inputs: &RunInputs,
     outputs: &OutputTable,
-) -> Result<Vec<Option<Arc<Value>>>, NodeFailure> {
+) -> Result<Vec<Option<Arc<Value>>>, Failure> {
     let mut values = Vec::with_capacity(node.inputs.len());
     for (slot, input) in node.shape.inputs.iter().zip(&node.inputs) {
         let value = gather_one(slot, input, inputs, outputs)?.or_else(|| input.fallback.clone());
@@ -34,7 +34,7 @@ pub fn gather(
                 "input `{}` is required and what leads to it brought nothing",
                 slot.key
             );
-            return Err(NodeFailure::invalid("missing_input", message).detail("slot", &*slot.key));
+            return Err(Failure::invalid("missing_input", message).detail("slot", &*slot.key));
         }
         values.push(value);
     }
@@ -46,7 +46,7 @@ fn gather_one(
     input: &PlanInput,
     inputs: &RunInputs,
     outputs: &OutputTable,
-) -> Result<Option<Arc<Value>>, NodeFailure> {
+) -> Result<Option<Arc<Value>>, Failure> {
     match &input.edges {
         Edges::None => Ok(None),
         Edges::Whole(source) => Ok(fetch(source, inputs, outputs).cloned()),
@@ -65,7 +65,7 @@ fn gather_many(
     edges: &[ManyEdge],
     inputs: &RunInputs,
     outputs: &OutputTable,
-) -> Result<Arc<Value>, NodeFailure> {
+) -> Result<Arc<Value>, Failure> {
     let mut items = Vec::with_capacity(edges.len());
     let mut bytes = 0;
     for edge in edges {
@@ -78,7 +78,7 @@ fn gather_many(
                 "the values of input `{}` have more than {MAX_VALUE_BYTES} bytes together",
                 slot.key
             );
-            return Err(NodeFailure::limit("value_too_large", message).detail("slot", &*slot.key));
+            return Err(Failure::limit("value_too_large", message).detail("slot", &*slot.key));
         }
         match value.as_ref() {
             Value::Null if edge.spread => {}
@@ -112,13 +112,13 @@ pub fn fetch<'a>(
     }
 }
 
-fn fit(slot: &Slot, value: &Arc<Value>) -> Result<Arc<Value>, NodeFailure> {
+fn fit(slot: &Slot, value: &Arc<Value>) -> Result<Arc<Value>, Failure> {
     // A slot for many takes any array where its values are of any type, so only the item is checked.
     slot.data_flow.fit(value).map_err(|mismatch| {
         let message = format!(
             "input `{}` takes {}, but {} came",
             slot.key, mismatch.expected, mismatch.received
         );
-        NodeFailure::invalid("type_mismatch", message).detail("slot", &*slot.key)
+        Failure::invalid("type_mismatch", message).detail("slot", &*slot.key)
     })
 }

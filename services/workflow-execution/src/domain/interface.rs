@@ -1,5 +1,6 @@
 //! The values that a run gives the inputs of its workflow.
 
+use call_outcome::Violation;
 use std::sync::Arc;
 
 use json_schema::JsonLimits;
@@ -9,7 +10,7 @@ use super::data_flow::kind_of;
 use super::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
 use super::load::fits_interface;
 use super::slot::Slot;
-use super::violation::{Violation, Violations, join, of_json};
+use super::violation::{Violations, join, of_json};
 
 /// A value for each interface input, in the order of the interface; nothing where there is none.
 pub type RunInputs = Arc<[Option<Arc<Value>>]>;

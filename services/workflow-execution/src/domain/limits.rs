@@ -32,8 +32,5 @@ pub const MAX_VIOLATIONS: usize = 500;
 /// The most violations of one text that come with suggestions, which are costly to find.
 pub const MAX_SUGGESTED: usize = 16;
 
-/// The most names that suggestions are looked for among.
-pub const MAX_SUGGESTION_NAMES: usize = 256;
-
 /// The most cycles that are listed.
 pub const MAX_CYCLES: usize = 8;

@@ -4,6 +4,7 @@
 //! description is `description`, else `customDescription`, else `displayName`; its key is the key
 //! of the map; a definition with `fullType` or `sourceNodeId` is a payload.
 
+use call_outcome::Violation;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,13 +16,15 @@ use super::limits::{
     MAX_DEFINITION_BYTES, MAX_EDGES, MAX_INTERFACE_SLOTS, MAX_JSON_DEPTH, MAX_NAME_BYTES, MAX_NODES,
 };
 use super::slot::Slot;
-use super::violation::{Violation, Violations, join, of_json};
+use super::violation::{Violations, join, of_json};
 use super::workflow::{EdgeEntry, Form, NodeEntry, OutputMapping, Workflow};
 
 /// What a text says, and what is wrong with it. Even a wrong text is read as far as possible, so
 /// that its graph can be checked too.
 #[derive(Debug)]
 pub struct Loaded {
+    /// The JSON value that the text holds; null if it is not valid JSON.
+    pub source: Value,
     /// The workflow; nothing if the text is no JSON object.
     pub workflow: Option<Workflow>,
     /// What is wrong.
@@ -36,20 +39,22 @@ pub fn load(text: &str) -> Loaded {
         ..JsonLimits::default()
     };
     match json_schema::parse_json_strict_with(text, &limits) {
-        Ok(value) => load_value(&value),
+        Ok(value) => load_value(value),
         Err(error) => Loaded {
+            source: Value::Null,
             workflow: None,
             violations: of_json(&error),
         },
     }
 }
 
-fn load_value(value: &Value) -> Loaded {
+fn load_value(source: Value) -> Loaded {
     let mut loader = Loader::default();
     let workflow = loader
-        .expect_object(value, "")
+        .expect_object(&source, "")
         .map(|root| loader.workflow(root));
     Loaded {
+        source,
         workflow,
         violations: loader.violations.into_vec(),
     }

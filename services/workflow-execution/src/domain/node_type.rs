@@ -4,14 +4,13 @@
 //! [`Effect`] that it needs, the runner carries it out, and the node makes outputs of what came
 //! back. That keeps every node a function, and every effect in one place.
 
+use call_outcome::{Failure, Violation};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::failure::NodeFailure;
 use super::slot::{Shape, Slot};
-use super::violation::Violation;
 
 /// Where a node stands with regard to its workflow's interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,7 +145,7 @@ pub enum Settled {
         /// How it ended, in lower case: `failed`, `rejected`, `cancelled` or `skipped`.
         status: &'static str,
         /// Why.
-        failure: NodeFailure,
+        failure: Failure,
     },
     /// The script ended by itself with code 0.
     Script {
@@ -173,6 +172,11 @@ pub trait Node: Send + Sync + std::fmt::Debug {
     /// Returns what is the same for every node of the type.
     fn definition(&self) -> &NodeDefinition;
 
+    /// Returns the keys of `configValues` that the type reads.
+    fn settings(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Returns the slots of one node, which may depend on its settings and its workflow.
     ///
     /// # Errors
@@ -184,21 +188,17 @@ pub trait Node: Send + Sync + std::fmt::Debug {
     /// Runs the node, or its first half.
     ///
     /// # Errors
-    /// [`NodeFailure`] says why there are no outputs.
-    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure>;
+    /// [`Failure`] says why there are no outputs.
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure>;
 
     /// Makes outputs of what came back from the effect that [`Node::run`] asked for.
     ///
     /// # Errors
-    /// [`NodeFailure`] says why there are no outputs.
-    fn settle(
-        &self,
-        _call: NodeCall<'_>,
-        _settled: Settled,
-    ) -> Result<Vec<Arc<Value>>, NodeFailure> {
+    /// [`Failure`] says why there are no outputs.
+    fn settle(&self, _call: NodeCall<'_>, _settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         let name = self.definition().full_type;
-        Err(NodeFailure::new(
-            super::failure::Category::Internal,
+        Err(Failure::new(
+            call_outcome::Category::Internal,
             "no_effect",
             format!("{name} asks for no effect"),
         ))

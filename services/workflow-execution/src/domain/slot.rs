@@ -24,6 +24,9 @@ pub struct Slot {
     pub multi: bool,
     /// The value that is used when there is no other.
     pub default: Option<Arc<Value>>,
+    /// Whether the slot describes the node's own work and carries no data, as a separator or a
+    /// status does; when the node is bypassed, nothing passes from or to it.
+    pub excluded_from_bypass: bool,
     /// Free words; slots that share one may be connected whatever their types.
     pub categories: Vec<String>,
 }
@@ -38,6 +41,7 @@ impl Slot {
             required: false,
             multi: false,
             default: None,
+            excluded_from_bypass: false,
             categories: Vec::new(),
         }
     }
@@ -51,6 +55,12 @@ impl Slot {
     /// Lets several edges end here.
     pub fn multi(mut self) -> Self {
         self.multi = true;
+        self
+    }
+
+    /// Keeps bypassed values away from the slot.
+    pub fn excluded_from_bypass(mut self) -> Self {
+        self.excluded_from_bypass = true;
         self
     }
 

@@ -1,16 +1,16 @@
 //! `core:ExecuteTool`: calls a tool of the registry.
 
+use call_outcome::{Failure, Violation};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::failure::NodeFailure;
 use crate::domain::node_type::{
     Effect, Node, NodeCall, NodeDefinition, Role, Settled, ShapeContext, Step,
 };
 use crate::domain::slot::{Shape, Slot};
-use crate::domain::violation::{Violation, join};
+use crate::domain::violation::join;
 
 const TOOL_ID: usize = 0;
 const ARGUMENTS: usize = 1;
@@ -29,7 +29,9 @@ impl Default for ExecuteTool {
         let arguments = "The arguments by name. Further inputs that the workflow connects or presets \
                          count as arguments too, and before these.";
         let inputs = vec![
-            Slot::new("tool_id", DataFlow::String, "The id of the tool.").required(),
+            Slot::new("tool_id", DataFlow::String, "The id of the tool.")
+                .required()
+                .excluded_from_bypass(),
             Slot::new("arguments", DataFlow::Object, arguments),
         ];
         let outputs = vec![
@@ -42,12 +44,14 @@ impl Default for ExecuteTool {
                 "status",
                 DataFlow::String,
                 "`succeeded`, or how the call failed.",
-            ),
+            )
+            .excluded_from_bypass(),
             Slot::new(
                 "error",
                 DataFlow::Wildcard,
                 "Why it failed: code, message, retryable; null if it did not.",
-            ),
+            )
+            .excluded_from_bypass(),
         ];
         let definition = NodeDefinition {
             full_type: "core:ExecuteTool",
@@ -67,18 +71,22 @@ impl Node for ExecuteTool {
         &self.definition
     }
 
+    fn settings(&self) -> &'static [&'static str] {
+        &[CONTINUE_ON_ERROR]
+    }
+
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         check_flag(context.config, CONTINUE_ON_ERROR)?;
         Ok(open_shape(&self.definition.shape, context))
     }
 
-    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let tool_id = call.text(TOOL_ID).unwrap_or("").to_owned();
         let arguments = combine(call, ARGUMENTS, ARGUMENTS + 1);
         Ok(Step::Effect(Effect::CallTool { tool_id, arguments }))
     }
 
-    fn settle(&self, call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, NodeFailure> {
+    fn settle(&self, call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         let goes_on = call
             .config
             .get(CONTINUE_ON_ERROR)

@@ -1,16 +1,15 @@
 //! `core:FormatPrompt`: a template with named gaps becomes a text.
 
+use call_outcome::{Failure, Violation};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::failure::NodeFailure;
 use crate::domain::limits::MAX_VALUE_BYTES;
 use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
-use crate::domain::violation::Violation;
 
 const TEMPLATE: usize = 0;
 const VARIABLES: usize = 1;
@@ -83,7 +82,7 @@ impl Node for FormatPrompt {
         })
     }
 
-    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let template = call.text(TEMPLATE).unwrap_or("");
         let empty = Map::new();
         let variables = call
@@ -108,9 +107,7 @@ impl Node for FormatPrompt {
                 "there is no value for {}; connect or preset it",
                 names.join(", ")
             );
-            return Err(
-                NodeFailure::invalid("missing_variable", message).detail("variables", names)
-            );
+            return Err(Failure::invalid("missing_variable", message).detail("variables", names));
         }
         let mut prompt = String::with_capacity(template.len());
         for piece in pieces(template) {
@@ -124,7 +121,7 @@ impl Node for FormatPrompt {
             }
             if prompt.len() > MAX_VALUE_BYTES {
                 let message = format!("the filled template has more than {MAX_VALUE_BYTES} bytes");
-                return Err(NodeFailure::limit("value_too_large", message));
+                return Err(Failure::limit("value_too_large", message));
             }
         }
         Ok(Step::Done(vec![Arc::new(Value::String(prompt))]))

@@ -1,14 +1,13 @@
 //! `core:GroupInput`: the inputs of the workflow.
 
+use call_outcome::{Failure, Violation};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::domain::data_flow::NULL;
-use crate::domain::failure::NodeFailure;
 use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
-use crate::domain::violation::Violation;
 
 /// Brings the inputs of the run into the graph. Its slots are the workflow's interface.
 #[derive(Debug)]
@@ -39,7 +38,7 @@ impl Node for GroupInput {
         Ok(pass_through(context.interface_inputs))
     }
 
-    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         Ok(Step::Done(present(call)))
     }
 }

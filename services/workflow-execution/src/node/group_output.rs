@@ -1,9 +1,8 @@
 //! `core:GroupOutput`: the outputs of the workflow.
 
-use crate::domain::failure::NodeFailure;
 use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
 use crate::domain::slot::Shape;
-use crate::domain::violation::Violation;
+use call_outcome::{Failure, Violation};
 
 use super::group_input::{pass_through, present};
 
@@ -36,7 +35,7 @@ impl Node for GroupOutput {
         Ok(pass_through(context.interface_outputs))
     }
 
-    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         Ok(Step::Done(present(call)))
     }
 }

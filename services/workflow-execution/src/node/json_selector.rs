@@ -2,6 +2,7 @@
 
 mod budget;
 
+use call_outcome::{Failure, Violation};
 use std::sync::Arc;
 
 use json_schema::JsonLimits;
@@ -9,12 +10,11 @@ use serde_json::{Number, Value, json};
 use serde_json_path::JsonPath;
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::failure::NodeFailure;
 use crate::domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
 use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
 use crate::domain::size::weight;
 use crate::domain::slot::{Shape, Slot};
-use crate::domain::violation::{Violation, join};
+use crate::domain::violation::join;
 
 const JSON: usize = 0;
 const PATH: usize = 1;
@@ -36,12 +36,14 @@ impl Default for JsonSelector {
                 DataFlow::String,
                 "A JSONPath (RFC 9535), such as `$.items[0].name`.",
             )
+            .excluded_from_bypass()
             .default(json!("$")),
             Slot::new(
                 "required",
                 DataFlow::Boolean,
                 "Fails when nothing is found.",
             )
+            .excluded_from_bypass()
             .default(json!(true)),
         ];
         let outputs = vec![
@@ -51,7 +53,7 @@ impl Default for JsonSelector {
                 "The first value found; null if none was.",
             ),
             Slot::new("values", DataFlow::Array, "All values found, in order."),
-            Slot::new("count", DataFlow::Integer, "How many were found."),
+            Slot::new("count", DataFlow::Integer, "How many were found.").excluded_from_bypass(),
         ];
         let definition = NodeDefinition {
             full_type: "core:JsonSelector",
@@ -77,14 +79,14 @@ impl Node for JsonSelector {
                 Err(vec![Violation::new(
                     join("/inputValues", "path"),
                     "invalid_path",
-                    failure.message,
+                    failure.message.clone(),
                 )])
             }
             _ => Ok(self.definition.shape.clone()),
         }
     }
 
-    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let text = call.text(PATH).unwrap_or("$");
         let path = parse(text)?;
         let given = call.value(JSON).unwrap_or(&NULL);
@@ -96,7 +98,7 @@ impl Node for JsonSelector {
         // The first value is given twice.
         if bytes.saturating_mul(2) > MAX_VALUE_BYTES {
             let message = format!("`{text}` finds values of about {bytes} bytes; select less");
-            return Err(NodeFailure::limit("value_too_large", message));
+            return Err(Failure::limit("value_too_large", message));
         }
         let must_find = call
             .value(REQUIRED)
@@ -105,7 +107,7 @@ impl Node for JsonSelector {
         if found.is_empty() && must_find {
             let message =
                 format!("`{text}` finds nothing; correct the path or set `required` to false");
-            return Err(NodeFailure::invalid("nothing_found", message).detail("path", text));
+            return Err(Failure::invalid("nothing_found", message).detail("path", text));
         }
         let first = found
             .first()
@@ -116,7 +118,7 @@ impl Node for JsonSelector {
     }
 }
 
-fn parse(text: &str) -> Result<JsonPath, NodeFailure> {
+fn parse(text: &str) -> Result<JsonPath, Failure> {
     budget::check_path(text)?;
     JsonPath::parse(text).map_err(|error| {
         let message = format!(
@@ -124,7 +126,7 @@ fn parse(text: &str) -> Result<JsonPath, NodeFailure> {
             error.position(),
             error.message()
         );
-        NodeFailure::invalid("invalid_path", message)
+        Failure::invalid("invalid_path", message)
     })
 }
 

@@ -2,15 +2,14 @@
 
 mod mode;
 
+use call_outcome::{Failure, Violation};
 use std::sync::Arc;
 
 use serde_json::{Number, Value, json};
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::failure::NodeFailure;
 use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
-use crate::domain::violation::Violation;
 
 use mode::Mode;
 
@@ -30,8 +29,11 @@ impl Default for MathOperation {
     fn default() -> Self {
         let modes: Vec<&str> = Mode::ALL.iter().map(|mode| mode.name).collect();
         let modes = format!("What to calculate: one of {}.", modes.join(", "));
-        let mut inputs =
-            vec![Slot::new(OPERATION_MODE, DataFlow::String, &modes).default(json!("add"))];
+        let mut inputs = vec![
+            Slot::new(OPERATION_MODE, DataFlow::String, &modes)
+                .default(json!("add"))
+                .excluded_from_bypass(),
+        ];
         for operand in Mode::ALL.iter().flat_map(|mode| mode.operands) {
             if !inputs.iter().any(|slot| &*slot.key == operand.key) {
                 inputs.push(Slot::new(operand.key, DataFlow::Float, operand.description));
@@ -56,6 +58,7 @@ fn clamp() -> Slot {
         DataFlow::Boolean,
         "Holds the result between 0 and 1.",
     )
+    .excluded_from_bypass()
     .default(json!(false))
 }
 
@@ -70,6 +73,10 @@ fn result() -> Slot {
 impl Node for MathOperation {
     fn definition(&self) -> &NodeDefinition {
         &self.definition
+    }
+
+    fn settings(&self) -> &'static [&'static str] {
+        &[OPERATION_MODE]
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -99,14 +106,14 @@ impl Node for MathOperation {
         })
     }
 
-    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let configured = call.config.get(OPERATION_MODE).and_then(Value::as_str);
         let named = call.named(OPERATION_MODE).and_then(|value| value.as_str());
         let name = configured.or(named).unwrap_or("add");
         let Some(mode) = Mode::by_name(name) else {
             let message =
                 format!("there is no mode `{name}`; see the description of `{OPERATION_MODE}`");
-            return Err(NodeFailure::invalid("unknown_mode", message));
+            return Err(Failure::invalid("unknown_mode", message));
         };
         let mut numbers = [0.0; 3];
         for (number, operand) in numbers.iter_mut().zip(mode.operands) {
@@ -116,7 +123,7 @@ impl Node for MathOperation {
                 .unwrap_or(operand.default);
         }
         let mut value = (mode.calculate)(numbers)
-            .map_err(|message| NodeFailure::invalid("undefined_result", message))?;
+            .map_err(|message| Failure::invalid("undefined_result", message))?;
         if call
             .named("clamp")
             .is_some_and(|clamp| clamp.as_bool() == Some(true))
@@ -125,7 +132,7 @@ impl Node for MathOperation {
             value = value.clamp(0.0, 1.0);
         }
         if value.is_infinite() {
-            return Err(NodeFailure::invalid(
+            return Err(Failure::invalid(
                 "undefined_result",
                 format!("the result of `{name}` is too large"),
             ));

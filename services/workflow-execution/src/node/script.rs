@@ -1,16 +1,16 @@
 //! `core:Script`: runs a script in the sandbox.
 
+use call_outcome::{Failure, Violation};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::failure::NodeFailure;
 use crate::domain::node_type::{
     Effect, Node, NodeCall, NodeDefinition, Role, Settled, ShapeContext, Step,
 };
 use crate::domain::slot::{Shape, Slot};
-use crate::domain::violation::{Violation, join};
+use crate::domain::violation::join;
 
 use super::execute_tool::{combine, open_shape};
 
@@ -40,8 +40,11 @@ impl Default for Script {
                       presets are added under their names.";
         let inputs = vec![
             Slot::new("language", DataFlow::String, "`python3`, `node` or `bash`.")
-                .default(json!("python3")),
-            Slot::new("code", DataFlow::String, code).required(),
+                .default(json!("python3"))
+                .excluded_from_bypass(),
+            Slot::new("code", DataFlow::String, code)
+                .required()
+                .excluded_from_bypass(),
             Slot::new("inputs", DataFlow::Object, values),
         ];
         let outputs = vec![
@@ -54,12 +57,14 @@ impl Default for Script {
                 "stdout",
                 DataFlow::String,
                 "What it wrote to standard output.",
-            ),
+            )
+            .excluded_from_bypass(),
             Slot::new(
                 "stderr",
                 DataFlow::String,
                 "What it wrote to standard error.",
-            ),
+            )
+            .excluded_from_bypass(),
         ];
         let definition = NodeDefinition {
             full_type: "core:Script",
@@ -78,6 +83,10 @@ impl Default for Script {
 impl Node for Script {
     fn definition(&self) -> &NodeDefinition {
         &self.definition
+    }
+
+    fn settings(&self) -> &'static [&'static str] {
+        &[TIMEOUT_SECONDS]
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -99,7 +108,7 @@ impl Node for Script {
         Ok(open_shape(&self.definition.shape, context))
     }
 
-    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let seconds = call.config.get(TIMEOUT_SECONDS).and_then(Value::as_f64);
         Ok(Step::Effect(Effect::RunScript {
             language: call.text(LANGUAGE).unwrap_or("python3").to_owned(),
@@ -109,11 +118,7 @@ impl Node for Script {
         }))
     }
 
-    fn settle(
-        &self,
-        _call: NodeCall<'_>,
-        settled: Settled,
-    ) -> Result<Vec<Arc<Value>>, NodeFailure> {
+    fn settle(&self, _call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         match settled {
             Settled::Script {
                 result,

@@ -340,7 +340,9 @@ fn effect(
     let Ok(Step::Effect(effect)) = node.run(call) else {
         panic!("{full_type} asks for an effect")
     };
-    let outputs = node.settle(call, settled).map_err(|failure| failure.code);
+    let outputs = node
+        .settle(call, settled)
+        .map_err(|failure| failure.code.clone());
     (
         effect,
         outputs.map(|outputs| {
@@ -381,7 +383,7 @@ fn execute_tool_calls_with_everything_that_is_named() {
 
 #[test]
 fn a_failed_tool_fails_the_node_unless_it_goes_on() {
-    let failure = NodeFailure::invalid("file_not_found", "there is no such file");
+    let failure = Failure::invalid("file_not_found", "there is no such file");
     let settled = Settled::ToolFailed {
         status: "failed",
         failure,

@@ -1,11 +1,11 @@
 //! `core:TextMerge`: several texts become one.
 
+use call_outcome::Failure;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::failure::NodeFailure;
 use crate::domain::limits::MAX_VALUE_BYTES;
 use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, Step};
 use crate::domain::slot::{Shape, Slot};
@@ -24,7 +24,9 @@ impl Default for TextMerge {
         let separator =
             "What stands between the texts; `\\n`, `\\t` and other escapes are understood.";
         let inputs = vec![
-            Slot::new("separator", DataFlow::String, separator).default(json!("\\n")),
+            Slot::new("separator", DataFlow::String, separator)
+                .default(json!("\\n"))
+                .excluded_from_bypass(),
             Slot::new("text_inputs", DataFlow::String, "The texts, in order.")
                 .multi()
                 .required(),
@@ -51,7 +53,7 @@ impl Node for TextMerge {
         &self.definition
     }
 
-    fn run(&self, call: NodeCall<'_>) -> Result<Step, NodeFailure> {
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let separator = unescape(call.text(SEPARATOR).unwrap_or("\n"));
         let texts: Vec<&str> = match call.value(TEXT_INPUTS).map(AsRef::as_ref) {
             Some(Value::Array(texts)) => texts
@@ -68,7 +70,7 @@ impl Node for TextMerge {
             let message = format!(
                 "the merged text would have about {bytes} bytes; at most {MAX_VALUE_BYTES} are kept"
             );
-            return Err(NodeFailure::limit("value_too_large", message));
+            return Err(Failure::limit("value_too_large", message));
         }
         Ok(Step::Done(vec![Arc::new(Value::String(
             texts.join(&separator),

@@ -1,14 +1,15 @@
 //! Definitions on the wire.
 
-use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::common::v1::{ErrorReason, LoadDiagnostic};
 use contracts::tavern::workflow::v1::{PutWorkflowRequest, Workflow};
 use core_types::{RequestId, WorkflowId};
 use grpc_kit::Failure;
 use run_events::request_hash;
 use tonic::{Code, Status};
 
+use crate::domain::diagnose::diagnose;
 use crate::domain::limits::MAX_DEFINITION_BYTES;
-use crate::domain::load::load;
+use crate::domain::load::{Loaded, load};
 use crate::error::workflow_invalid;
 use crate::library::Definition;
 use crate::service::Inner;
@@ -35,7 +36,7 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
     let compiled = inner.library.compile(&definition.text).await;
     compiled.map_err(|violations| workflow_invalid("definition_json", &violations))?;
     if validate_only {
-        return Ok(resource(&definition));
+        return Ok(resource(inner, &definition));
     }
     let put = Put {
         id: &definition.id,
@@ -45,8 +46,8 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
         now: inner.clock.now(),
     };
     match inner.library.put(put).await? {
-        PutOutcome::Saved => Ok(resource(&definition)),
-        PutOutcome::Replayed(before) => Ok(resource(&before.into())),
+        PutOutcome::Saved => Ok(resource(inner, &definition)),
+        PutOutcome::Replayed(before) => Ok(resource(inner, &before.into())),
         PutOutcome::RequestIdReused => {
             let message = "the request id was used with another body; use a new request id";
             let failure = Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message);
@@ -91,7 +92,7 @@ fn check_put(inner: &Inner, request: &PutWorkflowRequest) -> Result<(), Status> 
 
 /// Gives one definition.
 pub(super) async fn get(inner: &Inner, id: &str) -> Result<Workflow, Status> {
-    Ok(resource(&inner.library.get(id).await?))
+    Ok(resource(inner, &inner.library.get(id).await?))
 }
 
 /// Gives a page of definitions, and the id after which the next page begins.
@@ -119,9 +120,31 @@ pub(super) async fn list(
     Ok((workflows, last.filter(|_| more)))
 }
 
-fn resource(definition: &Definition) -> Workflow {
-    let loaded = load(&definition.text).workflow;
+/// Returns the findings about files that were left out.
+pub(super) fn left_out(inner: &Inner) -> Vec<LoadDiagnostic> {
+    let findings = inner.library.left_out();
+    findings
+        .iter()
+        .map(call_wire::load_diagnostic_to_proto)
+        .collect()
+}
+
+/// Returns the findings about a definition.
+pub(super) fn diagnostics(inner: &Inner, loaded: &Loaded) -> Vec<LoadDiagnostic> {
+    let Some(workflow) = &loaded.workflow else {
+        return Vec::new();
+    };
+    diagnose(&loaded.source, workflow, inner.library.catalogue())
+        .iter()
+        .map(call_wire::load_diagnostic_to_proto)
+        .collect()
+}
+
+fn resource(inner: &Inner, definition: &Definition) -> Workflow {
+    let loaded = load(&definition.text);
+    let diagnostics = diagnostics(inner, &loaded);
     let (name, description) = loaded
+        .workflow
         .map(|workflow| (workflow.name, workflow.description))
         .unwrap_or_default();
     Workflow {
@@ -134,5 +157,6 @@ fn resource(definition: &Definition) -> Workflow {
         description,
         definition_json: definition.text.to_string(),
         etag: etag_of(&definition.text),
+        diagnostics,
     }
 }

@@ -1,5 +1,6 @@
 //! The loop of one run.
 
+use call_outcome::{Category, Failure};
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use tracing::Instrument;
 
 use crate::domain::engine::{Command, Engine, Event, Status};
 use crate::domain::evaluate;
-use crate::domain::failure::{Category, NodeFailure};
 use crate::domain::limits::MAX_VALUE_BYTES;
 use crate::domain::node_type::{Effect, Settled, Step};
 use crate::domain::plan::NodeIndex;
@@ -43,7 +43,7 @@ const NODES_PER_TURN: usize = 64;
 /// What an effect came to.
 enum Came {
     Tool(ToolEnd),
-    Script(Result<Settled, NodeFailure>),
+    Script(Result<Settled, Failure>),
 }
 
 type Running = FuturesUnordered<BoxFuture<'static, (NodeIndex, Came)>>;
@@ -200,12 +200,7 @@ impl Drive {
         }
     }
 
-    fn finish(
-        &mut self,
-        node: NodeIndex,
-        gave: Result<Vec<Arc<Value>>, NodeFailure>,
-        took: Duration,
-    ) {
+    fn finish(&mut self, node: NodeIndex, gave: Result<Vec<Arc<Value>>, Failure>, took: Duration) {
         let event = evaluate::finished(&mut self.engine, node, gave);
         match &event {
             Event::Succeeded(_, outputs) => {
@@ -213,7 +208,7 @@ impl Drive {
                 self.note_finished(node, common::NodeState::Succeeded, outputs_json, None, took);
             }
             Event::Failed(_, failure) => {
-                let error = wire::failure_to_proto(failure);
+                let error = call_wire::failure_to_proto(failure);
                 self.note_finished(
                     node,
                     common::NodeState::Failed,
@@ -398,6 +393,7 @@ impl Drive {
                 let input_json = input.to_string();
                 let call = ScriptCall {
                     effect_id,
+                    conversation_id: self.conversation_id.clone(),
                     language,
                     code,
                     input_json,
@@ -420,7 +416,7 @@ impl Drive {
             drop(permit);
             came.unwrap_or_else(|_| {
                 let message = "the node broke down; this is a mistake in Tavern";
-                Came::Script(Err(NodeFailure::new(
+                Came::Script(Err(Failure::new(
                     Category::Internal,
                     "node_panicked",
                     message,

@@ -161,9 +161,8 @@ impl Replayed {
             }
             common::NodeState::Skipped => Ok(Event::Skipped(node)),
             common::NodeState::Failed | common::NodeState::Unspecified => {
-                let failure = finished.error.as_ref().map(wire::failure_from_proto);
-                let unnamed =
-                    || crate::domain::failure::NodeFailure::invalid("failed", "the node failed");
+                let failure = finished.error.as_ref().map(call_wire::failure_from_proto);
+                let unnamed = || call_outcome::Failure::invalid("failed", "the node failed");
                 Ok(Event::Failed(
                     node,
                     Arc::new(failure.unwrap_or_else(unnamed)),

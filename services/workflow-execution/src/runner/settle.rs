@@ -1,18 +1,18 @@
 //! What effects and runs came to, in the words of the other side.
 
+use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1 as common;
 use run_events::outcome;
 use serde_json::{Value, json};
 
 use crate::domain::engine::{Engine, Outcome};
-use crate::domain::failure::{Category, NodeFailure};
 use crate::domain::limits::MAX_VALUE_BYTES;
 use crate::domain::node_type::{Effect, Settled};
 use crate::domain::size::weight;
 use crate::wire;
 
 /// Refuses an effect that is too large for the log.
-pub(super) fn check_effect(effect: &Effect) -> Result<(), NodeFailure> {
+pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
     let bytes: usize = match effect {
         Effect::CallTool { arguments, .. } => arguments
             .iter()
@@ -25,11 +25,11 @@ pub(super) fn check_effect(effect: &Effect) -> Result<(), NodeFailure> {
     }
     let message =
         format!("the node would hand over {bytes} bytes; at most {MAX_VALUE_BYTES} are accepted");
-    Err(NodeFailure::limit("arguments_too_large", message))
+    Err(Failure::limit("arguments_too_large", message))
 }
 
 /// Makes of a call's result what the node gets.
-pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, NodeFailure> {
+pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, Failure> {
     let status = match result.status() {
         common::CallStatus::Succeeded => {
             if result.output_json.len() > MAX_VALUE_BYTES {
@@ -37,11 +37,11 @@ pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, NodeF
                     "the tool gave {} bytes; at most {MAX_VALUE_BYTES} are kept",
                     result.output_json.len()
                 );
-                return Err(NodeFailure::limit("value_too_large", message));
+                return Err(Failure::limit("value_too_large", message));
             }
             let output = wire::read_value(&result.output_json).map_err(|problem| {
                 let message = format!("the tool's output is not usable: {problem}");
-                NodeFailure::new(Category::Runtime, "output_malformed", message)
+                Failure::new(Category::Runtime, "output_malformed", message)
             })?;
             return Ok(Settled::Tool { output });
         }
@@ -50,9 +50,9 @@ pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, NodeF
         common::CallStatus::Cancelled => "cancelled",
         _ => "failed",
     };
-    let failure = result.error.as_ref().map(wire::failure_from_proto);
+    let failure = result.error.as_ref().map(call_wire::failure_from_proto);
     let unnamed = || {
-        NodeFailure::new(
+        Failure::new(
             Category::Runtime,
             status,
             format!("the call of `{}` {status}", result.tool_id),
@@ -85,21 +85,14 @@ pub(super) fn outcome_to_proto(engine: &Engine, ended: Outcome) -> common::RunOu
         } => {
             let node = engine.node(first);
             let full_type = node.definition().full_type;
-            let mut failure = failure.as_ref().clone();
-            failure.message = format!("node `{}` ({full_type}): {}", node.id, failure.message);
-            failure
-                .details
-                .insert("node_id".to_owned(), json!(&*node.id));
-            failure
-                .details
-                .insert("node_type".to_owned(), json!(full_type));
+            let mut failure = failure.as_ref().clone().in_node(&node.id, full_type);
             if all.len() > 1 {
                 let ids: Vec<&str> = all.iter().map(|node| &*engine.node(*node).id).collect();
                 failure
                     .details
                     .insert("failed_nodes".to_owned(), json!(ids));
             }
-            outcome::failed(wire::failure_to_proto(&failure))
+            outcome::failed(call_wire::failure_to_proto(&failure))
         }
     }
 }

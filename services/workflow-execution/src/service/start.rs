@@ -1,5 +1,6 @@
 //! Starting runs.
 
+use call_outcome::Violation;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ use tonic::Status;
 use crate::domain::engine::Engine;
 use crate::domain::interface::read_inputs;
 use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
-use crate::domain::violation::Violation;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
 use crate::runner::Prepared;
 use crate::runner::history::Calls;

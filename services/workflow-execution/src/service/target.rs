@@ -1,5 +1,6 @@
 //! What a run executes, and how it is found again after a restart.
 
+use call_outcome::Violation;
 use std::sync::Arc;
 
 use contracts::tavern::common::v1 as common;
@@ -12,7 +13,6 @@ use crate::domain::interface::{RunInputs, bind};
 use crate::domain::node_type::{Catalogue, ShapeContext};
 use crate::domain::plan::Plan;
 use crate::domain::slot::Shape;
-use crate::domain::violation::Violation;
 use crate::domain::workflow::Workflow;
 use crate::library::Library;
 
@@ -140,7 +140,7 @@ impl Wrong {
         common::CallError {
             violations: violations
                 .iter()
-                .map(crate::wire::violation_to_proto)
+                .map(call_wire::violation_to_proto)
                 .collect(),
             ..error
         }

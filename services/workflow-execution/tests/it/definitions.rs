@@ -1,6 +1,6 @@
 //! Saving, listing and checking definitions.
 
-use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::common::v1::{ErrorReason, Severity};
 use contracts::tavern::workflow::v1::{
     GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest, PutWorkflowRequest,
     ValidateWorkflowRequest,
@@ -234,14 +234,25 @@ async fn a_broken_file_is_not_listed_and_says_why() {
         .list_workflows(ListWorkflowsRequest::default())
         .await
         .unwrap()
-        .into_inner()
-        .workflows;
+        .into_inner();
     assert_eq!(
         listed
+            .workflows
             .iter()
             .map(|workflow| workflow.workflow_id.as_str())
             .collect::<Vec<_>>(),
         ["good"]
+    );
+    let [finding] = listed.diagnostics.as_slice() else {
+        panic!("{:?}", listed.diagnostics);
+    };
+    assert_eq!(
+        (finding.severity(), finding.path.as_str()),
+        (Severity::Error, "broken.json")
+    );
+    assert!(
+        finding.message.contains("there is no node type `x`"),
+        "{finding:?}"
     );
     let status = client
         .get_workflow(GetWorkflowRequest {
@@ -273,6 +284,44 @@ async fn a_broken_file_is_not_listed_and_says_why() {
         (status.code(), grpc_kit::reason(&status)),
         (Code::NotFound, Some(ErrorReason::WorkflowNotFound))
     );
+}
+
+#[tokio::test]
+async fn what_has_no_effect_is_shown_with_the_definition_and_when_it_is_checked() {
+    let world = World::new().await;
+    let mut client = world.client.clone();
+    let definition = json!({
+        "availableTools": {"initial": ["a"]},
+        "interfaceInputs": {"text": {"dataFlowType": "STRING", "isStream": true}},
+        "nodes": [],
+    });
+    let expected = [
+        ("/availableTools", "not_supported"),
+        ("/interfaceInputs/text/isStream", "not_supported"),
+    ];
+    let saved = client
+        .put_workflow(PutWorkflowRequest {
+            workflow_id: "mine".into(),
+            definition_json: definition.to_string(),
+            ..Default::default()
+        })
+        .await
+        .unwrap()
+        .into_inner();
+    let checked = client
+        .validate_workflow(ValidateWorkflowRequest {
+            definition_json: definition.to_string(),
+        })
+        .await
+        .unwrap()
+        .into_inner();
+    for diagnostics in [saved.workflow.unwrap().diagnostics, checked.diagnostics] {
+        let found: Vec<(&str, &str)> = diagnostics
+            .iter()
+            .map(|finding| (finding.path.as_str(), finding.code.as_str()))
+            .collect();
+        assert_eq!(found, expected);
+    }
 }
 
 #[tokio::test]

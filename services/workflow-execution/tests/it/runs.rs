@@ -329,6 +329,22 @@ async fn a_failed_node_skips_what_needs_it_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
+async fn a_failure_in_a_workflow_below_names_its_path_once() {
+    let world = World::new().await;
+    let definition = json!({"nodes": [tool("a", "fail_below")], "edges": []});
+    let error = world.run(&definition, json!({})).await.error.unwrap();
+    assert_eq!(
+        error.message,
+        "node `a/b/s` (core:Script): the script ended"
+    );
+    let details: Value = serde_json::from_str(&error.details_json).unwrap();
+    assert_eq!(
+        details,
+        json!({"node_id": "a/b/s", "node_type": "core:Script"})
+    );
+}
+
+#[tokio::test]
 async fn an_unknown_call_ends_the_run_as_unknown_and_nothing_else_starts() {
     let world = World::new().await;
     let definition = json!({
@@ -413,11 +429,28 @@ async fn a_script_that_fails_fails_its_node_with_what_it_said() {
         .await;
     let error = outcome.error.unwrap();
     assert_eq!(error.code, "script_exited");
+    assert_eq!(
+        error.message,
+        "node `s` (core:Script): the script ended with the code 1: no luck"
+    );
     let details: Value = serde_json::from_str(&error.details_json).unwrap();
     assert_eq!(
         (&details["exit_code"], &details["stderr"]),
         (&json!(1), &json!("no luck\n"))
     );
+}
+
+#[tokio::test]
+async fn a_script_that_raises_fails_its_node_with_the_exception() {
+    let world = World::new().await;
+    let definition = json!({"nodes": [python("s", "raise KeyError('who')\n")]});
+    let error = world.run(&definition, json!({})).await.error.unwrap();
+    assert_eq!(
+        error.message,
+        "node `s` (core:Script): the script ended with the code 1: KeyError: 'who'"
+    );
+    let details: Value = serde_json::from_str(&error.details_json).unwrap();
+    assert_eq!(details["error"]["type"], "KeyError");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! `CodeInterpreter:execute`: code that a model wrote, in the sandbox.
 
+use call_outcome::{CodeError, code_error};
 use contracts::tavern::sandbox::v1::{
     Collect, CollectedFiles, ExecuteRequest, ExecuteResponse, RefusedFile, execute_request,
 };
@@ -11,10 +12,7 @@ use crate::{
         Order,
         sandbox::{Ended, Sandbox, exited, portable, read_verdict, tail},
     },
-    domain::{
-        code_error::{self, CodeError},
-        ending::{Category, Ending, Failure},
-    },
+    domain::ending::{Category, Ending, Failure},
 };
 
 /// The most of each output stream that is given to the model.

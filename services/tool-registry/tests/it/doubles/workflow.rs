@@ -166,6 +166,7 @@ impl WorkflowService for PlayedWorkflows {
         Ok(Response::new(ListWorkflowsResponse {
             workflows,
             next_page_token: String::new(),
+            ..Default::default()
         }))
     }
 

@@ -1,10 +1,11 @@
 //! Finds the slots that edges name and checks that values can flow along them.
 
+use call_outcome::Violation;
 use std::collections::{HashMap, HashSet};
 
 use super::super::plan::{Edges, ManyEdge, NodeIndex};
 use super::super::slot::{Shape, Slot};
-use super::super::violation::{Violation, join};
+use super::super::violation::join;
 use super::super::workflow::EdgeEntry;
 use super::{Compiler, index, output_source};
 

@@ -1,10 +1,11 @@
 //! Finds where the outputs of a workflow come from.
 
+use call_outcome::Violation;
 use std::collections::HashMap;
 
 use super::super::node_type::Role;
 use super::super::plan::Source;
-use super::super::violation::{Violation, join};
+use super::super::violation::join;
 use super::edges::ResolvedEdges;
 use super::{Compiler, output_source};
 

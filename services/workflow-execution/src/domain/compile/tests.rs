@@ -332,12 +332,12 @@ fn an_input_for_many_spreads_into_another() {
 fn a_bypassed_node_lets_values_pass() {
     let definition = json!({
         "nodes": [
-            {"id": "m", "fullType": "core:TextMerge", "inputs": {"text_inputs": ["a"], "separator": "kept"}, "bypassed": true},
+            {"id": "m", "fullType": "core:TextMerge", "inputs": {"text_inputs": ["a", "b"]}, "bypassed": true},
         ],
         "interfaceOutputs": {"r": {"dataFlowType": "STRING"}},
         "outputInterfaceMappings": {"r": {"sourceNodeId": "m", "sourceSlotKey": "merged_text"}},
     });
-    assert_eq!(result(&definition, json!({})), json!({"r": "kept"}));
+    assert_eq!(result(&definition, json!({})), json!({"r": "a"}));
 }
 
 #[test]

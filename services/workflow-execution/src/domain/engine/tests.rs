@@ -251,6 +251,6 @@ fn a_node_that_panics_has_failed() {
     let failure = contain::<()>(&plan.nodes[0], || panic!("a mistake")).unwrap_err();
     assert_eq!(
         (failure.code.as_str(), failure.category),
-        ("node_panicked", crate::domain::failure::Category::Internal)
+        ("node_panicked", call_outcome::Category::Internal)
     );
 }

@@ -4,9 +4,8 @@
 //! selectors, or filters that search the whole document again. The work is estimated from the text
 //! of the path and the size of the value, upwards, before anything is visited.
 
+use call_outcome::Failure;
 use serde_json::Value;
-
-use crate::domain::failure::NodeFailure;
 
 /// The longest path, in bytes.
 const MAX_PATH_BYTES: usize = 2_048;
@@ -35,23 +34,23 @@ struct Traits {
 }
 
 /// Checks the text of a path alone.
-pub(super) fn check_path(text: &str) -> Result<(), NodeFailure> {
+pub(super) fn check_path(text: &str) -> Result<(), Failure> {
     if text.len() > MAX_PATH_BYTES {
         let message = format!(
             "the path has {} bytes; at most {MAX_PATH_BYTES} are accepted",
             text.len()
         );
-        return Err(NodeFailure::limit("path_too_long", message));
+        return Err(Failure::limit("path_too_long", message));
     }
     if traits(text).nesting > MAX_NESTING {
         let message = format!("the path is nested deeper than {MAX_NESTING} levels");
-        return Err(NodeFailure::limit("path_too_deep", message));
+        return Err(Failure::limit("path_too_deep", message));
     }
     Ok(())
 }
 
 /// Checks a path together with the value that it is to be applied to.
-pub(super) fn check(text: &str, value: &Value) -> Result<(), NodeFailure> {
+pub(super) fn check(text: &str, value: &Value) -> Result<(), Failure> {
     let (nodes, depth) = measure(value);
     let traits = traits(text);
     let mut visits = nodes.saturating_mul(traits.fan_out);
@@ -67,7 +66,7 @@ pub(super) fn check(text: &str, value: &Value) -> Result<(), NodeFailure> {
     if visits > MAX_VISITS {
         let message =
             format!("`{text}` would visit the {nodes} values too often; use a more exact path");
-        return Err(NodeFailure::limit("path_too_costly", message));
+        return Err(Failure::limit("path_too_costly", message));
     }
     Ok(())
 }

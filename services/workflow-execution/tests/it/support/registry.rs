@@ -98,6 +98,13 @@ impl RegistryDouble {
         match request.tool_id.as_str() {
             "fail" => ended(CallStatus::Failed, "failed_as_asked"),
             "reject" => ended(CallStatus::Rejected, "rejected_as_asked"),
+            "fail_below" => {
+                let mut ended = ended(CallStatus::Failed, "script_exited");
+                let error = ended.error.get_or_insert_default();
+                error.message = "node `b/s` (core:Script): the script ended".to_owned();
+                error.details_json = r#"{"node_id":"b/s","node_type":"core:Script"}"#.to_owned();
+                ended
+            }
             "unknown" => ended(CallStatus::Unknown, "nobody_knows"),
             "wait" => {
                 let mut released = self.inner.released.subscribe();

@@ -95,6 +95,7 @@ impl ScriptSandboxService for SandboxDouble {
             .env("TAVERN_INPUT_PATH", path("input.json"))
             .env("TAVERN_RESULT_FD", "3")
             .env("TAVERN_EFFECT_ID", request.effect_id)
+            .env("TAVERN_CONVERSATION_ID", request.conversation_id)
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output()

@@ -86,9 +86,13 @@ fn python(stderr: &str) -> Option<CodeError> {
 fn node(stderr: &str) -> Option<CodeError> {
     let lines: Vec<&str> = stderr.lines().collect();
     let frame = |line: &str| line.starts_with("    at ");
-    let said = lines
+    // The line of code before the mark may name an error too.
+    let is_mark = |line: &&str| line.contains('^') && line.trim_matches([' ', '^']).is_empty();
+    let begin = lines.iter().position(is_mark).map_or(0, |mark| mark + 1);
+    let said = lines[begin..]
         .iter()
         .position(|line| !line.starts_with(' ') && line.contains("Error"))?;
+    let said = begin + said;
     let (kind, message) = kind_and_message(lines[said]);
     let in_code = |line: &str| {
         let (path, rest) = line.split_once(".js:")?;

@@ -1,0 +1,267 @@
+//! What a definition asks for that has no effect: features that are not carried out, and keys and
+//! settings that nothing reads.
+
+use core_types::LoadDiagnostic;
+use serde_json::{Map, Value};
+
+use super::limits::MAX_SUGGESTED;
+use super::node_type::{Catalogue, ShapeContext};
+use super::violation::join;
+use super::workflow::{Form, NodeEntry, Workflow};
+
+const ROOT_KEYS: [&str; 19] = [
+    "id",
+    "name",
+    "description",
+    "nodes",
+    "edges",
+    "viewport",
+    "createdAt",
+    "updatedAt",
+    "version",
+    "interfaceInputs",
+    "interfaceOutputs",
+    "creationMethod",
+    "referencedWorkflows",
+    "previewTarget",
+    "workflowId",
+    "outputInterfaceMappings",
+    "clientId",
+    "metadata",
+    AVAILABLE_TOOLS,
+];
+const NODE_KEYS: [&str; 12] = [
+    "id",
+    "position",
+    "parentNode",
+    "width",
+    "height",
+    "displayName",
+    "customDescription",
+    "customSlotDescriptions",
+    "configValues",
+    "inputConnectionOrders",
+    "bypassed",
+    "data",
+];
+const SLOT_KEYS: [&str; 14] = [
+    "key",
+    "displayName",
+    "description",
+    "customDescription",
+    "dataFlowType",
+    "matchCategories",
+    "required",
+    IS_STREAM,
+    "multi",
+    "min",
+    "max",
+    "allowDynamicType",
+    "hideHandle",
+    "config",
+];
+const AVAILABLE_TOOLS: &str = "availableTools";
+const IS_STREAM: &str = "isStream";
+const EXECUTION: &str = "execution";
+
+/// Returns the findings about a definition, `source` being the JSON that `workflow` was read from.
+pub fn diagnose(source: &Value, workflow: &Workflow, catalogue: &Catalogue) -> Vec<LoadDiagnostic> {
+    let mut findings = Findings::default();
+    let Some(root) = source.as_object() else {
+        return Vec::new();
+    };
+    findings.unknown_keys(root, "", &ROOT_KEYS);
+    if root.get(AVAILABLE_TOOLS).is_some_and(is_used) {
+        let message = "no node type asks a model with tools yet; the value has no effect";
+        findings.not_supported(join("", AVAILABLE_TOOLS), message);
+    }
+    for side in ["interfaceInputs", "interfaceOutputs"] {
+        let slots = root.get(side).and_then(Value::as_object);
+        for (key, slot) in slots.into_iter().flatten() {
+            if let Some(slot) = slot.as_object() {
+                findings.slot(slot, &join(&join("", side), key));
+            }
+        }
+    }
+    let nodes = root.get("nodes").and_then(Value::as_array);
+    for (at, node) in nodes.into_iter().flatten().enumerate() {
+        if let Some(node) = node.as_object() {
+            findings.node(node, &format!("/nodes/{at}"), workflow.form);
+        }
+    }
+    for entry in &workflow.nodes {
+        findings.entry(entry, workflow, catalogue);
+    }
+    findings.list
+}
+
+/// Whether a value is more than a placeholder.
+fn is_used(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    }
+}
+
+#[derive(Default)]
+struct Findings {
+    list: Vec<LoadDiagnostic>,
+}
+
+impl Findings {
+    fn add(&mut self, finding: LoadDiagnostic) {
+        if self.list.len() < LoadDiagnostic::MAX {
+            self.list.push(finding);
+        }
+    }
+
+    fn not_supported(&mut self, path: String, message: &str) {
+        self.add(LoadDiagnostic::not_supported(path, message));
+    }
+
+    fn unknown_key(&mut self, pointer: &str, key: &str, known: &[&str]) {
+        let near = match self.list.len() < MAX_SUGGESTED {
+            true => json_schema::nearest_names(key, known.iter().copied()),
+            false => Vec::new(),
+        };
+        let nearest = near.first().map(String::as_str);
+        self.add(LoadDiagnostic::unknown_key(
+            join(pointer, key),
+            key,
+            nearest,
+        ));
+    }
+
+    fn unknown_keys(&mut self, object: &Map<String, Value>, pointer: &str, known: &[&str]) {
+        for key in object.keys().filter(|key| !known.contains(&key.as_str())) {
+            self.unknown_key(pointer, key, known);
+        }
+    }
+
+    fn slot(&mut self, slot: &Map<String, Value>, pointer: &str) {
+        self.unknown_keys(slot, pointer, &SLOT_KEYS);
+        if slot.get(IS_STREAM).is_some_and(is_used) {
+            let message = "values are handed over whole; the slot does not stream yet";
+            self.not_supported(join(pointer, IS_STREAM), message);
+        }
+    }
+
+    fn node(&mut self, node: &Map<String, Value>, pointer: &str, form: Form) {
+        let mut known = NODE_KEYS.to_vec();
+        known.extend([form.type_key(), form.presets_key()]);
+        self.unknown_keys(node, pointer, &known);
+    }
+
+    /// Settings and preset values that the node's type does not read.
+    fn entry(&mut self, entry: &NodeEntry, workflow: &Workflow, catalogue: &Catalogue) {
+        let Some(node) = catalogue.get(&entry.full_type) else {
+            return;
+        };
+        let settings = join(&entry.pointer, "configValues");
+        for key in entry.config.keys() {
+            if key == EXECUTION {
+                let message =
+                    "timeouts, retries and the other execution settings have no effect yet";
+                self.not_supported(join(&settings, key), message);
+            } else if !node.settings().contains(&key.as_str()) {
+                self.unknown_key(&settings, key, node.settings());
+            }
+        }
+        let context = ShapeContext {
+            config: &entry.config,
+            presets: &entry.presets,
+            connected: &[],
+            interface_inputs: &workflow.interface_inputs,
+            interface_outputs: &workflow.interface_outputs,
+        };
+        let Ok(shape) = node.shape(&context) else {
+            return;
+        };
+        let known: Vec<&str> = shape.inputs.iter().map(|slot| &*slot.key).collect();
+        let presets = join(&entry.pointer, workflow.form.presets_key());
+        for key in entry.presets.keys() {
+            if !known.contains(&key.as_str()) {
+                self.unknown_key(&presets, key, &known);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::load::load;
+
+    #[track_caller]
+    fn check(definition: Value, expected: &[(&str, &str)]) {
+        let catalogue = crate::node::builtin();
+        let workflow = load(&definition.to_string()).workflow.unwrap();
+        let found = diagnose(&definition, &workflow, &catalogue);
+        let found: Vec<(&str, &str)> = found
+            .iter()
+            .map(|finding| (finding.path.as_str(), finding.code))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_has_no_effect_is_found_where_it_stands() {
+        check(
+            json!({
+                "availableTools": {"initial": ["a"]},
+                "interfaceInputs": {"a/b": {"dataFlowType": "STRING", "isStream": true, "requierd": true}},
+                "nodes": [{
+                    "id": "m", "type": "core:TextMerge", "colour": 1,
+                    "configValues": {"execution": {"timeout": 1}, "mode": "x"},
+                    "inputValues": {"text_inputs": ["a"], "seperator": ","},
+                }],
+            }),
+            &[
+                ("/availableTools", "not_supported"),
+                ("/interfaceInputs/a~1b/requierd", "unknown_key"),
+                ("/interfaceInputs/a~1b/isStream", "not_supported"),
+                ("/nodes/0/colour", "unknown_key"),
+                ("/nodes/0/configValues/execution", "not_supported"),
+                ("/nodes/0/configValues/mode", "unknown_key"),
+                ("/nodes/0/inputValues/seperator", "unknown_key"),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_read_or_left_empty_is_no_finding() {
+        check(
+            json!({
+                "availableTools": {},
+                "viewport": {"x": 0, "y": 0, "zoom": 1},
+                "interfaceOutputs": {"r": {"dataFlowType": "STRING", "isStream": false}},
+                "nodes": [
+                    {"id": "s", "type": "core:Script", "configValues": {"timeoutSeconds": 1},
+                     "inputValues": {"code": "1", "anything": 2}},
+                    {"id": "t", "type": "core:ExecuteTool", "configValues": {"continueOnError": true},
+                     "inputValues": {"tool_id": "x"}},
+                    {"id": "c", "type": "core:MathOperation", "configValues": {"operationMode": "add"}},
+                ],
+            }),
+            &[],
+        );
+    }
+
+    #[test]
+    fn a_misspelt_key_names_the_one_that_was_meant() {
+        let definition = json!({"nodes": [], "interfaceInput": {}});
+        let workflow = load(&definition.to_string()).workflow.unwrap();
+        let found = diagnose(&definition, &workflow, &crate::node::builtin());
+        assert!(
+            found[0]
+                .message
+                .ends_with("did you mean `interfaceInputs`?"),
+            "{found:?}"
+        );
+    }
+}

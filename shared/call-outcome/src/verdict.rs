@@ -1,0 +1,297 @@
+//! What the sandbox's verdict on a script means for the call that ran it.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::{Category, Failure, code_error};
+
+/// How much of the end of standard error goes into the details of a failure, in characters.
+const MAX_STDERR_CHARS: usize = 2_000;
+/// How much of the last line of standard error goes into the message, in characters.
+const MAX_LAST_LINE_CHARS: usize = 300;
+
+/// How a script ended, as the sandbox judges it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// By itself, with an exit code.
+    Exited(i32),
+    /// By a signal that no limit explains.
+    Signalled {
+        /// The signal's name.
+        name: String,
+    },
+    /// It ran longer than its wall time.
+    Wall {
+        /// The limit.
+        limit: Duration,
+    },
+    /// It used more processor time than it had.
+    Cpu {
+        /// The limit.
+        limit: Duration,
+    },
+    /// It used more memory than it had.
+    Memory {
+        /// The limit, in bytes.
+        limit_bytes: u64,
+    },
+    /// It used more processes than it had.
+    Processes {
+        /// The limit.
+        limit: u32,
+    },
+    /// It wrote more output than it may.
+    Output {
+        /// The limit, in bytes.
+        limit_bytes: u64,
+    },
+    /// It filled its scratch space.
+    Disk {
+        /// The limit, in bytes.
+        limit_bytes: u64,
+        /// The limit on files and directories.
+        limit_files: u64,
+    },
+    /// It made a forbidden system call.
+    ForbiddenSyscall,
+    /// It tried to use a network and was ended for it.
+    NetworkDenied,
+    /// A policy was not met; it was not started.
+    Policy {
+        /// The policy.
+        policy: String,
+        /// What the policy demands.
+        wanted: String,
+        /// What was reached.
+        reached: String,
+    },
+    /// Its caller went away or cancelled it, or the caller's deadline passed.
+    Cancelled,
+    /// The isolation could not be set up; it was not started.
+    LauncherFailure {
+        /// What failed.
+        message: String,
+    },
+    /// The sandbox returned no verdict.
+    Missing,
+}
+
+impl Verdict {
+    /// Returns the word for details.
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Exited(_) => "exited",
+            Self::Signalled { .. } => "signalled",
+            Self::Wall { .. } => "wall",
+            Self::Cpu { .. } => "cpu",
+            Self::Memory { .. } => "memory",
+            Self::Processes { .. } => "processes",
+            Self::Output { .. } => "output",
+            Self::Disk { .. } => "disk",
+            Self::ForbiddenSyscall => "forbidden_syscall",
+            Self::NetworkDenied => "network_denied",
+            Self::Policy { .. } => "policy",
+            Self::Cancelled => "cancelled",
+            Self::LauncherFailure { .. } => "launcher_failure",
+            Self::Missing => "missing",
+        }
+    }
+
+    /// Returns the failure of a script that ended in this way, whatever it answered: code, message,
+    /// and details with the verdict, the exit code, the exception if its interpreter printed one,
+    /// and the end of `stderr`.
+    pub fn failure(&self, language: &str, stderr: &str) -> Failure {
+        let mut failure = match self {
+            Self::Exited(code) => return exited(*code, language, stderr),
+            _ => self.limit_failure().unwrap_or_else(|| self.other_failure()),
+        };
+        failure = failure.detail("verdict", self.as_str());
+        failure.detail("stderr", tail(stderr, MAX_STDERR_CHARS))
+    }
+
+    fn limit_failure(&self) -> Option<Failure> {
+        let seconds = |limit: &Duration| format!("{} s", limit.as_secs_f64());
+        let (category, code, message) = match self {
+            Self::Wall { limit } => (
+                Category::Timeout,
+                "wall_limit",
+                format!(
+                    "the script ran longer than {}; ask for less at once",
+                    seconds(limit)
+                ),
+            ),
+            Self::Cpu { limit } => (
+                Category::Limit,
+                "cpu_limit",
+                format!(
+                    "the script used more than {} of processor time",
+                    seconds(limit)
+                ),
+            ),
+            Self::Memory { limit_bytes } => (
+                Category::Limit,
+                "memory_limit",
+                format!("the script needed more than {limit_bytes} bytes of memory"),
+            ),
+            Self::Processes { limit } => (
+                Category::Limit,
+                "process_limit",
+                format!("the script needed more than {limit} processes"),
+            ),
+            Self::Output { limit_bytes } => (
+                Category::Limit,
+                "output_limit",
+                format!("the script wrote more than {limit_bytes} bytes"),
+            ),
+            Self::Disk {
+                limit_bytes,
+                limit_files,
+            } => (
+                Category::Limit,
+                "disk_limit",
+                format!("the script wrote more than {limit_bytes} bytes or {limit_files} files"),
+            ),
+            _ => return None,
+        };
+        Some(Failure::new(category, code, message))
+    }
+
+    fn other_failure(&self) -> Failure {
+        let (category, code, message) = match self {
+            Self::Signalled { name } => (
+                Category::Runtime,
+                "script_signalled",
+                format!("the script was ended by the signal {name}"),
+            ),
+            Self::ForbiddenSyscall => (
+                Category::Policy,
+                "forbidden_syscall",
+                "the script made a system call that no script may make and was ended".to_owned(),
+            ),
+            Self::NetworkDenied => (
+                Category::Policy,
+                "network_denied",
+                "the script tried to reach a network; there is none for scripts".to_owned(),
+            ),
+            Self::Policy {
+                policy,
+                wanted,
+                reached,
+            } => (
+                Category::Policy,
+                "policy_refused",
+                format!(
+                    "the script was not started: {policy} demands {wanted}, and {reached} was reached"
+                ),
+            ),
+            Self::LauncherFailure { message } => (
+                Category::Dependency,
+                "sandbox_failed",
+                format!("the sandbox could not be set up: {message}"),
+            ),
+            Self::Cancelled => (
+                Category::Cancelled,
+                "cancelled",
+                "the script was cancelled before it ended".to_owned(),
+            ),
+            _ => (
+                Category::Dependency,
+                "sandbox_failed",
+                "the sandbox returned no verdict; it may be of another version".to_owned(),
+            ),
+        };
+        Failure::new(category, code, message)
+    }
+}
+
+/// Returns the failure of a script that ended by itself with a code.
+fn exited(code: i32, language: &str, stderr: &str) -> Failure {
+    let error = code_error::read(language, stderr);
+    let reason = match &error {
+        Some(error) => error.headline(),
+        None => stderr.trim_end().lines().last().unwrap_or("").to_owned(),
+    };
+    let reason: String = reason.trim().chars().take(MAX_LAST_LINE_CHARS).collect();
+    let message = match reason.as_str() {
+        "" => format!("the script ended with the code {code} and wrote nothing to standard error"),
+        reason => format!("the script ended with the code {code}: {reason}"),
+    };
+    let mut failure = Failure::new(Category::Runtime, "script_exited", message)
+        .detail("verdict", "exited")
+        .detail("exit_code", code);
+    if let Some(error) = error {
+        let found = json!({"type": error.kind, "message": error.message, "line": error.line});
+        failure = failure.detail("error", found);
+    }
+    failure.detail("stderr", tail(stderr, MAX_STDERR_CHARS))
+}
+
+/// Returns the last characters of a text.
+pub fn tail(text: &str, characters: usize) -> String {
+    let skip = text.chars().count().saturating_sub(characters);
+    text.chars().skip(skip).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(verdict: &Verdict, category: Category, code: &str) {
+        let failure = verdict.failure("python3", "last words");
+        assert_eq!((failure.category, failure.code.as_str()), (category, code));
+        assert_eq!(failure.details["verdict"], verdict.as_str());
+        assert_eq!(failure.details["stderr"], "last words");
+    }
+
+    #[test]
+    fn each_verdict_has_one_category_and_code() {
+        let limit = Duration::from_secs(2);
+        check(&Verdict::Exited(3), Category::Runtime, "script_exited");
+        check(&Verdict::Wall { limit }, Category::Timeout, "wall_limit");
+        check(&Verdict::Cpu { limit }, Category::Limit, "cpu_limit");
+        check(&Verdict::Cancelled, Category::Cancelled, "cancelled");
+        check(&Verdict::Missing, Category::Dependency, "sandbox_failed");
+        check(&Verdict::NetworkDenied, Category::Policy, "network_denied");
+        let name = "SIGSEGV".to_owned();
+        check(
+            &Verdict::Signalled { name },
+            Category::Runtime,
+            "script_signalled",
+        );
+    }
+
+    #[track_caller]
+    fn check_exit(language: &str, stderr: &str, message: &str) {
+        let failure = Verdict::Exited(1).failure(language, stderr);
+        assert_eq!(failure.message, message);
+        assert_eq!(failure.details["exit_code"], 1);
+    }
+
+    #[test]
+    fn an_exception_is_reported_with_its_line_and_other_words_by_the_last_line() {
+        check_exit(
+            "python3",
+            "Traceback (most recent call last):\n  File \"/run/main.py\", line 4, in <module>\n    \
+             {}['a']\nKeyError: 'a'\n",
+            "the script ended with the code 1: KeyError: 'a' (line 4)",
+        );
+        check_exit(
+            "node",
+            "/run/main.js:2\nthrow new Error('x');\n^\n\nError: x\n    at Object.<anonymous> \
+             (/run/main.js:2:7)\n\nNode.js v20.1.0\n",
+            "the script ended with the code 1: Error: x (line 2)",
+        );
+        check_exit(
+            "bash",
+            "one\n  two  \n\n",
+            "the script ended with the code 1: two",
+        );
+        check_exit(
+            "python3",
+            " \n",
+            "the script ended with the code 1 and wrote nothing to standard error",
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! How a call ended, to the contract and back.
+
+use call_outcome::{Category, Failure, FailureInner, Verdict, Violation};
+use contracts::tavern::{
+    common::v1::{self as common, CallError, ErrorCategory},
+    sandbox::v1::{self as sandbox, verdict::Kind},
+};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Converts a failure to its message.
+pub fn failure_to_proto(failure: &Failure) -> CallError {
+    let details_json = match failure.details.is_empty() {
+        true => String::new(),
+        false => Value::Object(failure.details.clone()).to_string(),
+    };
+    CallError {
+        category: category_to_proto(failure.category).into(),
+        code: failure.code.clone(),
+        message: failure.message.clone(),
+        retryable: failure.retryable,
+        violations: failure.violations.iter().map(violation_to_proto).collect(),
+        details_json,
+    }
+}
+
+/// Converts a failure from its message. An unknown category is an internal failure; details that
+/// are not a JSON object are left out.
+pub fn failure_from_proto(error: &CallError) -> Failure {
+    let details = match json_schema::parse_json_strict(&error.details_json) {
+        Ok(Value::Object(details)) => details,
+        _ => serde_json::Map::new(),
+    };
+    Failure::from(FailureInner {
+        category: category_from_proto(error.category()),
+        code: error.code.clone(),
+        message: error.message.clone(),
+        retryable: error.retryable,
+        violations: error.violations.iter().map(violation_from_proto).collect(),
+        details,
+    })
+}
+
+/// Converts a violation to its message.
+pub fn violation_to_proto(violation: &Violation) -> common::Violation {
+    common::Violation {
+        pointer: violation.pointer.clone(),
+        code: violation.code.to_string(),
+        message: violation.message.clone(),
+        expected: violation.expected.clone(),
+        received: violation.received.clone(),
+        suggestions: violation.suggestions.clone(),
+    }
+}
+
+/// Converts a violation from its message.
+pub fn violation_from_proto(violation: &common::Violation) -> Violation {
+    Violation {
+        pointer: violation.pointer.clone(),
+        code: violation.code.clone().into(),
+        message: violation.message.clone(),
+        expected: violation.expected.clone(),
+        received: violation.received.clone(),
+        suggestions: violation.suggestions.clone(),
+    }
+}
+
+/// Converts the sandbox's verdict from its message.
+pub fn verdict_from_proto(verdict: Option<&sandbox::Verdict>) -> Verdict {
+    let Some(kind) = verdict.and_then(|verdict| verdict.kind.clone()) else {
+        return Verdict::Missing;
+    };
+    match kind {
+        Kind::Exited(exited) => Verdict::Exited(exited.code),
+        Kind::Signalled(signalled) => Verdict::Signalled {
+            name: signalled.name,
+        },
+        Kind::Wall(wall) => Verdict::Wall {
+            limit: duration(wall.limit),
+        },
+        Kind::Cpu(cpu) => Verdict::Cpu {
+            limit: duration(cpu.limit),
+        },
+        Kind::Memory(memory) => Verdict::Memory {
+            limit_bytes: memory.limit_bytes,
+        },
+        Kind::Processes(processes) => Verdict::Processes {
+            limit: processes.limit,
+        },
+        Kind::Output(output) => Verdict::Output {
+            limit_bytes: output.limit_bytes,
+        },
+        Kind::Disk(disk) => Verdict::Disk {
+            limit_bytes: disk.limit_bytes,
+            limit_files: disk.limit_files,
+        },
+        Kind::ForbiddenSyscall(_) => Verdict::ForbiddenSyscall,
+        Kind::NetworkDenied(_) => Verdict::NetworkDenied,
+        Kind::Policy(policy) => Verdict::Policy {
+            policy: policy.policy,
+            wanted: policy.wanted,
+            reached: policy.reached,
+        },
+        Kind::Cancelled(_) => Verdict::Cancelled,
+        Kind::LauncherFailure(failure) => Verdict::LauncherFailure {
+            message: failure.message,
+        },
+    }
+}
+
+fn duration(duration: Option<prost_types::Duration>) -> Duration {
+    duration
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .unwrap_or_default()
+}
+
+fn category_to_proto(category: Category) -> ErrorCategory {
+    match category {
+        Category::Validation => ErrorCategory::Validation,
+        Category::Domain => ErrorCategory::Domain,
+        Category::Policy => ErrorCategory::Policy,
+        Category::Runtime => ErrorCategory::Runtime,
+        Category::Dependency => ErrorCategory::Dependency,
+        Category::Timeout => ErrorCategory::Timeout,
+        Category::Cancelled => ErrorCategory::Cancelled,
+        Category::Limit => ErrorCategory::Limit,
+        Category::Internal => ErrorCategory::Internal,
+    }
+}
+
+fn category_from_proto(category: ErrorCategory) -> Category {
+    match category {
+        ErrorCategory::Validation => Category::Validation,
+        ErrorCategory::Domain => Category::Domain,
+        ErrorCategory::Policy => Category::Policy,
+        ErrorCategory::Runtime => Category::Runtime,
+        ErrorCategory::Dependency => Category::Dependency,
+        ErrorCategory::Timeout => Category::Timeout,
+        ErrorCategory::Cancelled => Category::Cancelled,
+        ErrorCategory::Limit => Category::Limit,
+        ErrorCategory::Internal | ErrorCategory::Unspecified => Category::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_reads_back_as_it_was_written() {
+        for category in Category::ALL {
+            let mut failure = Failure::new(category, "code", "message").detail("exit_code", 3);
+            failure
+                .violations
+                .push(Violation::new("/a", "missing_parameter", "give `a`").nearest("b", ["ab"]));
+            assert_eq!(failure_from_proto(&failure_to_proto(&failure)), failure);
+        }
+        let plain = Failure::invalid("code", "message").retryable();
+        assert_eq!(failure_to_proto(&plain).details_json, "");
+        assert_eq!(failure_from_proto(&failure_to_proto(&plain)), plain);
+    }
+
+    #[test]
+    fn an_unknown_category_is_internal_and_foreign_details_are_left_out() {
+        let error = CallError {
+            category: 99,
+            details_json: "[1]".to_owned(),
+            ..CallError::default()
+        };
+        let failure = failure_from_proto(&error);
+        assert_eq!(failure.category, Category::Internal);
+        assert!(failure.details.is_empty());
+    }
+
+    #[test]
+    fn a_verdict_keeps_what_its_failure_says() {
+        let wall = sandbox::WallExceeded {
+            limit: Some(prost_types::Duration {
+                seconds: 2,
+                nanos: 0,
+            }),
+            ..Default::default()
+        };
+        let kind = Some(Kind::Wall(wall));
+        let verdict = verdict_from_proto(Some(&sandbox::Verdict { kind }));
+        let limit = Duration::from_secs(2);
+        assert_eq!(verdict, Verdict::Wall { limit });
+        assert_eq!(verdict_from_proto(None), Verdict::Missing);
+    }
+}

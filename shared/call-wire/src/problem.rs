@@ -1,0 +1,16 @@
+//! What is wrong with a call that was read from text.
+
+use call_text::Problem;
+use contracts::tavern::common::v1 as common;
+
+/// Writes what the text library found.
+pub fn problem_to_proto(problem: &Problem) -> common::Violation {
+    common::Violation {
+        pointer: problem.path.clone(),
+        code: problem.code.as_str().to_owned(),
+        message: problem.message.clone(),
+        expected: problem.expected.clone(),
+        received: problem.received.clone(),
+        suggestions: problem.suggestions.clone(),
+    }
+}
