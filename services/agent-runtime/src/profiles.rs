@@ -7,6 +7,8 @@ use std::{
     sync::Arc,
 };
 
+use core_types::LoadDiagnostic;
+
 use crate::domain::profile::{self, MAX_PROFILE_BYTES, Profile};
 
 /// The most files that are looked at.
@@ -16,6 +18,7 @@ const MAX_FILES: usize = 10_000;
 #[derive(Clone, Debug, Default)]
 pub struct Profiles {
     by_id: Arc<BTreeMap<String, Arc<Profile>>>,
+    left_out: Arc<[LoadDiagnostic]>,
 }
 
 impl Profiles {
@@ -25,6 +28,7 @@ impl Profiles {
     /// Of two profiles with one id, the one whose path comes first counts.
     pub fn load(directory: &Path) -> Self {
         let mut by_id = BTreeMap::new();
+        let mut left_out = Vec::new();
         let files = match files(directory) {
             Ok(files) => files,
             Err(error) => {
@@ -39,19 +43,32 @@ impl Profiles {
                 Ok(profile) => profile,
                 Err(problem) => {
                     tracing::warn!(%path, problem, "an agent profile is left out");
+                    left_out.push(LoadDiagnostic::left_out(below(directory, &file), &problem));
                     continue;
                 }
             };
             let id = profile.id.to_string();
             if by_id.contains_key(&id) {
                 tracing::warn!(%path, id, "an agent profile is left out: its id is taken by an earlier file");
+                let problem = format!("its id `{id}` is taken by an earlier file; choose another");
+                left_out.push(LoadDiagnostic::left_out(below(directory, &file), &problem));
                 continue;
+            }
+            for finding in &profile.diagnostics {
+                tracing::warn!(%path, id, %finding, "an agent profile asks for something that has no effect");
             }
             by_id.insert(id, Arc::new(profile));
         }
+        left_out.truncate(LoadDiagnostic::MAX);
         Self {
             by_id: Arc::new(by_id),
+            left_out: left_out.into(),
         }
+    }
+
+    /// Returns a finding for each file that was left out, at most [`LoadDiagnostic::MAX`].
+    pub fn left_out(&self) -> &[LoadDiagnostic] {
+        &self.left_out
     }
 
     /// Returns the profile with this id.
@@ -66,6 +83,12 @@ impl Profiles {
             .filter(move |(known, _)| id.is_none_or(|id| known.as_str() > id))
             .map(|(_, profile)| profile)
     }
+}
+
+/// Returns the path of a file below the directory.
+fn below(directory: &Path, file: &Path) -> String {
+    let path = file.strip_prefix(directory).unwrap_or(file);
+    path.display().to_string()
 }
 
 fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {

@@ -268,6 +268,9 @@ fn environment(
     if !script.effect_id.is_empty() {
         set("TAVERN_EFFECT_ID", script.effect_id.clone());
     }
+    if !script.conversation_id.is_empty() {
+        set("TAVERN_CONVERSATION_ID", script.conversation_id.clone());
+    }
     if !script.traceparent.is_empty() {
         set("TRACEPARENT", script.traceparent.clone());
     }

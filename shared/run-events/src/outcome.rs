@@ -1,6 +1,6 @@
 //! The outcomes with which a run ends.
 
-use contracts::tavern::common::v1::{CallError, ErrorCategory, RunOutcome, RunState};
+use contracts::tavern::common::v1::{CallError, ErrorCategory, RunOutcome, RunState, StopReason};
 
 use crate::control::CancelReason;
 
@@ -31,7 +31,7 @@ pub fn unknown(unsettled_effect_ids: Vec<String>, error: CallError) -> RunOutcom
 
 /// The run was ended from outside: by a request it is cancelled, by its deadline it failed.
 pub fn stopped(reason: &CancelReason, unsettled_effect_ids: Vec<String>) -> RunOutcome {
-    let (state, category, code, message, stop_reason) = match reason {
+    let (state, category, code, message, stop) = match reason {
         CancelReason::Requested(words) => (
             RunState::Cancelled,
             ErrorCategory::Cancelled,
@@ -41,24 +41,31 @@ pub fn stopped(reason: &CancelReason, unsettled_effect_ids: Vec<String>) -> RunO
             } else {
                 words.clone()
             },
-            "cancelled",
+            StopReason::Cancelled,
         ),
         CancelReason::Deadline => (
             RunState::Failed,
             ErrorCategory::Timeout,
             "deadline_exceeded",
             "the run's deadline passed; start it again with a longer timeout".to_owned(),
-            "deadline",
+            StopReason::Deadline,
         ),
     };
     let error = error(category, code, message);
-    let stop_reason = stop_reason.to_owned();
-    RunOutcome {
+    let stopped = RunOutcome {
         unsettled_effect_ids,
         error: Some(error),
-        stop_reason,
         ..of(state)
-    }
+    };
+    with_stop(stopped, stop)
+}
+
+/// Adds why the run stopped.
+pub fn with_stop(mut outcome: RunOutcome, stop: StopReason) -> RunOutcome {
+    let name = stop.as_str_name().trim_start_matches("STOP_REASON_");
+    outcome.stop_reason = name.to_lowercase();
+    outcome.stop = stop.into();
+    outcome
 }
 
 /// A failure of Tavern itself, of which the log says more.

@@ -9,7 +9,7 @@ use super::profile::Language;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budgets {
-    /// How many rounds of deliberation there may be. Default 10, at most 100.
+    /// How many rounds of deliberation there may be. Default 40, at most 200.
     pub iterations: u32,
     /// How many calls of one answer are carried out. Default 16, at most 64.
     pub calls_per_answer: u32,
@@ -20,7 +20,7 @@ pub struct Budgets {
 impl Default for Budgets {
     fn default() -> Self {
         Self {
-            iterations: 10,
+            iterations: 40,
             calls_per_answer: 16,
             calls: 64,
         }
@@ -30,7 +30,7 @@ impl Default for Budgets {
 impl Budgets {
     /// The most that anybody may ask for.
     pub const MOST: Self = Self {
-        iterations: 100,
+        iterations: 200,
         calls_per_answer: 64,
         calls: 1_000,
     };

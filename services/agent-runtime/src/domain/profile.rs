@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Profiles come from people, so everything that is wrong with one is reported together. What is
-//! not carried out here yet (goals, events, private state, the deliberation workflow) is read
-//! past and kept.
+//! not carried out here yet (goals, events, private state, the deliberation workflow) is kept, and
+//! its use is a finding, as is a key that nothing reads.
 
 use call_text::Dialect;
-use core_types::ProfileId;
+use core_types::{LoadDiagnostic, ProfileId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -38,6 +38,8 @@ pub struct Profile {
     pub skill_tool_ids: Vec<String>,
     /// `custom_metadata.tavern`.
     pub tavern: TavernSection,
+    /// What the file asks for that has no effect.
+    pub diagnostics: Vec<LoadDiagnostic>,
     /// The whole file.
     pub source: Value,
 }
@@ -159,12 +161,90 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
             tool_ids,
             skill_tool_ids: skills.iter().map(|skill| skill_tool(skill)).collect(),
             tavern,
+            diagnostics: diagnose(object),
             source,
         }),
         _ => Err(ProfileError {
             problems: reader.problems,
         }),
     }
+}
+
+/// The keys that ComfyTavern defines and that are carried out or need not be.
+const KEYS: [&str; 8] = [
+    "id",
+    "name",
+    "description",
+    "version",
+    "schema_version",
+    "skill_workflow_ids_inventory",
+    "tool_ids_inventory",
+    "custom_metadata",
+];
+/// The keys that ComfyTavern defines and that have no effect yet, with what happens instead.
+const NOT_SUPPORTED: [(&str, &str); 6] = [
+    (
+        "core_deliberation_workflow_id",
+        "the built-in deliberation runs instead of the workflow",
+    ),
+    (
+        "initial_private_state_schema",
+        "agents have no private state yet",
+    ),
+    (
+        "initial_private_state_values",
+        "agents have no private state yet",
+    ),
+    (
+        "knowledge_base_references",
+        "agents have no knowledge bases yet",
+    ),
+    (
+        "subscribed_event_types",
+        "no events are delivered to agents yet",
+    ),
+    (
+        "initial_goals_reference",
+        "the model is not shown any goals yet",
+    ),
+];
+
+/// Finds what a profile asks for that has no effect.
+fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
+    let is_used = |value: &Value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    };
+    let mut findings = Vec::new();
+    for (key, value) in object {
+        let pointer = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+        let known = NOT_SUPPORTED.iter().find(|(known, _)| known == key);
+        match known {
+            Some((_, instead)) if is_used(value) => {
+                findings.push(LoadDiagnostic::not_supported(pointer, *instead));
+            }
+            None if !KEYS.contains(&key.as_str()) => {
+                let all = KEYS.into_iter().chain(NOT_SUPPORTED.map(|(key, _)| key));
+                let near = json_schema::nearest_names(key, all);
+                let nearest = near.first().map(String::as_str);
+                findings.push(LoadDiagnostic::unknown_key(pointer, key, nearest));
+            }
+            _ => {}
+        }
+        if findings.len() == LoadDiagnostic::MAX {
+            break;
+        }
+    }
+    let version = object.get("schema_version").and_then(Value::as_str);
+    if version.is_some_and(|version| version.split('.').next() != Some("1")) {
+        let message = "only version 1 is known; the file is read as such";
+        findings.push(LoadDiagnostic::not_supported("/schema_version", message));
+    }
+    findings.truncate(LoadDiagnostic::MAX);
+    findings
 }
 
 /// Returns the tool by which a skill is called: the workflow that its id or path names.

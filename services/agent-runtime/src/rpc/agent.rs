@@ -13,7 +13,7 @@ use contracts::tavern::{
     },
     common::v1::{self as common, ErrorReason},
 };
-use core_types::{ConversationId, IdSource, RequestId};
+use core_types::{ConversationId, IdSource, LoadDiagnostic, RequestId};
 use grpc_kit::Failure;
 use run_events::{Runs, StartRun, Started, request_hash, timestamp_to_proto};
 use tokio::sync::Mutex;
@@ -245,6 +245,13 @@ fn lost(run_id: &str) -> Failure {
         .metadata("run_id", run_id)
 }
 
+fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::LoadDiagnostic> {
+    findings
+        .iter()
+        .map(call_wire::load_diagnostic_to_proto)
+        .collect()
+}
+
 fn profile_to_proto(profile: &Profile, default_model: &str) -> proto::Profile {
     proto::Profile {
         profile_id: profile.id.to_string(),
@@ -257,6 +264,7 @@ fn profile_to_proto(profile: &Profile, default_model: &str) -> proto::Profile {
             .clone()
             .unwrap_or_else(|| default_model.to_owned()),
         profile_json: profile.source.to_string(),
+        diagnostics: diagnostics_to_proto(&profile.diagnostics),
     }
 }
 
@@ -287,9 +295,14 @@ impl AgentRuntimeService for AgentRpc {
             super::page(LIST, profiles, size, |profile: &proto::Profile| {
                 profile.profile_id.clone()
             });
+        let diagnostics = match after {
+            None => diagnostics_to_proto(self.inner.profiles.left_out()),
+            Some(_) => Vec::new(),
+        };
         Ok(Response::new(ListProfilesResponse {
             profiles,
             next_page_token,
+            diagnostics,
         }))
     }
 

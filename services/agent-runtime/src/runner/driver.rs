@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use contracts::tavern::common::v1::{self as common, event::Kind};
+use contracts::tavern::common::v1::{self as common, StopReason, event::Kind};
 use run_events::{CancelReason, End, Recorder, RunControl, RunMeta, outcome};
 use run_log::AppendError;
 
@@ -106,7 +106,7 @@ impl Driver {
         }
         let outcome = match stop {
             Stop::Told(reason) => outcome::stopped(&reason, self.turn.unsettled()),
-            Stop::Failed(error) => self.failed(*error),
+            Stop::Failed(error) => self.failed(*error, StopReason::Error),
             Stop::Storage(error) => return self.leave_open(&error),
         };
         let span = tracing::Span::current();
@@ -249,10 +249,9 @@ impl Driver {
     }
 
     fn outcome(&self, finish: &Finish) -> common::RunOutcome {
-        let result = serde_json::Value::String(self.turn.final_text().to_owned()).to_string();
-        let stop_reason = match finish {
-            Finish::Stop => "stop",
-            Finish::Budget(budget) => Budget::stop_reason(*budget),
+        match finish {
+            Finish::Stop => self.succeeded(StopReason::Stop),
+            Finish::Budget(budget) => self.out_of_budget(*budget),
             Finish::RepeatedFailure(failure) => {
                 let message = format!("the model made the same mistake again and again: {failure}");
                 let error = outcome::error(
@@ -260,32 +259,52 @@ impl Driver {
                     "repeated_failure",
                     message,
                 );
-                return self.failed(error);
+                self.failed(error, StopReason::RepeatedFailure)
             }
             Finish::Unknown(effects) => {
                 let message = "a call was dispatched and nobody knows whether it took effect; look at its target, \
                                then go on in a new turn";
                 let error =
                     outcome::error(common::ErrorCategory::Runtime, "effect_unknown", message);
-                let mut unknown = outcome::unknown(effects.clone(), error);
-                unknown.stop_reason = "error".to_owned();
-                return unknown;
+                let unknown = outcome::unknown(effects.clone(), error);
+                outcome::with_stop(unknown, StopReason::InDoubt)
             }
-        };
-        common::RunOutcome {
-            stop_reason: stop_reason.to_owned(),
-            ..outcome::succeeded(result)
         }
     }
 
-    fn failed(&self, error: common::CallError) -> common::RunOutcome {
+    /// A turn whose budget is used up succeeds only if the model had something to say at the end.
+    fn out_of_budget(&self, budget: Budget) -> common::RunOutcome {
+        let (stop, field, used) = match budget {
+            Budget::Iterations(rounds) => (
+                StopReason::Iterations,
+                "iterations",
+                format!("{rounds} rounds"),
+            ),
+            Budget::Calls(calls) => (StopReason::Calls, "calls", format!("{calls} calls")),
+        };
+        if !self.turn.final_text().is_empty() {
+            return self.succeeded(stop);
+        }
+        let message = format!(
+            "the turn used all of its {used} and the model wrote no closing text; continue in a new \
+             turn, or raise budgets.{field}"
+        );
+        let error = outcome::error(common::ErrorCategory::Limit, "budget_exhausted", message);
+        self.failed(error, stop)
+    }
+
+    fn succeeded(&self, stop: StopReason) -> common::RunOutcome {
+        let result = serde_json::Value::String(self.turn.final_text().to_owned()).to_string();
+        outcome::with_stop(outcome::succeeded(result), stop)
+    }
+
+    fn failed(&self, error: common::CallError, stop: StopReason) -> common::RunOutcome {
         let unsettled = self.turn.unsettled();
-        let mut failed = match unsettled.is_empty() {
+        let failed = match unsettled.is_empty() {
             true => outcome::failed(error),
             false => outcome::unknown(unsettled, error),
         };
-        failed.stop_reason = "error".to_owned();
-        failed
+        outcome::with_stop(failed, stop)
     }
 
     fn leave_open(&self, error: &AppendError) -> End {
@@ -323,11 +342,6 @@ pub(super) fn settled(
 pub(super) fn damaged() -> common::RunOutcome {
     let message =
         "the turn's log cannot be replayed; the server's log names the event. Start a new turn";
-    let mut failed = outcome::failed(outcome::error(
-        common::ErrorCategory::Internal,
-        "log_diverged",
-        message,
-    ));
-    failed.stop_reason = "error".to_owned();
-    failed
+    let error = outcome::error(common::ErrorCategory::Internal, "log_diverged", message);
+    outcome::with_stop(outcome::failed(error), StopReason::Error)
 }

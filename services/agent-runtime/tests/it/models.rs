@@ -139,7 +139,7 @@ async fn models_and_profiles_are_listed_by_page() {
         .map(|id| {
             (
                 format!("{id}.json"),
-                json!({"id": id, "tool_ids_inventory": ["T"], "extra": 1}),
+                json!({"id": id, "tool_ids_inventory": ["T"], "core_deliberation_workflow_id": "w"}),
             )
         })
         .collect();
@@ -162,6 +162,12 @@ async fn models_and_profiles_are_listed_by_page() {
         .map(|profile| profile.profile_id.as_str())
         .collect();
     assert_eq!(ids, ["a", "b"]);
+    let left_out: Vec<&str> = first
+        .diagnostics
+        .iter()
+        .map(|finding| finding.path.as_str())
+        .collect();
+    assert_eq!(left_out, ["broken.json"]);
     let rest = ListProfilesRequest {
         page_size: 2,
         page_token: first.next_page_token,
@@ -178,9 +184,17 @@ async fn models_and_profiles_are_listed_by_page() {
         .await
         .unwrap()
         .into_inner();
+    let profile = profile.profile.unwrap();
     assert_eq!(
-        profile.profile.unwrap().profile_json,
-        r#"{"id":"c","tool_ids_inventory":["T"],"extra":1}"#
+        profile.profile_json,
+        r#"{"id":"c","tool_ids_inventory":["T"],"core_deliberation_workflow_id":"w"}"#
+    );
+    let [finding] = profile.diagnostics.as_slice() else {
+        panic!("{:?}", profile.diagnostics);
+    };
+    assert_eq!(
+        (finding.path.as_str(), finding.code.as_str()),
+        ("/core_deliberation_workflow_id", "not_supported")
     );
     let models = running
         .model

@@ -2,7 +2,7 @@
 
 use contracts::tavern::{
     agent::v1::{Budgets, StartTurnRequest, start_turn_request::Opening},
-    common::v1::{CallStatus, ErrorReason, RunState, event::Kind},
+    common::v1::{CallStatus, ErrorReason, RunState, StopReason, event::Kind},
 };
 use serde_json::{Value, json};
 
@@ -243,6 +243,65 @@ async fn when_the_rounds_are_used_up_the_model_answers_without_calls() {
 }
 
 #[tokio::test]
+async fn a_turn_of_26_rounds_fits_the_default_budget() {
+    let registry = TestRegistry::default().gives("Look", &["at"], json!("seen"));
+    let mut turns: Vec<serde_json::Value> = (0..26)
+        .map(|at| json!({"answer": {"text": call("Look", "at", &format!("shelf {at}"))}}))
+        .collect();
+    turns.push(json!({"answer": {"text": "Found it."}}));
+    let world = World::new(registry, &["Look"], &json!(turns));
+    let ended = play(&world, says("look")).await;
+    assert_eq!(
+        (ended.text().as_str(), ended.stop_reason()),
+        ("Found it.", "stop")
+    );
+    assert_eq!(
+        ended.count(|kind| matches!(kind, Kind::IterationStarted(started) if started.limit == 40)),
+        27
+    );
+}
+
+#[tokio::test]
+async fn a_used_up_budget_is_named_in_the_run_and_in_its_last_event() {
+    for (closing, state, result) in [
+        ("Enough.", RunState::Succeeded, "\"Enough.\""),
+        ("", RunState::Failed, ""),
+    ] {
+        let look = call("Look", "at", "x");
+        let registry = TestRegistry::default().gives("Look", &["at"], json!("seen"));
+        let turns = json!([
+            {"answer": {"text": look}},
+            {"answer": {"text": format!("{closing} {look}")}}
+        ]);
+        let world = World::new(registry, &["Look"], &turns);
+        let budgets = Budgets {
+            iterations: 1,
+            ..Budgets::default()
+        };
+        let request = StartTurnRequest {
+            budgets: Some(budgets),
+            ..says("look")
+        };
+        let ended = play(&world, request).await;
+        let outcome = ended.run.outcome.clone().unwrap();
+        assert_eq!(outcome.stop(), StopReason::Iterations);
+        assert_eq!(outcome.state(), state);
+        assert_eq!(outcome.result_json, result);
+        let code = if closing.is_empty() {
+            "budget_exhausted"
+        } else {
+            ""
+        };
+        assert_eq!(ended.error_code(), code);
+        let last = ended.events.last().and_then(|event| event.kind.clone());
+        let Some(Kind::RunFinished(finished)) = last else {
+            panic!("the run has not finished: {last:?}");
+        };
+        assert_eq!(finished.outcome.unwrap().stop(), StopReason::Iterations);
+    }
+}
+
+#[tokio::test]
 async fn when_the_calls_are_used_up_the_rest_is_refused_and_the_model_answers() {
     let registry = TestRegistry::default().gives("Look", &["at"], json!("seen"));
     let three =
@@ -308,7 +367,7 @@ async fn the_second_equal_mistake_is_explained_and_the_third_ends_the_turn() {
     let ended = play(&World::new(registry, &["Look"], &turns), says("look")).await;
     assert_eq!(
         (ended.error_code(), ended.stop_reason()),
-        ("repeated_failure", "error"),
+        ("repeated_failure", "repeated_failure"),
         "{}",
         ended.error_message()
     );

@@ -152,11 +152,19 @@ impl Drawing {
             .as_ref()
             .and_then(|outcome| outcome.error.as_ref());
         let error = error.map_or(String::new(), |error| format!(": {}", error.message));
+        let stop = run
+            .outcome
+            .as_ref()
+            .map_or("", |outcome| &outcome.stop_reason);
+        let stop = match stop {
+            "" | "stop" => String::new(),
+            reason => format!(", stopped by {reason}"),
+        };
         self.push(
             took.as_str(),
             0,
             &state,
-            &format!("{count} events, durability {durability}{error}"),
+            &format!("{count} events, durability {durability}{stop}{error}"),
         );
         self.push("", 0, "trace", trace);
     }

@@ -32,6 +32,8 @@ pub const MAX_STRING_BYTES: usize = 64 << 10;
 pub const MAX_REQUEST_ID_BYTES: usize = 128;
 /// The longest effect id.
 pub const MAX_EFFECT_ID_BYTES: usize = 256;
+/// The longest conversation id, in bytes.
+pub const MAX_CONVERSATION_ID_BYTES: usize = 256;
 /// The longest name of a caller.
 pub const MAX_CALLER_BYTES: usize = 128;
 /// The largest JSON input, in bytes.
@@ -114,6 +116,8 @@ pub struct Script {
     pub input_json: String,
     /// The id of its effect; empty if it has none.
     pub effect_id: String,
+    /// The id of its conversation; empty if it has none.
+    pub conversation_id: String,
     /// The trace context of the call; empty if there is none.
     pub traceparent: String,
     /// Its limits.
@@ -142,6 +146,7 @@ impl Script {
             environment: Vec::new(),
             input_json: String::new(),
             effect_id: String::new(),
+            conversation_id: String::new(),
             traceparent: String::new(),
             limits,
             minimum_isolation: None,
@@ -164,6 +169,11 @@ impl Script {
         problems.arguments(&self.arguments);
         problems.environment(&self.environment);
         problems.identifier("effect_id", &self.effect_id, MAX_EFFECT_ID_BYTES);
+        problems.identifier(
+            "conversation_id",
+            &self.conversation_id,
+            MAX_CONVERSATION_ID_BYTES,
+        );
         problems.identifier("caller_id", &self.caller, MAX_CALLER_BYTES);
         if self.input_json.len() > MAX_INPUT_BYTES {
             problems.add(

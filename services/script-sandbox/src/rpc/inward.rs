@@ -149,6 +149,7 @@ pub(super) fn script(
         environment,
         input_json: request.input_json,
         effect_id: request.effect_id,
+        conversation_id: request.conversation_id,
         traceparent,
         limits,
         minimum_isolation,

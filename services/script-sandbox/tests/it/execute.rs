@@ -98,11 +98,13 @@ fn the_environment_is_built_from_nothing() {
         let host = Host::full().await;
         let mut request = request("bash", "env | sed 's/=.*//' | sort | tr '\\n' ' '");
         request.effect_id = "effect-1".to_owned();
+        request.conversation_id = "conv-1".to_owned();
         let response = host.run(request).await;
         let names = stdout(&response).replace("TRACEPARENT ", "");
         assert_eq!(
             names,
-            "HOME LANG OPENSSL_CONF PATH PWD SHLVL TAVERN_EFFECT_ID TAVERN_RESULT_FD TMPDIR _ "
+            "HOME LANG OPENSSL_CONF PATH PWD SHLVL TAVERN_CONVERSATION_ID TAVERN_EFFECT_ID \
+             TAVERN_RESULT_FD TMPDIR _ "
         );
     });
 }

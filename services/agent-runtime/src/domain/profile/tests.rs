@@ -51,6 +51,42 @@ fn a_comfytavern_profile_is_read_unmodified() {
 }
 
 #[test]
+fn what_has_no_effect_is_found_and_what_is_empty_is_not() {
+    let profile = read(FULL).unwrap();
+    let found: Vec<(&str, &str)> = profile
+        .diagnostics
+        .iter()
+        .map(|finding| (finding.path.as_str(), finding.code))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("/core_deliberation_workflow_id", "not_supported"),
+            ("/initial_private_state_values", "not_supported"),
+            ("/knowledge_base_references", "not_supported"),
+            ("/subscribed_event_types", "not_supported"),
+            ("/initial_goals_reference", "not_supported"),
+            ("/unknown_key", "unknown_key"),
+        ]
+    );
+    let text = r#"{"id": "a", "core_deliberation_workflow_id": "", "knowledge_base_references": [],
+        "schema_version": "2.0", "tool_ids_inventry": []}"#;
+    let found: Vec<String> = read(text)
+        .unwrap()
+        .diagnostics
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "/tool_ids_inventry: nothing reads the key `tool_ids_inventry`; did you mean `tool_ids_inventory`?",
+            "/schema_version: only version 1 is known; the file is read as such",
+        ]
+    );
+}
+
+#[test]
 fn unknown_keys_and_every_digit_are_kept() {
     let profile = read(FULL).unwrap();
     let text = profile.source.to_string();

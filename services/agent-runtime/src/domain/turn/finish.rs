@@ -9,16 +9,6 @@ pub enum Budget {
     Calls(u32),
 }
 
-impl Budget {
-    /// Returns the stop reason.
-    pub fn stop_reason(self) -> &'static str {
-        match self {
-            Budget::Iterations(_) => "iterations",
-            Budget::Calls(_) => "calls",
-        }
-    }
-}
-
 /// How a turn ends by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {

@@ -180,12 +180,19 @@ fn everything_wrong_is_named_at_once() {
         program: Program::Entry("gone".to_owned()),
         files: vec![file("/x")],
         effect_id: "with blank".to_owned(),
+        conversation_id: "c\n".to_owned(),
         input_json: "{".to_owned(),
         ..script()
     };
     check(
         wrong,
-        &["entry_path", "files[0].path", "effect_id", "input_json"],
+        &[
+            "entry_path",
+            "files[0].path",
+            "effect_id",
+            "conversation_id",
+            "input_json",
+        ],
     );
 }
 
