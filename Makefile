@@ -83,7 +83,7 @@ fuzz: check-rust ## Fuzz the text dialects, each target for FUZZ_SECONDS (needs 
 	done
 	@$(MAKE) --no-print-directory mutate
 
-# Texts of each form for `make mutate`; `make test` reads a hundred thousand.
+# Texts of each form for `make mutate`; `make test` reads 25,000.
 MUTATIONS ?= 10000000
 
 .PHONY: mutate
