@@ -29,7 +29,7 @@ use tracing::Instrument;
 use crate::{
     dispatch::Dispatcher,
     flight::Flight,
-    ledger::{Ledger, Past},
+    ledger::{Ledger, MAX_ATTEMPTS, Past},
     tools::Tools,
 };
 
@@ -70,6 +70,8 @@ pub struct Call {
     pub index: u32,
     /// It was repaired or has two readings, so it runs only if its tool is read-only.
     pub needs_confirmation: bool,
+    /// Which attempt at the effect it is, from 1 to [`crate::ledger::MAX_ATTEMPTS`].
+    pub attempt: u32,
     /// Its owner is in this process, made the effect id itself and asks for the first time, so the
     /// ledger need not be searched for it.
     pub is_first: bool,
@@ -290,7 +292,12 @@ impl Calls {
             ended: true,
             still_running: Vec::new(),
         };
-        let Past::Open(open) = self.inner.ledger.look_up(effect, None).await? else {
+        let past = self
+            .inner
+            .ledger
+            .look_up(effect, MAX_ATTEMPTS, None)
+            .await?;
+        let Past::Open(open) = past else {
             return Ok(done);
         };
         let Some(child) = open.child_run_id.filter(|_| open.record.is_run) else {

@@ -51,6 +51,8 @@ pub struct Order {
     pub timeout: Duration,
     /// The durability of what runs below.
     pub durability: Durability,
+    /// Which attempt at the effect this is, from 1.
+    pub attempt: u32,
     /// Where others see how the call goes.
     pub flight: Arc<Flight>,
 }
@@ -107,17 +109,20 @@ impl Dispatcher {
     }
 }
 
+/// Returns how a call ends that has not ended in time. A program of the sandbox is ended with it; a
+/// server, or a file tool on its thread, may still do what it was asked.
 fn out_of_time(order: &Order) -> Ending {
-    if let Implementation::Backend { service, .. } = order.tool.implementation() {
-        return backend::without_answer(
+    match order.tool.implementation() {
+        Implementation::Backend { service, .. } => backend::without_answer(
             service,
             order,
             Category::Timeout,
             "deadline_exceeded",
             "did not answer in time",
-        );
+        ),
+        Implementation::Builtin(_) if !order.tool.may_repeat() => Ending::Unknown(timeout(order)),
+        _ => Ending::Failed(timeout(order)),
     }
-    Ending::Failed(timeout(order))
 }
 
 /// Makes the failure of a call whose time is over.

@@ -34,7 +34,7 @@ struct Invocation {
     calls: Calls,
     recorder: Recorder,
     selected: Vec<ToolCall>,
-    /// What to tell the model of a block that no call could be made from.
+    /// What to tell the model of the blocks that no call could be made from; the run fails then.
     malformed: String,
     conversation: Option<ConversationId>,
     /// How calls ended, by index.
@@ -163,14 +163,6 @@ impl Invocation {
 
     /// Says how a run ended all of whose calls are settled.
     fn outcome(&self) -> RunOutcome {
-        if self.selected.is_empty() && !self.malformed.is_empty() {
-            let error = outcome::error(
-                ErrorCategory::Validation,
-                "malformed_block",
-                self.malformed.clone(),
-            );
-            return outcome::failed(error);
-        }
         let fatal = self
             .selected
             .iter()
@@ -181,6 +173,14 @@ impl Invocation {
                     .and_then(|result| result.error.clone())
             });
         if let Some(error) = fatal {
+            return outcome::failed(error);
+        }
+        if !self.malformed.is_empty() {
+            let error = outcome::error(
+                ErrorCategory::Validation,
+                "malformed_block",
+                self.malformed.clone(),
+            );
             return outcome::failed(error);
         }
         let outputs = self.selected.iter().map(|call| {

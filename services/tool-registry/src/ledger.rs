@@ -4,6 +4,9 @@
 //! `CallDispatched`, is durable before the tool is started; its last is `CallSettled`. A call whose
 //! entry is open and that no task of this process carries out was cut off by a crash: the ledger
 //! keeps what is needed to decide whether it may be dispatched again.
+//!
+//! A later attempt at an effect is an entry of its own; the last one says what is known of the
+//! effect.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,6 +25,8 @@ use tonic::{Code, Status};
 
 const SCOPE: &str = "effect";
 const KIND: &str = "effect";
+/// The most attempts at one effect.
+pub const MAX_ATTEMPTS: u32 = 32;
 const SETTLED: i32 = 1;
 const MAX_EVENTS: usize = 1_000;
 const SETTLE_TRIES: u32 = 8;
@@ -36,21 +41,37 @@ pub struct Record {
     pub may_repeat: bool,
     /// The call is carried out by a run of the workflow service.
     pub is_run: bool,
+    /// Which attempt at the effect it is, from 1.
+    #[serde(default = "first_attempt")]
+    pub attempt: u32,
     /// The conversation; empty if there is none.
     pub conversation_id: String,
     /// How long the call may take, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// What the ledger knows of an effect.
+fn first_attempt() -> u32 {
+    1
+}
+
+/// What the ledger knows of an effect, by the last of its attempts.
 #[derive(Debug)]
 pub enum Past {
     /// Nothing.
     Nothing,
-    /// It ended like this.
-    Settled(CallResult),
+    /// It ended.
+    Settled(Settled),
     /// It was dispatched and nobody recorded its end.
     Open(Open),
+}
+
+/// An attempt that ended.
+#[derive(Debug)]
+pub struct Settled {
+    /// How.
+    pub result: CallResult,
+    /// What was known of it when it was dispatched.
+    pub record: Record,
 }
 
 /// An effect that was dispatched and whose end is not recorded.
@@ -113,14 +134,26 @@ impl Ledger {
         Self { logs, clock, ids }
     }
 
-    /// Looks an effect up.
+    /// Looks an effect up: the last of its attempts up to `attempt`.
     ///
     /// # Errors
     /// A failure when the effect id was used with another body, or the log cannot be read.
-    pub async fn look_up(&self, effect: &EffectId, body: Option<Hash>) -> Result<Past, Status> {
+    pub async fn look_up(
+        &self,
+        effect: &EffectId,
+        attempt: u32,
+        body: Option<Hash>,
+    ) -> Result<Past, Status> {
         let request_id = request_id_of(effect)?;
-        let found = self.logs.by_request(SCOPE, &request_id).await;
-        let Some(summary) = found.map_err(|error| storage_failure(&error))? else {
+        let mut last = None;
+        for attempt in (1..=attempt.min(MAX_ATTEMPTS)).rev() {
+            let found = self.logs.by_request(&scope_of(attempt), &request_id).await;
+            last = found.map_err(|error| storage_failure(&error))?;
+            if last.is_some() {
+                break;
+            }
+        }
+        let Some(summary) = last else {
             return Ok(Past::Nothing);
         };
         let same_body = summary
@@ -150,7 +183,7 @@ impl Ledger {
         let mut run = NewRun::new(self.ids.next_run(RunOwner::Registry), KIND, now);
         run.subject = record.tool_id.clone();
         run.request = Some(RequestKey {
-            scope: SCOPE.to_owned(),
+            scope: scope_of(record.attempt),
             request_id: request_id_of(effect)?,
             body_hash: body,
         });
@@ -252,6 +285,8 @@ impl Ledger {
     async fn past_of(&self, summary: RunSummary) -> Result<Past, Status> {
         let stored = self.logs.read(summary.id, 0, MAX_EVENTS).await;
         let stored = stored.map_err(|error| grpc_kit::internal(&error))?;
+        let record =
+            serde_json::from_slice(&summary.meta).map_err(|error| grpc_kit::internal(&error))?;
         let mut dispatched = None;
         let mut child_run_id = None;
         for payload in stored {
@@ -263,13 +298,11 @@ impl Ledger {
                 Some(Kind::CallSettled(CallSettled {
                     result: Some(result),
                 })) => {
-                    return Ok(Past::Settled(result));
+                    return Ok(Past::Settled(Settled { result, record }));
                 }
                 _ => {}
             }
         }
-        let record =
-            serde_json::from_slice(&summary.meta).map_err(|error| grpc_kit::internal(&error))?;
         match (summary.state, dispatched) {
             (RunState::Open, Some((call, time))) => Ok(Past::Open(Open {
                 summary,
@@ -300,6 +333,14 @@ impl Ledger {
 #[error("the ledger's entry {run} has no dispatch or no end")]
 struct Damaged {
     run: String,
+}
+
+/// Returns the scope under which the request id of an attempt is unique.
+fn scope_of(attempt: u32) -> String {
+    match attempt {
+        1 => SCOPE.to_owned(),
+        later => format!("{SCOPE}#{later}"),
+    }
 }
 
 fn request_id_of(effect: &EffectId) -> Result<RequestId, Status> {

@@ -167,6 +167,14 @@ pub fn for_block(block: &Block) -> Option<String> {
     ))
 }
 
+/// Everything that a model should be told about blocks that should have run and that no call could
+/// be read from: one line per block. `None` if there is no such block.
+pub fn for_blocks(parsed: &Parsed) -> Option<String> {
+    let refused = parsed.blocks.iter().filter(|block| block.runs);
+    let lines: Vec<String> = refused.filter_map(for_block).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
 /// Everything that a model should be told about a message that cannot run as it stands: one line
 /// per block or call. `None` if nothing is wrong.
 pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {

@@ -39,6 +39,20 @@ impl Parsed {
         calls.filter(|call| call.is_ready())
     }
 
+    /// The calls that a message's policy lets run, those with problems of their own included, in the
+    /// order in which they run. No call of a block with problems is among them.
+    pub fn runnable(&self) -> impl Iterator<Item = &Call> {
+        let calls = self.calls.iter().map(Arc::as_ref);
+        calls.filter(|call| {
+            let sound_block = call.dialect == Dialect::Native
+                || self
+                    .blocks
+                    .get(call.block)
+                    .is_none_or(|block| block.problems.is_empty());
+            call.runs && sound_block
+        })
+    }
+
     /// The problems of blocks that should have run and of their calls.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         let blocks = self

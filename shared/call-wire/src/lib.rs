@@ -11,6 +11,7 @@ mod observation;
 mod outcome;
 mod parsed;
 mod problem;
+mod retry;
 
 pub use catalogue::{CatalogueProblem, catalogue};
 pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto, finish_reason};
@@ -24,3 +25,4 @@ pub use parsed::{
     call_to_proto, diagnostic_to_proto, parsed_to_proto, span_to_proto, told_call_to_proto,
 };
 pub use problem::problem_to_proto;
+pub use retry::{granted_retries, may_succeed_later};

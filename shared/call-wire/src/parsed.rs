@@ -14,15 +14,11 @@ use crate::problem::problem_to_proto;
 /// Writes a parsed text: the calls that shall run, and every remark.
 ///
 /// A call that stands in the untrusted texts of `echo` gets the problem `untrusted_echo`. The
-/// observation is there when a block was found that no call could be made from; what is wrong
-/// with single calls stands with them and is told when they are refused.
+/// observation names every block that no call could be made from, also beside blocks that run; what
+/// is wrong with single calls stands with them and is reported when they are refused.
 pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> common::ParsedText {
-    let calls: Vec<_> = parsed.calls.iter().filter(|call| call.runs).collect();
-    let observation = match calls.is_empty() {
-        true => observation::feedback(parsed, catalogue).unwrap_or_default(),
-        false => String::new(),
-    };
-    let calls = calls.into_iter().zip(0..);
+    let observation = observation::for_blocks(parsed).unwrap_or_default();
+    let calls = parsed.runnable().zip(0..);
     let calls = calls
         .map(|(call, index)| told_call_to_proto(index, call, catalogue, echo))
         .collect();
@@ -179,5 +175,38 @@ pub fn span_to_proto(span: Span) -> common::Span {
     common::Span {
         start: offset(span.start),
         end: offset(span.end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use call_text::{Policy, Tool, parse};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_block_that_no_call_was_made_from_is_reported_also_beside_a_good_one() {
+        let schema = json!({"properties": {"q": {"type": "string"}}});
+        let catalogue = Catalogue::new(vec![Tool::new("Say", "", schema)], Vec::new()).unwrap();
+        let good = "<ACTION><Say><q>x</q></Say></ACTION>";
+        let large = "x".repeat(400 << 10);
+        for refused in [
+            "<ACTION><Say><q>1</Say></ACTION>".to_owned(),
+            "<ACTION><Say><q>cut".to_owned(),
+            format!("<ACTION><Say><q>{large}</q></Say></ACTION>"),
+        ] {
+            for (text, calls) in [(format!("{good}\n{refused}"), 1), (refused, 0)] {
+                let parsed = parse(&text, &catalogue, &Policy::default());
+                let written = parsed_to_proto(&parsed, &catalogue, &Echo::new([]));
+                let shown = &text[..text.len().min(80)];
+                assert_eq!(written.calls.len(), calls, "{shown}");
+                assert!(
+                    written.observation.starts_with("Observation: Error - "),
+                    "{shown}: {}",
+                    written.observation
+                );
+            }
+        }
     }
 }

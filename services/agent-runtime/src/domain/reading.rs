@@ -174,15 +174,14 @@ impl Reader {
             let typed = native::typed(native_calls, context.catalogue, context.policy);
             native::supplement(&mut parsed, typed);
         }
-        for call in runnable(&parsed).skip(self.calls.len()) {
+        for call in parsed.runnable().skip(self.calls.len()) {
             self.decide(call.clone(), context);
         }
-        let of_blocks = of_blocks(&parsed);
-        let told = !of_blocks.is_empty() && context.last.is_none();
+        let of_blocks = observation::for_blocks(&parsed).filter(|_| context.last.is_none());
         Reading {
             calls: self.calls,
             diagnostics: remarks(&parsed),
-            observation: told.then(|| bounded(of_blocks)),
+            observation: of_blocks.map(bounded),
         }
     }
 
@@ -247,28 +246,6 @@ pub fn cut_at(parsed: &mut Parsed, unknown: UnknownCall, context: Context<'_>) {
     }));
 }
 
-/// The calls that run, as far as the text decides, in the order in which they do.
-fn runnable(parsed: &Parsed) -> impl Iterator<Item = &Call> {
-    parsed.calls.iter().map(Arc::as_ref).filter(|call| {
-        let in_good_block = call.dialect == Dialect::Native
-            || parsed
-                .blocks
-                .get(call.block)
-                .is_none_or(|block| block.problems.is_empty());
-        call.runs && in_good_block
-    })
-}
-
-/// What the model is told about blocks that no call could be read from.
-fn of_blocks(parsed: &Parsed) -> String {
-    let broken = parsed
-        .blocks
-        .iter()
-        .filter(|block| block.runs && !block.problems.is_empty());
-    let told: Vec<String> = broken.filter_map(observation::for_block).collect();
-    told.join("\n")
-}
-
 /// Everything that the parser remarked, in the order of the text.
 fn remarks(parsed: &Parsed) -> Vec<Diagnostic> {
     let tolerances = parsed.calls.iter().flat_map(|call| &call.tolerances);
@@ -312,6 +289,7 @@ fn decide(
         native: written.dialect == Dialect::Native,
         needs_confirmation: written.needs_confirmation,
         continue_on_error: written.control.continue_on_error,
+        retries: written.control.retries,
         parallel_safe: context
             .catalogue
             .tool(&written.tool_id)

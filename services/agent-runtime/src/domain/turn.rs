@@ -50,6 +50,8 @@ pub struct ReadCall {
     pub needs_confirmation: bool,
     /// Whether the next call runs even if this one fails.
     pub continue_on_error: bool,
+    /// How many attempts after the first are asked for while it fails without effect.
+    pub retries: u32,
     /// Whether it may be under way together with neighbours that may too.
     pub parallel_safe: bool,
     /// What is wrong with it, a sentence each; a call with problems is never dispatched.

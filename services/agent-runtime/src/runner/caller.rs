@@ -25,6 +25,9 @@ use crate::domain::turn::ReadCall;
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
 /// How long a call that was told to end is waited for before it is told again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(200);
+/// How long to wait before the second attempt at a call that failed without effect; later ones wait
+/// as much longer each time.
+const RETRY_WAIT: Duration = Duration::from_millis(500);
 /// How often a registry that fails inside is asked how a call went.
 const BROKEN_TRIES: u32 = 3;
 
@@ -47,7 +50,7 @@ impl Caller {
         effect_id: &str,
         left_before: bool,
     ) -> Result<common::CallResult, Stop> {
-        let request = registry::CallToolRequest {
+        let mut request = registry::CallToolRequest {
             tool_id: call.tool_id.clone(),
             arguments_json: call.arguments_json.clone(),
             effect_id: effect_id.to_owned(),
@@ -56,14 +59,33 @@ impl Caller {
             timeout: None,
             index: call.index,
             needs_confirmation: call.needs_confirmation,
+            attempt: 1,
         };
         if !left_before && (self.control.is_cancelled() || self.give_up.is_cancelled()) {
             return Ok(not_started(call));
         }
+        let retries = call_wire::granted_retries(call.retries);
         let mut backoff = Backoff::new();
         let mut broken = 0;
         loop {
             let status = match self.follow(request.clone()).await? {
+                Ok(result)
+                    if request.attempt <= retries && call_wire::may_succeed_later(&result) =>
+                {
+                    tracing::info!(
+                        effect_id,
+                        attempt = request.attempt,
+                        "a call that failed is tried again"
+                    );
+                    let wait = RETRY_WAIT * request.attempt;
+                    tokio::select! {
+                        biased;
+                        _ = self.told() => return Ok(result),
+                        () = tokio::time::sleep(wait) => {}
+                    }
+                    request.attempt += 1;
+                    continue;
+                }
                 Ok(result) => return Ok(result),
                 Err(status) => status,
             };

@@ -49,6 +49,7 @@ fn read_call(call: &common::ToolCall) -> ReadCall {
         native: call.dialect() == common::Dialect::Native,
         needs_confirmation: call.needs_confirmation,
         continue_on_error: call.continue_on_error,
+        retries: call.control.as_ref().map_or(0, |control| control.retries),
         parallel_safe: call.parallel_safe,
         problems: call
             .problems

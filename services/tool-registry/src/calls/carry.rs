@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use contracts::tavern::common::v1::{CallDispatched, CallResult};
+use contracts::tavern::common::v1::{CallDispatched, CallResult, CallStatus};
 use core_types::{ConversationId, Durability, EffectId, MAX_CALL_DEPTH, Timestamp};
 use grpc_kit::CallContext;
 use run_log::RunWriter;
@@ -17,7 +17,7 @@ use crate::{
         tool::Tool,
     },
     flight::Flight,
-    ledger::{Open, Past, Record},
+    ledger::{Open, Past, Record, Settled},
     rpc::convert::{self, Circumstances},
 };
 
@@ -52,13 +52,15 @@ impl Inner {
                 self.dispatch(&call, ready, None, flight, context).await
             }
             Some(effect) => match self.past(&call, effect, flight).await? {
-                Past::Settled(result) => Ok(CallResult {
-                    replayed: true,
-                    index: call.index,
-                    ..result
-                }),
+                Past::Settled(settled) if !self.may_try_again(&call, &settled).await => {
+                    Ok(CallResult {
+                        replayed: true,
+                        index: call.index,
+                        ..settled.result
+                    })
+                }
                 Past::Open(open) => self.resume(&call, open, flight, context).await,
-                Past::Nothing => match self.prepare(&call, &context).await {
+                Past::Nothing | Past::Settled(_) => match self.prepare(&call, &context).await {
                     Ok(ready) => {
                         self.dispatch(&call, ready, Some(effect), flight, context)
                             .await
@@ -77,8 +79,29 @@ impl Inner {
     async fn past(&self, call: &Call, effect: &EffectId, flight: &Flight) -> Result<Past, Status> {
         match call.is_first {
             true => Ok(Past::Nothing),
-            false => self.ledger.look_up(effect, Some(flight.body())).await,
+            false => {
+                let body = Some(flight.body());
+                self.ledger.look_up(effect, call.attempt, body).await
+            }
         }
+    }
+
+    /// Whether a call is a further attempt after one that failed, and may be dispatched (rule W21):
+    /// the failure says that nothing took effect, or repeating the call has no further effect. As
+    /// the tool may have been declared anew since, both declarations must say so.
+    async fn may_try_again(&self, call: &Call, last: &Settled) -> bool {
+        if call.attempt <= last.record.attempt || last.result.status() != CallStatus::Failed {
+            return false;
+        }
+        let error = last.result.error.as_ref();
+        if error.is_some_and(|error| error.retryable) {
+            return true;
+        }
+        let found = match last.record.may_repeat {
+            true => self.tools.find(&last.record.tool_id).await.ok(),
+            false => None,
+        };
+        found.is_some_and(|tool| tool.is_idempotent())
     }
 
     /// Settles a call that a crash cut off and that must not be dispatched again. The start of the
@@ -92,8 +115,9 @@ impl Inner {
             }
             let effect =
                 EffectId::new(open.effect_id()).map_err(|error| grpc_kit::internal(&error))?;
-            match self.ledger.look_up(&effect, None).await? {
-                Past::Settled(result) => ended = Ok(result),
+            let attempt = open.record.attempt;
+            match self.ledger.look_up(&effect, attempt, None).await? {
+                Past::Settled(settled) => ended = Ok(settled.result),
                 _ => tokio::time::sleep(TAKE_OVER_WAIT).await,
             }
         }
@@ -109,6 +133,7 @@ impl Inner {
                 dispatched: Some(open.dispatched),
                 ended: self.clock.now(),
                 durability: durability_number(open.durability()),
+                attempt: open.record.attempt,
                 ..Circumstances::default()
             },
         );
@@ -200,6 +225,7 @@ impl Inner {
             deadline,
             timeout,
             durability: call.durability,
+            attempt: call.attempt,
             flight: Arc::clone(flight),
         };
         if flight.cancel_token().is_cancelled() {
@@ -236,6 +262,7 @@ impl Inner {
             tool_id: order.tool.id().to_owned(),
             may_repeat: order.tool.may_repeat(),
             is_run: order.tool.implementation().is_run(),
+            attempt: order.attempt,
             conversation_id: order
                 .conversation
                 .as_ref()
@@ -302,6 +329,7 @@ impl Inner {
             deadline,
             timeout,
             durability: open.durability(),
+            attempt: open.record.attempt,
             flight: Arc::clone(flight),
         };
         let ending = self.carry_out(&order, context).await?;
@@ -363,6 +391,7 @@ impl Inner {
                     0
                 },
                 child_run_id: child_run_id.unwrap_or_default(),
+                attempt: if journalled { order.attempt } else { 0 },
             },
         )
     }

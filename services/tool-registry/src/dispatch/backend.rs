@@ -5,6 +5,7 @@
 
 mod codec;
 mod ending;
+mod heard;
 mod json;
 mod reflection;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::domain::{
 };
 use codec::DynamicCodec;
 pub(super) use ending::without_answer;
+use heard::Heard;
 
 /// The metadata key under which a backend is handed the effect id.
 pub const EFFECT_ID: &str = "tavern-effect-id";
@@ -166,8 +168,9 @@ impl Backends {
             }
         };
         let request = request_for(message, order);
-        let mut grpc =
-            Grpc::new(backend.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
+        let heard = Heard::default();
+        let mut grpc = Grpc::new(heard.listen(backend.channel.clone()))
+            .max_decoding_message_size(MAX_ANSWER_BYTES);
         if let Err(error) = grpc.ready().await {
             return Ending::Failed(ending::unreachable(service, &error.to_string()));
         }
@@ -178,7 +181,7 @@ impl Backends {
         let codec = DynamicCodec::new(descriptor.output());
         match grpc.unary(request, path, codec).await {
             Ok(answer) => json::from_message(answer.get_ref()),
-            Err(status) => ending::of_status(service, order, &status),
+            Err(status) => ending::of_status(service, order, &status, heard.answered()),
         }
     }
 

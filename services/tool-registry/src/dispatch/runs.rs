@@ -17,6 +17,7 @@ use contracts::tavern::{
     },
 };
 use grpc_kit::Transport;
+use run_log::Hash;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
@@ -91,7 +92,9 @@ impl WorkflowRuns {
                 let ended = self
                     .end(&run.run_id, order, "the call's time is over")
                     .await;
-                match ended {
+                match ended.map(|run| outcome::read(&run, order)) {
+                    // It may have ended by itself just before, or leave a call below in doubt.
+                    Some(ending @ (Ending::Succeeded(_) | Ending::Unknown(_))) => ending,
                     Some(_) => Ending::Failed(timeout(order)),
                     None => Ending::Unknown(lost(order, &run.run_id)),
                 }
@@ -125,6 +128,7 @@ impl WorkflowRuns {
     async fn start(&self, order: &Order) -> Result<Run, Ending> {
         let request = start_request(order);
         let mut patience = Patience::new(PATIENCE, order.deadline);
+        let mut may_have_started = false;
         loop {
             match self.client.clone().start_run(request.clone()).await {
                 Ok(answer) => {
@@ -136,9 +140,22 @@ impl WorkflowRuns {
                         ))
                     });
                 }
-                // Without a request id, asking again could start a second run.
-                Err(status) if order.effect_id.is_some() && patience.wait_after(&status).await => {}
-                Err(status) => return Err(refused(&status, order)),
+                Err(status) => {
+                    may_have_started |= grpc_kit::may_have_arrived(&status)
+                        || matches!(
+                            status.code(),
+                            Code::DeadlineExceeded | Code::Cancelled | Code::Unknown
+                        );
+                    // Without a request id, asking again could start a second run.
+                    if order.effect_id.is_some() && patience.wait_after(&status).await {
+                        continue;
+                    }
+                    if may_have_started && !order.tool.is_idempotent() {
+                        tracing::warn!(status = %status, "whether a run was started is unknown");
+                        return Err(Ending::Unknown(start_lost(order)));
+                    }
+                    return Err(refused(&status, order));
+                }
             }
         }
     }
@@ -201,10 +218,7 @@ fn start_request(order: &Order) -> StartRunRequest {
     };
     let durability = run_events::durability_to_proto(order.durability);
     StartRunRequest {
-        request_id: order
-            .effect_id
-            .as_ref()
-            .map_or_else(String::new, ToString::to_string),
+        request_id: request_id_of(order),
         target: Some(target),
         inputs_json: order.arguments.to_string(),
         conversation_id: order
@@ -215,6 +229,18 @@ fn start_request(order: &Order) -> StartRunRequest {
             durability: durability.into(),
             timeout: prost_types::Duration::try_from(order.timeout).ok(),
         }),
+    }
+}
+
+/// Returns the request id by which the run of one attempt at an effect is found again.
+fn request_id_of(order: &Order) -> String {
+    match &order.effect_id {
+        None => String::new(),
+        Some(effect) if order.attempt == 1 => effect.to_string(),
+        Some(effect) => {
+            let digest = Hash::of(effect.as_str().as_bytes());
+            format!("{digest}#{}", order.attempt)
+        }
     }
 }
 
@@ -251,6 +277,15 @@ fn refused(status: &Status, order: &Order) -> Ending {
         .map(|(place, problem)| crate::domain::violation::Violation::new(place, code, problem))
         .collect();
     Ending::Rejected(failure)
+}
+
+fn start_lost(order: &Order) -> Failure {
+    let message = format!(
+        "the workflow service did not answer when {} was to be started; whether it runs is unknown, and \
+         it was not repeated: look for its run, then decide",
+        order.tool.id()
+    );
+    Failure::new(Category::Dependency, "workflow_service_lost", message)
 }
 
 fn lost(order: &Order, run_id: &str) -> Failure {

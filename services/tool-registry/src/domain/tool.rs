@@ -140,11 +140,16 @@ impl Tool {
         self.definition.timeout
     }
 
-    /// Says that a call whose outcome a crash hid may be dispatched again: because repeating it
-    /// has no effect, or because the workflow service finds its run by the effect id.
-    pub fn may_repeat(&self) -> bool {
+    /// Whether repeating a call has no further effect.
+    pub fn is_idempotent(&self) -> bool {
         let flags = self.flags();
-        flags.read_only || flags.idempotent || self.implementation().is_run()
+        flags.read_only || flags.idempotent
+    }
+
+    /// Whether a call whose outcome a crash hid may be dispatched again: because repeating it has no
+    /// further effect, or because the workflow service finds its run by the effect id.
+    pub fn may_repeat(&self) -> bool {
+        self.is_idempotent() || self.implementation().is_run()
     }
 
     /// Checks arguments and fills defaults in.

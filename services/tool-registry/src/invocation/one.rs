@@ -116,22 +116,35 @@ impl Invocation {
             timeout: None,
             index: call.index,
             needs_confirmation: call.needs_confirmation,
+            attempt: 1,
             is_first: !has_left,
         };
+        let retries = call.control.as_ref().map_or(0, |control| control.retries);
+        let retries = call_wire::granted_retries(retries);
         let _tracked = control.track(WorkKind::Call, effect.as_str());
         loop {
             let ended = self.follow(asked.clone(), &effect, control).await?;
             asked.is_first = false;
             match ended {
+                Ok(result) if asked.attempt <= retries && call_wire::may_succeed_later(&result) => {
+                    tracing::info!(
+                        effect = effect.as_str(),
+                        attempt = asked.attempt,
+                        "a call that failed is tried again"
+                    );
+                    if !wait(RETRY_WAIT * asked.attempt, control).await {
+                        return Ok(Fate::Ended(result));
+                    }
+                    asked.attempt += 1;
+                }
                 Ok(result) => return Ok(Fate::Ended(result)),
                 Err(_) if control.is_cancelled() => {
                     return Ok(Fate::Unsettled(effect.to_string()));
                 }
                 Err(status) if is_transient(&status) => {
                     tracing::warn!(status = %status, "a call is asked for again");
-                    tokio::select! {
-                        () = tokio::time::sleep(RETRY_WAIT) => {}
-                        () = control.cancelled() => return Ok(Fate::Unsettled(effect.to_string())),
+                    if !wait(RETRY_WAIT, control).await {
+                        return Ok(Fate::Unsettled(effect.to_string()));
                     }
                 }
                 Err(status) => {
@@ -185,6 +198,14 @@ async fn cancel_when_asked(calls: &Calls, effect: &EffectId, control: &RunContro
     };
     if let Err(status) = calls.cancel(effect, &reason).await {
         tracing::warn!(status = %status, "a call could not be cancelled");
+    }
+}
+
+/// Waits; false if the run is cancelled meanwhile.
+async fn wait(delay: Duration, control: &RunControl) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(delay) => true,
+        () = control.cancelled() => false,
     }
 }
 

@@ -14,6 +14,7 @@ use tonic::Status;
 use super::tools::arguments;
 use crate::{
     calls::{Below, Call, Calls},
+    ledger::MAX_ATTEMPTS,
     workspace,
 };
 
@@ -78,6 +79,14 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
             None
         }
     };
+    if request.attempt > MAX_ATTEMPTS {
+        failure.add_violation("attempt", format!("is larger than {MAX_ATTEMPTS}"));
+    } else if request.attempt > 1 && request.effect_id.is_empty() {
+        failure.add_violation(
+            "attempt",
+            "needs an effect_id; a call without one is never repeated",
+        );
+    }
     failure.refuse_if_any()?;
     Ok(Call {
         tool: request.tool_id,
@@ -88,6 +97,7 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
         timeout,
         index: request.index,
         needs_confirmation: request.needs_confirmation,
+        attempt: request.attempt.max(1),
         is_first: false,
     })
 }

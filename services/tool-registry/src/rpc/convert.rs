@@ -34,6 +34,8 @@ pub struct Circumstances {
     pub durability: i32,
     /// The run that carried it out; empty if none did.
     pub child_run_id: String,
+    /// Which attempt it was; zero if the call has no effect id.
+    pub attempt: u32,
 }
 
 /// Writes how a call went.
@@ -64,6 +66,7 @@ pub fn result_to_proto(ending: &Ending, circumstances: Circumstances) -> CallRes
         defaulted: circumstances.defaulted,
         durability: circumstances.durability,
         child_run_id: circumstances.child_run_id,
+        attempt: circumstances.attempt,
     }
 }
 

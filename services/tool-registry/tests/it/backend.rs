@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use contracts::tavern::{
-    common::v1::{CallStatus, ErrorCategory, event::Kind},
+    common::v1::{CallStatus, ErrorCategory},
     registry::v1::{CallToolRequest, RegisterBackendRequest},
     workflow::v1::workflow_service_server::WorkflowServiceServer,
 };
@@ -337,52 +337,15 @@ async fn an_address_that_is_none_and_a_server_that_is_not_there_are_refused() {
     }
 }
 
-#[tokio::test]
-async fn a_lost_connection_leaves_the_effect_unknown() {
-    let fixture = Fixture::new().await;
-    register_broken(&fixture, breaking_server().await).await;
-    let (events, result) = fixture
-        .finish(with_effect("e1", "broken", json!({"workflowId": "w1"})))
-        .await;
-    assert!(
-        events
-            .iter()
-            .all(|event| !matches!(event.kind, Some(Kind::CallSettled(_))))
-    );
-    assert_eq!(
-        (result.status(), code_of(&result)),
-        (CallStatus::Unknown, "backend_lost"),
-        "{result:?}"
-    );
-}
-
-/// Accepts connections, speaks enough HTTP/2 to take a request, and hangs up.
-async fn breaking_server() -> SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        while let Ok((mut socket, _)) = listener.accept().await {
-            // An empty SETTINGS frame is all that a client waits for before it sends.
-            let _ = socket.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
-            let mut taken = Vec::new();
-            let mut buffer = [0; 4096];
-            while !taken.windows(2).any(|window| window == b"w1") {
-                match socket.read(&mut buffer).await {
-                    Ok(0) | Err(_) => break,
-                    Ok(count) => taken.extend_from_slice(&buffer[..count]),
-                }
-            }
-        }
-    });
-    address
-}
-
-/// Registers a tool of a server whose stored address then leads to another one.
-async fn register_broken(fixture: &Fixture, address: SocketAddr) {
+/// Registers tools of a server whose stored address then leads to another one.
+pub(crate) async fn register_led_to(
+    fixture: &Fixture,
+    address: SocketAddr,
+    tools: &[(&str, bool)],
+) {
     let proxy = reflection_then(address).await;
     let request = RegisterBackendRequest {
-        name: "broken".into(),
+        name: "led".into(),
         endpoint: format!("http://{}", proxy.address),
         request_id: String::new(),
     };
@@ -392,9 +355,12 @@ async fn register_broken(fixture: &Fixture, address: SocketAddr) {
         .register_backend(request)
         .await
         .unwrap();
-    let mut broken = tool("broken", "GetWorkflow");
-    broken["implementation"]["service"] = json!("broken");
-    fixture.register(broken).await;
+    for (id, idempotent) in tools {
+        let mut led = tool(id, "GetWorkflow");
+        led["implementation"]["service"] = json!("led");
+        led["idempotent"] = json!(idempotent);
+        fixture.register(led).await;
+    }
     proxy.switched.send_replace(true);
 }
 

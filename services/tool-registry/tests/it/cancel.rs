@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     doubles::sandbox::Mode,
-    fixture::{Fixture, code_of, finish, request, side_effecting_tool, until, with_effect},
+    fixture::{Fixture, code_of, finish, request, script_tool, until, with_effect},
 };
 
 async fn cancel(fixture: &Fixture, effect: &str) -> CancelCallResponse {
@@ -124,9 +124,8 @@ async fn a_call_with_an_effect_id_outlives_its_caller_and_one_without_does_not()
 
 #[tokio::test]
 async fn a_call_ends_at_its_timeout() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     fixture.sandbox.set(Mode::Hold("never".into()));
-    fixture.register(side_effecting_tool("effect")).await;
     fixture.workflows.put("hold", json!({"name": "hold"}));
     for tool in ["effect", "workflow:hold"] {
         let request = CallToolRequest {

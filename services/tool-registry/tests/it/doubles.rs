@@ -1,4 +1,5 @@
 //! Stand-ins for the services that the registry calls.
 
+pub(crate) mod peer;
 pub(crate) mod sandbox;
 pub(crate) mod workflow;

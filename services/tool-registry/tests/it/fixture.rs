@@ -38,6 +38,23 @@ pub(crate) struct Fixture {
     pub(crate) registry: Option<ToolRegistry>,
     pub(crate) client: Client,
     pub(crate) runs: RunsClient,
+    _scripts: Option<TempDir>,
+}
+
+/// Answers 1, and fails if its arguments speak of COBOL.
+const RUN: &str = "import sys; print(1); sys.exit('cobol' in sys.stdin.read())";
+
+/// Writes a plugin of script tools, or writes it anew.
+pub(crate) fn put_scripts(plugins: &Path, tools: &[Value]) {
+    let plugin = plugins.join("scripts");
+    std::fs::create_dir_all(plugin.join("tools")).unwrap();
+    let manifest = "name: scripts\ntools:\n  entry: tools\n";
+    std::fs::write(plugin.join("plugin.yaml"), manifest).unwrap();
+    std::fs::write(plugin.join("run.py"), RUN).unwrap();
+    for (place, tool) in tools.iter().enumerate() {
+        let path = plugin.join(format!("tools/{place}.tool.json"));
+        std::fs::write(path, tool.to_string()).unwrap();
+    }
 }
 
 /// Returns the plugins that Tavern ships.
@@ -64,7 +81,17 @@ impl Fixture {
             registry: Some(registry),
             client,
             runs,
+            _scripts: None,
         }
+    }
+
+    /// A registry with a plugin of script tools.
+    pub(crate) async fn with_scripts(tools: &[Value]) -> Self {
+        let scripts = tempfile::tempdir().unwrap();
+        put_scripts(scripts.path(), tools);
+        let mut fixture = Self::with_plugins(scripts.path().to_owned()).await;
+        fixture._scripts = Some(scripts);
+        fixture
     }
 
     /// Lets the service go without ending anything, and builds it again on the same directory.
@@ -176,10 +203,16 @@ pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("{what} did not happen");
 }
 
-/// A tool that runs code in the sandbox and does not say that it may be repeated.
-pub(crate) fn side_effecting_tool(id: &str) -> Value {
-    json!({"id": id, "description": "runs code", "parameters": {"type": "object"},
-           "implementation": {"type": "service", "service": "builtin", "method": "CodeInterpreter:execute"}})
+/// A script tool that does not say that it may be repeated.
+pub(crate) fn script_tool(id: &str) -> Value {
+    json!({"id": id, "description": "runs a script", "parameters": {"type": "object"},
+           "implementation": {"type": "script", "command": "python run.py"}})
+}
+
+/// A tool that operators can register: a node of a type that is there.
+pub(crate) fn node_tool(id: &str) -> Value {
+    json!({"id": id, "description": "echoes", "parameters": {"type": "object"},
+           "implementation": {"type": "node", "nodeType": "core:Echo"}})
 }
 
 async fn build(

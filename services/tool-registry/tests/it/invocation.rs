@@ -14,7 +14,7 @@ use tonic::Code;
 
 use crate::{
     doubles::sandbox::Mode,
-    fixture::{Fixture, RunsClient, side_effecting_tool, until},
+    fixture::{Fixture, RunsClient, script_tool, until},
 };
 
 fn call(index: u32, tool: &str, arguments: Value) -> ToolCall {
@@ -42,7 +42,7 @@ fn failing(index: u32) -> ToolCall {
     )
 }
 
-fn invoke(calls: Vec<ToolCall>) -> StartInvocationRequest {
+pub(crate) fn invoke(calls: Vec<ToolCall>) -> StartInvocationRequest {
     let parsed = ParsedText {
         response_text: "I will.".into(),
         calls,
@@ -96,7 +96,7 @@ async fn watch(mut runs: RunsClient, run_id: String) -> (Vec<Event>, Run) {
 }
 
 /// Runs calls to the end and returns the names of the events, the statuses, and the run.
-async fn run(
+pub(crate) async fn run(
     fixture: &Fixture,
     request: StartInvocationRequest,
 ) -> (Vec<&'static str>, Vec<CallStatus>, Run) {
@@ -282,6 +282,22 @@ async fn text_alone_succeeds_and_a_malformed_block_fails_with_its_observation() 
 }
 
 #[tokio::test]
+async fn a_block_that_no_call_was_made_from_fails_the_run_after_the_good_ones() {
+    let fixture = Fixture::new().await;
+    let mut request = invoke(vec![write(0, "a")]);
+    request.parsed.as_mut().unwrap().observation =
+        "Observation: Error - Malformed XML in ACTION block".into();
+    let (names, statuses, run) = run(&fixture, request).await;
+    let observed = names.iter().filter(|name| **name == "observation").count();
+    assert_eq!((statuses, observed), (vec![CallStatus::Succeeded], 2));
+    let outcome = run.outcome.unwrap();
+    assert_eq!(
+        (outcome.state(), outcome.error.unwrap().code.as_str()),
+        (RunState::Failed, "malformed_block")
+    );
+}
+
+#[tokio::test]
 async fn the_same_request_gives_the_same_run_and_another_body_is_refused() {
     let fixture = Fixture::new().await;
     let request = StartInvocationRequest {
@@ -343,13 +359,14 @@ async fn cancelling_a_run_ends_its_script_and_starts_nothing_more() {
     assert_eq!(statuses(&events), [CallStatus::Cancelled]);
 }
 
-/// Registers tools that run code and may do so beside others.
-async fn register_neighbours(fixture: &Fixture, ids: &[&str]) {
-    for id in ids {
-        let mut tool = side_effecting_tool(id);
+/// A registry with script tools that may run beside others, and one that may not.
+async fn with_neighbours(ids: &[&str]) -> Fixture {
+    let mut tools: Vec<_> = ids.iter().map(|id| script_tool(id)).collect();
+    for tool in &mut tools {
         tool["parallelSafe"] = json!(true);
-        fixture.register(tool).await;
     }
+    tools.push(script_tool("alone"));
+    Fixture::with_scripts(&tools).await
 }
 
 fn runs_code(index: u32, tool: &str) -> ToolCall {
@@ -358,10 +375,8 @@ fn runs_code(index: u32, tool: &str) -> ToolCall {
 
 #[tokio::test]
 async fn neighbours_that_allow_it_are_under_way_together_and_end_in_their_order() {
-    let fixture = Fixture::new().await;
-    fixture.sandbox.set(Mode::Hold("done".into()));
-    register_neighbours(&fixture, &["a", "b"]).await;
-    fixture.register(side_effecting_tool("alone")).await;
+    let fixture = with_neighbours(&["a", "b"]).await;
+    fixture.sandbox.set(Mode::Hold("1".into()));
     let calls = vec![runs_code(0, "a"), runs_code(1, "b"), runs_code(2, "alone")];
     let started = start(&fixture, invoke(calls)).await;
     let watching = tokio::spawn(watch(fixture.runs.clone(), started.run_id));
@@ -388,8 +403,7 @@ async fn neighbours_that_allow_it_are_under_way_together_and_end_in_their_order(
 
 #[tokio::test]
 async fn a_failure_beside_others_skips_what_has_not_started() {
-    let fixture = Fixture::new().await;
-    register_neighbours(&fixture, &["a"]).await;
+    let fixture = with_neighbours(&["a"]).await;
     let mut calls: Vec<ToolCall> = (0..12).map(|index| runs_code(index, "a")).collect();
     calls[0].arguments_json = json!({"language": "cobol", "code": "x"}).to_string();
     let (_, statuses, run) = run(&fixture, invoke(calls)).await;
@@ -401,9 +415,8 @@ async fn a_failure_beside_others_skips_what_has_not_started() {
 
 #[tokio::test]
 async fn a_cancel_reaches_every_neighbour() {
-    let fixture = Fixture::new().await;
-    fixture.sandbox.set(Mode::Hold("never".into()));
-    register_neighbours(&fixture, &["a", "b"]).await;
+    let fixture = with_neighbours(&["a", "b"]).await;
+    fixture.sandbox.set(Mode::Hold("1".into()));
     let started = start(&fixture, invoke(vec![runs_code(0, "a"), runs_code(1, "b")])).await;
     until("two calls at once", || fixture.sandbox.started() == 2).await;
     let answer = cancel(&fixture, &started).await;
@@ -415,9 +428,8 @@ async fn a_cancel_reaches_every_neighbour() {
 
 #[tokio::test]
 async fn after_a_crash_every_unsettled_neighbour_is_named_and_none_is_repeated() {
-    let mut fixture = Fixture::new().await;
-    fixture.sandbox.set(Mode::Hold("never".into()));
-    register_neighbours(&fixture, &["a", "b"]).await;
+    let mut fixture = with_neighbours(&["a", "b"]).await;
+    fixture.sandbox.set(Mode::Hold("1".into()));
     let started = start(&fixture, invoke(vec![runs_code(0, "a"), runs_code(1, "b")])).await;
     until("two calls at once", || fixture.sandbox.started() == 2).await;
     fixture.crash_and_restart().await;
@@ -468,8 +480,7 @@ async fn after_a_crash_a_run_goes_on_where_it_was_and_repeats_nothing() {
 
 #[tokio::test]
 async fn after_a_crash_an_unsettled_effect_stops_the_run_as_unknown() {
-    let mut fixture = Fixture::new().await;
-    fixture.register(side_effecting_tool("effect")).await;
+    let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     fixture.sandbox.set(Mode::Hold("never".into()));
     let effect = call(0, "effect", json!({"language": "bash", "code": "true"}));
     let started = start(&fixture, invoke(vec![effect, write(1, "never")])).await;

@@ -12,7 +12,7 @@ use tonic::Code;
 
 use crate::{
     doubles::sandbox::Mode,
-    fixture::{Fixture, code_of, finish, side_effecting_tool, until, with_effect},
+    fixture::{Fixture, code_of, finish, put_scripts, script_tool, until, with_effect},
 };
 
 fn code() -> serde_json::Value {
@@ -21,9 +21,8 @@ fn code() -> serde_json::Value {
 
 #[tokio::test]
 async fn p4_a_hundred_calls_of_one_effect_dispatch_once_and_all_get_its_result() {
-    let fixture = Fixture::new().await;
-    fixture.sandbox.set(Mode::Hold("once".into()));
-    fixture.register(side_effecting_tool("effect")).await;
+    let fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
+    fixture.sandbox.set(Mode::Hold("1".into()));
     let calls: Vec<_> = (0..100)
         .map(|index| {
             let request = CallToolRequest {
@@ -47,8 +46,7 @@ async fn p4_a_hundred_calls_of_one_effect_dispatch_once_and_all_get_its_result()
 
 #[tokio::test]
 async fn a_settled_call_is_replayed_even_after_a_restart() {
-    let mut fixture = Fixture::new().await;
-    fixture.register(side_effecting_tool("effect")).await;
+    let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     let request = with_effect(
         "e1",
         "effect",
@@ -101,8 +99,7 @@ async fn another_body_is_refused_under_way_and_settled() {
 
 #[tokio::test]
 async fn p4_after_a_crash_only_a_repeatable_call_is_dispatched_again() {
-    let mut fixture = Fixture::new().await;
-    fixture.register(side_effecting_tool("effect")).await;
+    let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     fixture.sandbox.set(Mode::Hold("done".into()));
     let repeatable = with_effect("idempotent", "CodeInterpreter:execute", code());
     let effect = with_effect("effect", "effect", code());
@@ -128,8 +125,7 @@ async fn p4_after_a_crash_only_a_repeatable_call_is_dispatched_again() {
 
 #[tokio::test]
 async fn recovery_settles_what_nobody_may_repeat() {
-    let mut fixture = Fixture::new().await;
-    fixture.register(side_effecting_tool("effect")).await;
+    let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     fixture.sandbox.set(Mode::Hold("done".into()));
     let effect = with_effect("effect", "effect", code());
     tokio::spawn(finish(fixture.client.clone(), effect.clone()));
@@ -142,16 +138,15 @@ async fn recovery_settles_what_nobody_may_repeat() {
 
 #[tokio::test]
 async fn a_tool_declared_idempotent_only_after_the_crash_is_not_repeated() {
-    let mut fixture = Fixture::new().await;
-    fixture.register(side_effecting_tool("effect")).await;
+    let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     fixture.sandbox.set(Mode::Hold("done".into()));
     let effect = with_effect("effect", "effect", code());
     tokio::spawn(finish(fixture.client.clone(), effect.clone()));
     until("the dispatch", || fixture.sandbox.started() == 1).await;
-    fixture.crash_and_restart().await;
-    let mut changed = side_effecting_tool("effect");
+    let mut changed = script_tool("effect");
     changed["idempotent"] = json!(true);
-    fixture.register(changed).await;
+    put_scripts(&fixture.plugins, &[changed]);
+    fixture.crash_and_restart().await;
     let (_, unknown) = fixture.finish(effect).await;
     assert_eq!(unknown.status(), CallStatus::Unknown);
     assert_eq!(fixture.sandbox.started(), 1);

@@ -11,6 +11,7 @@ mod backend;
 mod builtin;
 mod cancel;
 mod doubles;
+mod doubt;
 mod fixture;
 mod invocation;
 mod ledger;

@@ -7,7 +7,7 @@ use contracts::tavern::registry::v1::{
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use crate::fixture::{Fixture, side_effecting_tool};
+use crate::fixture::{Fixture, node_tool};
 
 async fn register(
     fixture: &Fixture,
@@ -31,19 +31,19 @@ fn definition(definition: Value) -> RegisterToolRequest {
 #[tokio::test]
 async fn a_tool_is_registered_kept_over_a_restart_and_replaced_under_its_etag() {
     let mut fixture = Fixture::new().await;
-    let first = register(&fixture, definition(side_effecting_tool("mine")))
+    let first = register(&fixture, definition(node_tool("mine")))
         .await
         .unwrap()
         .tool
         .unwrap();
     assert_eq!(first.origin, "registered");
-    let again = register(&fixture, definition(side_effecting_tool("mine")))
+    let again = register(&fixture, definition(node_tool("mine")))
         .await
         .unwrap()
         .tool
         .unwrap();
     assert_eq!(again.etag, first.etag, "repeating it changes nothing");
-    let mut changed = side_effecting_tool("mine");
+    let mut changed = node_tool("mine");
     changed["description"] = json!("changed");
     let wrong = RegisterToolRequest {
         etag: "0".into(),
@@ -87,7 +87,7 @@ async fn a_tool_is_registered_kept_over_a_restart_and_replaced_under_its_etag() 
 #[tokio::test]
 async fn checking_only_changes_nothing_and_warns_of_reserved_words() {
     let fixture = Fixture::new().await;
-    let mut tool = side_effecting_tool("Read_File");
+    let mut tool = node_tool("Read_File");
     tool["parameters"] = json!({"type": "object", "properties": {"command": {"type": "string"}}});
     let request = RegisterToolRequest {
         validate_only: true,
@@ -125,7 +125,7 @@ async fn every_mistake_is_named_and_tools_of_others_cannot_be_replaced() {
         ["definition_json/id", "definition_json/implementation/type"]
     );
     for id in ["read_file", "GetPlayerInfo"] {
-        let status = register(&fixture, definition(side_effecting_tool(id)))
+        let status = register(&fixture, definition(node_tool(id)))
             .await
             .unwrap_err();
         assert_eq!(status.code(), Code::AlreadyExists, "{id}");
@@ -147,7 +147,7 @@ async fn a_request_id_is_good_for_one_body() {
     let fixture = Fixture::new().await;
     let request = |tool: &str| RegisterToolRequest {
         request_id: "r1".into(),
-        ..definition(side_effecting_tool(tool))
+        ..definition(node_tool(tool))
     };
     register(&fixture, request("one")).await.unwrap();
     register(&fixture, request("one")).await.unwrap();

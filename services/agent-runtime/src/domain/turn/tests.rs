@@ -43,6 +43,7 @@ fn call(index: u32, tool: &str) -> ReadCall {
         native: false,
         needs_confirmation: false,
         continue_on_error: false,
+        retries: 0,
         parallel_safe: false,
         problems: Vec::new(),
     }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use tonic::{Code, ConnectError, Status};
+use tonic::{Code, ConnectError, Status, TimeoutExpired};
 
 use crate::{
     dispatch::Order,
@@ -10,8 +10,11 @@ use crate::{
 };
 
 const MAX_MESSAGE_CHARS: usize = 2_000;
+/// The key in an answer's headers or trailers by which a server, or a proxy in front of it, says
+/// that it has not started the call, so that it may be dispatched again.
+const NOT_STARTED: &str = "tavern-not-started";
 
-/// Makes the failure of a backend that was never reached: nothing happened there.
+/// Makes the failure of a backend that never saw the call: nothing happened there.
 pub(super) fn unreachable(service: &str, problem: &str) -> Failure {
     let message = format!(
         "the server '{service}' cannot be reached, so nothing happened there; try again later ({problem})"
@@ -19,47 +22,73 @@ pub(super) fn unreachable(service: &str, problem: &str) -> Failure {
     Failure::new(Category::Dependency, "backend_unreachable", message).retryable()
 }
 
-/// Says how a call ended whose backend answered with an error, or whose connection broke.
-pub(super) fn of_status(service: &str, order: &Order, status: &Status) -> Ending {
-    if source_of::<ConnectError>(status) {
+/// Returns how a call ended whose backend answered with an error, or whose connection broke.
+/// `answered` is whether the status is the peer's own and not one that was made here.
+///
+/// Once the request has left, only a definite refusal is a failure (rule R308): a proxy answers
+/// UNAVAILABLE for a request that its server was carrying out as well as for one that it never saw.
+pub(super) fn of_status(service: &str, order: &Order, status: &Status, answered: bool) -> Ending {
+    if not_sent(status) {
         return Ending::Failed(unreachable(service, status.message()));
     }
-    let message: String = status.message().chars().take(MAX_MESSAGE_CHARS).collect();
-    let answered = status.source().is_none() && status.code() != Code::DeadlineExceeded;
-    // tonic's client gives its own timeout as CANCELLED, which no one else caused.
-    let timed_out = matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled);
     let (category, code) = category_of(status.code());
-    if answered && !timed_out {
-        let said = if message.is_empty() {
-            status.code().description().to_owned()
-        } else {
-            message
-        };
+    let said: String = match status.message() {
+        "" => status.code().description().to_owned(),
+        message => message.chars().take(MAX_MESSAGE_CHARS).collect(),
+    };
+    let not_started = answered && status.metadata().contains_key(NOT_STARTED);
+    if not_started || (answered && is_refusal(status.code())) {
         let failure = Failure::new(category, code, format!("{service}: {said}"));
-        let transient = matches!(
-            status.code(),
-            Code::Unavailable | Code::ResourceExhausted | Code::Aborted
-        );
+        let transient =
+            not_started || matches!(status.code(), Code::ResourceExhausted | Code::Aborted);
         return Ending::Failed(if transient {
             failure.retryable()
         } else {
             failure
         });
     }
-    let (category, code, what) = if timed_out {
-        (
-            Category::Timeout,
-            "deadline_exceeded",
-            "did not answer in time",
-        )
-    } else {
-        (
-            Category::Dependency,
-            "backend_lost",
-            "broke the connection before it answered",
-        )
+    let timed_out = match answered {
+        true => status.code() == Code::DeadlineExceeded,
+        // tonic's client reports its own timeout as CANCELLED.
+        false => {
+            status.code() == Code::DeadlineExceeded || caused_by::<TimeoutExpired>(status, |_| true)
+        }
     };
-    without_answer(service, order, category, code, what)
+    if timed_out {
+        let what = "did not answer in time";
+        return without_answer(service, order, Category::Timeout, "deadline_exceeded", what);
+    }
+    if answered {
+        let what = format!("answered '{said}', which does not say whether the call took effect");
+        return without_answer(service, order, category, code, &what);
+    }
+    let what = "broke the connection before it answered";
+    without_answer(service, order, Category::Dependency, "backend_lost", what)
+}
+
+/// Whether nothing of the request can have been carried out: there was no connection, or the server
+/// said that it never looked at the request.
+fn not_sent(status: &Status) -> bool {
+    caused_by::<ConnectError>(status, |_| true)
+        || caused_by::<h2::Error>(status, |error| {
+            let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            // A stream ends by the peer's GOAWAY only if it lies beyond the last one that the peer
+            // took; those that it took go on, or end with the connection.
+            error.is_remote() && (refused || error.is_go_away())
+        })
+}
+
+/// Whether a server that answers with this code says by it that the call took no effect.
+fn is_refusal(code: Code) -> bool {
+    !matches!(
+        code,
+        Code::Unavailable
+            | Code::Unknown
+            | Code::Internal
+            | Code::DataLoss
+            | Code::Cancelled
+            | Code::DeadlineExceeded
+    )
 }
 
 /// Says how a call ended that left for a backend and got no answer.
@@ -104,10 +133,10 @@ fn category_of(code: Code) -> (Category, &'static str) {
     }
 }
 
-fn source_of<E: Error + 'static>(status: &Status) -> bool {
+fn caused_by<E: Error + 'static>(status: &Status, matches: impl Fn(&E) -> bool) -> bool {
     let mut source = status.source();
     while let Some(error) = source {
-        if error.is::<E>() {
+        if error.downcast_ref::<E>().is_some_and(&matches) {
             return true;
         }
         source = error.source();

@@ -14,7 +14,12 @@ pub(super) fn read(run: &Run, order: &Order) -> Ending {
     let Some(outcome) = &run.outcome else {
         return Ending::Unknown(super::lost(order, &run.run_id));
     };
-    let failure = || failure_of(outcome.error.as_ref(), run);
+    let failure = || {
+        let mut failure = failure_of(outcome.error.as_ref(), run);
+        // Another attempt is another run, which would repeat the effects that this one had.
+        failure.retryable &= order.tool.is_idempotent();
+        failure
+    };
     match outcome.state() {
         RunState::Succeeded => match json_schema::parse_json_strict(&outcome.result_json) {
             Ok(outputs) => Ending::Succeeded(single(outputs)),

@@ -114,6 +114,11 @@ fn outcome_of(request: &StartRunRequest) -> Option<RunOutcome> {
     match request.target.as_ref().unwrap() {
         Target::WorkflowId(id) if id == "hold" => None,
         Target::WorkflowId(id) if id == "fail" => Some(ended(RunState::Failed, "node_failed")),
+        Target::WorkflowId(id) if id == "busy" => {
+            let mut busy = ended(RunState::Failed, "node_busy");
+            busy.error.as_mut().unwrap().retryable = true;
+            Some(busy)
+        }
         Target::WorkflowId(id) if id == "unknown" => {
             Some(ended(RunState::Unknown, "unsettled_after_crash"))
         }
@@ -206,6 +211,10 @@ impl WorkflowService for PlayedWorkflows {
         request: Request<StartRunRequest>,
     ) -> Result<Response<StartRunResponse>, Status> {
         let request = request.into_inner();
+        if matches!(&request.target, Some(Target::WorkflowId(id)) if id == "lost") {
+            let broken = Failure::dependency_unavailable("workflow").after_sending();
+            return Err(broken.into_status());
+        }
         let earlier = {
             let started = self.started.lock().unwrap();
             started.iter().position(|each| {
