@@ -41,6 +41,21 @@ struct Remembered {
     since: Instant,
 }
 
+/// The tools of a scope as they are now.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) catalogue: Catalogue,
+    /// The ids that the scope or its agent names and that no visible tool has.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Tools of the registry, and the ids asked for that no tool has.
+#[derive(Debug, Default)]
+struct Listed {
+    tools: Vec<Tool>,
+    missing: Vec<String>,
+}
+
 impl Tools {
     pub(crate) fn new(peers: Peers) -> Self {
         Self {
@@ -54,12 +69,12 @@ impl Tools {
         if let Some(catalogue) = self.remembered(&key) {
             return Ok(catalogue);
         }
-        self.load(key).await
+        self.fresh(key).await
     }
 
     /// Gives the catalogue of a scope as it is now.
     pub(crate) async fn fresh(&self, key: Scope) -> Result<Catalogue, Status> {
-        self.load(key).await
+        Ok(self.load(key).await?.catalogue)
     }
 
     fn remembered(&self, key: &Scope) -> Option<Catalogue> {
@@ -71,19 +86,22 @@ impl Tools {
         (found.since.elapsed() < FRESH_FOR).then(|| found.catalogue.clone())
     }
 
-    async fn load(&self, key: Scope) -> Result<Catalogue, Status> {
+    /// Returns the tools of a scope as they are now.
+    pub(crate) async fn load(&self, key: Scope) -> Result<Loaded, Status> {
         let since = Instant::now();
         let wanted = self.wanted(&key).await?;
-        let everything = self.list(Vec::new()).await?;
-        let (visible, hidden) = match wanted {
+        let mut missing = key.beyond(wanted.as_deref());
+        let everything = self.list(Vec::new()).await?.tools;
+        let (visible, hidden) = match &wanted {
             None => (everything, Vec::new()),
             Some(ids) if ids.is_empty() => (Vec::new(), ids_of(&everything)),
             Some(ids) => {
-                let visible = self.list(ids).await?;
-                let seen = ids_of(&visible);
+                let visible = self.list(ids.clone()).await?;
+                missing.extend(visible.missing);
+                let seen = ids_of(&visible.tools);
                 let mut hidden = ids_of(&everything);
                 hidden.retain(|id| !seen.contains(id));
-                (visible, hidden)
+                (visible.tools, hidden)
             }
         };
         let catalogue =
@@ -104,7 +122,7 @@ impl Tools {
                 },
             );
         }
-        Ok(catalogue)
+        Ok(Loaded { catalogue, missing })
     }
 
     /// Returns the ids that the scope takes; nothing means every tool.
@@ -125,8 +143,8 @@ impl Tools {
         Ok(key.wanted(Some(answer.profile.unwrap_or_default().tool_ids_inventory)))
     }
 
-    async fn list(&self, tool_ids: Vec<String>) -> Result<Vec<Tool>, Status> {
-        let mut tools = Vec::new();
+    async fn list(&self, tool_ids: Vec<String>) -> Result<Listed, Status> {
+        let mut listed = Listed::default();
         let mut request = ListToolsRequest {
             page_size: PAGE,
             page_token: String::new(),
@@ -140,9 +158,10 @@ impl Tools {
                 .list_tools(request.clone())
                 .await?
                 .into_inner();
-            tools.extend(page.tools);
-            if page.next_page_token.is_empty() || tools.len() >= MAX_TOOLS {
-                return Ok(tools);
+            listed.tools.extend(page.tools);
+            listed.missing.extend(page.missing_tool_ids);
+            if page.next_page_token.is_empty() || listed.tools.len() >= MAX_TOOLS {
+                return Ok(listed);
             }
             request.page_token = page.next_page_token;
         }

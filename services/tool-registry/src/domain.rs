@@ -2,6 +2,7 @@
 //!
 //! - [`violation`]: one thing that is wrong, in a definition or in a call.
 //! - [`ending`]: how a call ended.
+//! - [`diagnostic`]: findings about definitions that were loaded.
 //! - [`definition`]: both forms of `*.tool.json`.
 //! - [`program`]: the command of a script tool.
 //! - [`manifest`]: the file `plugin.yaml`.
@@ -16,6 +17,7 @@
 
 pub mod catalogue;
 pub mod definition;
+pub mod diagnostic;
 pub mod diff;
 pub mod ending;
 pub mod interface;

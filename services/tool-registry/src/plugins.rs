@@ -2,8 +2,10 @@
 //!
 //! Each directory beneath it that has a `plugin.yaml` is a plugin. A plugin is read whole into
 //! memory before any of it counts: its files are what scripts see later, whatever happens on the
-//! disk meanwhile. A plugin with any mistake is skipped whole, with every mistake named.
+//! disk meanwhile. A plugin with a mistake of its own is skipped whole, and a tool with one is left
+//! out of its plugin, with every mistake named.
 
+mod describe;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -14,10 +16,12 @@ use bytes::Bytes;
 use cap_std::{ambient_authority, fs::Dir};
 
 use crate::domain::{
-    definition::{self, Implementation},
+    definition::{self, Definition, Implementation},
     manifest::Manifest,
     violation::{self, Violation},
 };
+
+pub use describe::{PluginInfo, describe};
 
 /// The most plugins that are looked at.
 pub const MAX_PLUGINS: usize = 512;
@@ -38,8 +42,8 @@ pub struct Plugin {
     pub directory: String,
     /// Its manifest.
     pub manifest: Manifest,
-    /// Its tools with remarks on them.
-    pub tools: Vec<definition::Read>,
+    /// Its tools.
+    pub tools: Vec<Definition>,
     /// The files that its scripts see.
     pub files: Arc<[PluginFile]>,
 }
@@ -73,6 +77,8 @@ pub struct Plugins {
     pub skipped: Vec<Skipped>,
 }
 
+type Loaded = (Plugin, Vec<Violation>);
+
 /// Loads every plugin of a directory. Entries without a `plugin.yaml` and names that begin with a
 /// dot are passed over.
 ///
@@ -95,7 +101,15 @@ pub fn load(directory: &Path) -> io::Result<Plugins> {
             Err(vec![Violation::new("", "limit_exceeded", message)])
         };
         match loaded {
-            Ok(Some(plugin)) => plugins.loaded.push(plugin),
+            Ok(Some((plugin, wrong))) => {
+                plugins.loaded.push(plugin);
+                if !wrong.is_empty() {
+                    plugins.skipped.push(Skipped {
+                        directory: name,
+                        violations: wrong,
+                    });
+                }
+            }
             Ok(None) => {}
             Err(violations) => plugins.skipped.push(Skipped {
                 directory: name,
@@ -106,7 +120,8 @@ pub fn load(directory: &Path) -> io::Result<Plugins> {
     Ok(plugins)
 }
 
-fn load_one(root: &Dir, name: &str, earlier: &[Plugin]) -> Result<Option<Plugin>, Vec<Violation>> {
+/// Loads one plugin, if it is one, with everything that is wrong with single tools of it.
+fn load_one(root: &Dir, name: &str, earlier: &[Plugin]) -> Result<Option<Loaded>, Vec<Violation>> {
     let Some(dir) = read::open_plugin(root, name)? else {
         return Ok(None);
     };
@@ -126,28 +141,27 @@ fn load_one(root: &Dir, name: &str, earlier: &[Plugin]) -> Result<Option<Plugin>
         )]);
     }
     let files = read::files(&dir)?;
-    let tools = tools_of(&manifest, &files)?;
-    Ok(Some(Plugin {
+    let (tools, wrong) = tools_of(&manifest, &files);
+    let plugin = Plugin {
         directory: name.to_owned(),
         manifest,
         tools,
         files: files.into(),
-    }))
+    };
+    Ok(Some((plugin, wrong)))
 }
 
-fn tools_of(
-    manifest: &Manifest,
-    files: &[PluginFile],
-) -> Result<Vec<definition::Read>, Vec<Violation>> {
+/// Returns the tools of a plugin, and everything that is wrong with those that are left out.
+fn tools_of(manifest: &Manifest, files: &[PluginFile]) -> (Vec<Definition>, Vec<Violation>) {
     let Some(entry) = &manifest.tools_entry else {
-        return Ok(Vec::new());
+        return (Vec::new(), Vec::new());
     };
     let prefix = format!("{entry}/");
     let definitions: Vec<&PluginFile> = files
         .iter()
         .filter(|file| file.path.starts_with(&prefix) && file.path.ends_with(".tool.json"))
         .collect();
-    let mut tools: Vec<definition::Read> = Vec::new();
+    let mut tools: Vec<Definition> = Vec::new();
     let mut wrong = Vec::new();
     if definitions.is_empty() {
         let message = format!("there is no *.tool.json in '{entry}'; add one or remove 'tools'");
@@ -159,12 +173,8 @@ fn tools_of(
     }
     for file in definitions {
         match read_tool(file, files) {
-            Ok(tool)
-                if tools
-                    .iter()
-                    .any(|other| other.definition.id == tool.definition.id) =>
-            {
-                let message = format!("the id '{}' is given twice; change one", tool.definition.id);
+            Ok(tool) if tools.iter().any(|other| other.id == tool.id) => {
+                let message = format!("the id '{}' is given twice; change one", tool.id);
                 wrong.push(Violation::new(file.path.clone(), "id_taken", message));
             }
             Ok(tool) => tools.push(tool),
@@ -176,18 +186,16 @@ fn tools_of(
             }
         }
     }
-    if wrong.is_empty() {
-        Ok(tools)
-    } else {
-        Err(wrong)
-    }
+    (tools, wrong)
 }
 
-fn read_tool(file: &PluginFile, files: &[PluginFile]) -> Result<definition::Read, Vec<Violation>> {
+fn read_tool(file: &PluginFile, files: &[PluginFile]) -> Result<Definition, Vec<Violation>> {
     let text = std::str::from_utf8(&file.content)
         .map_err(|_| vec![Violation::new("", "malformed_json", "is not UTF-8 text")])?;
-    let read = definition::read(text)?;
-    if let Implementation::Script(program) = &read.definition.implementation
+    let mut read = definition::read(text)?;
+    let found = std::mem::take(&mut read.diagnostics).into_iter();
+    read.diagnostics = found.map(|each| each.in_file(&file.path)).collect();
+    if let Implementation::Script(program) = &read.implementation
         && !files.iter().any(|file| file.path == program.entry)
     {
         let paths = files.iter().map(|file| file.path.as_str());

@@ -8,19 +8,19 @@ mod calls;
 pub mod convert;
 mod tools;
 
-use std::pin::Pin;
+use std::{pin::Pin, sync::Arc};
 
 use contracts::tavern::registry::v1::{
     CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse, GetToolRequest,
-    GetToolResponse, ListToolsRequest, ListToolsResponse, RegisterBackendRequest,
-    RegisterBackendResponse, RegisterToolRequest, RegisterToolResponse, StartInvocationRequest,
-    StartInvocationResponse, ValidateCallRequest, ValidateCallResponse,
+    GetToolResponse, ListPluginsRequest, ListPluginsResponse, ListToolsRequest, ListToolsResponse,
+    RegisterBackendRequest, RegisterBackendResponse, RegisterToolRequest, RegisterToolResponse,
+    StartInvocationRequest, StartInvocationResponse, ValidateCallRequest, ValidateCallResponse,
     tool_registry_service_server::ToolRegistryService,
 };
 use futures::Stream;
 use tonic::{Request, Response, Status};
 
-use crate::{calls::Calls, invocation::Invocations, tools::Tools};
+use crate::{calls::Calls, invocation::Invocations, plugins::PluginInfo, tools::Tools};
 
 type Answer<T> = Result<Response<T>, Status>;
 type StreamOf<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -31,15 +31,22 @@ pub struct Rpc {
     tools: Tools,
     calls: Calls,
     invocations: Invocations,
+    plugins: Arc<[PluginInfo]>,
 }
 
 impl Rpc {
     /// Takes what the methods work on.
-    pub fn new(tools: Tools, calls: Calls, invocations: Invocations) -> Self {
+    pub fn new(
+        tools: Tools,
+        calls: Calls,
+        invocations: Invocations,
+        plugins: Arc<[PluginInfo]>,
+    ) -> Self {
         Self {
             tools,
             calls,
             invocations,
+            plugins,
         }
     }
 }
@@ -76,6 +83,13 @@ impl ToolRegistryService for Rpc {
         tools::list(&self.tools, request.into_inner())
             .await
             .map(Response::new)
+    }
+
+    async fn list_plugins(&self, _: Request<ListPluginsRequest>) -> Answer<ListPluginsResponse> {
+        let plugins = self.plugins.iter().map(convert::plugin_to_proto);
+        Ok(Response::new(ListPluginsResponse {
+            plugins: plugins.collect(),
+        }))
     }
 
     async fn validate_call(

@@ -19,7 +19,7 @@ use crate::{
     calls::Calls,
     dispatch::{
         Dispatcher,
-        backend::Backends,
+        backend::{AllowedHosts, Backends},
         builtin::{self, Builtins},
         runs::WorkflowRuns,
         sandbox::Sandbox,
@@ -33,7 +33,7 @@ use crate::{
     error::Error,
     invocation::Invocations,
     ledger::Ledger,
-    plugins::{self, Plugins, Skipped},
+    plugins::{self, PluginInfo, Plugins, Skipped},
     rpc::Rpc,
     settings::RegistrySettings,
     store::{MIGRATIONS, SqliteStore, Store},
@@ -79,6 +79,7 @@ pub struct ToolRegistry {
     effects: RunLogs,
     store: Arc<dyn Store>,
     skipped: Arc<[Skipped]>,
+    plugins: Arc<[PluginInfo]>,
 }
 
 impl std::fmt::Debug for ToolRegistry {
@@ -131,7 +132,7 @@ pub async fn build_with(
         .collect();
 
     let sandbox = Sandbox::new(peers.sandbox, Arc::clone(&ids));
-    let backends = Backends::default();
+    let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
     let workflow_runs = WorkflowRuns::new(peers.workflow, peers.workflow_runs);
     let tools = Tools::new(
         catalogue,
@@ -156,6 +157,7 @@ pub async fn build_with(
     );
     let runs = Runs::new(runs, RunOwner::Registry, clock, Arc::clone(&ids));
     let invocations = Invocations::new(runs, calls.clone(), ids);
+    let plugins_info = plugins::describe(&plugins, &tools.catalogue());
     Ok(ToolRegistry {
         tools,
         calls,
@@ -163,6 +165,7 @@ pub async fn build_with(
         effects,
         store,
         skipped: plugins.skipped.into(),
+        plugins: plugins_info.into(),
     })
 }
 
@@ -180,6 +183,7 @@ impl ToolRegistry {
             self.tools.clone(),
             self.calls.clone(),
             self.invocations.clone(),
+            Arc::clone(&self.plugins),
         );
         Services::new().add(ToolRegistryServiceServer::new(rpc))
     }
@@ -243,26 +247,32 @@ fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
     }
     for plugin in &plugins.loaded {
         let name = plugin.manifest.name.to_string();
-        for warning in &plugin.manifest.warnings {
-            tracing::warn!(plugin = name, warning, "a remark on a plugin");
+        for found in &plugin.manifest.diagnostics {
+            tracing::warn!(
+                plugin = name,
+                code = found.code,
+                message = found.message,
+                "a finding about a plugin"
+            );
         }
+        let mut tools = 0;
         for tool in &plugin.tools {
-            for warning in &tool.warnings {
-                tracing::warn!(plugin = name, tool = %tool.definition.id, warning, "a remark on a tool");
+            let id = &tool.id;
+            for found in &tool.diagnostics {
+                tracing::warn!(plugin = name, tool = %id, code = found.code, message = found.message, "a finding about a tool");
             }
-            match catalogue.with(tool.definition.clone(), Origin::Plugin(name.clone())) {
-                Ok((next, _)) => catalogue = next,
+            match catalogue.with(tool.clone(), Origin::Plugin(name.clone())) {
+                Ok((next, _)) => {
+                    catalogue = next;
+                    tools += 1;
+                }
                 Err(reason) => plugins.skipped.push(Skipped {
                     directory: plugin.directory.clone(),
-                    violations: left_out(tool.definition.id.as_str(), reason),
+                    violations: left_out(id.as_str(), reason),
                 }),
             }
         }
-        tracing::info!(
-            plugin = name,
-            tools = plugin.tools.len(),
-            "a plugin is loaded"
-        );
+        tracing::info!(plugin = name, tools, "a plugin is loaded");
     }
     for skipped in &plugins.skipped {
         tracing::error!(plugin = skipped.directory, reason = %skipped, "a plugin or a tool of it is skipped");
@@ -277,6 +287,12 @@ fn left_out(tool: &str, reason: AddError) -> Vec<Violation> {
                 format!("the tool '{tool}' is left out, because {origin} brings one of this id");
             vec![Violation::new("", "id_taken", message)]
         }
-        AddError::Invalid(violations) => violations,
+        AddError::Invalid(violations) => {
+            let named = violations.into_iter().map(|mut violation| {
+                violation.message = format!("the tool '{tool}' is left out: {}", violation.message);
+                violation
+            });
+            named.collect()
+        }
     }
 }

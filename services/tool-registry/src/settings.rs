@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use settings::Problems;
 use telemetry::TelemetrySettings;
 
-use crate::{calls::CallLimits, workspace::WorkspaceLimits};
+use crate::{calls::CallLimits, dispatch::backend::AllowedHosts, workspace::WorkspaceLimits};
 
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -27,6 +27,9 @@ pub struct RegistrySettings {
     pub workflow: ClientSettings,
     /// Where script-sandbox is. Default: http://127.0.0.1:7404.
     pub sandbox: ClientSettings,
+    /// Hosts beyond loopback on which `RegisterBackend` may name a gRPC server, each as `host` or
+    /// `host:port`. Default: none.
+    pub backend_hosts: Vec<String>,
     /// What the workspace of a conversation may hold.
     pub workspace: WorkspaceLimits,
     /// How long a tool may take that names no limit of its own. Default: 60s.
@@ -55,6 +58,7 @@ impl Default for RegistrySettings {
             plugins_dir: PathBuf::new(),
             workflow: ClientSettings::to("http://127.0.0.1:7403"),
             sandbox: ClientSettings::to("http://127.0.0.1:7404"),
+            backend_hosts: Vec::new(),
             workspace: WorkspaceLimits::default(),
             tool_timeout: Duration::from_secs(60),
             run_timeout: Duration::from_secs(10 * 60),
@@ -103,6 +107,17 @@ impl settings::Settings for RegistrySettings {
                 "max_calls",
                 "is out of range",
                 "give a number from 1 to 65536",
+            );
+        }
+        for host in self
+            .backend_hosts
+            .iter()
+            .filter(|host| !AllowedHosts::is_valid(host))
+        {
+            problems.add(
+                "backend_hosts",
+                format!("has the entry '{host}', which is not a host"),
+                "write each entry as host or host:port",
             );
         }
         self.check_workspace(problems);

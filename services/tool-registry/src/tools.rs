@@ -17,7 +17,7 @@ use crate::{
         definition::Implementation,
         ending::{Category, Failure},
         naming,
-        tool::Tool,
+        tool::{Origin, Tool},
         violation::{self, Violation},
     },
     store::Store,
@@ -181,16 +181,26 @@ impl Tools {
         Ok(tools)
     }
 
-    /// Takes the parameters of a tool from its workflow or node where its definition has none.
+    /// Takes from what a tool is bound to what its definition leaves to it: the parameters where it
+    /// has none, and effects that it may not declare away.
     async fn complete(&self, tool: &Arc<Tool>) -> Result<Arc<Tool>, Missing> {
-        if tool.definition().parameters.is_some() {
-            return Ok(Arc::clone(tool));
-        }
         let source = match tool.implementation() {
             Implementation::Workflow { workflow_id } => format!("workflow:{workflow_id}"),
             Implementation::Node { full_type, .. } => format!("node:{full_type}"),
-            _ => return Ok(Arc::clone(tool)),
+            Implementation::Backend { service, method } => {
+                let of_method = self.shared.backends.flags_of(service, method);
+                // Of a method that says nothing of itself, only the operator may say more.
+                let of_method = match tool.origin() {
+                    Origin::Plugin(_) => of_method.unwrap_or_default(),
+                    _ => of_method.unwrap_or(tool.flags()),
+                };
+                return Ok(tool.bound_to(of_method));
+            }
+            Implementation::Builtin(_) | Implementation::Script(_) => return Ok(Arc::clone(tool)),
         };
+        if tool.definition().parameters.is_some() && tool.flags().promise_nothing() {
+            return Ok(Arc::clone(tool));
+        }
         let derived::Found::Tool(source) = self.shared.find_derived(&source).await? else {
             let message = format!("its implementation '{source}' does not exist");
             return Err(Missing::Invalid(vec![Violation::new(
@@ -199,20 +209,21 @@ impl Tools {
                 message,
             )]));
         };
-        self.shared.kept(
-            tool.id(),
-            &format!("{}/{}", tool.etag(), source.etag()),
-            || {
-                let mut definition = tool.definition().clone();
-                definition.parameters = Some(source.parameters().clone());
-                if definition.description.is_empty() {
-                    definition
-                        .description
-                        .clone_from(&source.definition().description);
-                }
-                Ok((definition, tool.origin().clone(), tool.alias().to_owned()))
-            },
-        )
+        if tool.definition().parameters.is_some() {
+            return Ok(tool.bound_to(source.flags()));
+        }
+        let digest = format!("{}/{}/{:?}", tool.etag(), source.etag(), source.flags());
+        self.shared.kept(tool.id(), &digest, || {
+            let mut definition = tool.definition().clone();
+            definition.parameters = Some(source.parameters().clone());
+            if definition.description.is_empty() {
+                definition
+                    .description
+                    .clone_from(&source.definition().description);
+            }
+            definition.limit_flags(source.flags());
+            Ok((definition, tool.origin().clone(), tool.alias().to_owned()))
+        })
     }
 }
 

@@ -303,6 +303,13 @@ impl ToolRegistryService for TestRegistry {
         }))
     }
 
+    async fn list_plugins(
+        &self,
+        _: Request<proto::ListPluginsRequest>,
+    ) -> Result<Response<proto::ListPluginsResponse>, Status> {
+        Err(Status::unimplemented("the double has no plugins"))
+    }
+
     async fn register_tool(
         &self,
         _: Request<proto::RegisterToolRequest>,

@@ -44,6 +44,13 @@ impl Scope {
             }
         }
     }
+    /// Returns the ids that the scope names and that are not among those that it takes, because its
+    /// agent's inventory lacks them.
+    pub(crate) fn beyond(&self, wanted: Option<&[String]>) -> Vec<String> {
+        let named = self.tool_ids.iter();
+        let beyond = named.filter(|id| wanted.is_some_and(|wanted| !wanted.contains(id)));
+        beyond.cloned().collect()
+    }
 }
 
 #[cfg(test)]
@@ -73,5 +80,16 @@ mod tests {
                 "{named:?} of {inventory:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_named_beyond_the_inventory_is_not_passed_over() {
+        let scope = Scope {
+            profile_id: "p".to_owned(),
+            tool_ids: ids(&["b", "c"]),
+        };
+        let wanted = scope.wanted(Some(ids(&["a", "b"])));
+        assert_eq!(scope.beyond(wanted.as_deref()), ids(&["c"]));
+        assert_eq!(scope.beyond(None), ids(&[]));
     }
 }

@@ -6,6 +6,7 @@ use tonic::Status;
 
 use super::{GatewayRpc, refuse};
 use crate::domain::request::check_render;
+use crate::tools::Loaded;
 
 impl GatewayRpc {
     pub(super) async fn render(
@@ -13,13 +14,14 @@ impl GatewayRpc {
         request: RenderToolsRequest,
     ) -> Result<RenderToolsResponse, Status> {
         let style = check_render(&request).map_err(refuse)?;
-        let catalogue = self.tools.fresh(request.scope.into()).await?;
+        let Loaded { catalogue, missing } = self.tools.load(request.scope.into()).await?;
         let rendered = render_tools(&catalogue, style.dialect, style.language, style.detail);
         let tool_ids = catalogue.tools().map(|tool| tool.id.clone()).collect();
         Ok(RenderToolsResponse {
             text: rendered.text,
             digest: rendered.digest,
             tool_ids,
+            missing_tool_ids: missing,
         })
     }
 }

@@ -3,6 +3,7 @@
 //! The methods are read by server reflection when a server is registered, and kept: a call needs
 //! no further question, and after a restart the server need not be up until it is called.
 
+mod allowed;
 mod codec;
 mod ending;
 mod heard;
@@ -18,6 +19,7 @@ use std::{
 };
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
+use prost_types::method_options::IdempotencyLevel;
 use tonic::{
     Request,
     client::Grpc,
@@ -27,9 +29,11 @@ use tonic::{
 
 use super::Order;
 use crate::domain::{
+    definition::Flags,
     ending::{Category, Ending, Failure},
     violation::Violation,
 };
+pub use allowed::AllowedHosts;
 use codec::DynamicCodec;
 pub(super) use ending::without_answer;
 use heard::Heard;
@@ -45,8 +49,18 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// The address is of no use.
-    #[error("'{endpoint}' is no address of a gRPC server; write it like http://127.0.0.1:50051")]
+    #[error(
+        "'{endpoint}' is not a valid address of a gRPC server; write it like http://127.0.0.1:50051"
+    )]
     Address {
+        /// The address as it was given.
+        endpoint: String,
+    },
+    /// The settings do not allow the address.
+    #[error(
+        "'{endpoint}' is neither on loopback nor on a host that the setting backend_hosts lists; add its host there"
+    )]
+    NotAllowed {
         /// The address as it was given.
         endpoint: String,
     },
@@ -82,26 +96,13 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Asks a server what it offers.
-    ///
-    /// # Errors
-    /// [`BackendError`] when the address is of no use or the server does not answer.
-    pub async fn discover(name: &str, endpoint: &str) -> Result<Self, BackendError> {
-        let channel = channel_to(endpoint)?;
-        let descriptors = reflection::read(channel.clone()).await.map_err(|problem| {
-            BackendError::Unreadable {
-                endpoint: endpoint.to_owned(),
-                problem,
-            }
-        })?;
-        Self::known(name, endpoint, descriptors)
-    }
-
     /// Takes a server whose descriptors are known.
-    ///
-    /// # Errors
-    /// [`BackendError`] when the address or the descriptors are of no use.
-    pub fn known(name: &str, endpoint: &str, descriptors: Vec<u8>) -> Result<Self, BackendError> {
+    fn known(
+        name: &str,
+        endpoint: &str,
+        descriptors: Vec<u8>,
+        channel: Channel,
+    ) -> Result<Self, BackendError> {
         let pool = DescriptorPool::decode(descriptors.as_slice()).map_err(|error| {
             BackendError::Descriptors {
                 endpoint: endpoint.to_owned(),
@@ -119,7 +120,7 @@ impl Backend {
             name: name.to_owned(),
             endpoint: endpoint.to_owned(),
             descriptors,
-            channel: channel_to(endpoint)?,
+            channel,
             methods,
         })
     }
@@ -137,9 +138,67 @@ impl Backend {
 pub struct Backends {
     /// Read on every call and written on registration only; never held across an await.
     by_name: Arc<RwLock<HashMap<String, Arc<Backend>>>>,
+    allowed: AllowedHosts,
 }
 
 impl Backends {
+    /// Begins without servers, and dials loopback and these hosts only.
+    pub fn new(allowed: AllowedHosts) -> Self {
+        Self {
+            by_name: Arc::default(),
+            allowed,
+        }
+    }
+
+    /// Asks a server what it offers.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the address is not allowed or of no use, or the server does not answer.
+    pub async fn discover(&self, name: &str, endpoint: &str) -> Result<Backend, BackendError> {
+        let channel = channel_to(endpoint, &self.allowed)?;
+        let descriptors = reflection::read(channel.clone()).await.map_err(|problem| {
+            BackendError::Unreadable {
+                endpoint: endpoint.to_owned(),
+                problem,
+            }
+        })?;
+        Backend::known(name, endpoint, descriptors, channel)
+    }
+
+    /// Takes a server whose descriptors are known.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the address is not allowed, or it or the descriptors are of no use.
+    pub fn known(
+        &self,
+        name: &str,
+        endpoint: &str,
+        descriptors: Vec<u8>,
+    ) -> Result<Backend, BackendError> {
+        let channel = channel_to(endpoint, &self.allowed)?;
+        Backend::known(name, endpoint, descriptors, channel)
+    }
+
+    /// Returns what a method declares of its effects by its `idempotency_level`; nothing if the
+    /// method is not known or says nothing.
+    pub fn flags_of(&self, service: &str, method: &str) -> Option<Flags> {
+        let backend = self.get(service)?;
+        let descriptor = backend.methods.get(method)?.method_descriptor_proto();
+        let level = descriptor.options.as_ref()?.idempotency_level();
+        let read_only = match level {
+            IdempotencyLevel::IdempotencyUnknown => return None,
+            IdempotencyLevel::NoSideEffects => true,
+            IdempotencyLevel::Idempotent => false,
+        };
+        Some(Flags {
+            read_only,
+            idempotent: true,
+            // Whether calls may be under way together is not said, and no matter of effects.
+            parallel_safe: true,
+            ..Flags::default()
+        })
+    }
+
     /// Adds a server or replaces the one of the same name.
     pub fn put(&self, backend: Backend) {
         let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
@@ -253,16 +312,23 @@ fn request_for(message: DynamicMessage, order: &Order) -> Request<DynamicMessage
     request
 }
 
-fn channel_to(endpoint: &str) -> Result<Channel, BackendError> {
-    let wrong = || BackendError::Address {
-        endpoint: endpoint.chars().take(200).collect(),
-    };
-    let address: Endpoint = Endpoint::from_shared(endpoint.to_owned()).map_err(|_| wrong())?;
-    let uri = address.uri();
+fn channel_to(endpoint: &str, allowed: &AllowedHosts) -> Result<Channel, BackendError> {
+    let shown = || endpoint.chars().take(200).collect();
+    let wrong = || BackendError::Address { endpoint: shown() };
+    // Read before tonic does, which takes other schemes, such as unix:, for addresses of its own.
+    let uri: http::Uri = endpoint.parse().map_err(|_| wrong())?;
     // Anything else, such as https, would need trust settings that there are not yet.
-    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
+    if uri.scheme_str() != Some("http") {
         return Err(wrong());
     }
+    let host = uri
+        .host()
+        .filter(|host| !host.is_empty())
+        .ok_or_else(wrong)?;
+    if !allowed.allow(host, uri.port_u16().unwrap_or(80)) {
+        return Err(BackendError::NotAllowed { endpoint: shown() });
+    }
+    let address = Endpoint::from(uri);
     Ok(address.connect_timeout(CONNECT_TIMEOUT).connect_lazy())
 }
 

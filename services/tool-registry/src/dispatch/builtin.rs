@@ -39,11 +39,7 @@ const DEFINITIONS: [&str; 10] = [
 pub fn definitions() -> Vec<Definition> {
     DEFINITIONS
         .iter()
-        .map(|text| {
-            definition::read(text)
-                .expect("the platform's own definitions are tested")
-                .definition
-        })
+        .map(|text| definition::read(text).expect("the platform's own definitions are tested"))
         .collect()
 }
 
@@ -78,11 +74,6 @@ impl Method {
             _ => return None,
         })
     }
-}
-
-/// Says that the platform has a method of this name.
-pub fn exists(method: &str) -> bool {
-    Method::named(method).is_some()
 }
 
 /// Carries methods of the platform out.
@@ -169,8 +160,7 @@ fn carry_out_on(
     }
 }
 
-/// Returns a text argument. The schema has made sure of it unless a registered tool gave the method
-/// a schema of its own.
+/// Returns a text argument, of which the schema has made sure.
 fn text<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, Failure> {
     arguments.get(name).and_then(Value::as_str).ok_or_else(|| {
         let message = format!("the parameter '{name}' must be given as text");
@@ -192,10 +182,13 @@ mod tests {
                 other => unreachable!("{other:?}"),
             })
             .collect();
-        assert!(names.iter().all(|name| exists(name)), "{names:?}");
+        assert!(
+            names.iter().all(|name| Method::named(name).is_some()),
+            "{names:?}"
+        );
         names.sort();
         names.dedup();
         assert_eq!(names.len(), DEFINITIONS.len());
-        assert!(!exists("FileOperator.Format"));
+        assert!(Method::named("FileOperator.Format").is_none());
     }
 }

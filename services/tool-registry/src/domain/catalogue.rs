@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    definition::Definition,
+    definition::{Definition, Implementation},
     naming,
     tool::{Origin, Tool},
     violation::Violation,
@@ -46,6 +46,9 @@ impl Catalogue {
         let earlier = self.by_id.get(&id);
         if let Some(earlier) = earlier.filter(|earlier| *earlier.origin() != origin) {
             return Err(AddError::Taken(earlier.origin().clone()));
+        }
+        if origin != Origin::Builtin {
+            check_foreign(&definition).map_err(AddError::Invalid)?;
         }
         let alias = match earlier {
             Some(earlier) => earlier.alias().to_owned(),
@@ -112,6 +115,29 @@ impl Catalogue {
     }
 }
 
+/// Checks what only the platform's own tools may do.
+fn check_foreign(definition: &Definition) -> Result<(), Vec<Violation>> {
+    let mut wrong = Vec::new();
+    if let Err(reserved) = naming::check_not_reserved("/id", definition.id.as_str()) {
+        wrong.push(reserved);
+    }
+    if let Implementation::Builtin(method) = &definition.implementation {
+        // Bound under another id, it would come with the effects that its new definition declares.
+        let message = format!(
+            "the platform's method '{method}' cannot be bound by another tool; call the platform's own tool"
+        );
+        wrong.push(Violation::new(
+            "/implementation",
+            "builtin_reserved",
+            message,
+        ));
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -122,7 +148,7 @@ mod tests {
     fn definition(id: &str) -> Definition {
         let source = json!({"id": id, "parameters": {"type": "object"},
             "implementation": {"type": "script", "command": "node a.js"}});
-        read_value(source).unwrap().definition
+        read_value(source).unwrap()
     }
 
     fn catalogue(ids: &[&str]) -> Catalogue {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use core_types::ToolId;
 use serde_json::Value;
 
-use super::{naming, program::Program, violation::Violation};
+use super::{diagnostic::Diagnostic, naming, program::Program, violation::Violation};
 use fields::Fields;
 
 /// The most bytes of a definition.
@@ -23,6 +23,40 @@ pub const MAX_DEFINITION_BYTES: usize = 64 << 10;
 pub const MAX_DEFINITION_DEPTH: usize = 32;
 const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
 const MAX_DISPLAY_NAME_BYTES: usize = 256;
+/// The most findings that are kept of one definition.
+const MAX_DIAGNOSTICS: usize = 64;
+/// Keys of the root that have an effect, or that say something to people only.
+const KNOWN_KEYS: [&str; 19] = [
+    "$schema",
+    "id",
+    "toolId",
+    "displayName",
+    "description",
+    "version",
+    "author",
+    "implementation",
+    "handler",
+    "parameters",
+    "securityContext",
+    "readOnly",
+    "read_only",
+    "idempotent",
+    "destructive",
+    "parallelSafe",
+    "parallel_safe",
+    "strict",
+    "tags",
+];
+/// Keys of features that have no effect yet: schemas of what a tool gives, and example calls.
+const NOT_SUPPORTED: [&str; 7] = [
+    "examples",
+    "output",
+    "outputs",
+    "outputSchema",
+    "output_schema",
+    "returns",
+    "responseSchema",
+];
 
 /// What a tool declares about its effects. Nothing declared means that it has effects, that
 /// repeating them matters, and that nothing may run beside it.
@@ -38,6 +72,26 @@ pub struct Flags {
     pub parallel_safe: bool,
     /// Calls must be written exactly.
     pub strict: bool,
+}
+
+impl Flags {
+    /// Whether the tool declares no effect away.
+    pub fn promise_nothing(self) -> bool {
+        !(self.read_only || self.idempotent || self.parallel_safe)
+    }
+
+    /// Returns these flags, made no weaker than those of what the tool is bound to: what has effects
+    /// keeps them under every name (rule R012).
+    #[must_use]
+    pub fn no_weaker_than(self, target: Self) -> Self {
+        Self {
+            read_only: self.read_only && target.read_only,
+            idempotent: self.idempotent && target.idempotent,
+            destructive: self.destructive || target.destructive,
+            parallel_safe: self.parallel_safe && target.parallel_safe,
+            strict: self.strict || target.strict,
+        }
+    }
 }
 
 /// How a tool is carried out.
@@ -104,22 +158,29 @@ pub struct Definition {
     pub timeout: Option<Duration>,
     /// The definition as it was written, unknown keys kept.
     pub source: Value,
+    /// Findings that do not keep it from working.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A definition that was read, and remarks that do not keep it from working.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Read {
-    /// The definition.
-    pub definition: Definition,
-    /// The remarks.
-    pub warnings: Vec<String>,
+impl Definition {
+    /// Makes the flags no weaker than those of what the tool is bound to, and says so.
+    pub fn limit_flags(&mut self, target: Flags) {
+        let flags = self.flags.no_weaker_than(target);
+        if flags != self.flags {
+            self.flags = flags;
+            let message = "what the tool declares of its effects is weaker than the effects of what it is bound to, \
+                           which count";
+            self.diagnostics
+                .push(Diagnostic::warning("", "effects_limited", message));
+        }
+    }
 }
 
 /// Reads the text of a `*.tool.json` file.
 ///
 /// # Errors
 /// Everything that is wrong with it, each with a JSON pointer.
-pub fn read(text: &str) -> Result<Read, Vec<Violation>> {
+pub fn read(text: &str) -> Result<Definition, Vec<Violation>> {
     let limits = json_schema::JsonLimits {
         max_bytes: MAX_DEFINITION_BYTES,
         max_depth: MAX_DEFINITION_DEPTH,
@@ -139,7 +200,7 @@ pub fn read(text: &str) -> Result<Read, Vec<Violation>> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_value(source: Value) -> Result<Read, Vec<Violation>> {
+pub fn read_value(source: Value) -> Result<Definition, Vec<Violation>> {
     let Value::Object(object) = &source else {
         let message = "a tool definition is a JSON object with 'id', 'description', \
                        'implementation' and 'parameters'";
@@ -162,24 +223,28 @@ pub fn read_value(source: Value) -> Result<Read, Vec<Violation>> {
     };
     let flags = read_flags(&mut fields);
     let parameters = read_parameters(&mut fields, implementation.as_ref());
-    let mut warnings = request_warnings(object);
+    let mut diagnostics = unsupported(object);
     if let Some(parameters) = &parameters {
-        warnings.extend(naming::reserved_word_warnings(parameters));
-        warnings.extend(call_text::lint::placeholder_examples(parameters));
+        let words = naming::reserved_word_warnings(parameters).into_iter();
+        diagnostics
+            .extend(words.map(|word| Diagnostic::warning("/parameters", "reserved_word", word)));
+        let examples = call_text::lint::placeholder_examples(parameters).into_iter();
+        diagnostics.extend(
+            examples
+                .map(|example| Diagnostic::warning("/parameters", "placeholder_example", example)),
+        );
     }
     match (id, implementation) {
-        (Some(id), Some(implementation)) if fields.wrong.is_empty() => Ok(Read {
-            definition: Definition {
-                display_name: display_name.unwrap_or_else(|| id.to_string()),
-                id,
-                description: description.unwrap_or_default(),
-                parameters,
-                implementation,
-                flags,
-                timeout,
-                source: source.clone(),
-            },
-            warnings,
+        (Some(id), Some(implementation)) if fields.wrong.is_empty() => Ok(Definition {
+            display_name: display_name.unwrap_or_else(|| id.to_string()),
+            id,
+            description: description.unwrap_or_default(),
+            parameters,
+            implementation,
+            flags,
+            timeout,
+            source: source.clone(),
+            diagnostics,
         }),
         _ => Err(fields.wrong),
     }
@@ -236,8 +301,9 @@ fn check_schema(schema: &Value, wrong: &mut Vec<Violation>) {
     }
 }
 
-/// Says which requests of a version 2 definition are not granted.
-fn request_warnings(object: &serde_json::Map<String, Value>) -> Vec<String> {
+/// Names everything that a definition asks for and does not get: requests that are not granted,
+/// features that are not supported, and keys that are not known.
+fn unsupported(object: &serde_json::Map<String, Value>) -> Vec<Diagnostic> {
     let asks = |pointer: &str| {
         object
             .get("securityContext")
@@ -245,7 +311,7 @@ fn request_warnings(object: &serde_json::Map<String, Value>) -> Vec<String> {
             .and_then(Value::as_array)
             .is_some_and(|entries| !entries.is_empty())
     };
-    [
+    let mut found: Vec<Diagnostic> = [
         (
             "/networkAccess/allowHosts",
             "scripts have no network; its hosts cannot be reached",
@@ -265,6 +331,26 @@ fn request_warnings(object: &serde_json::Map<String, Value>) -> Vec<String> {
     ]
     .into_iter()
     .filter(|(pointer, _)| asks(pointer))
-    .map(|(pointer, not_granted)| format!("securityContext{pointer} is not granted: {not_granted}"))
-    .collect()
+    .map(|(pointer, not_granted)| {
+        let path = format!("/securityContext{pointer}");
+        let message = format!("securityContext{pointer} is not granted: {not_granted}");
+        Diagnostic::warning(path, "not_granted", message)
+    })
+    .collect();
+    for key in object
+        .keys()
+        .filter(|key| !KNOWN_KEYS.contains(&key.as_str()))
+    {
+        let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+        if !NOT_SUPPORTED.contains(&key.as_str()) {
+            let shown: String = key.chars().take(80).collect();
+            let message = format!("the key '{shown}' is not known and has no effect; remove it");
+            found.push(Diagnostic::warning(path, "unknown_key", message));
+        } else if object[key] != Value::Array(Vec::new()) {
+            let message = format!("{key} is not supported yet and has no effect");
+            found.push(Diagnostic::not_supported(&path, message));
+        }
+    }
+    found.truncate(MAX_DIAGNOSTICS);
+    found
 }

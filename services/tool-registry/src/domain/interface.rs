@@ -135,6 +135,7 @@ fn derived(
         flags: Flags::default(),
         timeout: None,
         source: Value::Null,
+        diagnostics: Vec::new(),
     };
     definition.source = published_schema(&definition);
     Ok(definition)

@@ -7,7 +7,7 @@ use core_types::PluginId;
 use serde_json::{Map, Value};
 use serde_yaml_ng::Value as Yaml;
 
-use super::{package, violation::Violation};
+use super::{diagnostic::Diagnostic, package, violation::Violation};
 
 /// The most bytes of a manifest.
 pub const MAX_MANIFEST_BYTES: usize = 16 << 10;
@@ -15,6 +15,8 @@ pub const MAX_MANIFEST_BYTES: usize = 16 << 10;
 /// the number is small.
 const MAX_ALIASES: usize = 8;
 const MAX_DEPTH: usize = 16;
+/// The most findings that are kept of one manifest.
+const MAX_DIAGNOSTICS: usize = 64;
 
 const KNOWN_KEYS: [&str; 9] = [
     "name",
@@ -43,14 +45,8 @@ pub struct Manifest {
     pub tools_entry: Option<String>,
     /// The directory of its nodes, if it brings any.
     pub nodes_entry: Option<String>,
-    /// The permissions it asks for, as it wrote them.
-    pub permissions: Value,
-    /// The settings it offers, as it wrote them.
-    pub config_options: Value,
-    /// Its front-end assets, as it wrote them.
-    pub frontend: Value,
-    /// Remarks that do not keep it from working.
-    pub warnings: Vec<String>,
+    /// Findings that do not keep it from working.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Reads the text of a `plugin.yaml`.
@@ -119,15 +115,8 @@ fn read_root(root: &Map<String, Value>) -> Result<Manifest, Vec<Violation>> {
     let Some(name) = name.filter(|_| wrong.is_empty()) else {
         return Err(wrong);
     };
-    let mut warnings: Vec<String> = root
-        .keys()
-        .filter(|key| !KNOWN_KEYS.contains(&key.as_str()))
-        .map(|key| format!("plugin.yaml has the key '{key}', which is not known and has no effect"))
-        .collect();
-    if nodes_entry.is_some() {
-        warnings.push("nodes of plugins are not loaded; its tools are".to_owned());
-    }
-    let kept = |key: &str| root.get(key).cloned().unwrap_or(Value::Null);
+    let mut diagnostics = unsupported(root);
+    diagnostics.truncate(MAX_DIAGNOSTICS);
     Ok(Manifest {
         display_name: if display_name.is_empty() {
             name.to_string()
@@ -139,11 +128,47 @@ fn read_root(root: &Map<String, Value>) -> Result<Manifest, Vec<Violation>> {
         description,
         tools_entry,
         nodes_entry,
-        permissions: kept("permissions"),
-        config_options: kept("configOptions"),
-        frontend: kept("frontend"),
-        warnings,
+        diagnostics,
     })
+}
+
+/// Names everything that a manifest brings or asks for and that has no effect.
+fn unsupported(root: &Map<String, Value>) -> Vec<Diagnostic> {
+    let without_effect = [
+        ("nodes", "nodes of plugins are not loaded; its tools are"),
+        ("frontend", "front-end assets are not served yet"),
+        (
+            "permissions",
+            "permissions are not granted yet, so nothing that needs one works",
+        ),
+        ("configOptions", "settings of plugins are not offered yet"),
+    ];
+    let used = without_effect
+        .iter()
+        .filter(|(key, _)| root.get(*key).is_some_and(asks_for_something));
+    let mut found: Vec<Diagnostic> = used
+        .map(|(key, message)| Diagnostic::not_supported(&format!("/{key}"), *message))
+        .collect();
+    for key in root
+        .keys()
+        .filter(|key| !KNOWN_KEYS.contains(&key.as_str()))
+    {
+        let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+        let message =
+            format!("plugin.yaml has the key '{key}', which is not known and has no effect");
+        found.push(Diagnostic::warning(path, "unknown_key", message));
+    }
+    found
+}
+
+/// Whether anything stands in a value but empty lists and mappings.
+fn asks_for_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => items.iter().any(asks_for_something),
+        Value::Object(members) => members.values().any(asks_for_something),
+        _ => true,
+    }
 }
 
 /// Counts the places where a value begins with `mark`: `*` for YAML aliases, `!` for tags. It may

@@ -22,6 +22,8 @@ const RESERVED_WORDS: [&str; 8] = [
     "on_error",
     "retry",
 ];
+/// The namespaces in which only the platform has tools, besides the derived ones.
+const PLATFORM_PREFIXES: [&str; 3] = ["system:", "agent:", "mcp:"];
 const RESERVED_PREFIXES: [&str; 3] = ["common_", "uri_", "type_hint_"];
 
 /// Checks an id that a definition gives itself.
@@ -64,6 +66,38 @@ pub fn check_tool_id(pointer: &str, text: &str) -> Result<ToolId, Vec<Violation>
             }
             Err(wrong)
         }
+    }
+}
+
+/// Checks the id of a tool that the platform does not bring itself.
+///
+/// # Errors
+/// Why the id is not to be had: dialects or the platform use it for something else (rules N11 and
+/// R108).
+pub fn check_not_reserved(pointer: &str, id: &str) -> Result<(), Violation> {
+    let squashed = |text: &str| -> String {
+        let letters = text.chars().filter(|c| c.is_alphanumeric());
+        letters.flat_map(char::to_lowercase).collect()
+    };
+    let written = squashed(id);
+    if let Some(word) = RESERVED_WORDS.iter().find(|word| squashed(word) == written) {
+        let message = format!(
+            "'{id}' reads as '{word}', a word that dialects reserve, so no call could name the tool; take \
+             another id"
+        );
+        return Err(Violation::new(pointer, "reserved_word", message));
+    }
+    let folded = id.to_lowercase();
+    match PLATFORM_PREFIXES
+        .iter()
+        .find(|prefix| folded.starts_with(**prefix))
+    {
+        Some(prefix) => {
+            let message =
+                format!("ids that begin with '{prefix}' belong to the platform; take another id");
+            Err(Violation::new(pointer, "reserved_prefix", message))
+        }
+        None => Ok(()),
     }
 }
 
@@ -155,6 +189,25 @@ mod tests {
             assert!(check_tool_id("/id", id).is_err(), "{id:?}");
         }
         assert!(check_tool_id("/id", &"x".repeat(129)).is_err());
+    }
+
+    #[test]
+    fn words_of_dialects_and_namespaces_of_the_platform_are_not_to_be_had() {
+        for (id, code) in [
+            ("ACTION", "reserved_word"),
+            ("action", "reserved_word"),
+            ("tool-name", "reserved_word"),
+            ("onError", "reserved_word"),
+            ("Item", "reserved_word"),
+            ("system:now", "reserved_prefix"),
+            ("Agent:x", "reserved_prefix"),
+        ] {
+            let refused = check_not_reserved("/id", id).unwrap_err();
+            assert_eq!(refused.code, code, "{id}");
+        }
+        for id in ["ActionTool", "items", "systems", "kb:Query"] {
+            assert_eq!(check_not_reserved("/id", id), Ok(()));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A tool that can be called: its definition with the schema compiled.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use json_schema::Schema;
 use serde_json::Value;
@@ -93,6 +93,19 @@ impl Tool {
             alias,
             ..self.clone()
         }
+    }
+
+    /// Returns the same tool with its flags made no weaker than those of what it is bound to.
+    #[must_use]
+    pub fn bound_to(self: &Arc<Self>, target: Flags) -> Arc<Self> {
+        let declared = self.flags();
+        let flags = declared.no_weaker_than(target);
+        if flags == declared {
+            return Arc::clone(self);
+        }
+        let mut tool = Self::clone(self);
+        tool.definition.limit_flags(target);
+        Arc::new(tool)
     }
 
     /// Returns the id.

@@ -36,6 +36,17 @@ impl Directory {
     fn check_skipped(&self, codes: &[&str]) {
         let plugins = self.load();
         assert!(plugins.loaded.is_empty(), "{:?}", plugins.loaded);
+        Self::check_codes(&plugins, codes);
+    }
+
+    /// Loads and compares the codes of what is left out of the one plugin.
+    fn check_left_out(&self, codes: &[&str]) {
+        let plugins = self.load();
+        assert_eq!(plugins.loaded.len(), 1, "{:?}", plugins.skipped);
+        Self::check_codes(&plugins, codes);
+    }
+
+    fn check_codes(plugins: &Plugins, codes: &[&str]) {
         let found: Vec<&str> = plugins.skipped[0]
             .violations
             .iter()
@@ -56,7 +67,7 @@ fn a_plugin_is_loaded_with_its_tools_and_files_and_other_entries_are_passed_over
     let plugins = directory.load();
     assert!(plugins.skipped.is_empty(), "{:?}", plugins.skipped);
     let plugin = &plugins.loaded[0];
-    assert_eq!(plugin.tools[0].definition.id.as_str(), "demo:run");
+    assert_eq!(plugin.tools[0].id.as_str(), "demo:run");
     let paths: Vec<&str> = plugin.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(
         paths,
@@ -65,15 +76,16 @@ fn a_plugin_is_loaded_with_its_tools_and_files_and_other_entries_are_passed_over
 }
 
 #[test]
-fn one_bad_plugin_is_skipped_whole_and_the_others_are_loaded() {
+fn one_bad_tool_is_left_out_and_its_plugin_is_loaded() {
     let directory = Directory::new();
     directory.plugin("good");
-    directory.plugin("bad");
-    directory.put("bad/tools/second.tool.json", "{");
+    directory.plugin("mixed");
+    directory.put("mixed/tools/second.tool.json", "{");
     let plugins = directory.load();
-    assert_eq!(plugins.loaded.len(), 1);
+    let tools: Vec<usize> = plugins.loaded.iter().map(|each| each.tools.len()).collect();
+    assert_eq!(tools, [1, 1]);
     assert_eq!(plugins.skipped.len(), 1);
-    assert_eq!(plugins.skipped[0].directory, "bad");
+    assert_eq!(plugins.skipped[0].directory, "mixed");
     assert!(
         plugins.skipped[0].violations[0]
             .pointer
@@ -134,13 +146,13 @@ fn mistakes_in_tools_are_named_by_file() {
     let directory = Directory::new();
     directory.plugin("demo");
     directory.put("demo/tools/again.tool.json", TOOL);
-    directory.check_skipped(&["id_taken"]);
+    directory.check_left_out(&["id_taken"]);
 
     let directory = Directory::new();
     directory.plugin("demo");
     fs::remove_file(directory.0.path().join("demo/scripts/run.py")).unwrap();
     directory.put("demo/scripts/runs.py", "x");
-    directory.check_skipped(&["script_not_found"]);
+    directory.check_left_out(&["script_not_found"]);
     assert_eq!(
         directory.load().skipped[0].violations[0].suggestions,
         ["scripts/runs.py"]
@@ -148,7 +160,7 @@ fn mistakes_in_tools_are_named_by_file() {
 
     let directory = Directory::new();
     directory.put("demo/plugin.yaml", "name: demo\ntools:\n  entry: tools\n");
-    directory.check_skipped(&["no_tools"]);
+    directory.check_left_out(&["no_tools"]);
 
     let directory = Directory::new();
     directory.put("demo/plugin.yaml", [0xff, 0xfe]);

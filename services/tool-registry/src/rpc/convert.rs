@@ -8,11 +8,15 @@ use contracts::tavern::{
 };
 use core_types::Timestamp;
 
-use crate::domain::{
-    definition::Implementation,
-    ending::{Category, Ending, Failure, Reason},
-    tool::Tool,
-    violation::Violation,
+use crate::{
+    domain::{
+        definition::Implementation,
+        diagnostic::{Diagnostic, Severity},
+        ending::{Category, Ending, Failure, Reason},
+        tool::Tool,
+        violation::Violation,
+    },
+    plugins::PluginInfo,
 };
 
 /// What a result says beside how the call ended.
@@ -145,6 +149,38 @@ pub fn tool_to_proto(tool: &Tool) -> registry::Tool {
         alias: tool.alias().to_owned(),
         etag: tool.etag().to_owned(),
         strict: flags.strict,
+        diagnostics: definition
+            .diagnostics
+            .iter()
+            .map(diagnostic_to_proto)
+            .collect(),
+    }
+}
+
+/// Writes a plugin.
+pub fn plugin_to_proto(plugin: &PluginInfo) -> registry::Plugin {
+    registry::Plugin {
+        directory: plugin.directory.clone(),
+        name: plugin.name.clone(),
+        display_name: plugin.display_name.clone(),
+        version: plugin.version.clone(),
+        description: plugin.description.clone(),
+        loaded: plugin.loaded,
+        tool_ids: plugin.tool_ids.clone(),
+        diagnostics: plugin.diagnostics.iter().map(diagnostic_to_proto).collect(),
+    }
+}
+
+fn diagnostic_to_proto(found: &Diagnostic) -> common::LoadDiagnostic {
+    let severity = match found.severity {
+        Severity::Warning => common::Severity::Warning,
+        Severity::Error => common::Severity::Error,
+    };
+    common::LoadDiagnostic {
+        severity: severity.into(),
+        path: found.path.clone(),
+        code: found.code.clone(),
+        message: found.message.chars().take(1_000).collect(),
     }
 }
 

@@ -252,9 +252,12 @@ fn refused(error: RegisterError, field: &str, request_id: &str) -> Status {
                 .violation("etag", "is not the present one")
                 .into_status()
         }
-        RegisterError::Backend(error @ BackendError::Address { .. }) => Failure::invalid_fields()
+        RegisterError::Backend(
+            error @ (BackendError::Address { .. } | BackendError::NotAllowed { .. }),
+        ) => Failure::invalid_fields()
             .violation(field, error.to_string())
             .into_status(),
+        RegisterError::Unavailable(status) => unavailable(&status),
         RegisterError::Backend(error) => Failure::new(
             Code::Unavailable,
             ErrorReason::DependencyUnavailable,

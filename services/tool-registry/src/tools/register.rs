@@ -4,12 +4,11 @@ use std::sync::{Arc, PoisonError};
 
 use run_log::Hash;
 
-use super::Tools;
+use tonic::Status;
+
+use super::{Missing, Tools, derived::Found};
 use crate::{
-    dispatch::{
-        backend::{Backend, BackendError},
-        builtin,
-    },
+    dispatch::backend::BackendError,
     domain::{
         catalogue::AddError,
         definition::{self, Definition, Implementation},
@@ -37,6 +36,9 @@ pub enum RegisterError {
     /// The gRPC server cannot be used.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The workflow service, which knows what the tool is bound to, cannot be asked.
+    #[error("the workflow service cannot be asked")]
+    Unavailable(Status),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -85,15 +87,15 @@ impl Tools {
         text: &str,
         request: &Request,
     ) -> Result<Registered, RegisterError> {
-        let read = definition::read(text).map_err(RegisterError::Invalid)?;
-        let mut warnings = read.warnings;
-        let violations = self.check_implementation(&read.definition);
+        let definition = definition::read(text).map_err(RegisterError::Invalid)?;
+        let violations = self.check_implementation(&definition).await?;
         if !violations.is_empty() {
             return Err(RegisterError::Invalid(violations));
         }
         let _registering = self.shared.registering.lock().await;
         let catalogue = self.catalogue();
-        let id = read.definition.id.to_string();
+        let id = definition.id.to_string();
+        let mut warnings = Vec::new();
         if let Some(twin) = catalogue.case_twin(&id) {
             warnings.push(format!(
                 "the id differs from '{twin}' in letter case only; consider another id"
@@ -103,9 +105,9 @@ impl Tools {
         let present_etag = present
             .map(|tool| tool.etag().to_owned())
             .unwrap_or_default();
-        let unchanged = present.is_some_and(|tool| tool.definition() == &read.definition);
+        let unchanged = present.is_some_and(|tool| tool.definition() == &definition);
         let (next, tool) = catalogue
-            .with(read.definition, Origin::Registered)
+            .with(definition, Origin::Registered)
             .map_err(|error| match error {
                 AddError::Taken(origin) => RegisterError::Taken(origin),
                 AddError::Invalid(violations) => RegisterError::Invalid(violations),
@@ -116,6 +118,9 @@ impl Tools {
                 present: present_etag,
             });
         }
+        let tool = self.complete(&tool).await.unwrap_or(tool);
+        let found = tool.definition().diagnostics.iter();
+        warnings.extend(found.map(|each| each.message.clone()));
         if request.validate_only {
             return Ok(Registered { tool, warnings });
         }
@@ -145,7 +150,7 @@ impl Tools {
         endpoint: &str,
         request: &Request,
     ) -> Result<Vec<String>, RegisterError> {
-        let backend = Backend::discover(name, endpoint).await?;
+        let backend = self.shared.backends.discover(name, endpoint).await?;
         let methods = backend.methods();
         let row = BackendRow {
             name: backend.name.clone(),
@@ -168,7 +173,11 @@ impl Tools {
     /// The store's failure.
     pub async fn restore(&self) -> Result<(), StoreError> {
         for row in self.shared.store.backends().await? {
-            match Backend::known(&row.name, &row.endpoint, row.descriptors) {
+            let known = self
+                .shared
+                .backends
+                .known(&row.name, &row.endpoint, row.descriptors);
+            match known {
                 Ok(backend) => self.shared.backends.put(backend),
                 Err(error) => {
                     tracing::error!(backend = row.name, error = %error, "a stored gRPC server is left out");
@@ -179,7 +188,7 @@ impl Tools {
         for row in self.shared.store.tools().await? {
             let added = definition::read(&row.definition_json)
                 .map_err(AddError::Invalid)
-                .and_then(|read| catalogue.with(read.definition, Origin::Registered));
+                .and_then(|definition| catalogue.with(definition, Origin::Registered));
             match added {
                 Ok((next, _)) => catalogue = next,
                 Err(reason) => {
@@ -195,24 +204,52 @@ impl Tools {
         Ok(())
     }
 
-    /// Says what is wrong with how a registered tool is carried out.
-    fn check_implementation(&self, definition: &Definition) -> Vec<Violation> {
+    /// Returns what is wrong with how a registered tool is carried out.
+    async fn check_implementation(
+        &self,
+        definition: &Definition,
+    ) -> Result<Vec<Violation>, RegisterError> {
         let wrong = match &definition.implementation {
             Implementation::Script(_) => Some(Violation::new(
                 "/implementation/type",
                 "script_without_plugin",
                 "a script tool comes with a plugin, which brings the script's files; put it into one",
             )),
-            Implementation::Builtin(method) if !builtin::exists(method) => Some(Violation::new(
-                "/implementation/method",
-                "unknown_method",
-                format!("the platform has no method '{method}'"),
-            )),
             Implementation::Backend { service, method } => {
                 self.shared.backends.check(service, method)
             }
-            _ => None,
+            Implementation::Node { full_type, .. } => self.check_node_type(full_type).await?,
+            // A workflow may be stored later; until then the tool says that it is not there.
+            Implementation::Workflow { .. } | Implementation::Builtin(_) => None,
         };
-        wrong.into_iter().collect()
+        Ok(wrong.into_iter().collect())
+    }
+
+    async fn check_node_type(&self, full_type: &str) -> Result<Option<Violation>, RegisterError> {
+        match self.shared.find_derived(&format!("node:{full_type}")).await {
+            Ok(Found::Tool(_)) => Ok(None),
+            Ok(Found::Nothing { names }) => {
+                let names = names.iter().filter_map(|name| name.strip_prefix("node:"));
+                let near = json_schema::nearest_names(full_type, names);
+                let hint = match near.as_slice() {
+                    [] => String::new(),
+                    near => format!(", did you mean {}?", near.join(" or ")),
+                };
+                let message = format!("there is no node type '{full_type}'{hint}");
+                let mut unknown =
+                    Violation::new("/implementation/nodeType", "unknown_node_type", message);
+                unknown.suggestions = near;
+                Ok(Some(unknown))
+            }
+            Err(Missing::Unavailable(status)) => Err(RegisterError::Unavailable(status)),
+            Err(missing) => {
+                let reason = missing.into_failure(full_type).message.clone();
+                Ok(Some(Violation::new(
+                    "/implementation/nodeType",
+                    "tool_invalid",
+                    reason,
+                )))
+            }
+        }
     }
 }

@@ -318,6 +318,18 @@ async fn an_address_that_is_none_and_a_server_that_is_not_there_are_refused() {
     for (name, endpoint, code) in [
         ("x", "not a url".to_owned(), Code::InvalidArgument),
         ("x", "https://127.0.0.1:1".to_owned(), Code::InvalidArgument),
+        ("x", "unix:///etc/passwd".to_owned(), Code::InvalidArgument),
+        ("x", "unix:/etc/passwd".to_owned(), Code::InvalidArgument),
+        (
+            "x",
+            "http://169.254.169.254".to_owned(),
+            Code::InvalidArgument,
+        ),
+        (
+            "x",
+            format!("http://{free}@example.com"),
+            Code::InvalidArgument,
+        ),
         ("builtin", format!("http://{free}"), Code::InvalidArgument),
         ("", format!("http://{free}"), Code::InvalidArgument),
         ("x", format!("http://{free}"), Code::Unavailable),
@@ -327,12 +339,8 @@ async fn an_address_that_is_none_and_a_server_that_is_not_there_are_refused() {
             endpoint: endpoint.clone(),
             request_id: String::new(),
         };
-        let status = fixture
-            .client
-            .clone()
-            .register_backend(request)
-            .await
-            .unwrap_err();
+        let registered = fixture.client.clone().register_backend(request).await;
+        let status = registered.unwrap_err();
         assert_eq!(status.code(), code, "{name} {endpoint}: {status}");
     }
 }

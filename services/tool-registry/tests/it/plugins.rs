@@ -2,7 +2,7 @@
 
 use contracts::tavern::{
     common::v1::{CallStatus, event::Kind},
-    registry::v1::GetToolRequest,
+    registry::v1::{GetToolRequest, ListPluginsRequest},
 };
 use serde_json::{Value, json};
 
@@ -157,6 +157,63 @@ async fn a_bad_plugin_and_a_tool_whose_id_is_taken_are_skipped_and_named() {
         skipped[1]
     );
     assert_eq!(fixture.call("own", json!({})).await.output_json, "\"mine\"");
+}
+
+#[tokio::test]
+async fn whatever_of_a_plugin_has_no_effect_is_in_the_list_of_plugins() {
+    let directory = tempfile::tempdir().unwrap();
+    let put = |path: &str, content: &str| {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    };
+    put("broken/plugin.yaml", "name: [");
+    put(
+        "mixed/plugin.yaml",
+        "name: mixed\ntools:\n  entry: tools\npermissions:\n  hooks: [x]\n\
+         configOptions:\n  - key: extensions.mixed.a\nfrontend:\n  build:\n    entry: dist/a.js\n",
+    );
+    put("mixed/run.py", "print(1)");
+    let tool = |id: &str| {
+        json!({"id": id, "parameters": {"type": "object"}, "returns": {"type": "string"},
+               "implementation": {"type": "script", "command": "python run.py"}})
+        .to_string()
+    };
+    put("mixed/tools/good.tool.json", &tool("good"));
+    put("mixed/tools/bad.tool.json", "{");
+    put("mixed/tools/taken.tool.json", &tool("read_file"));
+    let fixture = Fixture::with_plugins(directory.path().to_owned()).await;
+    let listed = fixture
+        .client
+        .clone()
+        .list_plugins(ListPluginsRequest {})
+        .await;
+    let plugins = listed.unwrap().into_inner().plugins;
+    let loaded: Vec<(&str, bool, usize)> = plugins
+        .iter()
+        .map(|each| (each.directory.as_str(), each.loaded, each.tool_ids.len()))
+        .collect();
+    assert_eq!(loaded, [("broken", false, 0), ("mixed", true, 1)]);
+    assert_eq!(plugins[0].diagnostics[0].code, "malformed_yaml");
+    let mut found: Vec<(&str, &str)> = plugins[1]
+        .diagnostics
+        .iter()
+        .map(|each| (each.path.as_str(), each.code.as_str()))
+        .collect();
+    found.sort_unstable();
+    assert_eq!(
+        found,
+        [
+            ("", "id_taken"),
+            ("plugin.yaml/configOptions", "not_supported"),
+            ("plugin.yaml/frontend", "not_supported"),
+            ("plugin.yaml/permissions", "not_supported"),
+            ("tools/bad.tool.json", "malformed_json"),
+            ("tools/good.tool.json/returns", "not_supported"),
+            ("tools/taken.tool.json/returns", "not_supported"),
+        ]
+    );
+    assert_eq!(fixture.call("good", json!({})).await.output_json, "1");
 }
 
 #[tokio::test]

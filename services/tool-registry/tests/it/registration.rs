@@ -1,13 +1,14 @@
 //! Registering, listing and validating tools.
 
+use contracts::tavern::common::v1::CallStatus;
 use contracts::tavern::registry::v1::{
-    GetToolRequest, ListToolsRequest, ListToolsResponse, RegisterToolRequest, RegisterToolResponse,
-    ValidateCallRequest,
+    CallToolRequest, GetToolRequest, ListToolsRequest, ListToolsResponse, RegisterToolRequest,
+    RegisterToolResponse, ValidateCallRequest,
 };
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use crate::fixture::{Fixture, node_tool};
+use crate::fixture::{Fixture, code_of, node_tool, script_tool, with_effect};
 
 async fn register(
     fixture: &Fixture,
@@ -133,6 +134,8 @@ async fn every_mistake_is_named_and_tools_of_others_cannot_be_replaced() {
     for implementation in [
         json!({"type": "script", "command": "python x.py"}),
         json!({"type": "service", "service": "builtin", "method": "nothing"}),
+        json!({"type": "service", "service": "builtin", "method": "FileOperator.DeleteFile"}),
+        json!({"type": "node", "nodeType": "core:Ech"}),
         json!({"type": "service", "service": "nobody", "method": "a.B/C"}),
     ] {
         let tool =
@@ -140,6 +143,115 @@ async fn every_mistake_is_named_and_tools_of_others_cannot_be_replaced() {
         let status = register(&fixture, definition(tool)).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);
     }
+}
+
+#[tokio::test]
+async fn r012_a_method_of_the_platform_is_bound_by_nobody_else() {
+    let fixture = Fixture::new().await;
+    let forged = json!({"id": "look", "readOnly": true, "parameters": {"type": "object"},
+        "implementation": {"type": "service", "service": "builtin", "method": "FileOperator.DeleteFile"}});
+    let status = register(&fixture, definition(forged.clone()))
+        .await
+        .unwrap_err();
+    let wrong = grpc_kit::violations(&status);
+    assert_eq!(wrong[0].0, "definition_json/implementation");
+    assert!(wrong[0].1.contains("FileOperator.DeleteFile"), "{wrong:?}");
+    // A plugin may do so as little, whatever permissions it does not ask for.
+    let mut plugin = Fixture::with_scripts(&[forged, script_tool("fair")]).await;
+    plugin.crash_and_restart().await;
+    let write = json!({"filePath": "kept", "content": "x"});
+    plugin.output("c1", "FileOperator.WriteFile", write).await;
+    let request = CallToolRequest {
+        needs_confirmation: true,
+        ..with_effect("", "look", json!({"filePath": "kept"}))
+    };
+    let (_, refused) = plugin.finish(request).await;
+    assert_eq!(
+        (refused.status(), code_of(&refused)),
+        (CallStatus::Rejected, "unknown_tool")
+    );
+    let read = json!({"filePath": "kept"});
+    assert_eq!(
+        plugin.output("c1", "FileOperator.ReadFile", read).await,
+        "x"
+    );
+}
+
+#[tokio::test]
+async fn r012_effects_of_what_is_bound_cannot_be_declared_away() {
+    let fixture = Fixture::new().await;
+    fixture.workflows.put("w", json!({"name": "w"}));
+    for (implementation, read_only) in [
+        (json!({"type": "node", "nodeType": "core:Echo"}), true),
+        (json!({"type": "node", "nodeType": "letters:Send"}), false),
+        (json!({"type": "workflow", "workflowId": "w"}), false),
+    ] {
+        for parameters in [json!({"type": "object"}), Value::Null] {
+            let mut tool = json!({"id": "bound", "readOnly": true, "idempotent": true, "parallelSafe": true,
+                                  "implementation": implementation});
+            if parameters.is_object() {
+                tool["parameters"] = parameters;
+            }
+            let answer = register(&fixture, definition(tool)).await.unwrap();
+            let shown = answer.tool.unwrap();
+            let flags = [shown.read_only, shown.idempotent, shown.parallel_safe];
+            assert_eq!(flags, [read_only; 3], "{implementation}");
+            assert_eq!(answer.warnings.len(), usize::from(!read_only));
+            let codes: Vec<&str> = shown
+                .diagnostics
+                .iter()
+                .map(|each| each.code.as_str())
+                .collect();
+            assert_eq!(codes, vec!["effects_limited"; usize::from(!read_only)]);
+            let request = CallToolRequest {
+                needs_confirmation: true,
+                ..with_effect("", "bound", json!({"text": "x"}))
+            };
+            let (_, result) = fixture.finish(request).await;
+            let ran = result.status() == CallStatus::Succeeded;
+            assert_eq!(ran, read_only, "{implementation}: {result:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn n11_words_of_dialects_and_namespaces_of_the_platform_are_no_ids() {
+    let fixture = Fixture::new().await;
+    for id in ["ACTION", "tool_name", "onError", "system:mine", "mcp:mine"] {
+        let status = register(&fixture, definition(node_tool(id)))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            grpc_kit::violations(&status)[0].0,
+            "definition_json/id",
+            "{id}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_a_definition_asks_for_without_effect_is_a_diagnostic() {
+    let fixture = Fixture::new().await;
+    let mut tool = node_tool("curious");
+    tool["outputSchema"] = json!({"type": "string"});
+    tool["redaOnly"] = json!(true);
+    let shown = register(&fixture, definition(tool))
+        .await
+        .unwrap()
+        .tool
+        .unwrap();
+    let found: Vec<(&str, &str)> = shown
+        .diagnostics
+        .iter()
+        .map(|each| (each.path.as_str(), each.code.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("/outputSchema", "not_supported"),
+            ("/redaOnly", "unknown_key")
+        ]
+    );
 }
 
 #[tokio::test]

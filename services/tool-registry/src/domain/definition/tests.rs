@@ -25,13 +25,12 @@ const SEED_004_6_3: &str = r#"{
 
 #[test]
 fn seed_004_6_3_is_read_and_undeclared_effects_are_assumed() {
-    let read = read(SEED_004_6_3).unwrap();
-    let definition = read.definition;
+    let definition = read(SEED_004_6_3).unwrap();
     assert_eq!(definition.id.as_str(), "BilibiliFetch:getSubtitle");
     assert_eq!(definition.display_name, "获取 Bilibili 视频字幕");
     assert_eq!(definition.flags, Flags::default());
     assert_eq!(definition.implementation.type_name(), "script");
-    assert!(read.warnings.is_empty());
+    assert!(definition.diagnostics.is_empty());
 }
 
 #[test]
@@ -46,16 +45,21 @@ fn the_second_form_is_read_and_ungranted_requests_are_remarked() {
         "readOnly": true, "parallel_safe": true
     }))
     .unwrap();
-    let Implementation::Script(program) = &read.definition.implementation else {
+    let Implementation::Script(program) = &read.implementation else {
         unreachable!("the handler is a script");
     };
     assert_eq!(
         (program.runtime.as_str(), program.entry.as_str()),
         ("nodejs", "dice.js")
     );
-    assert!(read.definition.flags.read_only && read.definition.flags.parallel_safe);
-    assert_eq!(read.warnings.len(), 1, "{:?}", read.warnings);
-    assert_eq!(read.definition.source["tags"], json!(["game"]));
+    assert!(read.flags.read_only && read.flags.parallel_safe);
+    let codes: Vec<&str> = read
+        .diagnostics
+        .iter()
+        .map(|each| each.code.as_str())
+        .collect();
+    assert_eq!(codes, ["not_granted", "not_supported"]);
+    assert_eq!(read.source["tags"], json!(["game"]));
 }
 
 #[test]
@@ -66,8 +70,8 @@ fn an_example_that_is_a_placeholder_is_remarked() {
         "parameters": {"type": "object", "properties": {"path": path}},
     }))
     .unwrap();
-    assert_eq!(read.warnings.len(), 1, "{:?}", read.warnings);
-    assert!(read.warnings[0].contains("'<the path>'"));
+    assert_eq!(read.diagnostics.len(), 1, "{:?}", read.diagnostics);
+    assert!(read.diagnostics[0].message.contains("'<the path>'"));
 }
 
 #[test]
@@ -102,7 +106,7 @@ fn each_implementation_type_is_read() {
         let read = read_value(json!({
             "id": "t", "implementation": implementation, "parameters": {"type": "object"}
         }));
-        assert_eq!(read.unwrap().definition.implementation, expected);
+        assert_eq!(read.unwrap().implementation, expected);
     }
 }
 
@@ -111,7 +115,7 @@ fn a_timeout_is_milliseconds_or_text_and_never_unlimited() {
     let with = |timeout: Value| {
         read_value(json!({"id": "t", "parameters": {},
             "implementation": {"type": "script", "command": "node a.js", "timeout": timeout}}))
-        .map(|read| read.definition.timeout)
+        .map(|read| read.timeout)
     };
     assert_eq!(
         with(json!(1500)).unwrap(),
@@ -231,5 +235,5 @@ fn text_that_is_too_large_too_deep_or_repeats_a_key_is_refused() {
 fn a_workflow_tool_may_leave_its_parameters_to_the_workflow() {
     let read =
         read_value(json!({"id": "t", "implementation": {"type": "workflow", "workflowId": "w"}}));
-    assert_eq!(read.unwrap().definition.parameters, None);
+    assert_eq!(read.unwrap().parameters, None);
 }

@@ -200,8 +200,13 @@ impl WorkflowService for PlayedWorkflows {
             pure: true,
             ..NodeType::default()
         };
+        let act = NodeType {
+            full_type: "letters:Send".into(),
+            pure: false,
+            ..node.clone()
+        };
         Ok(Response::new(ListNodeTypesResponse {
-            node_types: vec![node],
+            node_types: vec![node, act],
             next_page_token: String::new(),
         }))
     }

@@ -213,6 +213,13 @@ impl ToolRegistryService for RegistryDouble {
         }))
     }
 
+    async fn list_plugins(
+        &self,
+        _: Request<ListPluginsRequest>,
+    ) -> Result<Response<ListPluginsResponse>, Status> {
+        Err(Status::unimplemented("the double has no plugins"))
+    }
+
     async fn register_tool(
         &self,
         _: Request<RegisterToolRequest>,
