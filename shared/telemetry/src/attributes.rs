@@ -18,12 +18,8 @@ pub const PEER_ADDRESS: &str = "network.peer.address";
 /// What is done with a model, tool or agent: `chat`, `execute_tool`, `invoke_agent` or
 /// `invoke_workflow`.
 pub const OPERATION_NAME: &str = "gen_ai.operation.name";
-/// The provider of the model, as the conventions name it.
-pub const PROVIDER_NAME: &str = "gen_ai.provider.name";
 /// The model that was asked for.
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
-/// The model that answered.
-pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
 /// Why the model stopped.
 pub const RESPONSE_FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 /// Tokens of the request.
@@ -32,12 +28,8 @@ pub const USAGE_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 pub const USAGE_OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 /// The tool's id.
 pub const TOOL_NAME: &str = "gen_ai.tool.name";
-/// The id of the call of a tool: the effect id.
-pub const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
 /// The id of the agent profile.
 pub const AGENT_ID: &str = "gen_ai.agent.id";
-/// The name of the agent.
-pub const AGENT_NAME: &str = "gen_ai.agent.name";
 /// The id of the workflow.
 pub const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 /// The id of the conversation.
@@ -52,16 +44,6 @@ pub const RUN_ID: &str = "tavern.run.id";
 pub const NODE_ID: &str = "tavern.node.id";
 /// The full type of a node.
 pub const NODE_TYPE: &str = "tavern.node.type";
-/// The round of deliberation, from 1.
-pub const ITERATION: &str = "tavern.iteration";
-/// How a call ended, as its result says.
-pub const CALL_STATUS: &str = "tavern.call.status";
-/// How deep calls are nested.
-pub const CALL_DEPTH: &str = "tavern.call.depth";
-/// How a tool is implemented: `service`, `script`, `workflow` or `node`.
-pub const IMPLEMENTATION_TYPE: &str = "tavern.tool.implementation";
-/// The isolation level of a script.
-pub const ISOLATION_LEVEL: &str = "tavern.sandbox.isolation";
 /// The runtime of a script.
 pub const SCRIPT_RUNTIME: &str = "tavern.sandbox.runtime";
 /// What ran in the sandbox: `script`, `stream`, `session` or `cell`.
@@ -72,7 +54,3 @@ pub const WARM_START: &str = "tavern.sandbox.warm_start";
 pub const SANDBOX_STATE: &str = "tavern.sandbox.state";
 /// The verdict on a script.
 pub const SANDBOX_VERDICT: &str = "tavern.sandbox.verdict";
-/// The dialect of a model's text.
-pub const DIALECT: &str = "tavern.text.dialect";
-/// How many calls a text held.
-pub const CALL_COUNT: &str = "tavern.text.calls";
