@@ -17,10 +17,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         out.join("descriptor_set.bin"),
         compiler.encode_file_descriptor_set(),
     )?;
+    let mut config = tonic_prost_build::Config::new();
+    config.enable_type_names();
     tonic_prost_build::configure()
         .emit_rerun_if_changed(false)
         .codec_path("crate::codec::ProstCodec")
-        .compile_fds(compiler.file_descriptor_set())?;
+        .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
     Ok(())
 }
 

@@ -1,19 +1,21 @@
 //! How messages become bytes and back.
 
+mod meaning;
+
 use std::marker::PhantomData;
 
-use prost::Message;
+use bytes::Buf;
+use prost::{Message, Name};
 use tonic::{
     Status,
-    codec::{BufferSettings, Codec, EncodeBuf, Encoder},
+    codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
-use tonic_prost::ProstDecoder;
 
 /// The first size of a buffer, and the bytes of small messages that make one frame. A stream whose
 /// reader is slow holds a few of each, so they are far smaller than the library has them.
 const BUFFERS: (usize, usize) = (1 << 10, 8 << 10);
 
-/// Protobuf with small buffers.
+/// Protobuf with small buffers, and with requests whose numbers have a meaning.
 #[derive(Debug)]
 pub struct ProstCodec<T, U>(PhantomData<(T, U)>);
 
@@ -26,7 +28,7 @@ impl<T, U> Default for ProstCodec<T, U> {
 impl<T, U> Codec for ProstCodec<T, U>
 where
     T: Message + Send + 'static,
-    U: Message + Default + Send + 'static,
+    U: Message + Name + Default + Send + 'static,
 {
     type Encode = T;
     type Decode = U;
@@ -38,7 +40,11 @@ where
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        ProstDecoder::new(buffers())
+        ProstDecoder {
+            inner: tonic_prost::ProstDecoder::new(buffers()),
+            // Answers may have values that are newer than this program.
+            request: U::NAME.ends_with("Request").then(U::full_name),
+        }
     }
 }
 
@@ -55,6 +61,30 @@ impl<T: Message> Encoder for ProstEncoder<T> {
         buffer.reserve(item.encoded_len());
         item.encode_raw(buffer);
         Ok(())
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        buffers()
+    }
+}
+
+/// Reads messages.
+#[derive(Debug)]
+pub struct ProstDecoder<U> {
+    inner: tonic_prost::ProstDecoder<U>,
+    /// The full name of the message if it is a request.
+    request: Option<String>,
+}
+
+impl<U: Message + Default> Decoder for ProstDecoder<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        if let Some(name) = &self.request {
+            meaning::check(name, buffer.chunk())?;
+        }
+        self.inner.decode(buffer)
     }
 
     fn buffer_settings(&self) -> BufferSettings {

@@ -66,6 +66,9 @@ pub mod tavern {
     }
 }
 
+/// The domain of every `ErrorInfo`.
+pub const ERROR_DOMAIN: &str = "tavern";
+
 /// The serialised `FileDescriptorSet` of every proto file, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] =
     include_bytes!(concat!(env!("OUT_DIR"), "/descriptor_set.bin"));

@@ -1,8 +1,11 @@
 //! Bad input of every kind gets a typed answer that names the place and the remedy.
 
-use contracts::tavern::common::v1::{CallError, CallStatus, ErrorReason, RunState, event::Kind};
+use contracts::tavern::common::v1::{
+    CallError, CallStatus, ErrorReason, RunOptions, RunState, event::Kind,
+};
 use contracts::tavern::gateway::v1::invoke_text_request::Input;
 use contracts::tavern::gateway::v1::{InvokeTextRequest, ToolScope};
+use contracts::tavern::registry::v1::ListToolsRequest;
 use contracts::tavern::workflow::v1::ValidateWorkflowRequest;
 use testkit::{Followed, Stack, invoke};
 use tonic::Code;
@@ -173,4 +176,66 @@ fn settled(run: &Followed) -> (CallStatus, CallError) {
     });
     let result = result.unwrap_or_default();
     (result.status(), result.error.unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_mean_nothing_are_refused_before_anything_runs() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let mut request = model_text("Hello.");
+    request.options = Some(RunOptions {
+        durability: 9,
+        ..RunOptions::default()
+    });
+    let status = stack.gateway().invoke_text(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(grpc_kit::violations(&status)[0].0, "options.durability");
+    let request = ListToolsRequest {
+        page_size: -1,
+        ..ListToolsRequest::default()
+    };
+    let status = stack.registry().list_tools(request).await.unwrap_err();
+    assert_eq!(grpc_kit::violations(&status)[0].0, "page_size");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_above_the_limit_of_messages_is_refused_with_details() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let request = model_text(&"x".repeat(3 << 20));
+    let status = stack.gateway().invoke_text(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::LimitExceeded));
+    assert_eq!(grpc_kit::metadata(&status)["limit"], "message bytes");
+    Ok(())
+}
+
+#[test]
+fn the_wrong_settings_of_all_services_are_reported_together() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let environment = [
+        ("TAVERN__SERVER__MAX_CALLS".to_owned(), "0"),
+        ("TAVERN_GATEWAY__MAX_TEXT".to_owned(), "2MiB"),
+        ("TAVERN_SANDBOX__LOWEST_ISOLATON".to_owned(), "full"),
+        ("TAVERN_SANDBX__TENANCY".to_owned(), "multiple"),
+    ];
+    let program = testkit::binary("tavern")?;
+    let mut process = testkit::Process::start(
+        "tavern",
+        &program,
+        &["serve"],
+        &environment,
+        directory.path(),
+    )?;
+    assert_eq!(process.wait()?.code(), Some(78), "{}", process.output());
+    let output = process.output();
+    for part in [
+        "4 settings are wrong",
+        "server.max_calls",
+        "max_text",
+        "use lowest_isolation",
+        "use TAVERN_SANDBOX__TENANCY",
+    ] {
+        assert!(output.contains(part), "{part} is not in {output}");
+    }
+    Ok(())
 }
