@@ -6,6 +6,7 @@ use agent_runtime::{AgentSettings, Environment, Peers, build};
 use anyhow::Context;
 use clap::Parser;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use grpc_kit::Need;
 
 /// Agents: profiles, conversations, models, and the loop of deliberation and action.
 #[derive(Debug, Parser)]
@@ -41,6 +42,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         env!("CARGO_PKG_VERSION"),
     )?;
     let registry = ToolRegistryServiceClient::new(grpc_kit::remote(&settings.registry)?);
+    let need = Need::service("tool-registry", grpc_kit::remote(&settings.registry)?);
     let server = settings.server.clone();
     let runtime = build(settings, Peers { registry }, Environment::system())
         .await
@@ -57,6 +59,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         }
     });
     grpc_kit::Server::new(server, runtime.services())
+        .needs([need])
         .serve(listener, shutdown)
         .await?;
     recovery.await?;

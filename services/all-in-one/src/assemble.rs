@@ -133,6 +133,11 @@ impl Tavern {
             .context("agent-runtime")
     }
 
+    /// Returns what the process needs to run scripts.
+    pub fn scripts(&self) -> grpc_kit::Need {
+        script_sandbox::rpc::scripts(&self.sandbox)
+    }
+
     /// Ends scripts that outlast a shutdown, in time for the answers to their callers.
     pub fn end_scripts_in_time(
         &self,

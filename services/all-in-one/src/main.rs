@@ -46,6 +46,9 @@ enum Command {
         /// Where the server is.
         #[arg(long, default_value = "http://127.0.0.1:7401")]
         address: String,
+        /// Asks only whether the process lives, not whether it can do its work.
+        #[arg(long)]
+        live: bool,
     },
 }
 
@@ -67,15 +70,27 @@ struct Overrides {
 }
 
 impl Overrides {
-    /// Reads the settings, or prints everything that is wrong with them.
+    /// Reads the settings of the process and of every service, or prints everything that is wrong
+    /// with any of them.
     fn load(self) -> Result<TavernSettings, ExitCode> {
         let loaded = settings::load::<TavernSettings>(self.config.as_deref());
-        let loaded = loaded.map_err(|error| settings::report_and_exit_code(&error))?;
-        let mut settings = loaded.settings;
+        let (mut settings, mut wrong) = match loaded {
+            Ok(loaded) => (loaded.settings, None),
+            Err(error) => (TavernSettings::default(), Some(error)),
+        };
         settings.server.listen = self.listen.unwrap_or(settings.server.listen);
         settings.data_dir = self.data_dir.unwrap_or(settings.data_dir);
         settings.deploy_dir = self.deploy_dir.unwrap_or(settings.deploy_dir);
-        Ok(settings)
+        if let Err(error) = settings.check_services() {
+            match &mut wrong {
+                Some(wrong) => wrong.merge(error),
+                None => wrong = Some(error),
+            }
+        }
+        match wrong {
+            Some(wrong) => Err(settings::report_and_exit_code(&wrong)),
+            None => Ok(settings),
+        }
     }
 }
 
@@ -103,11 +118,13 @@ async fn main() -> anyhow::Result<ExitCode> {
                 ExitCode::FAILURE
             })
         }
-        Command::Healthcheck { address } => {
+        Command::Healthcheck { address, live } => {
             let settings = grpc_kit::ClientSettings::to(address);
-            grpc_kit::check_health(&settings)
-                .await
-                .context("the server does not serve")?;
+            let checked = match live {
+                true => grpc_kit::check_liveness(&settings).await,
+                false => grpc_kit::check_health(&settings).await,
+            };
+            checked.context("the server does not serve")?;
             Ok(ExitCode::SUCCESS)
         }
     }

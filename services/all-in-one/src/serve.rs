@@ -17,6 +17,7 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     let grace = settings.server.drain_grace;
     tokio::spawn(tavern.end_scripts_in_time(shutdown.clone(), grace));
     grpc_kit::Server::new(settings.server, tavern.services())
+        .needs([tavern.scripts()])
         .serve(listener, shutdown)
         .await?;
     tavern.shutdown().await;

@@ -67,15 +67,27 @@ impl TavernSettings {
     /// Reads the settings of every service and points them to the directories of this process.
     ///
     /// # Errors
-    /// [`SettingsError`] has everything that is wrong with the first service that has anything
-    /// wrong.
+    /// [`SettingsError`] has everything that is wrong with any of them.
     pub(crate) fn services(&self) -> Result<ServiceSettings, SettingsError> {
+        let mut wrong = SettingsError {
+            problems: Vec::new(),
+        };
+        let gateway = self.load("gateway", &mut wrong);
+        let registry = self.load("tool-registry", &mut wrong);
+        let workflow = self.load("workflow-execution", &mut wrong);
+        let sandbox = self.load("script-sandbox", &mut wrong);
+        let agent = self.load("agent-runtime", &mut wrong);
+        let (Some(gateway), Some(registry), Some(workflow), Some(sandbox), Some(agent)) =
+            (gateway, registry, workflow, sandbox, agent)
+        else {
+            return Err(wrong);
+        };
         let mut services = ServiceSettings {
-            gateway: self.load("gateway")?,
-            registry: self.load("tool-registry")?,
-            workflow: self.load("workflow-execution")?,
-            sandbox: self.load("script-sandbox")?,
-            agent: self.load("agent-runtime")?,
+            gateway,
+            registry,
+            workflow,
+            sandbox,
+            agent,
         };
         services.registry.data_dir = self.data_dir.clone();
         services.workflow.data_dir = self.data_dir.clone();
@@ -88,9 +100,23 @@ impl TavernSettings {
         Ok(services)
     }
 
-    fn load<S: settings::Settings>(&self, service: &str) -> Result<S, SettingsError> {
+    /// Checks the settings of every service.
+    ///
+    /// # Errors
+    /// [`SettingsError`] has everything that is wrong with any of them.
+    pub fn check_services(&self) -> Result<(), SettingsError> {
+        self.services().map(drop)
+    }
+
+    fn load<S: settings::Settings>(&self, service: &str, wrong: &mut SettingsError) -> Option<S> {
         let file = self.deploy_dir.join(service).with_extension("toml");
         let file: Option<&Path> = file.exists().then_some(file.as_path());
-        settings::load::<S>(file).map(|loaded| loaded.settings)
+        match settings::load::<S>(file) {
+            Ok(loaded) => Some(loaded.settings),
+            Err(error) => {
+                wrong.merge(error);
+                None
+            }
+        }
     }
 }

@@ -15,7 +15,7 @@ pub use error::Error;
 pub use peers::Peers;
 pub use settings::GatewaySettings;
 
-use contracts::tavern::gateway::v1::gateway_service_server::GatewayServiceServer;
+use contracts::tavern::gateway::v1::gateway_service_server::{self, GatewayServiceServer};
 use contracts::tavern::run::v1::run_service_server::RunServiceServer;
 
 /// The gateway, ready to be served.
@@ -34,9 +34,10 @@ pub fn build(settings: GatewaySettings, peers: Peers) -> Gateway {
 impl Gateway {
     /// Returns what a server serves.
     pub fn services(&self) -> grpc_kit::Services {
-        let decode = self.settings.max_text.saturating_add(rpc::REQUEST_HEADROOM);
+        let max_request = self.settings.max_text.saturating_add(rpc::REQUEST_HEADROOM);
         grpc_kit::Services::new()
-            .add(GatewayServiceServer::new(self.rpc.clone()).max_decoding_message_size(decode))
+            .add(GatewayServiceServer::new(self.rpc.clone()).max_decoding_message_size(usize::MAX))
             .add(RunServiceServer::new(self.rpc.clone()))
+            .max_request_message(gateway_service_server::SERVICE_NAME, max_request)
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gateway::{GatewaySettings, Peers};
+use grpc_kit::Need;
 
 /// Turns what language models write into work that really happens.
 #[derive(Parser)]
@@ -26,7 +27,13 @@ async fn main() -> anyhow::Result<ExitCode> {
     let shutdown = grpc_kit::Shutdown::on_signals()?;
     let gateway = gateway::build(settings.clone(), Peers::remote(&settings)?);
     let listener = grpc_kit::bind(&settings.server).await?;
+    let needs = [
+        Need::service("tool-registry", grpc_kit::remote(&settings.registry)?),
+        Need::service("workflow-execution", grpc_kit::remote(&settings.workflow)?),
+        Need::service("agent-runtime", grpc_kit::remote(&settings.agent)?),
+    ];
     grpc_kit::Server::new(settings.server, gateway.services())
+        .needs(needs)
         .serve(listener, shutdown)
         .await?;
     telemetry.shutdown().await;

@@ -33,6 +33,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let grace = settings.server.drain_grace;
     tokio::spawn(sandbox.clone().end_scripts_in_time(shutdown.clone(), grace));
     grpc_kit::Server::new(settings.server, rpc::services(sandbox.clone()))
+        .needs([rpc::scripts(&sandbox)])
         .serve(listener, shutdown)
         .await?;
     sandbox.shutdown().await;

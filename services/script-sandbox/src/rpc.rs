@@ -12,7 +12,7 @@ use contracts::tavern::{
         session_service_server::SessionServiceServer,
     },
 };
-use grpc_kit::{Failure, Services};
+use grpc_kit::{Failure, Need, Services};
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -35,6 +35,18 @@ pub use blobs::BlobRpc;
 
 /// How long a session may take to be ready, and a cell to be interrupted.
 const SET_UP: Duration = Duration::from_secs(120);
+
+/// Returns what the sandbox needs to do its work: that it may run scripts at all.
+pub fn scripts(sandbox: &Arc<Sandbox>) -> Need {
+    let sandbox = Arc::clone(sandbox);
+    Need::condition("scripts", move || {
+        let report = sandbox.report();
+        match report.is_ready(sandbox.settings().lowest_isolation) {
+            true => Ok(()),
+            false => Err("scripts are refused; GetIsolation says why".to_owned()),
+        }
+    })
+}
 
 /// Answers the RPCs of a sandbox.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
+use grpc_kit::Need;
 use tool_registry::{Peers, RegistrySettings};
 
 /// Knows every tool and carries calls out.
@@ -30,7 +31,11 @@ async fn main() -> anyhow::Result<ExitCode> {
     let listener = grpc_kit::bind(&settings.server).await?;
     let peers = Peers::remote(&settings)?;
     let registry = tool_registry::build(settings.clone(), peers).await?;
-    let server = grpc_kit::Server::new(settings.server, registry.services());
+    let needs = [
+        Need::service("workflow-execution", grpc_kit::remote(&settings.workflow)?),
+        Need::service("script-sandbox", grpc_kit::remote(&settings.sandbox)?),
+    ];
+    let server = grpc_kit::Server::new(settings.server, registry.services()).needs(needs);
     let health = server.health();
     for skipped in registry.skipped_plugins() {
         health

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
+use grpc_kit::Need;
 use workflow_execution::{Peers, WorkflowSettings};
 
 /// Holds workflow definitions and executes them.
@@ -46,7 +47,12 @@ async fn main() -> anyhow::Result<ExitCode> {
     let listener = grpc_kit::bind(&settings.server).await?;
     // Open runs go on while the server answers: what they need may come up later than this.
     workflow.recover().await?;
+    let needs = [
+        Need::service("tool-registry", grpc_kit::remote(&settings.registry)?),
+        Need::service("script-sandbox", grpc_kit::remote(&settings.sandbox)?),
+    ];
     grpc_kit::Server::new(settings.server, workflow.services())
+        .needs(needs)
         .serve(listener, shutdown)
         .await?;
     workflow.shutdown().await;

@@ -20,9 +20,21 @@ const UNITS: [(char, u128); 6] = [
     ('H', 3_600_000_000_000),
 ];
 
-/// Reads the timeout; `None` if there is none or it is not one.
-pub(crate) fn read(headers: &HeaderMap) -> Option<Duration> {
-    parse(headers.get(GRPC_TIMEOUT)?.to_str().ok()?)
+/// A header that is not a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// Reads the timeout; `None` if there is none.
+pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Duration>, Malformed> {
+    let mut values = headers.get_all(GRPC_TIMEOUT).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let timeout = value.to_str().ok().and_then(parse).ok_or(Malformed)?;
+    match values.next() {
+        Some(_) => Err(Malformed),
+        None => Ok(Some(timeout)),
+    }
 }
 
 /// Writes the timeout, rounded down to a unit in which it fits.

@@ -1,8 +1,11 @@
 //! Telling servers and streams that it is time to end.
 
-use std::{future::Future, io};
+use std::{future::Future, io, time::Duration};
 
 use tokio_util::sync::CancellationToken;
+
+/// How long a process that is told to end at once has for killing what it has started.
+const ABORT_GRACE: Duration = Duration::from_millis(500);
 
 /// Tells a handler that its server or connection is about to go away.
 ///
@@ -66,7 +69,8 @@ impl ShutdownHandle {
 }
 
 impl Shutdown {
-    /// Drains at the first SIGTERM or SIGINT and aborts at the second.
+    /// Drains at the first SIGTERM or SIGINT. At the second it aborts and ends the process, as there
+    /// may be more to wait for than servers.
     ///
     /// # Errors
     /// When the signals cannot be caught.
@@ -79,9 +83,14 @@ impl Shutdown {
             tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
             tracing::info!("told to end: finishing what was begun");
             handle.drain();
-            tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+            let code = tokio::select! {
+                _ = terminate.recv() => 128 + SignalKind::terminate().as_raw_value(),
+                _ = interrupt.recv() => 128 + SignalKind::interrupt().as_raw_value(),
+            };
             tracing::warn!("told to end again: ending at once");
             handle.abort();
+            tokio::time::sleep(ABORT_GRACE).await;
+            std::process::exit(code);
         });
         Ok(shutdown)
     }

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
 /// The domain of every `ErrorInfo`.
-pub const DOMAIN: &str = "tavern";
+pub const DOMAIN: &str = contracts::ERROR_DOMAIN;
 const MAY_HAVE_ARRIVED: &str = "may_have_arrived";
 
 /// The common prefix of the reasons' names in the proto, which does not travel.

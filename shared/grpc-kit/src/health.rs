@@ -8,13 +8,25 @@ use tonic_health::{
     server::HealthReporter,
 };
 
-use crate::{ClientSettings, Failure, remote};
+use crate::{ClientSettings, Failure, readiness::LIVENESS, remote};
 
-/// Asks a server whether it serves as a whole.
+/// Asks a server whether it can do its work as a whole.
 ///
 /// # Errors
 /// UNAVAILABLE when the server does not answer, or answers that it does not serve.
 pub async fn check_health(settings: &ClientSettings) -> Result<(), Status> {
+    check(settings, "").await
+}
+
+/// Asks a server whether it lives, whatever it needs for its work.
+///
+/// # Errors
+/// UNAVAILABLE when the server does not answer.
+pub async fn check_liveness(settings: &ClientSettings) -> Result<(), Status> {
+    check(settings, LIVENESS).await
+}
+
+async fn check(settings: &ClientSettings, service: &str) -> Result<(), Status> {
     let refused = |message: String| {
         Failure::new(
             Code::Unavailable,
@@ -25,7 +37,7 @@ pub async fn check_health(settings: &ClientSettings) -> Result<(), Status> {
     };
     let transport = remote(settings).map_err(|error| refused(error.to_string()))?;
     let request = HealthCheckRequest {
-        service: String::new(),
+        service: service.to_owned(),
     };
     let answer = HealthClient::new(transport)
         .check(request)

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! - [`settings`]: what an operator can choose.
-//! - [`services`], [`server`], [`health`], [`drain`]: offering services.
+//! - [`services`], [`server`], [`health`], [`readiness`], [`drain`]: offering services.
 //! - [`transport`], [`call`]: calling them; what a call inherits.
 //! - [`failure`]: rich errors, written and read.
 //! - `rpc`: what happens around every RPC: limits, deadline, panic, span.
@@ -26,6 +26,7 @@ pub mod drain;
 pub mod failure;
 pub mod health;
 mod methods;
+pub mod readiness;
 mod rpc;
 pub mod run_list;
 pub mod server;
@@ -36,7 +37,8 @@ pub mod transport;
 pub use call::CallContext;
 pub use drain::{Drain, Shutdown, ShutdownHandle};
 pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
-pub use health::{Health, check_health};
+pub use health::{Health, check_health, check_liveness};
+pub use readiness::Need;
 pub use server::bind::{BindError, Exposed, bind};
 pub use server::{ServeError, Served, Server};
 pub use services::Services;

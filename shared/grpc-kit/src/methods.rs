@@ -18,9 +18,17 @@ pub(crate) struct Method {
     pub(crate) long: bool,
     /// Whether it belongs to the server itself: health and reflection.
     pub(crate) infrastructure: bool,
+    /// Whether it is asked about a run, and so answered while the server drains.
+    pub(crate) of_run: bool,
     /// Its own limit of time.
     pub(crate) timeout: Option<Duration>,
+    /// The largest message that its service reads, where the server reads larger ones.
+    pub(crate) max_request: usize,
 }
+
+/// The methods that every owner of runs and the gateway have, by which a run is found, followed and
+/// cancelled.
+const OF_RUNS: [&str; 3] = ["GetRun", "WatchRun", "CancelRun"];
 
 /// The methods of a server by request path.
 #[derive(Debug, Default)]
@@ -30,7 +38,11 @@ pub(crate) struct Methods {
 
 impl Methods {
     /// Reads all methods of the sets, and those of health and reflection.
-    pub(crate) fn read(sets: &[&[u8]], timeouts: &HashMap<String, Duration>) -> Self {
+    pub(crate) fn read(
+        sets: &[&[u8]],
+        timeouts: &HashMap<String, Duration>,
+        max_requests: &HashMap<String, usize>,
+    ) -> Self {
         let own = [
             tonic_health::pb::FILE_DESCRIPTOR_SET,
             tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
@@ -47,7 +59,7 @@ impl Methods {
                 .map(|set| set.file)
                 .unwrap_or_default();
             for file in &files {
-                methods.add(file, infrastructure, timeouts);
+                methods.add(file, infrastructure, timeouts, max_requests);
             }
         }
         methods
@@ -63,6 +75,7 @@ impl Methods {
         file: &prost_types::FileDescriptorProto,
         infrastructure: bool,
         timeouts: &HashMap<String, Duration>,
+        max_requests: &HashMap<String, usize>,
     ) {
         for service in &file.service {
             let service_name: Arc<str> = format!("{}.{}", file.package(), service.name())
@@ -71,6 +84,7 @@ impl Methods {
             for method in &service.method {
                 let full_name: Arc<str> = format!("{service_name}/{}", method.name()).into();
                 let timeout = timeouts.get(&*full_name).copied();
+                let max_request = max_requests.get(&*service_name).copied();
                 self.by_path.insert(
                     format!("/{full_name}"),
                     Method {
@@ -79,7 +93,9 @@ impl Methods {
                         streams: method.server_streaming(),
                         long: method.server_streaming() || method.client_streaming(),
                         infrastructure,
+                        of_run: OF_RUNS.contains(&method.name()),
                         timeout,
+                        max_request: max_request.unwrap_or(usize::MAX),
                     },
                 );
             }
@@ -97,7 +113,11 @@ mod tests {
             "grpc.health.v1.Health/Check".to_owned(),
             Duration::from_secs(1),
         )]);
-        let methods = Methods::read(&[contracts::FILE_DESCRIPTOR_SET, b"nonsense"], &timeouts);
+        let methods = Methods::read(
+            &[contracts::FILE_DESCRIPTOR_SET, b"nonsense"],
+            &timeouts,
+            &HashMap::new(),
+        );
         let check = methods.find("/grpc.health.v1.Health/Check").unwrap();
         assert_eq!(
             (check.streams, check.timeout),

@@ -58,6 +58,8 @@ pub(crate) struct Origin {
     pub(crate) drain: Drain,
     /// Counts the messages that were sent on the connection.
     pub(crate) sent: Arc<AtomicU64>,
+    /// Whether the server was draining when the connection was made.
+    pub(crate) ending: bool,
     /// Closes the connection; missing in process.
     pub(crate) close: Option<CancellationToken>,
     /// What bounds the streams of the peer and of the connection; empty in process.
@@ -74,6 +76,7 @@ impl Origin {
             local: None,
             drain: Drain::never(),
             sent: Arc::default(),
+            ending: false,
             close: None,
             streams: Vec::new(),
             large_message: CallContext::current().large_message(),
@@ -151,7 +154,8 @@ impl Stack {
         let Admitted {
             context, deadline, ..
         } = &admitted;
-        let request = self.prepare(request, &origin, context);
+        let max_request = method.map_or(usize::MAX, |method| method.max_request);
+        let request = self.prepare(request, &origin, context, max_request);
         let handler = context.clone().scope(call(self.routes.clone(), request));
         // The order matters: a panic is caught inside the time limit, so that both become
         // answers; dropping the handler at its deadline ends everything that it awaits.
@@ -171,6 +175,10 @@ impl Stack {
         method: Option<&Method>,
         origin: &Origin,
     ) -> Result<Admitted, Status> {
+        let goes_on = method.is_some_and(|method| method.of_run || method.infrastructure);
+        if origin.ending && !goes_on {
+            return Err(body::draining());
+        }
         let limits = &self.limits;
         let streams = method.is_some_and(|method| method.streams);
         let infrastructure = method.is_some_and(|method| method.infrastructure);
@@ -195,7 +203,11 @@ impl Stack {
             limits.call_timeout
         };
         let ours = method.and_then(|method| method.timeout).unwrap_or(ours);
-        let timeout = deadline::read(request.headers()).map_or(ours, |caller| caller.min(ours));
+        let timeout = deadline::read(request.headers()).map_err(|deadline::Malformed| {
+            let what = "is not a timeout; give up to 8 digits and a unit, one of H, M, S, m, u, n";
+            Failure::invalid_fields().violation("metadata.grpc-timeout", what)
+        })?;
+        let timeout = timeout.map_or(ours, |caller| caller.min(ours));
         let deadline = Instant::now() + timeout;
         let context = CallContext::read(request.headers(), deadline)?;
         let large_message = origin.large_message.clone().filter(|_| streams);
@@ -215,6 +227,7 @@ impl Stack {
         request: Request<Body>,
         origin: &Origin,
         context: &CallContext,
+        max_request: usize,
     ) -> Request<Body> {
         let (mut parts, body) = request.into_parts();
         parts.extensions.clear();
@@ -226,7 +239,10 @@ impl Stack {
                 remote_addr: origin.peer,
             });
         }
-        let body = Body::new(RequestBody::new(body, self.limits.max_request_message));
+        let body = Body::new(RequestBody::new(
+            body,
+            self.limits.max_request_message.min(max_request),
+        ));
         Request::from_parts(parts, body)
     }
 

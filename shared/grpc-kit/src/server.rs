@@ -10,18 +10,19 @@ pub(crate) mod bind;
 mod connection;
 mod flood;
 
-use std::{io, sync::Arc};
+use std::{io, pin::pin, sync::Arc};
 
 use tokio::net::TcpListener;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
 
 use crate::{
-    Health, Services, Shutdown,
+    Health, Need, Services, Shutdown, readiness,
     rpc::Stack,
     settings::{Reflection, ServerSettings},
 };
+use accept::Connections;
 use bind::Exposed;
 use connection::{Endpoint, Ends};
 
@@ -51,7 +52,7 @@ pub enum ServeError {
 }
 
 /// How a server ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Connections that were cut because they did not finish in time; 0 after a clean end.
     pub unfinished_connections: usize,
@@ -64,6 +65,7 @@ pub struct Server {
     services: Services,
     http: Option<axum::Router>,
     health: Health,
+    needs: Vec<Need>,
 }
 
 impl Server {
@@ -75,6 +77,7 @@ impl Server {
             services,
             http: None,
             health,
+            needs: Vec::new(),
         }
     }
 
@@ -82,6 +85,13 @@ impl Server {
     #[must_use]
     pub fn http(mut self, router: axum::Router) -> Self {
         self.http = Some(router);
+        self
+    }
+
+    /// Reports the server as not ready while any of `needs` is not met.
+    #[must_use]
+    pub fn needs(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
+        self.needs.extend(needs);
         self
     }
 
@@ -104,11 +114,13 @@ impl Server {
         let gate = accept::Gate::new(&self.settings)?;
         let loopback = address.ip().to_canonical().is_loopback();
         let services = self.with_infrastructure(loopback)?;
-        self.health.set_all(true).await;
+        self.health.set(readiness::LIVENESS, true).await;
+        self.health.set_all(self.needs.is_empty()).await;
 
         let ends = Ends {
             drain: CancellationToken::new(),
             go_away: CancellationToken::new(),
+            last: CancellationToken::new(),
             abort: CancellationToken::new(),
         };
         let endpoint = Arc::new(Endpoint {
@@ -117,9 +129,9 @@ impl Server {
             settings: self.settings.clone(),
             ends: ends.clone(),
         });
-        let connections = TaskTracker::new();
+        let connections = Connections::default();
         tracing::info!(%address, "serving");
-        let accepting = accept::run(listener, gate, endpoint, connections.clone());
+        let mut accepting = pin!(accept::run(listener, gate, endpoint, connections.clone()));
         let notice = async {
             shutdown.started().await;
             self.health.set_all(false).await;
@@ -130,8 +142,15 @@ impl Server {
                 tokio::select! { () = notice => {} () = shutdown.aborted() => {} }
             }
         };
-        tokio::select! { () = accepting => {} () = notice => {} }
-        Ok(finish(&ends, &connections, &self.settings, &shutdown).await)
+        let until_notice = async {
+            let ready = readiness::watch(&self.needs, &self.health);
+            tokio::select! { () = ready => {} () = shutdown.started() => {} }
+            notice.await;
+        };
+        tokio::select! { () = &mut accepting => {} () = until_notice => {} }
+        let finish = finish(&ends, &connections, &self.settings, &shutdown);
+        // The listener goes on: who follows or cancels a run may have to connect once more.
+        tokio::select! { served = finish => Ok(served), () = accepting => Ok(Served::default()) }
     }
 
     /// Adds health and, where it is wanted, reflection.
@@ -148,7 +167,9 @@ impl Server {
         }
         let builder = || {
             let mut builder = tonic_reflection::server::Builder::configure()
-                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                // So that clients can show what the details of an error say.
+                .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET);
             for set in &services.descriptor_sets {
                 builder = builder.register_encoded_file_descriptor_set(set);
             }
@@ -173,21 +194,29 @@ impl Server {
 /// Lets connections finish, and cuts those that do not.
 async fn finish(
     ends: &Ends,
-    connections: &TaskTracker,
+    connections: &Connections,
     settings: &ServerSettings,
     shutdown: &Shutdown,
 ) -> Served {
+    let Connections { begun, late } = connections;
     ends.go_away.cancel();
-    connections.close();
-    let grace = tokio::time::sleep(settings.drain_grace);
+    begun.close();
+    late.close();
+    let finished = async {
+        begun.wait().await;
+        // What was asked since then is answered, and nothing more.
+        ends.last.cancel();
+        late.wait().await;
+    };
     tokio::select! {
-        () = connections.wait() => {}
-        () = grace => {}
+        () = finished => {}
+        () = tokio::time::sleep(settings.drain_grace) => {}
         () = shutdown.aborted() => {}
     }
-    let unfinished_connections = connections.len();
+    let unfinished_connections = begun.len() + late.len();
     ends.abort.cancel();
-    connections.wait().await;
+    begun.wait().await;
+    late.wait().await;
     if unfinished_connections > 0 {
         tracing::warn!(
             unfinished_connections,

@@ -15,6 +15,7 @@ pub struct Services {
     pub(crate) names: Vec<&'static str>,
     pub(crate) descriptor_sets: Vec<&'static [u8]>,
     pub(crate) timeouts: HashMap<String, Duration>,
+    pub(crate) max_requests: HashMap<String, usize>,
 }
 
 impl Services {
@@ -56,6 +57,7 @@ impl Services {
         *router = std::mem::take(router).merge(others);
         self.names.extend(other.names);
         self.timeouts.extend(other.timeouts);
+        self.max_requests.extend(other.max_requests);
         for encoded in other.descriptor_sets {
             if !self.descriptor_sets.contains(&encoded) {
                 self.descriptor_sets.push(encoded);
@@ -72,6 +74,15 @@ impl Services {
         self
     }
 
+    /// Bounds the messages that a service (`package.Service`) reads, in bytes, where the settings of
+    /// the server allow more. The service's own decoding limit must not be lower, as its refusal names
+    /// neither the limit nor the remedy.
+    #[must_use]
+    pub fn max_request_message(mut self, service: &str, bytes: usize) -> Self {
+        self.max_requests.insert(service.to_owned(), bytes);
+        self
+    }
+
     /// Adds a serialised `FileDescriptorSet` that describes services outside the contract.
     #[must_use]
     pub fn descriptor_set(mut self, encoded: &'static [u8]) -> Self {
@@ -80,6 +91,10 @@ impl Services {
     }
 
     pub(crate) fn methods(&self) -> Arc<Methods> {
-        Arc::new(Methods::read(&self.descriptor_sets, &self.timeouts))
+        Arc::new(Methods::read(
+            &self.descriptor_sets,
+            &self.timeouts,
+            &self.max_requests,
+        ))
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! Whatever is wrong is collected: unknown keys, wrong types, values out of range and the
 //! program's own checks arrive as one [`SettingsError`], each [`Problem`] with its key, where it
-//! was set and what to do. The conventional end of such a program is [`report_and_exit_code`].
+//! was set and what to do. So does an environment variable of the family that no program reads, such as
+//! one with a misspelt prefix. The conventional end of such a program is [`report_and_exit_code`].
 //!
 //! - [`load`]: the three layers and the collecting.
 //! - [`problem`]: what can be wrong.
@@ -24,6 +25,7 @@ pub mod duration;
 pub mod effective;
 mod layers;
 pub mod load;
+mod names;
 pub mod problem;
 pub mod secret;
 pub mod size;

@@ -14,6 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     effective,
     layers::{self, Layer},
+    names,
     problem::{Problem, Problems, SettingsError, Source},
 };
 
@@ -70,6 +71,7 @@ pub fn load_from<T: Settings>(
 
     let mut problems = Vec::new();
     let mut layers = Vec::new();
+    names::find_unknown(T::PREFIX, &vars, &mut problems);
     match file.map(|path| Layer::from_file(&path)).transpose() {
         Ok(layer) => layers.extend(layer),
         Err(problem) => problems.push(problem),
@@ -213,7 +215,10 @@ fn find_unknown<T: Serialize>(settings: &T, layers: &[Layer], problems: &mut Vec
                     key,
                     source,
                     what: "is unknown".to_owned(),
-                    remedy: format!("remove it, or use one of {}", siblings.join(", ")),
+                    remedy: match names::nearest(path[depth], siblings.iter().map(String::as_str)) {
+                        Some(meant) => format!("use {meant}, or remove it"),
+                        None => format!("remove it, or use one of {}", siblings.join(", ")),
+                    },
                 });
             }
         });

@@ -119,6 +119,17 @@ impl fmt::Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
+impl SettingsError {
+    /// Adds what another part of the program has found, each problem once.
+    pub fn merge(&mut self, other: Self) {
+        for problem in other.problems {
+            if !self.problems.contains(&problem) {
+                self.problems.push(problem);
+            }
+        }
+    }
+}
+
 /// Prints every problem on standard error and returns the code to exit with.
 pub fn report_and_exit_code(error: &SettingsError) -> ExitCode {
     // Standard error may be closed; there is nobody left to tell.

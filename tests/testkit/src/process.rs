@@ -118,13 +118,22 @@ impl Process {
             .with_context(|| format!("{} cannot be awaited", self.name))
     }
 
+    /// Asks the process to end.
+    ///
+    /// # Errors
+    /// The process cannot be signalled.
+    pub fn signal(&mut self) -> anyhow::Result<()> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(id.context("a process id is positive")?, Signal::TERM)?;
+        Ok(())
+    }
+
     /// Asks the process to end and waits until it has.
     ///
     /// # Errors
     /// The process cannot be signalled or waited for.
     pub fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        kill_process(id.context("a process id is positive")?, Signal::TERM)?;
+        self.signal()?;
         self.wait()
     }
 

@@ -329,8 +329,8 @@ impl HttpBody for ResponseBody {
     }
 }
 
-/// The status of a stream that a drain ended.
-fn draining() -> Status {
+/// The status of a stream that a drain ended, and of a call that came during one.
+pub(super) fn draining() -> Status {
     Failure::new(
         Code::Unavailable,
         contracts::tavern::common::v1::ErrorReason::Draining,

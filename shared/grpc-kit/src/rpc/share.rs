@@ -11,8 +11,9 @@ use crate::Failure;
 /// The largest message that a stream may hold for a slow reader without taking of the peer's share.
 const SMALL_MESSAGE: usize = 64 << 10;
 
-/// Bytes of larger messages that all streams of one peer may hold for slow readers.
-const LARGE_MESSAGES: usize = 16 << 20;
+/// Bytes of larger messages that all streams of one peer may hold for slow readers. On their way
+/// through the services each is held up to three times.
+const LARGE_MESSAGES: usize = 8 << 20;
 
 /// The share of one peer.
 #[derive(Debug)]

@@ -168,19 +168,32 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The connections of a server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Connections {
+    /// Those that were made before the server began to end.
+    pub(super) begun: TaskTracker,
+    /// Those that were made since.
+    pub(super) late: TaskTracker,
+}
+
 /// Accepts connections for ever; each becomes a task of `connections`.
 pub(super) async fn run(
     listener: TcpListener,
     gate: Gate,
     endpoint: Arc<Endpoint>,
-    connections: TaskTracker,
+    connections: Connections,
 ) {
     let mut refusals = RefusalLog::default();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match gate.enter(peer) {
                 Ok(place) => {
-                    connections.spawn(connection::run(endpoint.clone(), stream, peer, place));
+                    let tasks = match endpoint.ends.go_away.is_cancelled() {
+                        true => &connections.late,
+                        false => &connections.begun,
+                    };
+                    tasks.spawn(connection::run(endpoint.clone(), stream, peer, place));
                 }
                 Err(full) => {
                     let Full { setting, maximum } = full;

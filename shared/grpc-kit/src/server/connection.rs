@@ -63,8 +63,10 @@ pub(super) struct Endpoint {
 pub(super) struct Ends {
     /// Streams are told.
     pub(super) drain: CancellationToken,
-    /// Connections take no new calls.
+    /// Connections take no new calls; those that are made from here on take calls about runs.
     pub(super) go_away: CancellationToken,
+    /// Those take no new calls either.
+    pub(super) last: CancellationToken,
     /// Connections are cut.
     pub(super) abort: CancellationToken,
 }
@@ -81,6 +83,7 @@ pub(super) async fn run(
         tracing::debug!(%peer, %error, "no-delay refused");
     }
     let settings = &endpoint.settings;
+    let ending = endpoint.ends.go_away.is_cancelled();
     let drain = endpoint.ends.drain.child_token();
     let close = CancellationToken::new();
     let counts = Arc::new(Counts::default());
@@ -89,6 +92,7 @@ pub(super) async fn run(
         local: stream.local_addr().ok(),
         drain: Drain::new(drain.clone()),
         sent: counts.sent.clone(),
+        ending,
         close: Some(close.clone()),
         streams: vec![
             place.share.streams(),
@@ -123,7 +127,12 @@ pub(super) async fn run(
     // server's own end.
     let mut first_bytes = pin!(tokio::time::sleep(settings.first_bytes_timeout).fuse());
     let mut age = pin!(tokio::time::sleep(jittered(settings.max_connection_age, peer)).fuse());
-    let mut go_away = pin!(endpoint.ends.go_away.cancelled().fuse());
+    let go_away = if ending {
+        &endpoint.ends.last
+    } else {
+        &endpoint.ends.go_away
+    };
+    let mut go_away = pin!(go_away.cancelled().fuse());
     let mut cut = pin!(futures::future::Fuse::terminated());
     loop {
         tokio::select! {

@@ -27,8 +27,13 @@ const STREAM_WINDOW: u32 = 64 << 10;
 /// Bytes of all streams of a connection, so that those that wait do not keep the others waiting.
 const STREAMS_WINDOW: u32 = STREAM_WINDOW * 4 * CALLS_PER_CONNECTION as u32;
 
-static METHODS: LazyLock<Methods> =
-    LazyLock::new(|| Methods::read(&[contracts::FILE_DESCRIPTOR_SET], &Default::default()));
+static METHODS: LazyLock<Methods> = LazyLock::new(|| {
+    Methods::read(
+        &[contracts::FILE_DESCRIPTOR_SET],
+        &Default::default(),
+        &Default::default(),
+    )
+});
 
 /// The connections to one service.
 #[derive(Debug)]
@@ -124,8 +129,8 @@ impl Lane {
 mod tests {
     use super::*;
 
-    const WATCH: &str = "/tavern.gateway.v1.GatewayService/WatchRun";
-    const CANCEL: &str = "/tavern.gateway.v1.GatewayService/CancelRun";
+    const WATCH: &str = "/tavern.run.v1.RunService/WatchRun";
+    const CANCEL: &str = "/tavern.run.v1.RunService/CancelRun";
 
     fn connections(lane: &Lane) -> Vec<usize> {
         let connections = lane.connections.lock().unwrap();

@@ -1,14 +1,20 @@
 //! The end of a server.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use std::time::Duration;
 
-use grpc_kit::{Served, ServerSettings};
-use tonic::Code;
+use contracts::tavern::common::v1::ErrorReason;
+use grpc_kit::{ClientSettings, Need, Served, ServerSettings};
+use http::uri::PathAndQuery;
+use tonic::{Code, Request};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-use crate::probe::{TestServer, soon};
+use crate::probe::{TestServer, raw_client, soon};
 
 fn request() -> HealthCheckRequest {
     HealthCheckRequest {
@@ -46,6 +52,88 @@ async fn what_was_begun_is_finished_and_nothing_new_begins() {
     );
     let status = client.say("echo x").await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_draining_server_still_answers_about_runs() {
+    let server = TestServer::start(Default::default()).await;
+    let mut busy = server.client();
+    let held = tokio::spawn(async move { busy.say("gate").await });
+    server.running(1).await;
+    server.shutdown.drain();
+    // A call on a connection from before may still be answered; one on a new connection is not.
+    let codec = tonic_prost::ProstCodec::<String, String>::default;
+    let refused = soon("the refusal", async {
+        loop {
+            let mut client = raw_client(&server).await;
+            client.ready().await.unwrap();
+            let say = PathAndQuery::from_static("/test.v1.Probe/Say");
+            let request = Request::new("echo x".to_owned());
+            let answer = client.unary(request, say, codec()).await;
+            match answer.map_err(|status| (grpc_kit::reason(&status), status)) {
+                Err((Some(_), status)) => return status,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert_eq!(grpc_kit::reason(&refused), Some(ErrorReason::Draining));
+    assert!(grpc_kit::retry_after(&refused).is_some());
+
+    let mut client = raw_client(&server).await;
+    client.ready().await.unwrap();
+    let get_run = PathAndQuery::from_static("/test.v1.Probe/GetRun");
+    let request = Request::new("echo x".to_owned());
+    let answer = client.unary(request, get_run, codec()).await.unwrap();
+    assert_eq!(answer.into_inner(), "x");
+
+    server.probe.gate.add_permits(1);
+    assert_eq!(held.await.unwrap().unwrap(), "passed");
+    // Who came since then keeps nothing waiting, although the connection is still there.
+    let served = soon("the end", server.served).await.unwrap().unwrap();
+    assert_eq!(served.unfinished_connections, 0);
+}
+
+#[tokio::test]
+async fn a_server_is_ready_while_its_needs_are_met_and_live_whatever_happens() {
+    let met = Arc::new(AtomicBool::new(false));
+    let asked = met.clone();
+    let need = Need::condition("a thing", move || match asked.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err("is missing".to_owned()),
+    });
+    let server = TestServer::start_with(Default::default(), |server| server.needs([need])).await;
+    let settings = ClientSettings::to(format!("http://{}", server.address));
+    assert!(grpc_kit::check_health(&settings).await.is_err());
+    assert!(grpc_kit::check_liveness(&settings).await.is_ok());
+    met.store(true, Ordering::SeqCst);
+    soon("the server to be ready", async {
+        while grpc_kit::check_health(&settings).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_needs_other_services_to_live() {
+    let mut other = TestServer::start(Default::default()).await;
+    let need = Need::service("other", other.transport());
+    let server = TestServer::start_with(Default::default(), |server| server.needs([need])).await;
+    let settings = ClientSettings::to(format!("http://{}", server.address));
+    let becomes = async |ready: bool| {
+        while grpc_kit::check_health(&settings).await.is_ok() != ready {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon("the server to be ready", becomes(true)).await;
+    other.shutdown.abort();
+    soon("the other's end", &mut other.served)
+        .await
+        .unwrap()
+        .unwrap();
+    soon("the server not to be ready", becomes(false)).await;
 }
 
 #[tokio::test]

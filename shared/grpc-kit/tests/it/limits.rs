@@ -17,7 +17,7 @@ use tonic_reflection::pb::v1::{
 };
 use tower::{Service, ServiceExt};
 
-use crate::probe::{Client, TestServer, services, soon};
+use crate::probe::{Client, TestServer, raw_client, services, soon};
 
 #[tokio::test]
 async fn a_call_without_a_deadline_gets_the_servers() {
@@ -46,6 +46,51 @@ async fn a_callers_longer_deadline_does_not_extend_the_servers() {
         .await
         .unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn a_deadline_that_is_not_one_is_refused() {
+    let server = TestServer::start(Default::default()).await;
+    for wrong in [
+        "",
+        "5",
+        "S",
+        "-5S",
+        "1.5S",
+        "123456789S",
+        "5s",
+        "5 S",
+        "forever",
+    ] {
+        let mut request = Request::new("echo x".to_owned());
+        let value = HeaderValue::from_static(wrong);
+        request
+            .metadata_mut()
+            .as_mut()
+            .insert("grpc-timeout", value);
+        let mut client = raw_client(&server).await;
+        client.ready().await.unwrap();
+        let say = PathAndQuery::from_static("/test.v1.Probe/Say");
+        let codec = tonic_prost::ProstCodec::<String, String>::default();
+        let status = client.unary(request, say, codec).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{wrong}");
+        let field = &grpc_kit::violations(&status)[0].0;
+        assert_eq!(field, "metadata.grpc-timeout", "{wrong}");
+    }
+    assert_eq!(
+        server.probe.begun.load(std::sync::atomic::Ordering::SeqCst),
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_service_with_a_lower_limit_of_messages_names_it() {
+    let services = services(&Default::default()).max_request_message("test.v1.Probe", 1_000);
+    let mut client = Client::new(grpc_kit::local(&services));
+    let status = client.say("x".repeat(2_000)).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::LimitExceeded));
+    assert_eq!(grpc_kit::metadata(&status)["maximum"], "1000");
 }
 
 #[tokio::test]
@@ -182,16 +227,10 @@ async fn a_stream_holds_its_place_until_it_ends() {
     assert!(client.tell("count 1").await.is_ok());
 }
 
-/// A client with one connection, as other libraries have it.
-async fn one_connection(server: &TestServer) -> tonic::client::Grpc<tonic::transport::Channel> {
-    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address));
-    tonic::client::Grpc::new(endpoint.unwrap().connect().await.unwrap())
-}
-
 #[tokio::test]
 async fn the_streams_of_one_connection_leave_room_for_a_call() {
     let server = TestServer::start(Default::default()).await;
-    let mut grpc = one_connection(&server).await;
+    let mut grpc = raw_client(&server).await;
     let tell = PathAndQuery::from_static("/test.v1.Probe/Tell");
     let say = PathAndQuery::from_static("/test.v1.Probe/Say");
     let codec = tonic_prost::ProstCodec::<String, String>::default;
@@ -312,6 +351,29 @@ async fn reflection_lists_what_is_served_in_both_versions() {
         );
     let nothing = stream::empty::<tonic_reflection::pb::v1alpha::ServerReflectionRequest>();
     assert!(old.server_reflection_info(nothing).await.is_ok());
+}
+
+#[tokio::test]
+async fn reflection_describes_the_details_of_errors() {
+    let server = TestServer::start(Default::default()).await;
+    for symbol in [
+        "google.rpc.ErrorInfo",
+        "google.rpc.BadRequest",
+        "google.rpc.RetryInfo",
+    ] {
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::FileContainingSymbol(symbol.to_owned())),
+        };
+        let mut client = ServerReflectionClient::new(server.transport());
+        let answers = client.server_reflection_info(stream::iter([request])).await;
+        let answer = answers.unwrap().into_inner().message().await.unwrap();
+        let described = answer.unwrap().message_response;
+        assert!(
+            matches!(described, Some(MessageResponse::FileDescriptorResponse(_))),
+            "{symbol}: {described:?}"
+        );
+    }
 }
 
 #[tokio::test]

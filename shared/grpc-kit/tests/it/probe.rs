@@ -94,7 +94,9 @@ impl Service<HttpRequest<Body>> for Probe {
         Box::pin(async move {
             let mut grpc = tonic::server::Grpc::new(ProstCodec::<String, String>::default());
             Ok(match request.uri().path() {
-                "/test.v1.Probe/Say" => grpc.unary(Say(probe), request).await,
+                "/test.v1.Probe/Say" | "/test.v1.Probe/GetRun" => {
+                    grpc.unary(Say(probe), request).await
+                }
                 "/test.v1.Probe/Tell" => grpc.server_streaming(Tell(probe), request).await,
                 _ => Status::unimplemented("").into_http(),
             })
@@ -242,7 +244,11 @@ fn descriptor_set() -> &'static [u8] {
         package: Some("test.v1".to_owned()),
         service: vec![ServiceDescriptorProto {
             name: Some("Probe".to_owned()),
-            method: vec![method("Say", false), method("Tell", true)],
+            method: vec![
+                method("Say", false),
+                method("GetRun", false),
+                method("Tell", true),
+            ],
             ..ServiceDescriptorProto::default()
         }],
         ..FileDescriptorProto::default()
@@ -348,6 +354,14 @@ impl TestServer {
         })
         .await;
     }
+}
+
+/// A client with one connection and nothing of ours, as other libraries have it.
+pub(crate) async fn raw_client(
+    server: &TestServer,
+) -> tonic::client::Grpc<tonic::transport::Channel> {
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address));
+    tonic::client::Grpc::new(endpoint.unwrap().connect().await.unwrap())
 }
 
 pub(crate) fn services(probe: &Probe) -> Services {

@@ -191,14 +191,11 @@ fn every_problem_is_reported_at_once_with_key_source_and_remedy() {
         );
     };
     expect("mode", "use one of quick, careful");
-    expect("nmae", "is unknown: remove it, or use one of api_key");
+    expect("nmae", "is unknown: use name, or remove it");
     expect("server.limit", "is `30`: give a string");
     expect("server.connections", "is 0: give at least 1");
     expect("server.listen", "is");
-    expect(
-        "server.limits",
-        "use one of connections, limit, listen, message",
-    );
+    expect("server.limits", "use limit, or remove it");
     assert_eq!(found.len(), 6, "{found:#?}");
     assert!(sources.contains(&Source::Environment("EXAMPLE__SERVER__LISTEN".to_owned())));
     assert!(
@@ -274,4 +271,53 @@ fn variables_that_contradict_each_other_are_refused() {
         found.iter().any(|(key, _)| key == "server.connections"),
         "{found:?}"
     );
+}
+
+/// What loading with one more variable reports.
+fn problem_of(variable: &str) -> Option<String> {
+    let vars = [(variable.into(), "1".into())];
+    let error = settings::load_from::<Example>(None, vars).err()?;
+    Some(error.to_string())
+}
+
+#[test]
+fn a_misspelt_variable_is_a_problem_with_the_name_that_was_meant() {
+    for (written, meant) in [
+        (
+            "TAVERN_SANDBX__LOWEST_ISOLATION",
+            "TAVERN_SANDBOX__LOWEST_ISOLATION",
+        ),
+        (
+            "TAVERN_GATWAY__SERVER__LISTEN",
+            "TAVERN_GATEWAY__SERVER__LISTEN",
+        ),
+        ("TAVERN_REGISTRY_DATA_DIR", "TAVERN_REGISTRY__DATA_DIR"),
+        ("TAVERN_SANDBOXES__TENANCY", "TAVERN_SANDBOX__TENANCY"),
+        ("TAVERN_NOTHING_LIKE_IT__X", "TAVERN_AGENT"),
+        ("TAVERN_SANDBOX", "TAVERN_AGENT"),
+    ] {
+        let problem = problem_of(written).unwrap_or_default();
+        assert!(
+            problem.contains(written) && problem.contains(meant),
+            "{written}: {problem}"
+        );
+    }
+}
+
+#[test]
+fn the_variables_of_other_programs_and_platforms_are_none_of_ours() {
+    for name in [
+        "TAVERN_SANDBOX__LOWEST_ISOLATION",
+        "TAVERN_AGENT_CONFIG",
+        "TAVERN_CONFIG",
+        "TAVERN__SERVER__LISTEN",
+        "TAVERN_TEST_PYTHON",
+        "TAVERN_GATEWAY_SERVICE_HOST",
+        "TAVERN_GATEWAY_SERVICE_PORT_GRPC",
+        "TAVERN_GATEWAY_PORT",
+        "TAVERN_GATEWAY_PORT_7401_TCP_ADDR",
+        "TAVERNA_X",
+    ] {
+        assert_eq!(problem_of(name), None, "{name}");
+    }
 }

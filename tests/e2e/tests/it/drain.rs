@@ -114,3 +114,32 @@ async fn scripts_that_outlast_the_grace_are_ended_and_their_callers_told() -> an
     assert_eq!(processes_with(&mark), 0);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_request_to_end_ends_at_once() -> anyhow::Result<()> {
+    let mut stack = Stack::all_in_one().await?;
+    let mark = format!("sleep 88{}", 400 + std::process::id() % 10_000);
+    let asked = ExecuteRequest {
+        runtime: "bash".to_owned(),
+        program: Some(Program::SourceText(format!("{mark}; true"))),
+        ..ExecuteRequest::default()
+    };
+    let mut client = stack.sandbox();
+    let call = tokio::spawn(async move { client.execute(asked).await });
+    eventually("the script to run", || async {
+        (processes_with(&mark) > 0).then_some(())
+    })
+    .await?;
+    let process = &mut stack.processes()[0];
+    process.signal()?;
+    eventually("the drain to begin", || {
+        let began = process.output().contains("told to end");
+        async move { began.then_some(()) }
+    })
+    .await?;
+    // The code of a process that a signal ended, not that of one that had finished.
+    let status = process.terminate()?;
+    assert_eq!(status.code(), Some(128 + 15), "{}", process.output());
+    assert!(call.await?.is_err());
+    Ok(())
+}

@@ -90,7 +90,7 @@ async fn settled(stack: &mut Stack) -> anyhow::Result<u64> {
 
 /// What 400 stalled streams may take: 64 KiB each, and the share of a peer in each process that
 /// passes their messages on.
-const MOST_KIB: u64 = 400 * 64 + 4 * (16 << 10);
+const MOST_KIB: u64 = 400 * 64 + 4 * (8 << 10);
 
 async fn stalled_followers_cost_little(mut stack: Stack) -> anyhow::Result<()> {
     let text = "A long answer without a call. ".repeat(33_000);
@@ -113,7 +113,7 @@ async fn stalled_followers_cost_little(mut stack: Stack) -> anyhow::Result<()> {
     drop(held);
     eventually("the memory to come back", || {
         let left = resident_of_all(&mut stack).saturating_sub(before);
-        async move { (left <= MOST_KIB * 3 / 4).then_some(()) }
+        async move { (left <= MOST_KIB * 2 / 3).then_some(()) }
     })
     .await
 }
