@@ -1,8 +1,10 @@
 //! The `tavern` program.
 
+mod client;
 mod demo;
 mod play;
 mod serve;
+mod timeline;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +34,8 @@ enum Command {
         #[arg(long)]
         examples: Option<PathBuf>,
     },
+    #[command(flatten)]
+    Client(client::Command),
     /// Plays transcripts against a gateway that is already there.
     Play {
         /// Where the gateway is.
@@ -109,6 +113,7 @@ async fn main() -> anyhow::Result<ExitCode> {
             Ok(settings) => demo::demo(settings, examples).await,
             Err(code) => Ok(code),
         },
+        Command::Client(command) => Ok(command.execute_or_report().await),
         Command::Play { gateway, examples } => {
             let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(gateway))?;
             let wrong = play::play_all(GatewayServiceClient::new(transport), &examples).await?;

@@ -1,7 +1,6 @@
 //! Plays transcripts against a gateway and shows each as a timeline.
 
 mod check;
-mod timeline;
 mod transcript;
 
 use std::path::Path;
@@ -11,6 +10,8 @@ use contracts::tavern::common::v1::{Event, Run, watch_record::Record};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::gateway::v1::{InvokeTextRequest, ToolScope, invoke_text_request::Input};
 use grpc_kit::Transport;
+
+use crate::timeline;
 
 use transcript::{Lines, Step, Transcript};
 

@@ -3,6 +3,8 @@
 use contracts::tavern::common::v1::{CallStatus, Event, NodeState, Run, RunState, event::Kind};
 use serde_json::Value;
 
+use crate::timeline::name;
+
 use super::transcript::{Expectation, ExpectedCall};
 
 /// Returns every difference between what happened and what must have happened.
@@ -147,12 +149,4 @@ fn compare<T: PartialEq + std::fmt::Debug>(
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or(Value::Null)
-}
-
-/// Turns `RUN_STATE_SUCCEEDED` into `succeeded`.
-pub(crate) fn name(of_value: &str, prefix: &str) -> String {
-    of_value
-        .strip_prefix(prefix)
-        .unwrap_or(of_value)
-        .to_lowercase()
 }

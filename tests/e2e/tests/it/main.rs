@@ -1,6 +1,7 @@
 //! Black-box tests over the wire: Tavern as processes, asked as any other backend would ask.
 
 mod cancel;
+mod command_line;
 mod containers;
 mod dialects;
 mod drain;

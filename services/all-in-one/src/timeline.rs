@@ -1,40 +1,109 @@
 //! Draws a run as a timeline, from its events and from nothing else.
 
 use std::fmt::Write;
+use std::io::IsTerminal;
 
 use contracts::tavern::common::v1::{
     self as common, CallStatus, Event, NodeState, Run, RunState, Severity, event::Kind,
 };
 
-use super::check::name;
-
-/// The longest line of text that is shown, in characters.
+/// The longest line of text that is shown where the terminal does not say how wide it is, in
+/// characters.
 const WIDTH: usize = 100;
+
+/// What stands before the text of a line, in characters.
+const MARGIN: usize = 23;
 
 /// How many lines of one text are shown.
 const MOST_LINES: usize = 6;
 
 /// Draws the events of a run and its end.
 pub(crate) fn draw(events: &[Event], run: &Run) -> String {
-    let mut drawing = Drawing {
-        text: String::new(),
-        start: events.first().map_or(0, nanos),
-    };
-    for event in events {
-        drawing.event(event);
+    let mut timeline = Timeline::new(Style::default());
+    let mut text: String = events.iter().map(|event| timeline.event(event)).collect();
+    text.push_str(&timeline.end(run));
+    text
+}
+
+/// How lines look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    /// The longest text of a line, in characters.
+    pub(crate) width: usize,
+    /// Whether the kind of each line is coloured.
+    pub(crate) colour: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self {
+            width: WIDTH,
+            colour: false,
+        }
     }
-    drawing.end(events, run);
-    drawing.text
 }
 
-struct Drawing {
+impl Style {
+    /// Returns the style for standard output: coloured and cut to the width on a terminal.
+    pub(crate) fn of_stdout() -> Self {
+        if !std::io::stdout().is_terminal() {
+            return Self::default();
+        }
+        let columns =
+            rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col);
+        let width = usize::from(columns).saturating_sub(MARGIN);
+        Self {
+            width: if columns == 0 { WIDTH } else { width.max(20) },
+            colour: std::env::var_os("NO_COLOR").is_none(),
+        }
+    }
+}
+
+/// A timeline that grows event by event.
+pub(crate) struct Timeline {
+    style: Style,
     text: String,
-    /// When the run began, in nanoseconds since the epoch.
-    start: i64,
+    /// When the run began, in nanoseconds since the epoch; nothing before the first event.
+    start: Option<i64>,
+    /// The time of the last event, in nanoseconds since the epoch.
+    last: i64,
+    /// The number of events drawn.
+    count: usize,
+    trace_id: String,
 }
 
-impl Drawing {
-    fn event(&mut self, event: &Event) {
+impl Timeline {
+    /// Begins a timeline.
+    pub(crate) fn new(style: Style) -> Self {
+        Self {
+            style,
+            text: String::new(),
+            start: None,
+            last: 0,
+            count: 0,
+            trace_id: String::new(),
+        }
+    }
+
+    /// Returns the lines of an event; most events have one, some have none.
+    pub(crate) fn event(&mut self, event: &Event) -> String {
+        self.last = nanos(event);
+        self.start.get_or_insert(self.last);
+        self.count += 1;
+        if self.trace_id.is_empty() {
+            self.trace_id.clone_from(&event.trace_id);
+        }
+        self.draw(event);
+        std::mem::take(&mut self.text)
+    }
+
+    /// Returns the lines of the end of a run.
+    pub(crate) fn end(&mut self, run: &Run) -> String {
+        self.summary(run);
+        std::mem::take(&mut self.text)
+    }
+
+    fn draw(&mut self, event: &Event) {
         match event.kind.as_ref() {
             Some(Kind::RunStarted(started)) if event.parent_path.is_empty() => {
                 self.opening(event, started)
@@ -49,20 +118,22 @@ impl Drawing {
                     &format!("{} of at most {}", round.iteration, round.limit),
                 );
             }
-            Some(Kind::Thinking(thinking)) => self.line(event, "thinks", &thinking.text),
-            Some(Kind::Text(text)) => self.line(event, "says", text.text.trim_end()),
+            Some(Kind::Thinking(thinking)) => self.line(event, "thinking", &thinking.text),
+            Some(Kind::Text(text)) => self.line(event, "text", text.text.trim_end()),
             Some(Kind::Diagnosed(diagnosed)) => self.diagnosed(event, diagnosed),
             Some(Kind::CallDispatched(call)) => {
                 self.line(
                     event,
-                    "calls",
+                    "call",
                     &format!("{} {}", call.tool_id, call.arguments_json),
                 );
             }
-            Some(Kind::OutputChunk(chunk)) => self.line(event, "writes", chunk.text.trim_end()),
+            Some(Kind::OutputChunk(chunk)) => self.line(event, "output", chunk.text.trim_end()),
             Some(Kind::CallSettled(settled)) => self.settled(event, settled),
             Some(Kind::NodeFinished(node)) => self.node(event, node),
-            Some(Kind::Observation(told)) => self.line(event, "told", &told.text),
+            Some(Kind::Observation(observation)) => {
+                self.line(event, "observed", &observation.text);
+            }
             Some(Kind::CancelRequested(cancel)) => self.line(event, "cancel", &cancel.reason),
             _ => {}
         }
@@ -98,7 +169,7 @@ impl Drawing {
             CallStatus::Succeeded => {
                 self.line(
                     event,
-                    "gives",
+                    "result",
                     &format!("{}   ({took}{replayed})", result.output_json),
                 );
             }
@@ -109,7 +180,7 @@ impl Drawing {
                     "{} {status}: {} ({})",
                     result.tool_id, error.message, error.code
                 );
-                self.line(event, "fails", &text);
+                self.line(event, "failed", &text);
             }
         }
     }
@@ -135,18 +206,16 @@ impl Drawing {
         self.line(event, "node", &text);
     }
 
-    fn end(&mut self, events: &[Event], run: &Run) {
+    fn summary(&mut self, run: &Run) {
         let state = name(
             RunState::try_from(run.state)
                 .unwrap_or_default()
                 .as_str_name(),
             "RUN_STATE_",
         );
-        let end = events.last().map_or(self.start, nanos);
-        let took = millis(end - self.start);
+        let took = millis(self.last - self.start.unwrap_or(self.last));
         let durability = name(run.durability().as_str_name(), "DURABILITY_");
-        let trace = events.first().map_or("", |event| event.trace_id.as_str());
-        let count = events.len();
+        let count = self.count;
         let error = run
             .outcome
             .as_ref()
@@ -166,11 +235,12 @@ impl Drawing {
             &state,
             &format!("{count} events, durability {durability}{stop}{error}"),
         );
-        self.push("", 0, "trace", trace);
+        let trace_id = std::mem::take(&mut self.trace_id);
+        self.push("", 0, "trace", &trace_id);
     }
 
     fn line(&mut self, event: &Event, word: &str, text: &str) {
-        let at = millis(nanos(event) - self.start);
+        let at = millis(nanos(event) - self.start.unwrap_or_default());
         self.push(&at, event.parent_path.len(), word, text);
     }
 
@@ -181,8 +251,13 @@ impl Drawing {
         let (shown, more) = lines.split_at(lines.len().min(MOST_LINES));
         for (number, line) in shown.iter().enumerate() {
             let (at, word) = if number == 0 { (at, word) } else { ("", "") };
+            let word = coloured(word, self.style.colour);
             // Writing to a string cannot fail.
-            let _ = writeln!(self.text, "  {at:>9}  {indent}{word:<9} {}", cut(line));
+            let _ = writeln!(
+                self.text,
+                "  {at:>9}  {indent}{word} {}",
+                cut(line, self.style.width)
+            );
         }
         if !more.is_empty() {
             let _ = writeln!(
@@ -196,12 +271,26 @@ impl Drawing {
     }
 }
 
-/// Cuts a line and shows control characters as what they are, so that no output of a tool can
-/// steer the terminal.
-fn cut(line: &str) -> String {
+/// Returns the kind of a line, filled up to its column.
+fn coloured(word: &str, colour: bool) -> String {
+    let code = match word {
+        "call" | "node" | "run" => 36,
+        "result" | "succeeded" => 32,
+        "failed" | "cancelled" | "unknown" => 31,
+        "remark" | "cancel" => 33,
+        _ => 90,
+    };
+    match colour {
+        true => format!("\u{1b}[{code}m{word:<9}\u{1b}[0m"),
+        false => format!("{word:<9}"),
+    }
+}
+
+/// Cuts a line and replaces control characters, so that no output of a tool can steer the terminal.
+pub(crate) fn cut(line: &str, width: usize) -> String {
     let shown: String = line
         .chars()
-        .take(WIDTH)
+        .take(width)
         .map(|character| {
             if character.is_control() {
                 '\u{fffd}'
@@ -210,7 +299,7 @@ fn cut(line: &str) -> String {
             }
         })
         .collect();
-    if line.chars().nth(WIDTH).is_some() {
+    if line.chars().nth(width).is_some() {
         format!("{shown}...")
     } else {
         shown
@@ -221,6 +310,11 @@ fn nanos(event: &Event) -> i64 {
     event.time.map_or(0, |time| {
         time.seconds * 1_000_000_000 + i64::from(time.nanos)
     })
+}
+
+/// Returns the name of an enum value without its prefix: `RUN_STATE_SUCCEEDED` is `succeeded`.
+pub(crate) fn name(value: &str, prefix: &str) -> String {
+    value.strip_prefix(prefix).unwrap_or(value).to_lowercase()
 }
 
 fn millis(nanos: i64) -> String {

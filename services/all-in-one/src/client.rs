@@ -1,0 +1,134 @@
+//! The commands that talk to a Tavern: invoke a text, look at runs, look at tools.
+
+mod invoke;
+mod json;
+mod runs;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use contracts::tavern::common::v1::{Run, RunState};
+use grpc_kit::{ClientSettings, Transport};
+
+use crate::timeline::{Timeline, name};
+
+/// Where the Tavern is, and how results are printed.
+#[derive(Args)]
+pub(crate) struct Remote {
+    /// The address of the gateway, or of all services in one process.
+    #[arg(
+        long,
+        global = true,
+        env = "TAVERN_ADDRESS",
+        default_value = "http://127.0.0.1:7401"
+    )]
+    address: String,
+    /// Print one JSON object per line.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// A command to a Tavern that is running.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Invoke a text and follow the run to its end.
+    Invoke {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(flatten)]
+        input: invoke::Input,
+    },
+    /// List, show, follow and cancel runs.
+    Runs {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: runs::Command,
+    },
+    /// List, show and call tools.
+    Tools {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: tools::Command,
+    },
+}
+
+impl Command {
+    /// Executes the command and reports what kept it from working. The exit code is 0 if the run or
+    /// call succeeded.
+    #[expect(
+        clippy::print_stderr,
+        reason = "errors of a command go to standard error"
+    )]
+    pub(crate) async fn execute_or_report(self) -> ExitCode {
+        self.execute().await.unwrap_or_else(|error| {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        })
+    }
+
+    async fn execute(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Invoke { remote, input } => input.execute(&remote).await,
+            Self::Runs { remote, command } => command.execute(&remote).await,
+            Self::Tools { remote, command } => command.execute(&remote).await,
+        }
+    }
+}
+
+impl Remote {
+    fn connect(&self) -> anyhow::Result<Transport> {
+        Ok(grpc_kit::remote(&ClientSettings::to(&self.address))?)
+    }
+}
+
+/// Returns the words for a refused request: what is wrong with each field, one per line.
+fn refusal(status: &tonic::Status) -> anyhow::Error {
+    let violations = grpc_kit::violations(status);
+    let fields = violations
+        .iter()
+        .map(|(field, problem)| format!("\n  {field}: {problem}"));
+    anyhow::anyhow!("{}{}", status.message(), fields.collect::<String>())
+}
+
+/// Prints the end of a run and returns the exit code for it.
+fn finish(mut timeline: Timeline, run: &Run, as_json: bool) -> ExitCode {
+    if !as_json {
+        print(&timeline.end(run));
+    }
+    match run.state() {
+        RunState::Succeeded => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn state_of(run: &Run) -> String {
+    name(run.state().as_str_name(), "RUN_STATE_")
+}
+
+/// Prints text as it is.
+#[expect(clippy::print_stdout, reason = "this is the output of a command")]
+fn print(text: &str) {
+    print!("{text}");
+}
+
+/// Prints rows as a table with aligned columns.
+fn print_table(rows: &[Vec<String>], width: usize) {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths);
+        let line: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        print(&crate::timeline::cut(line.join("  ").trim_end(), width));
+        print("\n");
+    }
+}

@@ -1,0 +1,83 @@
+//! `tavern invoke`.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use contracts::tavern::common::v1::watch_record::Record;
+use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::gateway::v1::{
+    InvokeTextRequest, ToolScope, invoke_text_request::Input as Text,
+};
+
+use super::{Remote, finish, json, print, refusal};
+use crate::timeline::{Style, Timeline};
+
+/// What to invoke.
+#[derive(Args)]
+pub(crate) struct Input {
+    /// What a model wrote, whose calls are executed; with `--agent`, the user's message to the
+    /// agent. `-` reads standard input.
+    text: String,
+    /// The profile id of the agent that gets the message.
+    #[arg(long)]
+    agent: Option<String>,
+    /// The conversation to continue.
+    #[arg(long, default_value = "")]
+    conversation: String,
+    /// The request id; the same id with the same text returns the same run.
+    #[arg(long, default_value = "")]
+    request_id: String,
+}
+
+impl Input {
+    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let mut gateway = GatewayServiceClient::new(remote.connect()?);
+        let request = self.request()?;
+        let stream = gateway.invoke_text(request).await;
+        let mut stream = stream.map_err(|status| refusal(&status))?.into_inner();
+        let mut timeline = Timeline::new(Style::of_stdout());
+        let mut run_id = String::new();
+        while let Some(response) = stream.message().await.map_err(|status| refusal(&status))? {
+            if run_id.is_empty() && !remote.json {
+                print(&format!("{}\n", response.run_id));
+            }
+            run_id.clone_from(&response.run_id);
+            if remote.json {
+                json::print_line("tavern.gateway.v1.InvokeTextResponse", &response)?;
+            }
+            match response.record.and_then(|record| record.record) {
+                Some(Record::Event(event)) if !remote.json => print(&timeline.event(&event)),
+                Some(Record::Terminal(terminal)) => {
+                    let run = terminal.run.unwrap_or_default();
+                    return Ok(finish(timeline, &run, remote.json));
+                }
+                _ => {}
+            }
+        }
+        bail!("the connection ended before the run; follow it with `tavern runs watch {run_id}`")
+    }
+
+    fn request(self) -> anyhow::Result<InvokeTextRequest> {
+        let mut text = self.text;
+        if text == "-" {
+            text.clear();
+            std::io::stdin().read_to_string(&mut text)?;
+        }
+        let (input, profile_id) = match self.agent {
+            Some(profile_id) => (Text::UserMessage(text), profile_id),
+            None => (Text::ModelText(text), String::new()),
+        };
+        Ok(InvokeTextRequest {
+            request_id: self.request_id,
+            input: Some(input),
+            scope: Some(ToolScope {
+                profile_id,
+                tool_ids: Vec::new(),
+            }),
+            conversation_id: self.conversation,
+            ..InvokeTextRequest::default()
+        })
+    }
+}

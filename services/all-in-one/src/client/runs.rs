@@ -1,0 +1,215 @@
+//! `tavern runs`.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use contracts::tavern::common::v1::{Run, RunState, watch_record::Record};
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use contracts::tavern::run::v1::{
+    CancelRunRequest, GetRunRequest, ListRunsRequest, WatchRunRequest,
+};
+use grpc_kit::Transport;
+
+use super::{Remote, finish, json, print, print_table, refusal, state_of};
+use crate::timeline::{Style, Timeline};
+
+/// What to do with runs.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List runs, the newest first.
+    List {
+        /// Only runs in this state, such as `running` or `failed`.
+        #[arg(long)]
+        state: Option<String>,
+        /// Only runs of this agent profile, workflow or tool.
+        #[arg(long, default_value = "")]
+        subject: String,
+        /// Only runs of this conversation.
+        #[arg(long, default_value = "")]
+        conversation: String,
+        /// The number of runs to list, 1 to 500.
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=500))]
+        limit: i32,
+    },
+    /// Show a run: its state and result.
+    Show {
+        /// The id of the run.
+        run_id: String,
+    },
+    /// Follow a run to its end.
+    Watch {
+        /// The id of the run.
+        run_id: String,
+        /// The sequence of the last event already seen.
+        #[arg(long, default_value_t = 0)]
+        after: u64,
+    },
+    /// Cancel a run with everything below it.
+    Cancel {
+        /// The id of the run.
+        run_id: String,
+        /// The reason, for the log.
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+}
+
+impl Command {
+    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let mut runs = RunServiceClient::new(remote.connect()?);
+        match self {
+            Self::List {
+                state,
+                subject,
+                conversation,
+                limit,
+            } => {
+                let request = ListRunsRequest {
+                    state: state.as_deref().map_or(Ok(0), state_named)?,
+                    subject,
+                    conversation_id: conversation,
+                    page_size: limit,
+                    ..ListRunsRequest::default()
+                };
+                list(&mut runs, request, remote.json).await
+            }
+            Self::Show { run_id } => {
+                let response = runs.get_run(GetRunRequest { run_id }).await;
+                let run = response
+                    .map_err(|status| refusal(&status))?
+                    .into_inner()
+                    .run;
+                show(&run.context("the answer has no run")?, remote.json)
+            }
+            Self::Watch { run_id, after } => watch(&mut runs, run_id, after, remote.json).await,
+            Self::Cancel { run_id, reason } => {
+                let response = runs.cancel_run(CancelRunRequest { run_id, reason }).await;
+                let response = response.map_err(|status| refusal(&status))?.into_inner();
+                for work in &response.still_running {
+                    print(&format!("still running: {}\n", work.id));
+                }
+                show(&response.run.context("the answer has no run")?, remote.json)
+            }
+        }
+    }
+}
+
+fn state_named(state: &str) -> anyhow::Result<i32> {
+    let value = format!("RUN_STATE_{}", state.to_uppercase());
+    let state = RunState::from_str_name(&value).filter(|state| *state != RunState::Unspecified);
+    match state {
+        Some(state) => Ok(state.into()),
+        None => bail!("unknown state; use running, succeeded, failed, cancelled or unknown"),
+    }
+}
+
+async fn list(
+    runs: &mut RunServiceClient<Transport>,
+    request: ListRunsRequest,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let response = runs.list_runs(request).await;
+    let page = response.map_err(|status| refusal(&status))?.into_inner();
+    if as_json {
+        for run in &page.runs {
+            json::print_line("tavern.common.v1.Run", run)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head = ["RUN", "STATE", "SUBJECT", "TIME", "RESULT"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    rows.extend(page.runs.iter().map(|run| {
+        vec![
+            run.run_id.clone(),
+            state_of(run),
+            run.subject.clone(),
+            duration(run),
+            result(run),
+        ]
+    }));
+    print_table(&rows, Style::of_stdout().width);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(run: &Run, as_json: bool) -> anyhow::Result<ExitCode> {
+    if as_json {
+        json::print_line("tavern.common.v1.Run", run)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            print(&format!("{name:<13} {value}\n"));
+        }
+    };
+    line("run", &run.run_id);
+    line("state", &state_of(run));
+    line("subject", &run.subject);
+    line("conversation", &run.conversation_id);
+    line("time", &duration(run));
+    line("events", &run.last_sequence.to_string());
+    line("result", &result(run));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Follows a run to its end, over servers that drain and connections that break.
+async fn watch(
+    runs: &mut RunServiceClient<Transport>,
+    run_id: String,
+    mut after_sequence: u64,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut timeline = Timeline::new(Style::of_stdout());
+    let request = WatchRunRequest {
+        run_id: run_id.clone(),
+        after_sequence,
+    };
+    let stream = runs.watch_run(request).await;
+    let mut stream = stream.map_err(|status| refusal(&status))?.into_inner();
+    while let Some(response) = stream.message().await.map_err(|status| refusal(&status))? {
+        if as_json {
+            json::print_line("tavern.run.v1.WatchRunResponse", &response)?;
+        }
+        match response.record.and_then(|record| record.record) {
+            Some(Record::Event(event)) => {
+                after_sequence = event.sequence;
+                if !as_json {
+                    print(&timeline.event(&event));
+                }
+            }
+            Some(Record::Terminal(terminal)) => {
+                let run = terminal.run.unwrap_or_default();
+                return Ok(finish(timeline, &run, as_json));
+            }
+            _ => {}
+        }
+    }
+    bail!(
+        "the server ended the stream; continue with `tavern runs watch {run_id} --after {after_sequence}`"
+    )
+}
+
+/// Returns the result of a run on one line: its output, or why it did not succeed.
+fn result(run: &Run) -> String {
+    let Some(outcome) = &run.outcome else {
+        return String::new();
+    };
+    match &outcome.error {
+        Some(error) => format!("{} ({})", error.message, error.code),
+        None => outcome.result_json.clone(),
+    }
+}
+
+/// Returns how long a run took, or has been running.
+fn duration(run: &Run) -> String {
+    let nanos = |time: &prost_types::Timestamp| {
+        i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos)
+    };
+    match (&run.create_time, &run.finish_time) {
+        (Some(created), Some(finished)) => {
+            let millis = (nanos(finished) - nanos(created)) / 1_000_000;
+            format!("{millis} ms")
+        }
+        _ => String::new(),
+    }
+}

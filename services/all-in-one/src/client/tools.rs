@@ -1,0 +1,165 @@
+//! `tavern tools`.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use contracts::tavern::common::v1::CallStatus;
+use contracts::tavern::registry::v1::call_tool_response::Record;
+use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::registry::v1::{CallToolRequest, GetToolRequest, ListToolsRequest, Tool};
+
+use super::{Remote, json, print, print_table, refusal};
+use crate::timeline::{Style, Timeline};
+
+/// What to do with tools.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List tools by id.
+    List,
+    /// Show a tool: what it does, its effects and the schema of its arguments.
+    Show {
+        /// The id or alias of the tool.
+        tool_id: String,
+    },
+    /// Call a tool once.
+    Call {
+        /// The id or alias of the tool.
+        tool_id: String,
+        /// The arguments: a JSON object.
+        #[arg(default_value = "{}")]
+        arguments: String,
+        /// The effect id; the same id returns the recorded result instead of calling again.
+        #[arg(long, default_value = "")]
+        effect_id: String,
+    },
+}
+
+type Registry = ToolRegistryServiceClient<grpc_kit::Transport>;
+
+impl Command {
+    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let mut registry = Registry::new(remote.connect()?);
+        match self {
+            Self::List => list(&mut registry, remote.json).await,
+            Self::Show { tool_id } => {
+                let response = registry.get_tool(GetToolRequest { tool_id }).await;
+                let tool = response
+                    .map_err(|status| refusal(&status))?
+                    .into_inner()
+                    .tool;
+                show(&tool.context("the answer has no tool")?, remote.json)
+            }
+            Self::Call {
+                tool_id,
+                arguments,
+                effect_id,
+            } => {
+                let request = CallToolRequest {
+                    tool_id,
+                    arguments_json: arguments,
+                    effect_id,
+                    ..CallToolRequest::default()
+                };
+                call(&mut registry, request, remote.json).await
+            }
+        }
+    }
+}
+
+async fn list(registry: &mut Registry, as_json: bool) -> anyhow::Result<ExitCode> {
+    let head = ["TOOL", "EFFECTS", "DESCRIPTION"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    let mut request = ListToolsRequest::default();
+    loop {
+        let response = registry.list_tools(request.clone()).await;
+        let page = response.map_err(|status| refusal(&status))?.into_inner();
+        for tool in page.tools {
+            if as_json {
+                json::print_line("tavern.registry.v1.Tool", &tool)?;
+            }
+            let description = tool.description.lines().next().unwrap_or_default();
+            rows.push(vec![
+                tool.tool_id.clone(),
+                effects(&tool),
+                description.to_owned(),
+            ]);
+        }
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    if !as_json {
+        print_table(&rows, Style::of_stdout().width);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(tool: &Tool, as_json: bool) -> anyhow::Result<ExitCode> {
+    if as_json {
+        json::print_line("tavern.registry.v1.Tool", tool)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let schema: serde_json::Value = serde_json::from_str(&tool.parameters_json)?;
+    print(&format!(
+        "{}   ({}, {})\n\n{}\n\n{}\n",
+        tool.tool_id,
+        tool.origin,
+        effects(tool),
+        tool.description,
+        serde_json::to_string_pretty(&schema)?
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn call(
+    registry: &mut Registry,
+    request: CallToolRequest,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let stream = registry.call_tool(request).await;
+    let mut stream = stream.map_err(|status| refusal(&status))?.into_inner();
+    let mut timeline = Timeline::new(Style::of_stdout());
+    while let Some(response) = stream.message().await.map_err(|status| refusal(&status))? {
+        if as_json {
+            json::print_line("tavern.registry.v1.CallToolResponse", &response)?;
+        }
+        match response.record {
+            Some(Record::Event(event)) if !as_json => print(&timeline.event(&event)),
+            Some(Record::Result(result)) => {
+                let succeeded = result.status() == CallStatus::Succeeded;
+                if !as_json {
+                    let error = result.error.unwrap_or_default();
+                    print(&match succeeded {
+                        true => format!("{}\n", result.output_json),
+                        false => format!("{} ({})\n", error.message, error.code),
+                    });
+                }
+                return Ok(match succeeded {
+                    true => ExitCode::SUCCESS,
+                    false => ExitCode::FAILURE,
+                });
+            }
+            _ => {}
+        }
+    }
+    bail!("the connection ended before the call; with `--effect-id` it can be asked for again")
+}
+
+/// Returns the declared effects of a tool.
+fn effects(tool: &Tool) -> String {
+    let declared = [
+        (tool.read_only, "read-only"),
+        (tool.idempotent && !tool.read_only, "idempotent"),
+        (tool.destructive, "destructive"),
+    ];
+    let words: Vec<&str> = declared
+        .into_iter()
+        .filter_map(|(declared, word)| declared.then_some(word))
+        .collect();
+    match words.is_empty() {
+        true => "side effects".to_owned(),
+        false => words.join(", "),
+    }
+}

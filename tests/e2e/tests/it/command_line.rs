@@ -1,0 +1,78 @@
+//! The commands of `tavern` that talk to a Tavern.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testkit::{Stack, binary};
+
+use crate::text::write_file;
+
+fn tavern(stack: &Stack, arguments: &[&str]) -> anyhow::Result<Output> {
+    let mut command = Command::new(binary("tavern")?);
+    command
+        .args(arguments)
+        .env("TAVERN_ADDRESS", stack.address());
+    Ok(command.output()?)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_is_invoked_and_its_run_is_listed_and_shown() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let invoked = tavern(&stack, &["invoke", &write_file("a.txt", "one")])?;
+    let timeline = text(&invoked.stdout);
+    assert!(invoked.status.success(), "{timeline}");
+    let run_id = timeline.lines().next().unwrap_or_default().to_owned();
+    assert!(run_id.starts_with("call_"), "{timeline}");
+    assert!(
+        timeline.contains("call      FileOperator.WriteFile"),
+        "{timeline}"
+    );
+
+    let listed = tavern(&stack, &["runs", "list", "--json"])?;
+    let run: Value = serde_json::from_slice(&listed.stdout)?;
+    assert_eq!(run["runId"], run_id.as_str());
+    let shown = text(&tavern(&stack, &["runs", "show", &run_id])?.stdout);
+    assert!(shown.contains("state         succeeded"), "{shown}");
+    let watched = text(&tavern(&stack, &["runs", "watch", &run_id, "--after", "2"])?.stdout);
+    let followed = watched.lines().count();
+    assert!(
+        followed > 0 && followed < timeline.lines().count(),
+        "{watched}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_is_called_and_a_failed_call_is_an_exit_code() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let listed = text(&tavern(&stack, &["tools", "list"])?.stdout);
+    assert!(listed.contains("system:get_current_time"), "{listed}");
+    let called = tavern(&stack, &["tools", "call", "system:get_current_time"])?;
+    assert!(called.status.success());
+    let output: Value = serde_json::from_slice(&called.stdout)?;
+    assert!(output["unix_seconds"].is_i64(), "{output}");
+    let wrong = tavern(
+        &stack,
+        &["tools", "call", "GetPlayerInfo", r#"{"playerId": "x"}"#],
+    )?;
+    assert!(!wrong.status.success(), "{wrong:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_one_message_without_a_backtrace() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let refused = tavern(&stack, &["runs", "show", "turn_1"])?;
+    assert!(!refused.status.success());
+    let message = text(&refused.stderr);
+    assert!(
+        message.starts_with("error: 'turn_1' is not a run id"),
+        "{message}"
+    );
+    assert_eq!(message.lines().count(), 1, "{message}");
+    Ok(())
+}
