@@ -14,6 +14,9 @@ VENV := $(TARGET)/python
 TAVERN_TEST_PYTHON := $(VENV)/bin/python
 TAVERN := $(TARGET)/debug/tavern
 
+TYPOS_VERSION := 1.52.0
+TYPOS := $(TOOLS)/typos-$(TYPOS_VERSION)/bin/typos
+
 BUF_VERSION := 1.75.0
 BUF := $(TOOLS)/buf-$(BUF_VERSION)/node_modules/.bin/buf
 
@@ -93,7 +96,7 @@ mutate: check-rust ## Change one mark of well-formed blocks, MUTATIONS times for
 ##@ Keep it in order
 
 .PHONY: lint
-lint: check-rust lint-rust lint-proto lint-dependencies ## Check format, lints, the contract and dependencies
+lint: check-rust lint-rust lint-proto lint-spelling lint-dependencies ## Check format, lints, the contract, spelling and dependencies
 
 .PHONY: lint-rust
 lint-rust: check-rust
@@ -119,6 +122,10 @@ breaking: $(BUF) ## Compare the contract with AGAINST (default: main as it was b
 	  cd proto && $(BUF) breaking --against "$$before/proto"; \
 	fi
 
+.PHONY: lint-spelling
+lint-spelling: $(TYPOS)
+	@$(TYPOS) --config .config/typos.toml
+
 .PHONY: lint-dependencies
 lint-dependencies: check-rust
 	@graph=$$($(CARGO) tree --locked --workspace --all-features --edges normal,build --prefix none); \
@@ -132,6 +139,12 @@ lint-dependencies: check-rust
 	  $(CARGO) deny --locked check --hide-inclusion-graph bans licenses sources; \
 	else \
 	  echo "cargo-deny is not installed; licences are not checked (cargo install --locked cargo-deny)"; \
+	fi
+
+	@if $(CARGO) machete --version >/dev/null 2>&1; then \
+	  $(CARGO) machete; \
+	else \
+	  echo "cargo-machete is not installed; unused dependencies are not found (cargo install --locked cargo-machete)"; \
 	fi
 
 .PHONY: fmt
@@ -174,6 +187,12 @@ $(VENV)/installed: tests/python/requirements.txt | check-python
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement $< || \
 	  { echo "missing: the packages of $<; pip could not reach a package index" >&2; exit 1; }
 	@touch $@
+
+$(TYPOS): | check-python
+	@echo "installing typos $(TYPOS_VERSION)"
+	@$(PYTHON) -m venv --clear $(TOOLS)/typos-$(TYPOS_VERSION)
+	@$(TOOLS)/typos-$(TYPOS_VERSION)/bin/pip install --quiet --disable-pip-version-check typos==$(TYPOS_VERSION) || \
+	  { echo "missing: typos $(TYPOS_VERSION); pip could not reach a package index" >&2; exit 1; }
 
 $(BUF): | check-npm
 	@echo "installing buf $(BUF_VERSION)"

@@ -4,7 +4,7 @@ use std::{future::Future, io, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-/// How long a process that is told to end at once has for killing what it has started.
+/// How long a process that is aborted has for killing what it started.
 const ABORT_GRACE: Duration = Duration::from_millis(500);
 
 /// Tells a handler that its server or connection is about to go away.
@@ -81,13 +81,13 @@ impl Shutdown {
         let (shutdown, handle) = Self::manual();
         tokio::spawn(async move {
             tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
-            tracing::info!("told to end: finishing what was begun");
+            tracing::info!("shutdown requested: finishing open work");
             handle.drain();
             let code = tokio::select! {
                 _ = terminate.recv() => 128 + SignalKind::terminate().as_raw_value(),
                 _ = interrupt.recv() => 128 + SignalKind::interrupt().as_raw_value(),
             };
-            tracing::warn!("told to end again: ending at once");
+            tracing::warn!("shutdown requested again: aborting open work");
             handle.abort();
             tokio::time::sleep(ABORT_GRACE).await;
             std::process::exit(code);
@@ -119,7 +119,7 @@ impl Shutdown {
         self.drain.cancelled().await;
     }
 
-    /// Waits until servers are told to end at once.
+    /// Waits until servers are aborted.
     pub async fn aborted(&self) {
         self.abort.cancelled().await;
     }

@@ -163,6 +163,23 @@ impl ServerSettings {
                  serve_without_authentication_beyond_loopback",
             );
         }
+        self.check_counts(key, problems);
+        self.check_sizes(key, problems);
+        let durations = [
+            ("first_bytes_timeout", self.first_bytes_timeout),
+            ("keepalive_interval", self.keepalive_interval),
+            ("keepalive_timeout", self.keepalive_timeout),
+            ("max_connection_age", self.max_connection_age),
+            ("connection_age_grace", self.connection_age_grace),
+            ("call_timeout", self.call_timeout),
+            ("stream_timeout", self.stream_timeout),
+            ("stream_idle_timeout", self.stream_idle_timeout),
+            ("drain_grace", self.drain_grace),
+        ];
+        check_durations(key, &durations, problems);
+    }
+
+    fn check_counts(&self, key: &str, problems: &mut Problems) {
         let counts = [
             ("max_connections", self.max_connections, 100_000),
             (
@@ -205,6 +222,9 @@ impl ServerSettings {
                 "give a number below max_concurrent_streams, so that calls have room beside streams",
             );
         }
+    }
+
+    fn check_sizes(&self, key: &str, problems: &mut Problems) {
         let sizes = [
             (
                 "max_request_message",
@@ -230,18 +250,6 @@ impl ServerSettings {
                 );
             }
         }
-        let durations = [
-            ("first_bytes_timeout", self.first_bytes_timeout),
-            ("keepalive_interval", self.keepalive_interval),
-            ("keepalive_timeout", self.keepalive_timeout),
-            ("max_connection_age", self.max_connection_age),
-            ("connection_age_grace", self.connection_age_grace),
-            ("call_timeout", self.call_timeout),
-            ("stream_timeout", self.stream_timeout),
-            ("stream_idle_timeout", self.stream_idle_timeout),
-            ("drain_grace", self.drain_grace),
-        ];
-        check_durations(key, &durations, problems);
     }
 }
 

@@ -118,7 +118,7 @@ impl Catalogue {
 /// Checks what only the platform's own tools may do.
 fn check_foreign(definition: &Definition) -> Result<(), Vec<Violation>> {
     let mut wrong = Vec::new();
-    if let Err(reserved) = naming::check_not_reserved("/id", definition.id.as_str()) {
+    if let Some(reserved) = naming::reserved("/id", definition.id.as_str()) {
         wrong.push(reserved);
     }
     if let Implementation::Builtin(method) = &definition.implementation {

@@ -69,12 +69,9 @@ pub fn check_tool_id(pointer: &str, text: &str) -> Result<ToolId, Vec<Violation>
     }
 }
 
-/// Checks the id of a tool that the platform does not bring itself.
-///
-/// # Errors
-/// Why the id is not to be had: dialects or the platform use it for something else (rules N11 and
-/// R108).
-pub fn check_not_reserved(pointer: &str, id: &str) -> Result<(), Violation> {
+/// Returns why an id is reserved, if it is: dialects or the platform use it for something else
+/// (rules N11 and R108). For tools that the platform does not bring itself.
+pub fn reserved(pointer: &str, id: &str) -> Option<Violation> {
     let squashed = |text: &str| -> String {
         let letters = text.chars().filter(|c| c.is_alphanumeric());
         letters.flat_map(char::to_lowercase).collect()
@@ -85,20 +82,14 @@ pub fn check_not_reserved(pointer: &str, id: &str) -> Result<(), Violation> {
             "'{id}' reads as '{word}', a word that dialects reserve, so no call could name the tool; take \
              another id"
         );
-        return Err(Violation::new(pointer, "reserved_word", message));
+        return Some(Violation::new(pointer, "reserved_word", message));
     }
     let folded = id.to_lowercase();
-    match PLATFORM_PREFIXES
+    let prefix = PLATFORM_PREFIXES
         .iter()
-        .find(|prefix| folded.starts_with(**prefix))
-    {
-        Some(prefix) => {
-            let message =
-                format!("ids that begin with '{prefix}' belong to the platform; take another id");
-            Err(Violation::new(pointer, "reserved_prefix", message))
-        }
-        None => Ok(()),
-    }
+        .find(|prefix| folded.starts_with(**prefix))?;
+    let message = format!("ids that begin with '{prefix}' belong to the platform; take another id");
+    Some(Violation::new(pointer, "reserved_prefix", message))
 }
 
 /// Characters without a glyph, by which one id could pose as another.
@@ -202,11 +193,11 @@ mod tests {
             ("system:now", "reserved_prefix"),
             ("Agent:x", "reserved_prefix"),
         ] {
-            let refused = check_not_reserved("/id", id).unwrap_err();
+            let refused = reserved("/id", id).unwrap();
             assert_eq!(refused.code, code, "{id}");
         }
         for id in ["ActionTool", "items", "systems", "kb:Query"] {
-            assert_eq!(check_not_reserved("/id", id), Ok(()));
+            assert_eq!(reserved("/id", id), None);
         }
     }
 

@@ -76,16 +76,8 @@ impl Invocation {
         control: &RunControl,
     ) -> Result<Fate, AppendError> {
         let has_left = self.dispatched.contains(&call.index);
-        if !has_left {
-            if control.is_cancelled() {
-                return Ok(Fate::NotStarted);
-            }
-            if let Some(failed) = failed {
-                return Ok(Fate::Ended(skipped(call, failed)));
-            }
-            if !call.problems.is_empty() {
-                return Ok(Fate::Ended(refused(call)));
-            }
+        if let Some(fate) = withheld(call, failed, control).filter(|_| !has_left) {
+            return Ok(fate);
         }
         let arguments = match json_schema::parse_json_strict(&call.arguments_json) {
             Ok(arguments) => arguments,
@@ -233,6 +225,17 @@ fn refused(call: &ToolCall) -> CallResult {
 fn rejected(call: &ToolCall, code: &str, message: String) -> CallResult {
     let error = outcome::error(ErrorCategory::Validation, code, message);
     without_dispatch(call, CallStatus::Rejected, error)
+}
+
+/// Returns what becomes of a call that does not leave; nothing if it may.
+fn withheld(call: &ToolCall, failed: Option<&str>, control: &RunControl) -> Option<Fate> {
+    if control.is_cancelled() {
+        return Some(Fate::NotStarted);
+    }
+    if let Some(failed) = failed {
+        return Some(Fate::Ended(skipped(call, failed)));
+    }
+    (!call.problems.is_empty()).then(|| Fate::Ended(refused(call)))
 }
 
 fn skipped(call: &ToolCall, failed: &str) -> CallResult {

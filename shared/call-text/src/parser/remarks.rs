@@ -11,7 +11,7 @@ impl Walk {
         const FARTHEST: usize = 4096;
         let from = feed.floor(self.fields_sought.max(at.saturating_sub(FARTHEST)).min(at));
         feed.count(at - from);
-        let text = feed.text[from..at].as_bytes();
+        let text = &feed.text.as_bytes()[from..at];
         let marks = ["「始」", "»»»"];
         let mut marks = marks
             .iter()

@@ -54,8 +54,10 @@ pub(crate) fn trim(text: &str) -> &str {
 
 /// The text between tags as it is meant under a schema.
 pub(crate) fn of_markup<'t>(source: &'t str, schema: Schema<'_>) -> (Cow<'t, str>, Noticed) {
-    let mut noticed = Noticed::default();
-    noticed.stray_mark = holds_stray_end(source) || cdata_opener(source.trim_start()).is_some();
+    let mut noticed = Noticed {
+        stray_mark: holds_stray_end(source) || cdata_opener(source.trim_start()).is_some(),
+        ..Noticed::default()
+    };
     if memchr::memchr(b'<', source.as_bytes()).is_none() {
         let trimmed = without_outer_space(source, schema);
         return (decode(trimmed, schema, &mut noticed), noticed);

@@ -71,6 +71,17 @@ pub(super) struct Ends {
     pub(super) abort: CancellationToken,
 }
 
+impl Ends {
+    /// Returns the shutdown step that ends a connection; `ending` says whether the first step had
+    /// begun when the connection was opened.
+    fn next(&self, ending: bool) -> &CancellationToken {
+        match ending {
+            true => &self.last,
+            false => &self.go_away,
+        }
+    }
+}
+
 /// Serves one connection; `place` is held until it ends.
 pub(super) async fn run(
     endpoint: Arc<Endpoint>,
@@ -94,23 +105,17 @@ pub(super) async fn run(
         sent: counts.sent.clone(),
         ending,
         close: Some(close.clone()),
-        streams: vec![
-            place.share.streams(),
-            StreamRoom::of_connection(settings.max_streams_per_connection),
-        ],
+        streams: rooms(&place, settings),
         large_message: None,
     };
-    let watched = Watched {
-        stream,
-        counts: counts.clone(),
-        flood: FloodGuard::new(settings.max_control_frames, Instant::now()),
-    };
+    let watched = watched(stream, &counts, settings);
     let service = {
         let (stack, http) = (endpoint.stack.clone(), endpoint.http.clone());
         hyper::service::service_fn(move |request: Request<Incoming>| {
             let (stack, http, origin) = (stack.clone(), http.clone(), origin.clone());
+            let large_message = Some(place.share.large_message());
             let origin = Origin {
-                large_message: Some(place.share.large_message()),
+                large_message,
                 ..origin
             };
             async move { Ok::<_, Infallible>(answer(stack, http, origin, request).await) }
@@ -123,16 +128,10 @@ pub(super) async fn run(
             .into_owned()
     );
 
-    // The ends that the HTTP library does not know: silence, age, a stalled reader, the
-    // server's own end.
+    // Ends that the HTTP library does not know: silence, age, a stalled reader, a shutdown.
     let mut first_bytes = pin!(tokio::time::sleep(settings.first_bytes_timeout).fuse());
     let mut age = pin!(tokio::time::sleep(jittered(settings.max_connection_age, peer)).fuse());
-    let go_away = if ending {
-        &endpoint.ends.last
-    } else {
-        &endpoint.ends.go_away
-    };
-    let mut go_away = pin!(go_away.cancelled().fuse());
+    let mut go_away = pin!(endpoint.ends.next(ending).cancelled().fuse());
     let mut cut = pin!(futures::future::Fuse::terminated());
     loop {
         tokio::select! {
@@ -162,6 +161,22 @@ pub(super) async fn run(
             () = endpoint.ends.abort.cancelled() => return,
         }
     }
+}
+
+fn watched(stream: TcpStream, counts: &Arc<Counts>, settings: &ServerSettings) -> Watched {
+    Watched {
+        stream,
+        counts: Arc::clone(counts),
+        flood: FloodGuard::new(settings.max_control_frames, Instant::now()),
+    }
+}
+
+/// Returns the limits that a new stream counts against: those of its peer and of its connection.
+fn rooms(place: &Place, settings: &ServerSettings) -> Vec<StreamRoom> {
+    vec![
+        place.share.streams(),
+        StreamRoom::of_connection(settings.max_streams_per_connection),
+    ]
 }
 
 fn builder(settings: &ServerSettings, http2_only: bool) -> auto::Builder<TokioExecutor> {

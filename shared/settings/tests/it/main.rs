@@ -292,7 +292,10 @@ fn a_misspelt_variable_is_a_problem_with_the_name_that_was_meant() {
             "TAVERN_GATEWAY__SERVER__LISTEN",
         ),
         ("TAVERN_REGISTRY_DATA_DIR", "TAVERN_REGISTRY__DATA_DIR"),
-        ("TAVERN_SANDBOXES__TENANCY", "TAVERN_SANDBOX__TENANCY"),
+        (
+            "TAVERN_SANDBOXES__USE_CGROUPS",
+            "TAVERN_SANDBOX__USE_CGROUPS",
+        ),
         ("TAVERN_NOTHING_LIKE_IT__X", "TAVERN_AGENT"),
         ("TAVERN_SANDBOX", "TAVERN_AGENT"),
     ] {

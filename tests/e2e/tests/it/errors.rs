@@ -216,7 +216,7 @@ fn the_wrong_settings_of_all_services_are_reported_together() -> anyhow::Result<
         ("TAVERN__SERVER__MAX_CALLS".to_owned(), "0"),
         ("TAVERN_GATEWAY__MAX_TEXT".to_owned(), "2MiB"),
         ("TAVERN_SANDBOX__LOWEST_ISOLATON".to_owned(), "full"),
-        ("TAVERN_SANDBX__TENANCY".to_owned(), "multiple"),
+        ("TAVERN_SANDBX__USE_CGROUPS".to_owned(), "false"),
     ];
     let program = testkit::binary("tavern")?;
     let mut process = testkit::Process::start(
@@ -233,7 +233,7 @@ fn the_wrong_settings_of_all_services_are_reported_together() -> anyhow::Result<
         "server.max_calls",
         "max_text",
         "use lowest_isolation",
-        "use TAVERN_SANDBOX__TENANCY",
+        "use TAVERN_SANDBOX__USE_CGROUPS",
     ] {
         assert!(output.contains(part), "{part} is not in {output}");
     }

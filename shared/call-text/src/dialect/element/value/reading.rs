@@ -79,9 +79,7 @@ impl ValueScan {
         if let Some(span) = self.section_in_section {
             return Some(self.refused(feed, span, "]]>"));
         }
-        if memchr::memchr(b'<', inner.of(feed.text).as_bytes()).is_none() {
-            return None;
-        }
+        memchr::memchr(b'<', inner.of(feed.text).as_bytes())?;
         let (inside, starts_with_own) = self.inside(feed, around, inner);
         let repeats = self.repeats(feed, around);
         let closer = || format!("</{}>", self.tag_name.of(feed.text));
