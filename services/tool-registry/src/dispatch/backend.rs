@@ -23,7 +23,7 @@ use prost_types::method_options::IdempotencyLevel;
 use tonic::{
     Request,
     client::Grpc,
-    metadata::{AsciiMetadataValue, BinaryMetadataValue},
+    metadata::{AsciiMetadataValue, BinaryMetadataKey, BinaryMetadataValue, MetadataMap},
     transport::{Channel, Endpoint},
 };
 
@@ -38,10 +38,10 @@ use codec::DynamicCodec;
 pub(super) use ending::without_answer;
 use heard::Heard;
 
-/// The metadata key under which a backend is handed the effect id.
+/// The metadata key of the effect id; an id that is not plain ASCII has `-bin` behind the key.
 pub const EFFECT_ID: &str = "tavern-effect-id";
-/// The same for an effect id that is not plain ASCII.
-const EFFECT_ID_BINARY: &str = "tavern-effect-id-bin";
+/// The metadata key of the conversation id; an id that is not plain ASCII has `-bin` behind the key.
+pub const CONVERSATION_ID: &str = "tavern-conversation-id";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
@@ -301,15 +301,25 @@ fn request_for(message: DynamicMessage, order: &Order) -> Request<DynamicMessage
     let metadata = request.metadata_mut();
     telemetry::context::inject(metadata.as_mut());
     if let Some(effect) = &order.effect_id {
-        match AsciiMetadataValue::try_from(effect.as_str()) {
-            Ok(value) => drop(metadata.insert(EFFECT_ID, value)),
-            Err(_) => {
-                let value = BinaryMetadataValue::from_bytes(effect.as_str().as_bytes());
-                metadata.insert_bin(EFFECT_ID_BINARY, value);
+        insert(metadata, EFFECT_ID, effect.as_str());
+    }
+    if let Some(conversation) = &order.conversation {
+        insert(metadata, CONVERSATION_ID, conversation.as_str());
+    }
+    request
+}
+
+fn insert(metadata: &mut MetadataMap, key: &'static str, id: &str) {
+    match AsciiMetadataValue::try_from(id) {
+        Ok(value) => drop(metadata.insert(key, value)),
+        Err(_) => {
+            let value = BinaryMetadataValue::from_bytes(id.as_bytes());
+            let key = BinaryMetadataKey::from_bytes(format!("{key}-bin").as_bytes());
+            if let Ok(key) = key {
+                metadata.insert_bin(key, value);
             }
         }
     }
-    request
 }
 
 fn channel_to(endpoint: &str, allowed: &AllowedHosts) -> Result<Channel, BackendError> {

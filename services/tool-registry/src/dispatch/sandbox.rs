@@ -19,7 +19,8 @@ use tonic::{Code, Status};
 use super::{Order, retry::Patience};
 use crate::domain::ending::{Category, Ending, Failure};
 
-pub(super) use verdict::{Ended, exited, read_verdict, tail};
+pub(super) use call_outcome::tail;
+pub(super) use verdict::{failed_verdict, has_exited};
 
 /// How long to wait for a sandbox that is not there.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,6 +52,10 @@ impl Sandbox {
     ) -> Result<ExecuteResponse, Ending> {
         request.effect_id = order
             .effect_id
+            .as_ref()
+            .map_or_else(String::new, |id| portable(id.as_str()));
+        request.conversation_id = order
+            .conversation
             .as_ref()
             .map_or_else(String::new, |id| portable(id.as_str()));
         if let Some(timeout) = order.tool.timeout() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Order,
-    sandbox::{Ended, Sandbox, exited, read_verdict, tail},
+    sandbox::{Sandbox, failed_verdict, has_exited, tail},
 };
 use crate::{
     domain::{
@@ -64,7 +64,7 @@ impl Scripts {
             ..ExecuteRequest::default()
         };
         match self.sandbox.execute(request, order).await {
-            Ok(response) => ending_of(&response, order),
+            Ok(response) => ending_of(&response, &program.runtime, order),
             Err(ending) => ending,
         }
     }
@@ -79,11 +79,11 @@ fn input_file(file: &PluginFile) -> InputFile {
     }
 }
 
-fn ending_of(response: &ExecuteResponse, order: &Order) -> Ending {
-    let code = match read_verdict(response) {
-        Ended::Failed(failure) => return Ending::Failed(failure),
-        Ended::WithCode(code) => code,
-    };
+fn ending_of(response: &ExecuteResponse, runtime: &str, order: &Order) -> Ending {
+    let failure = failed_verdict(response, runtime);
+    if let Some(failure) = failure.clone().filter(|_| !has_exited(response)) {
+        return Ending::Failed(failure);
+    }
     let answer = answer_of(response);
     if let Ok(answer) = &answer {
         let logs = script_output::logs_of(answer);
@@ -93,15 +93,14 @@ fn ending_of(response: &ExecuteResponse, order: &Order) -> Ending {
                 .output(OutputStream::Err, tail(&logs, MAX_LOG_CHARS));
         }
     }
-    match (code, answer) {
-        (0, Ok(answer)) => script_output::read(answer),
-        (0, Err(failure)) => Ending::Failed(failure),
+    match (failure, answer) {
+        (None, Ok(answer)) => script_output::read(answer),
+        (None, Err(failure)) => Ending::Failed(failure),
         // A failure in the script's own words says more than its exit code.
-        (code, Ok(answer)) => {
-            let own_words = script_output::read_failure(answer);
-            Ending::Failed(own_words.unwrap_or_else(|| exited(response, code)))
+        (Some(failure), Ok(answer)) => {
+            Ending::Failed(script_output::read_failure(answer).unwrap_or(failure))
         }
-        (code, Err(_)) => Ending::Failed(exited(response, code)),
+        (Some(failure), Err(_)) => Ending::Failed(failure),
     }
 }
 

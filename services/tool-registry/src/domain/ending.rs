@@ -4,45 +4,7 @@ use serde_json::Value;
 
 use super::violation::Violation;
 
-/// What kind of failure it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Category {
-    /// The call or its arguments are wrong.
-    Validation,
-    /// The tool said no, in its own terms.
-    Domain,
-    /// A policy forbids it.
-    Policy,
-    /// The tool's program failed.
-    Runtime,
-    /// Another service or backend failed.
-    Dependency,
-    /// Time ran out.
-    Timeout,
-    /// Somebody cancelled it.
-    Cancelled,
-    /// A limit on size, count or memory was passed.
-    Limit,
-    /// A failure of the platform itself.
-    Internal,
-}
-
-impl Category {
-    /// Returns the word for observations and span attributes.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Validation => "validation",
-            Self::Domain => "domain",
-            Self::Policy => "policy",
-            Self::Runtime => "runtime",
-            Self::Dependency => "dependency",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::Limit => "limit",
-            Self::Internal => "internal",
-        }
-    }
-}
+pub use call_outcome::Category;
 
 /// Why a call did not succeed. It is one pointer wide, as it travels through many results.
 #[derive(Clone, Debug, PartialEq)]

@@ -94,16 +94,23 @@ async fn a_servers_unary_methods_are_found_and_called_with_json() {
 }
 
 #[tokio::test]
-async fn the_effect_id_the_trace_and_the_deadline_reach_the_server() {
+async fn the_effect_id_the_conversation_the_trace_and_the_deadline_reach_the_server() {
     let (fixture, backend) = (Fixture::new().await, serve().await);
     register(&fixture, &backend).await;
     fixture.register(tool("get", "GetWorkflow")).await;
     fixture
-        .finish(with_effect("e-7", "get", json!({"workflowId": "w1"})))
+        .finish(CallToolRequest {
+            conversation_id: "c-1".into(),
+            ..with_effect("e-7", "get", json!({"workflowId": "w1"}))
+        })
         .await;
     let seen = backend.workflows.seen.lock().unwrap().clone();
     assert!(
         seen.contains(&("tavern-effect-id".into(), "e-7".into())),
+        "{seen:?}"
+    );
+    assert!(
+        seen.contains(&("tavern-conversation-id".into(), "c-1".into())),
         "{seen:?}"
     );
     assert!(

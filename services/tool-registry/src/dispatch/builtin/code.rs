@@ -1,6 +1,6 @@
 //! `CodeInterpreter:execute`: code that a model wrote, in the sandbox.
 
-use call_outcome::{CodeError, code_error};
+use call_outcome::code_error;
 use contracts::tavern::sandbox::v1::{
     Collect, CollectedFiles, ExecuteRequest, ExecuteResponse, RefusedFile, execute_request,
 };
@@ -10,7 +10,7 @@ use super::text;
 use crate::{
     dispatch::{
         Order,
-        sandbox::{Ended, Sandbox, exited, portable, read_verdict, tail},
+        sandbox::{Sandbox, failed_verdict, has_exited, portable, tail},
     },
     domain::ending::{Category, Ending, Failure},
 };
@@ -37,10 +37,12 @@ pub(super) async fn execute(sandbox: &Sandbox, order: &Order) -> Ending {
         Ok(response) => response,
         Err(ending) => return ending,
     };
-    let failure = match read_verdict(&response) {
-        Ended::WithCode(0) => return Ending::Succeeded(output_of(&response)),
-        Ended::WithCode(code) => with_error(exited(&response, code), &language, &response),
-        Ended::Failed(failure) => failure,
+    let Some(failure) = failed_verdict(&response, &language) else {
+        return Ending::Succeeded(output_of(&response));
+    };
+    let failure = match has_exited(&response) {
+        true => with_trace(failure, &language, &response),
+        false => failure,
     };
     Ending::Failed(with_rest(failure, &response))
 }
@@ -89,24 +91,13 @@ fn output_of(response: &ExecuteResponse) -> Value {
     Value::Object(output)
 }
 
-/// Says in which line the code failed, and shows the trace: what a model needs to mend it.
-fn with_error(mut failure: Failure, language: &str, response: &ExecuteResponse) -> Failure {
+/// Adds the trace to the message: what a model needs to correct its code.
+fn with_trace(mut failure: Failure, language: &str, response: &ExecuteResponse) -> Failure {
     let stderr = String::from_utf8_lossy(&response.stderr);
     let Some(error) = code_error::read(language, &stderr) else {
         return failure;
     };
     failure.message = format!("the code failed: {}\n{}", error.headline(), error.trace);
-    let CodeError {
-        kind,
-        message,
-        line,
-        ..
-    } = error;
-    add_detail(
-        &mut failure,
-        "error",
-        json!({"type": kind, "message": message, "line": line}),
-    );
     failure
 }
 

@@ -140,7 +140,12 @@ impl WorkflowService for PlayedWorkflows {
         &self,
         request: Request<GetWorkflowRequest>,
     ) -> Result<Response<GetWorkflowResponse>, Status> {
-        for key in ["tavern-effect-id", "traceparent", "grpc-timeout"] {
+        for key in [
+            "tavern-effect-id",
+            "tavern-conversation-id",
+            "traceparent",
+            "grpc-timeout",
+        ] {
             if let Some(value) = request.metadata().get(key) {
                 self.seen
                     .lock()
