@@ -86,7 +86,7 @@ fuzz: check-rust ## Fuzz the text dialects, each target for FUZZ_SECONDS (needs 
 	done
 	@$(MAKE) --no-print-directory mutate
 
-# Texts of each form for `make mutate`; `make test` reads 25,000.
+# Texts of each form for `make mutate`; `make test` reads 100,000.
 MUTATIONS ?= 10000000
 
 .PHONY: mutate

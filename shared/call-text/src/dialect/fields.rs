@@ -286,6 +286,10 @@ impl FieldScanner {
         // is found.
         let mut here = at;
         while let Some(c) = feed.char_at(here) {
+            // A marker may stand directly behind what is left of a field.
+            if c == '<' && here > at {
+                break;
+            }
             here += c.len_utf8();
             if !key::is_key_char(c) || here - at > key::MOST_KEY_BYTES {
                 break;

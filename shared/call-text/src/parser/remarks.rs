@@ -39,11 +39,25 @@ impl Walk {
         rule: Rule,
         sink: &mut Sink,
     ) {
-        if self.lone_close || self.in_quote(feed, span.start) {
+        // A line that begins with `>` need not be a quotation: it may be the `<` of the opening mark.
+        if self.quoted && self.in_quote(feed, span.start) {
             return;
         }
-        self.lone_close = true;
         self.release(feed, span.start, sink);
+        self.remark_on_lone_close(feed, span, rule, sink);
+    }
+
+    /// The remark on a closing mark that stands in released text, once for each message.
+    pub(super) fn remark_on_lone_close(
+        &mut self,
+        feed: &Feed<'_>,
+        span: Span,
+        rule: Rule,
+        sink: &mut Sink,
+    ) {
+        if std::mem::replace(&mut self.lone_close, true) {
+            return;
+        }
         let mark = span.of(feed.text);
         let message = format!("'{mark}' closes no block: nothing before it was run as a call");
         sink.diagnose(

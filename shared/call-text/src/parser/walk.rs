@@ -51,6 +51,10 @@ pub(super) struct Walk {
     region_had_block: bool,
     /// A closing mark without a block was remarked on.
     pub(super) lone_close: bool,
+    /// The closing tag of a tool before the first block: it matters only if a block follows.
+    tool_close: Option<Span>,
+    /// A block in a quotation was remarked on.
+    pub(super) quoted: bool,
     /// Up to where fields outside of a block were looked for.
     pub(super) fields_sought: usize,
 }
@@ -339,6 +343,8 @@ impl Walk {
             let of_tool = || matches!(context.catalogue.find(name), ToolMatch::Visible(..));
             if closes_block(name) || (sink.has_blocks() && of_tool()) {
                 self.remark_on_close(feed, tag.span, Rule::A11, sink);
+            } else if self.tool_close.is_none() && of_tool() && !self.in_quote(feed, at) {
+                self.tool_close = Some(tag.span);
             }
         }
         self.open(feed, context, &tag, sink)
@@ -372,12 +378,18 @@ impl Walk {
             self.bare_tools += 1;
         }
         self.release(feed, at, sink);
+        if what != Opening::BareTool
+            && let Some(close) = self.tool_close.take()
+        {
+            self.remark_on_lone_close(feed, close, Rule::A11, sink);
+        }
         self.place = Place::Block(Box::new(BlockScan::elements(what, tag, feed, context)));
         Go::On
     }
 
     fn inert(&mut self, feed: &Feed<'_>, at: usize, end: usize, sink: &mut Sink) {
         self.release(feed, at, sink);
+        self.quoted = true;
         let message = "a block in a quotation was not run".to_owned();
         sink.diagnose(
             Rule::A8,
@@ -550,7 +562,7 @@ impl Walk {
         if !matches!(self.place, Place::Block(_)) {
             // The walk goes on behind the block; find the line it is in.
             self.wide = None;
-            self.fields_sought = self.pos;
+            self.fields_sought = self.fields_sought.max(self.released);
             if self.pos > start
                 && let Some(at) = memchr::memrchr(b'\n', &feed.bytes()[start..self.pos])
             {

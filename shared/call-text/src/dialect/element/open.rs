@@ -40,6 +40,19 @@ pub(super) fn is_generic_parameter(name: &str) -> bool {
             .any(|known| name.eq_ignore_ascii_case(known))
 }
 
+/// Whether a tag opens a call by the name in its attribute or after its `=`.
+pub(super) fn names_call(tag: &Tag, text: &str, catalogue: &Catalogue) -> bool {
+    let name = tag.name.of(text);
+    let named = tag.named(text).filter(|_| is_generic_call(name));
+    named.is_some_and(|(called, _)| {
+        let sure = ["tool_call", "invoke", "function"]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known));
+        called.contains(char::is_alphanumeric)
+            && (sure || matches!(catalogue.find(called), ToolMatch::Visible(..)))
+    })
+}
+
 /// What a tag in the text opens; `None` for everything that is text.
 pub(crate) fn opening(
     tag: &Tag,
@@ -69,15 +82,8 @@ pub(crate) fn opening(
                 return Some(Opening::Wrapper(wrapper));
             }
         }
-        if let Some((called, _)) = named.filter(|_| allows(Dialect::ToolTag)) {
-            let sure = ["tool_call", "invoke", "function"]
-                .iter()
-                .any(|known| name.eq_ignore_ascii_case(known));
-            let known = matches!(catalogue.find(called), ToolMatch::Visible(..));
-            if called.contains(char::is_alphanumeric) && (sure || (known && is_generic_call(name)))
-            {
-                return Some(Opening::Call);
-            }
+        if allows(Dialect::ToolTag) && names_call(tag, text, catalogue) {
+            return Some(Opening::Call);
         }
     }
     let bare = allows(Dialect::Action) && line_start && !policy.strict;

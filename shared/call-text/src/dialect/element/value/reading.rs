@@ -1,9 +1,10 @@
 //! Whether a value that was cut could have ended earlier (V1): it holds its own closing tag, a tag
-//! that begins another parameter, or the end of its call.
+//! that begins another parameter or another call, or the end of its call.
 
 use super::ValueScan;
+use crate::catalogue::ToolMatch;
 use crate::dialect::element::call::Surroundings;
-use crate::dialect::element::open::is_generic_parameter;
+use crate::dialect::element::open::{is_generic_parameter, names_call};
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
 use crate::typing::schema::{Schema, Types};
@@ -66,6 +67,17 @@ struct Inside {
     next: Option<Span>,
     /// An element of the call's name with nothing in it.
     empty_call: Option<Span>,
+    /// Wrappers in which calls are quoted as a whole block.
+    wrappers: Pairs,
+    /// The first tag that opens a call outside of them: quoting belongs into CDATA.
+    another_call: Option<Span>,
+}
+
+impl Inside {
+    /// Whether the walk is in no quoted block: none is open, or one ended that did not begin here.
+    fn quotes_no_block(&self) -> bool {
+        self.wrappers.open == 0 || self.wrappers.unopened.is_some()
+    }
 }
 
 impl ValueScan {
@@ -93,7 +105,8 @@ impl ValueScan {
         let doubled = inside.own.unclosed().filter(|_| starts_with_own);
         let span = inside.own.unopened.or(siblings).or(doubled);
         let in_section = self.mark_in_section(feed, inner);
-        let span = span.or(inside.empty_call).or(in_section)?;
+        let span = span.or(inside.empty_call).or(inside.another_call);
+        let span = span.or(in_section)?;
         Some(Doubt::Repair(Tolerance::new(
             Rule::V1,
             Class::Repair,
@@ -176,6 +189,11 @@ impl ValueScan {
             };
             at = tag.span.end;
             let name = tag.name.of(feed.text);
+            if around.closes_block(name) {
+                inside.wrappers.count(&tag);
+            } else if inside.quotes_no_block() && self.opens_call(feed, around, &tag) {
+                inside.another_call.get_or_insert(tag.span);
+            }
             if name.eq_ignore_ascii_case(self.tag_name.of(feed.text)) {
                 starts_with_own |= here == first && tag.kind == TagKind::Open;
                 if inside.call.open == 0 && self.opens_next(feed, around, &tag) {
@@ -225,6 +243,29 @@ impl ValueScan {
             }
             _ => !self.generic,
         }
+    }
+
+    /// Whether a tag opens a call: by a name in it, or as the element of a visible tool, where that
+    /// is no parameter and no member of an object.
+    fn opens_call(&self, feed: &Feed<'_>, around: &Surroundings<'_>, tag: &Tag) -> bool {
+        let (name, catalogue) = (tag.name.of(feed.text), around.context.catalogue);
+        if tag.kind == TagKind::Close {
+            return false;
+        }
+        names_call(tag, feed.text, catalogue)
+            || (matches!(catalogue.find(name), ToolMatch::Visible(..))
+                && !name.eq_ignore_ascii_case(self.tag_name.of(feed.text))
+                && self.sibling(around, name).is_none()
+                && !(self.elements == Some(true) && self.holds_objects(feed, around)))
+    }
+
+    /// Whether the value, or an item of it, may be an object.
+    fn holds_objects(&self, feed: &Feed<'_>, around: &Surroundings<'_>) -> bool {
+        around.entry.is_some_and(|entry| {
+            let schema = Schema::root(&entry.tool.parameters).member(self.name.of(feed.text));
+            let objects = |schema: Schema<'_>| schema.types().has(Types::OBJECT);
+            objects(schema) || (schema.types().has(Types::ARRAY) && objects(schema.items()))
+        })
     }
 
     /// Whether an element of the same kind may follow this one.
