@@ -33,6 +33,7 @@ pub mod server;
 pub mod services;
 pub mod settings;
 pub mod transport;
+mod windows;
 
 pub use call::CallContext;
 pub use drain::{Drain, Shutdown, ShutdownHandle};

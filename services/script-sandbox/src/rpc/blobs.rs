@@ -14,7 +14,7 @@ use futures::stream::{BoxStream, unfold};
 use grpc_kit::Failure;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{invalid, outward::duration, refused};
+use super::{in_time, invalid, outward::duration, refused};
 use crate::{
     blobs::{BlobError, Blobs, Held, Stored},
     domain::{
@@ -27,9 +27,6 @@ use crate::{
 
 /// How long one transfer may take.
 pub(super) const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
-
-/// How long the header of an upload may take.
-const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 
 /// The largest piece of an upload, in bytes.
 const MAX_PIECE: usize = 1 << 20;
@@ -69,8 +66,7 @@ impl BlobService for BlobRpc {
     ) -> Result<Response<UploadBlobResponse>, Status> {
         let mut pieces = request.into_inner();
         // Until it comes nobody knows whose share the transfer is of, so that it may not take long.
-        let first = tokio::time::timeout(FIRST_MESSAGE, pieces.message()).await;
-        let first = first.map_err(|_| Failure::deadline_exceeded().into_status())??;
+        let first = in_time(pieces.message()).await?;
         let Some(Part::Header(header)) = first.and_then(|first| first.part) else {
             return Err(wrong("header", "must be the first message"));
         };

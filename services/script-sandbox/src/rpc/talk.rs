@@ -16,7 +16,7 @@ use tokio::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Rpc, invalid, inward, outward, refused};
+use super::{Rpc, in_time, invalid, inward, outward, refused};
 use crate::{
     domain::request::Violation,
     stream::{Happening, Input, Next, StdinState, Talk, outbox::Item},
@@ -45,7 +45,8 @@ pub(super) async fn execute(
 ) -> Result<Response<Answers<ExecuteStreamResponse>>, Status> {
     let deadline = super::deadline_of(&request, rpc.sandbox.longest_request());
     let mut messages = request.into_inner();
-    let start = match messages.message().await?.and_then(|first| first.message) {
+    let first = in_time(messages.message()).await?;
+    let start = match first.and_then(|first| first.message) {
         Some(Message::Start(start)) => start,
         Some(_) => return Err(wrong("start", "must be the first message")),
         None => return Err(wrong("message", "must be set; the first one is `start`")),

@@ -1,6 +1,6 @@
 //! What a caller says to a running script.
 
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{collections::VecDeque, io, pin::pin, sync::Arc};
 
 use sandbox_launcher::{channel, plan::Delivery};
 use tokio::{
@@ -61,39 +61,54 @@ pub(crate) async fn signal(files: &mut UnixStream, signal: i32) -> io::Result<()
 
 /// Hands on what the caller says, until everything is said.
 pub(crate) struct Feeder {
-    pub(crate) files: UnixStream,
     pub(crate) stdin: pipe::Sender,
     pub(crate) input: mpsc::Receiver<Input>,
     pub(crate) outbox: Arc<Outbox<Happening>>,
 }
 
 impl Feeder {
-    /// Begins with `first` as standard input. A launcher that is gone, and a script that does not
-    /// read, are none of its concern.
-    pub(crate) async fn feed(self, first: Vec<u8>) {
+    /// Begins with `first` as standard input. What is said is taken from the beginning, and handed on
+    /// once `ready` has given the way to the launcher. A launcher that is gone, and a script that does
+    /// not read, are none of its concern.
+    pub(crate) async fn feed(self, first: Vec<u8>, ready: impl Future<Output = UnixStream>) {
         let Self {
-            mut files,
             stdin,
             mut input,
             outbox,
         } = self;
+        let mut ready = pin!(ready);
+        let mut files = None;
+        let mut early_signal = None;
         let mut stdin = Stdin {
             pipe: Some(stdin),
             waiting: first.into(),
+            ready: false,
             ending: false,
             written: 0,
             dropped: 0,
             outbox,
         };
         let mut talking = true;
-        while talking || stdin.has_work() {
+        while files.is_none() || talking || stdin.has_work() {
+            let takes = talking && early_signal.is_none() && stdin.waiting.len() < WAITING;
             tokio::select! {
-                said = input.recv(), if talking && stdin.waiting.len() < WAITING => match said {
+                mut opened = &mut ready, if files.is_none() => {
+                    if let Some(number) = early_signal.take() {
+                        let _ = signal(&mut opened, number).await;
+                    }
+                    files = Some(opened);
+                    stdin.ready = true;
+                    stdin.close_if_done();
+                }
+                said = input.recv(), if takes => match said {
                     Some(Input::Stdin(bytes)) => stdin.add(bytes),
                     Some(Input::End) => stdin.end(),
-                    Some(Input::Signal(number)) => {
-                        let _ = signal(&mut files, number).await;
-                    }
+                    Some(Input::Signal(number)) => match &mut files {
+                        Some(files) => {
+                            let _ = signal(files, number).await;
+                        }
+                        None => early_signal = Some(number),
+                    },
                     None => {
                         talking = false;
                         stdin.end();
@@ -110,6 +125,8 @@ struct Stdin {
     /// `None` once it is closed from either side.
     pipe: Option<pipe::Sender>,
     waiting: VecDeque<u8>,
+    /// Whether the script has started.
+    ready: bool,
     ending: bool,
     written: u64,
     dropped: u64,
@@ -118,7 +135,7 @@ struct Stdin {
 
 impl Stdin {
     fn has_work(&self) -> bool {
-        self.pipe.is_some() && !self.waiting.is_empty()
+        self.ready && self.pipe.is_some() && !self.waiting.is_empty()
     }
 
     fn add(&mut self, bytes: Vec<u8>) {
@@ -162,7 +179,7 @@ impl Stdin {
     }
 
     fn close_if_done(&mut self) {
-        if self.ending && self.waiting.is_empty() && self.pipe.take().is_some() {
+        if self.ready && self.ending && self.waiting.is_empty() && self.pipe.take().is_some() {
             self.tell(StdinState::Ended);
         }
     }

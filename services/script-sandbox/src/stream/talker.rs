@@ -95,16 +95,18 @@ impl Attendant for Talker {
         tokio::spawn(announce(seen, started, told, announced));
         let mut helpers = JoinSet::new();
         helpers.spawn(async move {
-            // If it fails, the launcher's reports tell why.
-            let _ = delivery.send(&mut files).await;
-            let _ = heard.wait_for(|announced| *announced).await;
+            let ready = async move {
+                // If it fails, the launcher's reports tell why.
+                let _ = delivery.send(&mut files).await;
+                let _ = heard.wait_for(|announced| *announced).await;
+                files
+            };
             let feeder = Feeder {
-                files,
                 stdin,
                 input,
                 outbox,
             };
-            feeder.feed(script.stdin.clone()).await;
+            feeder.feed(script.stdin.clone(), ready).await;
         });
         Attended {
             outputs,

@@ -18,15 +18,17 @@ use crate::{
 };
 
 /// A service in a process of its own, killed when it is dropped.
-struct Service {
+pub(crate) struct Service {
     process: Child,
+    /// Where it listens, as an address for clients.
+    pub(crate) uri: String,
     client: Client,
     log: PathBuf,
 }
 
 impl Service {
     /// Starts one at a level, with its files below a directory.
-    async fn start(level: &str, directory: &Path) -> Self {
+    pub(crate) async fn start(level: &str, directory: &Path) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
@@ -42,7 +44,8 @@ impl Service {
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        let settings = grpc_kit::ClientSettings::to(format!("http://{address}"));
+        let uri = format!("http://{address}");
+        let settings = grpc_kit::ClientSettings::to(&uri);
         let mut client = Client::new(grpc_kit::remote(&settings).unwrap());
         eventually("the service listens", || {
             std::net::TcpStream::connect(address).is_ok()
@@ -52,6 +55,7 @@ impl Service {
         client.get_isolation(GetIsolationRequest {}).await.unwrap();
         Self {
             process,
+            uri,
             client,
             log,
         }
@@ -89,7 +93,7 @@ async fn begin(service: &Service) -> String {
     marker
 }
 
-fn scratch(directory: &Path) -> PathBuf {
+pub(crate) fn scratch(directory: &Path) -> PathBuf {
     let scratch = directory.join("scratch");
     fs::create_dir(&scratch).unwrap();
     fs::set_permissions(&scratch, fs::Permissions::from_mode(0o711)).unwrap();

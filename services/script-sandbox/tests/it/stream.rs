@@ -5,18 +5,23 @@ use std::time::Duration;
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, ExecuteStreamRequest, ExecuteStreamResponse, Limits,
     OutputStream, ResultState, ScriptSignal, SendSignal, StdinChunk, StdinEnd, StdinState,
-    execute_stream_request::Message, execute_stream_response::Event, verdict::Kind,
+    execute_stream_request::Message, execute_stream_response::Event,
+    script_sandbox_service_client::ScriptSandboxServiceClient, verdict::Kind,
 };
 use script_sandbox::stream::outbox::BUDGET;
 use tokio::sync::mpsc;
-use tonic::{Code, Status, Streaming};
+use tonic::{
+    Code, Status, Streaming,
+    transport::{Channel, Endpoint},
+};
 
 use crate::{
     audit::{one_record, traced},
+    killed::{Service, scratch},
     rounds::{as_every_user, everywhere},
     support::{
-        Host, class, eventually, expect_class, limited, marker, processes_with, python, request,
-        seconds,
+        Host, class, eventually, expect_class, expect_output, limited, marker, processes_with,
+        python, request, seconds,
     },
 };
 
@@ -428,4 +433,61 @@ fn messages_out_of_order_are_named() {
             eventually("nobody is left", || processes_with(nap).is_empty()).await;
         }
     });
+}
+
+#[tokio::test]
+async fn a_caller_that_says_nothing_is_not_waited_for() {
+    let host = Host::full().await;
+    let silent = futures::stream::pending::<ExecuteStreamRequest>();
+    let refused = host.client.clone().execute_stream(silent).await;
+    assert_eq!(refused.err().unwrap().code(), Code::DeadlineExceeded);
+}
+
+/// A talk with a script whose standard input comes byte by byte.
+async fn byte_by_byte(
+    client: &mut ScriptSandboxServiceClient<Channel>,
+    source: &str,
+    bytes: usize,
+) -> Streaming<ExecuteStreamResponse> {
+    let start = message(Message::Start(request("bash", source)));
+    let data = b"x".to_vec();
+    let byte = message(Message::Stdin(StdinChunk { data }));
+    let said = std::iter::once(start).chain(std::iter::repeat_n(byte, bytes));
+    let talk = client.execute_stream(futures::stream::iter(said)).await;
+    talk.unwrap().into_inner()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_chunks_that_nobody_reads_leave_the_connection_to_others() {
+    const MANY: usize = 20_000;
+    let directory = tempfile::tempdir().unwrap();
+    scratch(directory.path());
+    let service = Service::start("full", directory.path()).await;
+    // What is sent back to this client byte by byte must not exhaust its own budget.
+    let channel = Endpoint::from_shared(service.uri.clone())
+        .unwrap()
+        .initial_connection_window_size(128 << 20);
+    let mut client = ScriptSandboxServiceClient::new(channel.connect().await.unwrap());
+    // More than the service takes, and than the window of a stream has room for.
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        unread.push(byte_by_byte(&mut client, "exec sleep 600", 20 * MANY).await);
+    }
+    let mut read = byte_by_byte(&mut client, "exec cat", MANY).await;
+    let mut came = 0;
+    let ended = loop {
+        match read.message().await.unwrap().unwrap().event.unwrap() {
+            Event::Output(chunk) => came += chunk.data.len(),
+            Event::Ended(ended) => break ended,
+            _ => {}
+        }
+    };
+    expect_class(&ended, &["exited 0"]);
+    assert_eq!(came, MANY);
+    let neighbour = client.execute(request("bash", "echo alive")).await;
+    expect_output(neighbour.unwrap().get_ref(), "alive\n");
+    for mut talk in unread {
+        let first = talk.message().await.unwrap().unwrap().event.unwrap();
+        assert!(matches!(first, Event::Started(_)), "{first:?}");
+    }
 }

@@ -37,6 +37,7 @@ use crate::{
     Drain,
     rpc::{Origin, Stack, StreamRoom},
     settings::ServerSettings,
+    windows,
 };
 
 /// Bytes that a connection must send in time: as many as the preface of HTTP/2 has, and fewer
@@ -45,9 +46,6 @@ const FIRST_BYTES: u64 = 24;
 
 /// Bytes that wait for the handler of one request, or for the reader of one answer.
 const STREAM_WINDOW: u32 = 64 << 10;
-
-/// Bytes that wait for all handlers of a connection.
-const CONNECTION_WINDOW: u32 = 2 << 20;
 
 /// What all connections of a server share.
 #[derive(Debug)]
@@ -188,7 +186,7 @@ fn builder(settings: &ServerSettings, http2_only: bool) -> auto::Builder<TokioEx
         // A request that its handler does not read must not keep the others of the connection from
         // arriving, and an answer that is not read must not pile up.
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(windows::CONNECTION)
         .max_send_buf_size(STREAM_WINDOW as usize)
         .max_header_list_size(u32::try_from(settings.max_header_list).unwrap_or(u32::MAX))
         .keep_alive_interval(settings.keepalive_interval)

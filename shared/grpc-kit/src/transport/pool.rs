@@ -11,7 +11,7 @@ use std::sync::{
 
 use tonic::transport::{Channel, Endpoint};
 
-use crate::methods::Methods;
+use crate::{methods::Methods, windows};
 
 /// Calls on one connection before the next is opened: a third of the streams that a server takes on
 /// one by default.
@@ -23,9 +23,6 @@ const MAX_CONNECTIONS: usize = 8;
 
 /// Bytes of a stream that wait for a reader who is slower than the service.
 const STREAM_WINDOW: u32 = 64 << 10;
-
-/// Bytes of all streams of a connection, so that those that wait do not keep the others waiting.
-const STREAMS_WINDOW: u32 = STREAM_WINDOW * 4 * CALLS_PER_CONNECTION as u32;
 
 static METHODS: LazyLock<Methods> = LazyLock::new(|| {
     Methods::read(
@@ -47,7 +44,7 @@ impl Pool {
         let streams = endpoint
             .clone()
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(STREAMS_WINDOW);
+            .initial_connection_window_size(windows::CONNECTION);
         Self {
             calls: Lane::new(endpoint),
             streams: Lane::new(streams),
