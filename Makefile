@@ -109,12 +109,12 @@ lint-proto: $(BUF)
 	@cd proto && $(BUF) format --diff --exit-code
 	@$(MAKE) --no-print-directory breaking
 
-# The contract as it was is unpacked from git and compared; where there is no earlier state, or it
-# had no contract yet, there is nothing to break.
+# The contract as it was is unpacked from git and compared. The comparison starts with the shape that
+# has `tavern.run.v1`: an earlier state is not compared.
 .PHONY: breaking
 breaking: $(BUF) ## Compare the contract with AGAINST (default: main as it was before)
 	@against="$(AGAINST)"; \
-	if [ -z "$$against" ] || ! git ls-tree -r --name-only "$$against" proto | grep '\.proto$$' >/dev/null; then \
+	if [ -z "$$against" ] || ! git ls-tree -r --name-only "$$against" proto | grep '^proto/tavern/run/v1/' >/dev/null; then \
 	  echo "breaking: no earlier contract to compare with"; \
 	else \
 	  before=$$(mktemp -d); trap 'rm -rf "$$before"' EXIT; \

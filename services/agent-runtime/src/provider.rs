@@ -11,7 +11,7 @@ mod models;
 
 use std::time::Instant;
 
-use call_text::native::NativeCall;
+use call_text::native::{self, Given};
 use futures::stream::BoxStream;
 
 use crate::domain::message::ChatMessage;
@@ -61,11 +61,11 @@ pub struct AnswerEnd {
 
 impl AnswerEnd {
     /// Returns the native calls as the parser takes them.
-    pub fn native_calls(&self) -> Vec<NativeCall> {
-        let Some(calls) = &self.tool_calls else {
-            return Vec::new();
-        };
-        call_text::native::openai_calls(&serde_json::json!({ "tool_calls": calls }))
+    pub fn native_calls(&self) -> Given {
+        self.tool_calls
+            .as_ref()
+            .map(native::read)
+            .unwrap_or_default()
     }
 }
 

@@ -36,6 +36,8 @@ struct Invocation {
     selected: Vec<ToolCall>,
     /// What to tell the model of the blocks that no call could be made from; the run fails then.
     malformed: String,
+    /// What to tell the model, behind the result of the last call, about blocks that were left out.
+    left_out: String,
     conversation: Option<ConversationId>,
     /// How calls ended, by index.
     settled: BTreeMap<u32, CallResult>,
@@ -155,10 +157,17 @@ impl Invocation {
     /// best what to say.
     fn told_of(&self, result: &CallResult) -> String {
         let call = self.selected.iter().find(|call| call.index == result.index);
-        match call.filter(|call| !call.problems.is_empty() && !call.feedback.is_empty()) {
-            Some(call) if result.status() == CallStatus::Rejected => call.feedback.clone(),
-            _ => call_wire::observation(result),
+        let mut told =
+            match call.filter(|call| !call.problems.is_empty() && !call.feedback.is_empty()) {
+                Some(call) if result.status() == CallStatus::Rejected => call.feedback.clone(),
+                _ => call_wire::observation(result),
+            };
+        let last = self.selected.last().map(|call| call.index);
+        if last == Some(result.index) && !self.left_out.is_empty() {
+            told.push('\n');
+            told.push_str(&self.left_out);
         }
+        told
     }
 
     /// Says how a run ended all of whose calls are settled.

@@ -113,6 +113,9 @@ struct Inner {
     folded: HashMap<String, Option<usize>>,
     /// Lower-case hidden ids and their aliases.
     hidden_folded: HashMap<String, usize>,
+    /// What the seeds call a workflow or node → entry, `None` if several share it. Ids and aliases
+    /// come first.
+    seed_spellings: HashMap<String, Option<usize>>,
     /// Squashed parameter names of all visible tools.
     parameters: HashSet<String>,
 }
@@ -252,6 +255,12 @@ impl Inner {
                         *slot = None;
                     }
                 })
+                .or_insert(Some(index));
+        }
+        for name in alias::seed_spellings(&tool.id) {
+            let shared = self.seed_spellings.entry(name);
+            shared
+                .and_modify(|slot| *slot = None)
                 .or_insert(Some(index));
         }
         let entry = Entry::new(tool, alias);

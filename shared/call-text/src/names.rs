@@ -126,11 +126,56 @@ pub(crate) fn same_squashed(a: &str, b: &str) -> bool {
     squashed(a).eq(squashed(b))
 }
 
+/// The name of a tool without its namespace, path, file ending and the prefix of skills.
+fn stem(id: &str) -> &str {
+    let id = id.strip_suffix(".json").unwrap_or(id);
+    let last = id.rsplit([':', '/', '.']).next().unwrap_or(id);
+    last.strip_prefix("skill_").unwrap_or(last)
+}
+
+/// Tools by their distance from a written name, nearest first, and whether each is near enough to
+/// have been meant. Names that differ in their namespace only are nearer than misspelt ones.
+pub(crate) fn rank_tools<'c>(
+    written: &str,
+    candidates: impl Iterator<Item = &'c str>,
+) -> Vec<(usize, bool, &'c str)> {
+    let written: String = written.chars().take(LONGEST_COMPARED).collect();
+    let (lowered, length) = (written.to_lowercase(), written.chars().count());
+    let (squashed, own_stem) = (squash(&written), squash(stem(&written)));
+    let allowed = (length / 3).max(2);
+    let mut ranked: Vec<(usize, bool, &str)> = candidates
+        .map(|candidate| {
+            let width = candidate.chars().count();
+            if squash(candidate) == squashed {
+                return (0, true, candidate);
+            }
+            if !own_stem.is_empty() && squash(stem(candidate)) == own_stem {
+                return (1, true, candidate);
+            }
+            let apart = width.abs_diff(length);
+            let distance = match apart > allowed {
+                // Far in any case: the length says enough of the order.
+                true => apart + allowed,
+                false => strsim::damerau_levenshtein(&lowered, &candidate.to_lowercase()),
+            };
+            (
+                distance + 1,
+                distance <= allowed && distance < width,
+                candidate,
+            )
+        })
+        .collect();
+    ranked.sort_by_key(|(distance, _, _)| *distance);
+    ranked
+}
+
+/// Edit distance costs the product of both lengths; no real name is longer.
+const LONGEST_COMPARED: usize = 128;
+
 /// Up to three candidates within an edit distance of max(2, length / 3), nearest first; ties keep
 /// the candidates' order (N3).
 pub(crate) fn nearest<'c>(written: &str, candidates: impl Iterator<Item = &'c str>) -> Vec<String> {
-    // Edit distance costs the product of both lengths; no real name is longer.
-    let written: String = written.chars().take(128).collect();
+    let written: String = written.chars().take(LONGEST_COMPARED).collect();
     let lowered = written.to_lowercase();
     let allowed = (written.chars().count() / 3).max(2);
     let mut found: Vec<(usize, &str)> = candidates

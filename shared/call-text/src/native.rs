@@ -1,5 +1,7 @@
 //! Structured calls of model APIs: from the provider's shapes to typed calls (L8).
 
+mod given;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,8 +13,10 @@ use crate::dialect::json::arguments_of;
 use crate::dialect::raw::RawCall;
 use crate::{
     Block, BlockEnd, Call, Catalogue, Class, Diagnostic, Dialect, FinishReason, Parsed, Policy,
-    Rule, Severity, Span, typing,
+    Problem, ProblemCode, Rule, Severity, Span, typing,
 };
+
+pub use given::{Given, read};
 
 /// A structured call as a provider sends it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -23,35 +27,6 @@ pub struct NativeCall {
     pub name: String,
     /// The arguments as JSON text.
     pub arguments_json: String,
-}
-
-/// Reads the calls of a whole chat-completions message: its `tool_calls`, or the older
-/// `function_call`.
-pub fn openai_calls(message: &Value) -> Vec<NativeCall> {
-    if let Some(calls) = message.get("tool_calls").and_then(Value::as_array) {
-        return calls.iter().filter_map(openai_call).collect();
-    }
-    message
-        .get("function_call")
-        .and_then(|function| function_of(function, ""))
-        .into_iter()
-        .collect()
-}
-
-fn openai_call(call: &Value) -> Option<NativeCall> {
-    function_of(
-        call.get("function")?,
-        call.get("id").and_then(Value::as_str).unwrap_or(""),
-    )
-}
-
-fn function_of(function: &Value, id: &str) -> Option<NativeCall> {
-    let name = function.get("name")?.as_str()?.to_owned();
-    Some(NativeCall {
-        id: id.to_owned(),
-        name,
-        arguments_json: json_text(function.get("arguments")),
-    })
 }
 
 /// Some servers send the arguments as an object instead of as text.
@@ -130,26 +105,6 @@ impl OpenAiDeltas {
     }
 }
 
-/// Reads the `tool_use` blocks of an Anthropic message's content.
-pub fn anthropic_blocks(content: &Value) -> Vec<NativeCall> {
-    let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
-    let uses = blocks
-        .iter()
-        .filter(|block| block.get("type").and_then(Value::as_str) == Some("tool_use"));
-    uses.filter_map(|block| {
-        Some(NativeCall {
-            id: block
-                .get("id")
-                .and_then(Value::as_str)
-                .unwrap_or("")
-                .to_owned(),
-            name: block.get("name")?.as_str()?.to_owned(),
-            arguments_json: json_text(block.get("input")),
-        })
-    })
-    .collect()
-}
-
 /// Puts streamed Anthropic events together: `content_block_start` and `content_block_delta`.
 #[derive(Debug, Clone, Default)]
 pub struct AnthropicEvents {
@@ -162,9 +117,7 @@ impl AnthropicEvents {
     pub fn push(&mut self, event: &Value) -> Option<String> {
         let index = event.get("index").and_then(Value::as_u64)?;
         if let Some(block) = event.get("content_block") {
-            let started = anthropic_blocks(&Value::Array(vec![block.clone()]))
-                .into_iter()
-                .next()?;
+            let started = given::read(block).calls.into_iter().next()?;
             if self.calls.len() >= MOST_CALLS {
                 return None;
             }
@@ -199,7 +152,8 @@ impl AnthropicEvents {
     }
 }
 
-/// Types structured calls against the visible tools.
+/// Types structured calls against the visible tools. Of those beyond the limit of calls, the first
+/// stands for all with a problem.
 pub fn typed(calls: &[NativeCall], catalogue: &Catalogue, policy: &Policy) -> Vec<Call> {
     let context = Context {
         catalogue,
@@ -210,9 +164,18 @@ pub fn typed(calls: &[NativeCall], catalogue: &Catalogue, policy: &Policy) -> Ve
     let most = policy.limits.calls;
     calls
         .iter()
-        .take(most)
-        .map(|native| {
+        .take(most.saturating_add(1))
+        .enumerate()
+        .map(|(at, native)| {
             let mut problems = Vec::new();
+            if at == most {
+                let message = format!(
+                    "the limit of {most} calls in one message was reached; {} were not read",
+                    calls.len() - most
+                );
+                let code = ProblemCode::LimitExceeded;
+                problems.push(Problem::new(code, Rule::V13, Span::default(), message));
+            }
             let arguments = arguments_of(
                 Some(Value::String(native.arguments_json.clone())),
                 Span::default(),

@@ -9,10 +9,12 @@ mod skeleton;
 use serde_json::{Map, Value};
 
 pub use neutralise::neutralise;
-pub(crate) use skeleton::example as example_value;
-pub use skeleton::{corrected, skeleton};
+pub use skeleton::{corrected, outline, skeleton};
+pub(crate) use skeleton::{example as example_value, is_placeholder};
 
-use crate::{Block, Call, Catalogue, Parsed, Problem, ProblemCode};
+use crate::{
+    Block, Call, Catalogue, Diagnostic, Parsed, Problem, ProblemCode, Severity, Tolerance,
+};
 
 /// A tool's failure as the model is told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,12 +89,10 @@ pub fn skipped(tool: &str, failed_tool: &str) -> String {
 
 /// A call that does not run by itself because it was not written exactly.
 pub fn confirmation(call: &Call) -> String {
-    let reasons: Vec<&str> = call
-        .tolerances
-        .iter()
-        .filter(|tolerance| tolerance.class == crate::Class::Repair)
-        .map(|tolerance| tolerance.code.as_str())
-        .collect();
+    let repairs = call.tolerances.iter();
+    let repairs = repairs.filter(|tolerance| tolerance.class == crate::Class::Repair);
+    let mut reasons: Vec<String> = repairs.map(repair).collect();
+    reasons.dedup();
     let why = if reasons.is_empty() {
         "it can be read in more than one way".to_owned()
     } else {
@@ -102,6 +102,63 @@ pub fn confirmation(call: &Call) -> String {
         "Observation: Error - Tool {} was not run: the call had to be repaired ({why}). Write the call again, exactly.",
         call.tool_id
     )
+}
+
+/// What was repaired, in words that say how to write it.
+fn repair(tolerance: &Tolerance) -> String {
+    let (before, after) = (neutralise(&tolerance.before), &tolerance.after);
+    match (before.trim(), after.trim()) {
+        ("", "") => "a parameter is given more than once".to_owned(),
+        ("", after) if tolerance.code == "empty_value" => {
+            format!("an empty value was read as {after}")
+        }
+        ("", after) => format!("{after} was missing"),
+        (before, "") => format!("'{before}' was left out"),
+        (before, after) => format!("'{before}' was read as '{after}'"),
+    }
+}
+
+/// Up to this many names stand in one observation.
+const MOST_NAMES: usize = 20;
+
+/// The blocks that were left out of a message whose earlier blocks ran: how many calls, and of
+/// which tools (A1). It belongs behind the results of the calls that ran.
+pub fn not_run(parsed: &Parsed) -> Option<String> {
+    let left_out = |index: usize| parsed.blocks.get(index).is_some_and(|block| !block.runs);
+    let blocks = parsed.blocks.iter().filter(|block| !block.runs).count();
+    if blocks == 0 {
+        return None;
+    }
+    let calls = parsed.calls.iter().filter(|call| left_out(call.block));
+    let names: Vec<&str> = calls.map(|call| call.tool_id.as_str()).collect();
+    let counted = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    let what = match names.len() {
+        0 => counted(blocks, "later block"),
+        count => format!(
+            "{} of later blocks ({})",
+            counted(count, "call"),
+            neutralise(&listed(names.into_iter()))
+        ),
+    };
+    let (was, again) = match what.starts_with("1 ") {
+        true => ("was", "It"),
+        false => ("were", "They"),
+    };
+    Some(format!(
+        "Observation: {what} {was} not run. {again} may be sent again now."
+    ))
+}
+
+/// Names as a list; beyond the bound only how many there are.
+pub(crate) fn listed<'n>(mut names: impl Iterator<Item = &'n str>) -> String {
+    let first: Vec<&str> = names.by_ref().take(MOST_NAMES).collect();
+    match names.count() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
 }
 
 /// A call that repeats untrusted text.
@@ -155,14 +212,8 @@ pub fn for_block(block: &Block) -> Option<String> {
         }
         _ => "Malformed TAM block",
     };
-    let advice = match block.end {
-        crate::BlockEnd::Truncated => {
-            ". Write the block again; split large content into several calls."
-        }
-        _ => "",
-    };
     Some(format!(
-        "Observation: Error - {kind}: {}{advice}",
+        "Observation: Error - {kind}: {}",
         messages(&block.problems)
     ))
 }
@@ -171,7 +222,8 @@ pub fn for_block(block: &Block) -> Option<String> {
 /// be read from: one line per block. `None` if there is no such block.
 pub fn for_blocks(parsed: &Parsed) -> Option<String> {
     let refused = parsed.blocks.iter().filter(|block| block.runs);
-    let lines: Vec<String> = refused.filter_map(for_block).collect();
+    let lines = refused.filter_map(for_block).chain(for_text(parsed));
+    let lines: Vec<String> = lines.collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
@@ -196,13 +248,30 @@ pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
             ),
         }
     }
+    lines.extend(for_text(parsed));
+    lines.extend(not_run(parsed));
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
+
+/// A text whose fields stand behind a marker that opens no block.
+fn for_text(parsed: &Parsed) -> Option<String> {
+    let meant =
+        |remark: &&Diagnostic| remark.code == NEAR_MISS && remark.severity == Severity::Warning;
+    let remark = parsed.diagnostics.iter().find(meant)?;
+    Some(format!(
+        "Observation: Error - No tool was called: {}; {}",
+        neutralise(&remark.message),
+        remark.hint
+    ))
+}
+
+/// The code of the remark on a marker that resembles one.
+pub(crate) const NEAR_MISS: &str = "near_miss_marker";
 
 fn messages(problems: &[Problem]) -> String {
     let listed: Vec<String> = problems
         .iter()
-        .map(|problem| neutralise(&problem.message).into_owned())
+        .map(|problem| neutralise(problem.message.trim_end_matches('.')).into_owned())
         .collect();
     listed.join("; ")
 }

@@ -99,6 +99,8 @@ pub enum SegmentKind {
     Thought,
     /// The block at this position in [`Parsed::blocks`].
     Block(usize),
+    /// The marks of a code fence round blocks that were read (A7).
+    Fence,
     /// Beyond the message limit, not scanned.
     Overflow,
 }

@@ -1,5 +1,6 @@
 //! Why a call or block cannot run, as typed feedback for the model and for the caller.
 
+use json_schema::ViolationCode;
 use serde::{Deserialize, Serialize};
 
 use crate::{Rule, Span};
@@ -23,7 +24,7 @@ pub enum ProblemCode {
     /// The value is not of the declared type (C11).
     TypeMismatch,
     /// The value is none of the allowed ones (C10).
-    NotAllowedValue,
+    NotInEnum,
     /// A number does not fit the declared range or cannot be represented (C3).
     OutOfRange,
     /// A hint contradicts the schema (C14).
@@ -52,6 +53,24 @@ pub enum ProblemCode {
     LimitExceeded,
     /// A tolerance was needed and the policy is strict.
     StrictViolation,
+    /// A placeholder of an example was copied (T35).
+    PlaceholderValue,
+    /// The value breaks its schema in a way that has no other code here.
+    #[serde(untagged)]
+    Schema(ViolationCode),
+}
+
+impl From<ViolationCode> for ProblemCode {
+    fn from(code: ViolationCode) -> Self {
+        match code {
+            ViolationCode::UnknownParameter => Self::UnknownParameter,
+            ViolationCode::MissingParameter => Self::MissingParameter,
+            ViolationCode::TypeMismatch => Self::TypeMismatch,
+            ViolationCode::NotInEnum => Self::NotInEnum,
+            ViolationCode::OutOfRange => Self::OutOfRange,
+            other => Self::Schema(other),
+        }
+    }
 }
 
 impl ProblemCode {
@@ -65,7 +84,7 @@ impl ProblemCode {
             Self::MissingParameter => "missing_parameter",
             Self::DuplicateParameter => "duplicate_parameter",
             Self::TypeMismatch => "type_mismatch",
-            Self::NotAllowedValue => "not_allowed_value",
+            Self::NotInEnum => "not_in_enum",
             Self::OutOfRange => "out_of_range",
             Self::HintConflict => "hint_conflict",
             Self::TruncatedBlock => "truncated_block",
@@ -80,6 +99,8 @@ impl ProblemCode {
             Self::InvalidJson => "invalid_json",
             Self::LimitExceeded => "limit_exceeded",
             Self::StrictViolation => "strict_violation",
+            Self::PlaceholderValue => "placeholder_value",
+            Self::Schema(code) => code.as_str(),
         }
     }
 }

@@ -22,7 +22,31 @@ pub struct CannotCarry {
 }
 
 /// Writes a call of a visible tool as a block of a dialect.
+///
+/// # Errors
+/// [`CannotCarry`] names the first argument that would not be read back as it is.
 pub fn render_call(
+    tool_id: &str,
+    arguments: &Map<String, Value>,
+    dialect: Dialect,
+    catalogue: &Catalogue,
+) -> Result<String, CannotCarry> {
+    let block = render_unchecked(tool_id, arguments, dialect, catalogue)?;
+    if dialect == Dialect::Native {
+        return Ok(block);
+    }
+    check(&block, tool_id, arguments, dialect, catalogue).map_err(|(path, reason)| {
+        CannotCarry {
+            dialect,
+            path,
+            reason,
+        }
+    })?;
+    Ok(block)
+}
+
+/// Writes a call whose arguments need not fit the tool's schema.
+pub(crate) fn render_unchecked(
     tool_id: &str,
     arguments: &Map<String, Value>,
     dialect: Dialect,
@@ -49,10 +73,7 @@ pub fn render_call(
             Ok(fields::block(entry, arguments, schema, dialect))
         }
     };
-    let block = block.map_err(|(path, reason)| refuse(&path, &reason))?;
-    check(&block, tool_id, arguments, dialect, catalogue)
-        .map_err(|(path, reason)| refuse(&path, &reason))?;
-    Ok(block)
+    block.map_err(|(path, reason)| refuse(&path, &reason))
 }
 
 /// Reads the block back; the first argument that came out differently is named.

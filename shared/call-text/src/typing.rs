@@ -6,6 +6,7 @@
 mod ahead;
 mod arguments;
 mod call;
+mod check;
 mod json;
 pub(crate) mod scalar;
 pub(crate) mod schema;
@@ -24,8 +25,8 @@ use crate::catalogue::ToolMatch;
 use crate::dialect::element::Context;
 use crate::dialect::raw::{Controls, RawBlock, RawCall, ScannedBlock};
 use crate::{
-    Block, BlockEnd, Call, Class, Diagnostic, Problem, ProblemCode, Rule, Severity, SourceText,
-    Span, Tolerance,
+    Block, BlockEnd, Call, Class, Diagnostic, FinishReason, Problem, ProblemCode, Rule, Severity,
+    SourceText, Span, Tolerance,
 };
 
 pub(crate) use ahead::TypedAhead;
@@ -87,6 +88,7 @@ pub(crate) fn type_block(
     if context.policy.strict {
         refuse(&raw.notes, &mut raw.problems);
     }
+    advise(&mut raw.problems, context.finish);
     let source = Source::new(text, scanned.span);
     let mut calls = Vec::with_capacity(raw.calls.len() + steps.len());
     let of_block = |call: &mut RawCall| {
@@ -141,6 +143,21 @@ pub(crate) fn type_block(
         block,
         calls,
         diagnostics,
+    }
+}
+
+/// Says of a block that is not complete what to do; only what was cut off at a limit is too long.
+fn advise(problems: &mut [Problem], finish: FinishReason) {
+    let advice = match finish {
+        FinishReason::Length => {
+            "; the answer was cut off at its limit: write the block again and split large content into several calls"
+        }
+        FinishReason::Interrupted => "; the answer was cut off: write the block again",
+        _ => "; write the block again, up to its end",
+    };
+    let cut = |problem: &&mut Problem| problem.code == ProblemCode::TruncatedBlock;
+    for problem in problems.iter_mut().filter(cut) {
+        problem.message.push_str(advice);
     }
 }
 
@@ -248,20 +265,13 @@ fn tool_problem(found: ToolMatch, raw: &RawCall, context: &Context<'_>) -> Probl
         let code = ProblemCode::ToolNotAvailable;
         return Problem::new(code, Rule::N5, raw.name_span, message).received(&raw.name);
     }
-    const MOST_LISTED: usize = 20;
-    let nearest = context.catalogue.nearest_tools(&raw.name);
-    let ids: Vec<&str> = context
-        .catalogue
-        .tools()
-        .take(MOST_LISTED)
-        .map(|tool| tool.id.as_str())
-        .collect();
+    let (nearest, ids) = context.catalogue.by_nearness(&raw.name);
     let mut message = format!("Unknown tool ID '{}'", raw.name);
     if let Some(first) = nearest.first() {
         message.push_str(&format!(", did you mean '{first}'?"));
     }
     Problem::new(ProblemCode::UnknownTool, Rule::N4, raw.name_span, message)
-        .expected(ids.join(", "))
+        .expected(crate::observation::listed(ids.into_iter()))
         .received(&raw.name)
         .suggesting(nearest)
 }

@@ -17,8 +17,14 @@ use crate::problem::problem_to_proto;
 /// observation names every block that no call could be made from, also beside blocks that run; what
 /// is wrong with single calls stands with them and is reported when they are refused.
 pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> common::ParsedText {
-    let observation = observation::for_blocks(parsed).unwrap_or_default();
-    let calls = parsed.runnable().zip(0..);
+    let calls: Vec<_> = parsed.runnable().collect();
+    let mut observation = observation::for_blocks(parsed).unwrap_or_default();
+    let mut left_out = observation::not_run(parsed).unwrap_or_default();
+    if calls.is_empty() && !left_out.is_empty() {
+        observation.push('\n');
+        observation.push_str(&std::mem::take(&mut left_out));
+    }
+    let calls = calls.into_iter().zip(0..);
     let calls = calls
         .map(|(call, index)| told_call_to_proto(index, call, catalogue, echo))
         .collect();
@@ -43,6 +49,7 @@ pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> c
             .dialect
             .map_or(0, |dialect| dialect_to_proto(dialect).into()),
         observation,
+        left_out,
     }
 }
 
@@ -180,7 +187,7 @@ pub fn span_to_proto(span: Span) -> common::Span {
 
 #[cfg(test)]
 mod tests {
-    use call_text::{Policy, Tool, parse};
+    use call_text::{FinishReason, Policy, Tool, parse, parse_finished};
     use serde_json::json;
 
     use super::*;
@@ -208,5 +215,57 @@ mod tests {
                 );
             }
         }
+    }
+
+    fn written(text: &str) -> common::ParsedText {
+        let parameters = json!({"properties": {"city": {"type": "string", "maxLength": 5}}});
+        let tools = ["weather", "mail"].map(|id| Tool::new(id, "", parameters.clone()));
+        let catalogue = Catalogue::new(tools.into(), vec![]).unwrap();
+        let parsed = parse_finished(text, &catalogue, &Policy::default(), FinishReason::Stop);
+        parsed_to_proto(&parsed, &catalogue, &Echo::default())
+    }
+
+    const CALL: &str = "<ACTION><weather><city>Oslo</city></weather></ACTION>";
+
+    #[test]
+    fn later_blocks_are_named_beside_the_calls_that_run() {
+        let later = "<ACTION><mail/><weather/></ACTION>";
+        let parsed = written(&format!("{CALL} It rains, so: {later}"));
+        assert_eq!(parsed.calls.len(), 1);
+        assert_eq!(parsed.observation, "");
+        assert_eq!(
+            parsed.left_out,
+            "Observation: 2 calls of later blocks (mail, weather) were not run. They may be sent again now."
+        );
+        assert_eq!(written(CALL).left_out, "");
+    }
+
+    #[test]
+    fn behind_a_broken_block_the_later_ones_stand_in_the_same_observation() {
+        let parsed = written(&format!("<ACTION><weather></ACTION>\n{CALL}"));
+        assert!(parsed.calls.is_empty());
+        let lines: Vec<&str> = parsed.observation.lines().collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("weather> is not closed"), "{lines:?}");
+        assert!(
+            lines[1].contains("1 call of later blocks (weather) was not run"),
+            "{lines:?}"
+        );
+        assert_eq!(parsed.left_out, "");
+    }
+
+    #[test]
+    fn a_value_that_dispatch_refuses_is_refused_here_with_the_same_code() {
+        let parsed = written("<ACTION><weather><city>Reykjavik</city></weather></ACTION>");
+        let problems = &parsed.calls[0].problems;
+        assert_eq!(
+            (problems[0].code.as_str(), problems[0].pointer.as_str()),
+            ("too_long", "/city")
+        );
+        assert!(
+            parsed.calls[0].feedback.contains("at most 5 characters"),
+            "{}",
+            parsed.calls[0].feedback
+        );
     }
 }

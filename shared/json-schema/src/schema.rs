@@ -1,10 +1,11 @@
 //! The compiled form of a schema.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::compile_error::{CompileCode, CompileErrors, CompileProblem};
 use crate::cost::Cost;
@@ -48,6 +49,8 @@ struct Inner {
     cost: Cost,
     options: CompileOptions,
     parameter_names: Vec<String>,
+    /// Every pattern by its text, compiled when the first name is held against one.
+    patterns: OnceLock<HashMap<String, Validator>>,
     /// Whether keys that the schema does not name are refused at the root.
     closed: bool,
 }
@@ -87,15 +90,8 @@ impl Schema {
     pub fn compile_with(schema: &Value, options: CompileOptions) -> Result<Self, CompileErrors> {
         let (graph, cost) = precheck::check(schema, &options)?;
         check_draft(schema)?;
-        let patterns = PatternOptions::regex()
-            .size_limit(options.limits.pattern_compiled_bytes)
-            .dfa_size_limit(options.limits.pattern_compiled_bytes);
-        let validator = jsonschema::options()
-            .offline()
-            .with_pattern_options(patterns)
-            .should_validate_formats(options.assert_formats)
-            .build(schema)
-            .map_err(|error| precheck::one(build_problem(&error)))?;
+        let validator =
+            build(schema, &options).map_err(|error| precheck::one(build_problem(&error)))?;
         let parameter_names = graph.known_names(0);
         let root = graph.same_value(0);
         let names_any = root.iter().any(|id| graph.nodes[*id].names_properties);
@@ -109,6 +105,7 @@ impl Schema {
                 cost,
                 options,
                 parameter_names,
+                patterns: OnceLock::new(),
                 closed,
             }),
         })
@@ -122,6 +119,21 @@ impl Schema {
     /// Returns the property names that the root knows, in schema order.
     pub fn parameter_names(&self) -> &[String] {
         &self.inner.parameter_names
+    }
+
+    /// Returns whether a property name matches a pattern of this schema, a key of
+    /// `patternProperties`, as it does in [`Schema::validate`].
+    pub fn name_matches(&self, pattern: &str, name: &str) -> bool {
+        let inner = &self.inner;
+        let patterns = inner.patterns.get_or_init(|| {
+            let compiled = inner.graph.patterns.iter().filter_map(|(text, _)| {
+                let alone = json!({"pattern": text});
+                Some((text.clone(), build(&alone, &inner.options).ok()?))
+            });
+            compiled.collect()
+        });
+        let pattern = patterns.get(pattern);
+        pattern.is_some_and(|pattern| pattern.is_valid(&Value::String(name.to_owned())))
     }
 
     /// Returns whether the instance meets the schema.
@@ -260,6 +272,19 @@ fn refused(code: ViolationCode, message: String, expected: String) -> Box<Violat
         received: String::new(),
         suggestions: Vec::new(),
     })
+}
+
+/// Compiles a schema whose price is known.
+fn build(schema: &Value, options: &CompileOptions) -> Result<Validator, ValidationError<'static>> {
+    let bytes = options.limits.pattern_compiled_bytes;
+    let patterns = PatternOptions::regex()
+        .size_limit(bytes)
+        .dfa_size_limit(bytes);
+    jsonschema::options()
+        .offline()
+        .with_pattern_options(patterns)
+        .should_validate_formats(options.assert_formats)
+        .build(schema)
 }
 
 /// Drops the missing parameters whose misspelled form is reported already.

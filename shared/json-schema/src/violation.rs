@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// One way in which an instance breaks its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
@@ -23,7 +25,8 @@ pub struct Violation {
 }
 
 /// The kinds of violation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ViolationCode {
     /// A parameter that the schema does not name.

@@ -11,7 +11,7 @@ use crate::{Finding, Tree};
 const SHARED: [(&str, &[&str]); 12] = [
     ("contracts", &[]),
     ("core-types", &[]),
-    ("call-text", &[]),
+    ("call-text", &["json-schema"]),
     ("json-schema", &[]),
     ("settings", &[]),
     ("call-outcome", &["json-schema"]),

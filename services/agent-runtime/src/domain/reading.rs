@@ -117,7 +117,7 @@ impl Reading {
                 "\nThe parameters of {} as JSON Schema: {}",
                 tool.id, tool.parameters
             );
-            if let Some(example) = observation::skeleton(tool, context.dialect, context.catalogue) {
+            if let Some(example) = observation::outline(tool, context.dialect, context.catalogue) {
                 let _ = write!(told, "\nA call of it is written like this:\n{example}");
             }
             *told = bounded(std::mem::take(told));
@@ -177,11 +177,16 @@ impl Reader {
         for call in parsed.runnable().skip(self.calls.len()) {
             self.decide(call.clone(), context);
         }
-        let of_blocks = observation::for_blocks(&parsed).filter(|_| context.last.is_none());
+        let of_text = [
+            observation::for_blocks(&parsed),
+            observation::not_run(&parsed),
+        ];
+        let of_text: Vec<String> = of_text.into_iter().flatten().collect();
+        let is_shown = !of_text.is_empty() && context.last.is_none();
         Reading {
             calls: self.calls,
             diagnostics: remarks(&parsed),
-            observation: of_blocks.map(bounded),
+            observation: is_shown.then(|| bounded(of_text.join("\n"))),
         }
     }
 

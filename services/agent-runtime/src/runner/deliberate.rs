@@ -305,7 +305,8 @@ impl Driver {
     ) -> Result<(), Stop> {
         let native = end.native_calls();
         let reading = self.reading(basis, |context| {
-            let mut reading = reader.finish(parsed, &native, context);
+            let mut reading = reader.finish(parsed, &native.calls, context);
+            reading.diagnostics.extend(native.remarks.iter().cloned());
             // A model that repeats its mistake is shown the schema and an example (rule L7).
             if reading
                 .failure()

@@ -7,7 +7,6 @@ use contracts::tavern::common::v1::ParsedText;
 use contracts::tavern::gateway::v1::{
     ParseTextRequest, ParseTextResponse, RenderCallRequest, RenderCallResponse,
 };
-use serde_json::Value;
 use tonic::Status;
 
 use super::{GatewayRpc, refuse};
@@ -63,26 +62,12 @@ fn parse(text: &str, reading: &Reading, catalogue: &Catalogue) -> Parsed {
     let mut parsed =
         call_text::parse_finished(text, catalogue, &reading.policy, reading.finish_reason);
     if let Some(given) = &reading.native {
-        let calls = native_calls(given);
-        native::supplement(
-            &mut parsed,
-            native::typed(&calls, catalogue, &reading.policy),
-        );
+        let given = native::read(given);
+        parsed.diagnostics.extend(given.remarks);
+        let calls = native::typed(&given.calls, catalogue, &reading.policy);
+        native::supplement(&mut parsed, calls);
     }
     parsed
-}
-
-/// Reads native calls in either form: OpenAI's `tool_calls`, alone or in their message, or
-/// Anthropic's content blocks.
-fn native_calls(given: &Value) -> Vec<native::NativeCall> {
-    let blocks = native::anthropic_blocks(given);
-    if !blocks.is_empty() {
-        return blocks;
-    }
-    match given {
-        Value::Array(_) => native::openai_calls(&serde_json::json!({ "tool_calls": given })),
-        _ => native::openai_calls(given),
-    }
 }
 
 fn names_no_tool(code: ProblemCode) -> bool {
@@ -90,4 +75,58 @@ fn names_no_tool(code: ProblemCode) -> bool {
         code,
         ProblemCode::UnknownTool | ProblemCode::ToolNotAvailable | ProblemCode::EmptyAction
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use call_text::{Dialect, FinishReason, Policy, Tool};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn catalogue() -> Catalogue {
+        let parameters = json!({"properties": {"query": {"type": "string"}}});
+        Catalogue::new(vec![Tool::new("kb:Query", "", parameters)], vec![]).unwrap()
+    }
+
+    fn read(native: Value) -> Parsed {
+        let reading = Reading {
+            scope: Default::default(),
+            policy: Policy::default(),
+            finish_reason: FinishReason::ToolCalls,
+            untrusted: Vec::new(),
+            native: Some(native),
+        };
+        parse("I look.", &reading, &catalogue())
+    }
+
+    #[test]
+    fn what_render_call_writes_natively_is_read_back() {
+        let Value::Object(arguments) = json!({"query": "tavern"}) else {
+            unreachable!()
+        };
+        let written = render_call("kb:Query", &arguments, Dialect::Native, &catalogue()).unwrap();
+        let parsed = read(serde_json::from_str(&written).unwrap());
+        let ready: Vec<_> = parsed.ready_calls().map(|call| &call.arguments).collect();
+        assert_eq!(ready, [&arguments]);
+        assert_eq!(parsed.diagnostics, []);
+    }
+
+    #[test]
+    fn tool_calls_of_no_known_shape_are_remarked_on() {
+        for given in [
+            json!("kb:Query"),
+            json!({"kb:Query": {"query": "tavern"}}),
+            json!([{"functionCall": {"name": "kb:Query", "args": {}}}]),
+        ] {
+            let parsed = read(given.clone());
+            assert_eq!(parsed.calls.len(), 0, "{given}");
+            let codes: Vec<_> = parsed
+                .diagnostics
+                .iter()
+                .map(|remark| remark.code.as_str())
+                .collect();
+            assert_eq!(codes, ["native_call_unreadable"], "{given}");
+        }
+    }
 }

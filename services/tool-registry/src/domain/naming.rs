@@ -98,6 +98,25 @@ fn invisible(character: char) -> bool {
         | '\u{00ad}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Returns the id of the node or workflow that a name without prefix may mean: `core:TextMerge` is a
+/// node type, `skill_greet_player` and `workflows/skills/greet_player.json` are workflows.
+pub fn derived_id(written: &str) -> Option<String> {
+    if DERIVED_PREFIXES
+        .iter()
+        .any(|prefix| written.starts_with(prefix))
+    {
+        return None;
+    }
+    if let Some((_, file)) = written.rsplit_once('/') {
+        let stem = file.strip_suffix(".json").unwrap_or(file);
+        return Some(format!("workflow:{stem}"));
+    }
+    if let Some(skill) = written.strip_prefix("skill_") {
+        return Some(format!("workflow:{skill}"));
+    }
+    written.contains(':').then(|| format!("node:{written}"))
+}
+
 /// Returns the alias of `id`: its spelling as a plain XML name, made unique by digits of the id's
 /// hash if `taken` says that another tool has it.
 pub fn unique_alias(id: &str, taken: impl Fn(&str) -> bool) -> String {
@@ -207,6 +226,20 @@ mod tests {
         let second = unique_alias("kb|Query", |alias| alias == "kb__Query");
         assert!(second.starts_with("kb__Query_") && second.len() == "kb__Query_".len() + 6);
         assert_eq!(unique_alias("read_file", |_| true), "read_file");
+    }
+
+    #[test]
+    fn a_name_of_the_seeds_means_a_node_or_a_workflow() {
+        for (written, id) in [
+            ("core:TextMerge", Some("node:core:TextMerge")),
+            ("skill_greet_player", Some("workflow:greet_player")),
+            ("workflows/skills/x.json", Some("workflow:x")),
+            ("workflow:x", None),
+            ("node:core:TextMerge", None),
+            ("read_file", None),
+        ] {
+            assert_eq!(derived_id(written).as_deref(), id, "{written}");
+        }
     }
 
     #[test]

@@ -80,7 +80,10 @@ impl Invocations {
             input_is_model_text: true,
             options: request.options,
             deadline_cap: None,
-            owner_data: json!({"malformed": cut(&parsed.observation, MAX_OBSERVATION_BYTES)}),
+            owner_data: json!({
+                "malformed": cut(&parsed.observation, MAX_OBSERVATION_BYTES),
+                "left_out": cut(&parsed.left_out, MAX_OBSERVATION_BYTES),
+            }),
             first_events: parsed_events(&parsed),
             path: Some(now.path().steps().to_vec()),
         };
@@ -94,6 +97,7 @@ impl Invocations {
             recorder: recorder.clone(),
             selected: parsed.calls,
             malformed: parsed.observation,
+            left_out: cut(&parsed.left_out, MAX_OBSERVATION_BYTES).to_owned(),
             conversation: Some(conversation),
             settled: BTreeMap::new(),
             dispatched: BTreeSet::new(),

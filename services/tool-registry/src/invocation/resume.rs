@@ -47,14 +47,13 @@ impl Invocations {
                 _ => {}
             }
         }
+        let kept = |key: &str| run.meta.data[key].as_str().unwrap_or_default().to_owned();
         Invocation {
+            malformed: kept("malformed"),
+            left_out: kept("left_out"),
             calls: self.calls.clone(),
             recorder: run.recorder,
             selected,
-            malformed: run.meta.data["malformed"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
             conversation: ConversationId::new(run.meta.conversation_id).ok(),
             settled,
             dispatched,

@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 use super::convert;
 use crate::{
     dispatch::backend::BackendError,
-    domain::violation::Violation,
+    domain::{naming, violation::Violation},
     store::StoreError,
     tools::{Missing, RegisterError, Request, Tools},
 };
@@ -137,7 +137,15 @@ async fn list_named(tools: &Tools, ids: &[String]) -> Result<ListToolsResponse, 
     }
     let mut answer = ListToolsResponse::default();
     for id in ids {
-        match tools.find(id).await {
+        let mut found = tools.find(id).await;
+        if let (Err(Missing::Unknown { .. }), Some(derived)) = (&found, naming::derived_id(id)) {
+            // A profile may name a node by its type and a skill by its name or path.
+            found = match tools.find(&derived).await {
+                Err(Missing::Unknown { .. }) => found,
+                other => other,
+            };
+        }
+        match found {
             Ok(tool) => answer.tools.push(convert::tool_to_proto(&tool)),
             Err(Missing::Unavailable(status)) => return Err(unavailable(&status)),
             Err(missing) => {

@@ -298,6 +298,26 @@ async fn a_block_that_no_call_was_made_from_fails_the_run_after_the_good_ones() 
 }
 
 #[tokio::test]
+async fn the_last_observation_ends_with_what_was_left_out() {
+    let fixture = Fixture::new().await;
+    let mut request = invoke(vec![write(0, "a"), write(1, "b")]);
+    let left_out = "Observation: 1 call of later blocks (kb:Query) was not run.";
+    request.parsed.as_mut().unwrap().left_out = left_out.into();
+    let started = start(&fixture, request).await;
+    let (events, _) = watch(fixture.runs.clone(), started.run_id).await;
+    let observed: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            Some(Kind::Observation(observation)) => Some(observation.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(observed.len(), 2, "{observed:?}");
+    assert!(!observed[0].contains(left_out), "{observed:?}");
+    assert!(observed[1].ends_with(left_out), "{observed:?}");
+}
+
+#[tokio::test]
 async fn the_same_request_gives_the_same_run_and_another_body_is_refused() {
     let fixture = Fixture::new().await;
     let request = StartInvocationRequest {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Tool, alias_of};
 use crate::names;
-use crate::typing::schema::{Facts, Schema};
+use crate::typing::schema::{Checked, Facts, Schema};
 
 /// A tool and what was derived from it once.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub(crate) struct Entry {
     pub(crate) required: Vec<String>,
     /// `arg_command` → `command` for TAM (T19).
     pub(crate) command_alias: bool,
+    checked: Checked,
 }
 
 /// A top-level parameter.
@@ -48,6 +49,7 @@ impl Entry {
         let command_alias = declares("command") && !declares("arg_command");
         Self {
             plain_alias: alias_of(&tool.id),
+            checked: Checked::of(&tool.parameters),
             tool,
             alias,
             parameters,
@@ -96,12 +98,17 @@ impl Entry {
 
     /// The schema of the parameter at a position.
     pub(crate) fn parameter_schema(&self, position: usize) -> Schema<'_> {
-        Schema::known(&self.tool.parameters, &self.parameters[position].facts)
+        Schema::known(&self.tool.parameters, &self.parameters[position].facts).with(&self.checked)
     }
 
     /// The schema of the arguments.
     pub(crate) fn schema(&self) -> Schema<'_> {
-        Schema::root(&self.tool.parameters)
+        Schema::root(&self.tool.parameters).with(&self.checked)
+    }
+
+    /// The compiled schema of the arguments, where it can find more than typing does.
+    pub(crate) fn beyond_typing(&self) -> Option<&json_schema::Schema> {
+        self.checked.beyond_typing(&self.tool.parameters)
     }
 
     /// Whether a closing tag's name closes this tool's element.

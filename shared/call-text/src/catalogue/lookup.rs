@@ -1,6 +1,6 @@
 //! From a written name to a tool.
 
-use super::Catalogue;
+use super::{Catalogue, alias};
 use crate::names;
 
 /// How a written tool name was read.
@@ -10,7 +10,8 @@ pub enum NameReading {
     Exact,
     /// Another letter case (N6).
     CaseFolded,
-    /// After taking off backticks or invisible characters (N7, V11).
+    /// After taking off backticks or invisible characters, or as a skill or node is named without
+    /// the prefix of its id (N7, V11).
     Cleaned,
 }
 
@@ -45,16 +46,24 @@ impl Catalogue {
         if self.inner.hidden_folded.contains_key(&folded) {
             return ToolMatch::NotAvailable;
         }
+        if let Some(Some(index)) = self.inner.seed_spellings.get(&*alias::skill_of(&cleaned)) {
+            return ToolMatch::Visible(*index, NameReading::Cleaned);
+        }
         ToolMatch::Unknown
     }
 
     /// Up to three visible ids that resemble a written name, nearest first.
     pub fn nearest_tools(&self, written: &str) -> Vec<String> {
-        let candidates = self
-            .inner
-            .entries
-            .iter()
-            .map(|entry| entry.tool.id.as_str());
-        names::nearest(&names::clean(written), candidates)
+        self.by_nearness(written).0
+    }
+
+    /// Up to three visible ids that resemble a written name, and all of them, nearest first.
+    pub(crate) fn by_nearness(&self, written: &str) -> (Vec<String>, Vec<&str>) {
+        let ids = self.inner.entries.iter();
+        let ids = ids.map(|entry| entry.tool.id.as_str());
+        let ranked = names::rank_tools(&names::clean(written), ids);
+        let near = ranked.iter().filter(|(_, near, _)| *near).take(3);
+        let near = near.map(|(_, _, id)| (*id).to_owned()).collect();
+        (near, ranked.into_iter().map(|(_, _, id)| id).collect())
     }
 }

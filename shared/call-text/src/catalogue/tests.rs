@@ -73,3 +73,40 @@ fn every_bad_id_is_named() {
     let error = Catalogue::new(tools.into(), vec![]).unwrap_err();
     assert_eq!(error.violations.len(), 3);
 }
+
+#[test]
+fn workflows_and_nodes_are_found_as_the_seeds_write_them() {
+    let catalogue = catalogue(&[
+        "workflow:greet_player",
+        "workflow:skill_npc",
+        "node:core:TextMerge",
+    ]);
+    for (written, index) in [
+        ("skill_greet_player", 0),
+        ("workflows/skills/greet_player.json", 0),
+        ("`workflows/skills/greet_player.json`", 0),
+        ("skill_npc", 1),
+        ("workflows/skills/skill_npc.json", 1),
+        ("core:TextMerge", 2),
+        ("core__TextMerge", 2),
+    ] {
+        assert!(
+            matches!(catalogue.find(written), ToolMatch::Visible(found, _) if found == index),
+            "{written}"
+        );
+        let message = format!("<ACTION><{written}></{written}></ACTION>");
+        let parsed = crate::parse(&message, &catalogue, &crate::Policy::default());
+        assert_eq!(parsed.ready_calls().count(), 1, "{written}: {parsed:?}");
+    }
+    for nothing in ["greet_player", "TextMerge", "skill_other"] {
+        assert_eq!(catalogue.find(nothing), ToolMatch::Unknown, "{nothing}");
+    }
+    assert_eq!(
+        catalogue.nearest_tools("TextMerge"),
+        ["node:core:TextMerge"]
+    );
+    assert_eq!(
+        catalogue.nearest_tools("greet_player"),
+        ["workflow:greet_player"]
+    );
+}

@@ -61,23 +61,12 @@ pub(crate) fn read_calls(text: &str, span: Span, in_action: bool, block: &mut Ra
 
 /// The call in `{"name": …, "arguments": {…}}` and its common variants.
 fn call_of(value: Value, span: Span) -> Option<RawCall> {
-    let Value::Object(mut map) = value else {
+    let Value::Object(map) = value else {
         return None;
     };
-    if let Some(Value::Object(inner)) = map.get("function").filter(|inner| inner.is_object()) {
-        map = inner.clone();
-    }
-    let name = ["name", "tool", "tool_name", "function", "command"]
-        .iter()
-        .find_map(|key| match map.get(*key) {
-            Some(Value::String(name)) => Some(name.clone()),
-            _ => None,
-        })?;
+    let (name, arguments) = name_and_arguments(&map)?;
+    let (name, arguments) = (name.to_owned(), arguments.cloned());
     let mut problems = Vec::new();
-    let arguments = ["arguments", "parameters", "args", "params", "input"]
-        .iter()
-        .find_map(|key| map.get(*key))
-        .cloned();
     let arguments = arguments_of(arguments, span, &mut problems);
     Some(RawCall {
         name,
@@ -87,6 +76,26 @@ fn call_of(value: Value, span: Span) -> Option<RawCall> {
         problems,
         ..RawCall::default()
     })
+}
+
+/// The tool's name and the arguments in an object that is a call, whatever its members are called.
+pub(crate) fn name_and_arguments(call: &Map<String, Value>) -> Option<(&str, Option<&Value>)> {
+    const NAMES: &[&str] = &[
+        "name",
+        "toolName",
+        "tool",
+        "tool_name",
+        "function",
+        "command",
+    ];
+    const ARGUMENTS: &[&str] = &["arguments", "parameters", "args", "params", "input"];
+    let call = call
+        .get("function")
+        .and_then(Value::as_object)
+        .unwrap_or(call);
+    let name = NAMES.iter().find_map(|key| call.get(*key)?.as_str())?;
+    let arguments = ARGUMENTS.iter().find_map(|key| call.get(*key));
+    Some((name, arguments))
 }
 
 /// The members of an arguments object, which may itself be JSON text.

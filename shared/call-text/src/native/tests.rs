@@ -31,8 +31,8 @@ fn every_shape_gives_the_same_call() {
     for calls in [
         deltas.finish(),
         events.finish(),
-        openai_calls(&whole),
-        anthropic_blocks(&content),
+        read(&whole).calls,
+        read(&content).calls,
     ] {
         let typed = typed(&calls, &catalogue(), &Policy::default());
         assert_eq!(typed.len(), 1);
@@ -79,4 +79,102 @@ fn broken_arguments_are_a_problem_of_the_call() {
         let typed = typed(&calls, &catalogue(), &Policy::default());
         assert!(!typed[0].problems.is_empty(), "{arguments}");
     }
+}
+
+#[test]
+fn every_shape_of_a_collected_call_is_read() {
+    let arguments = json!({"city": "Oslo", "days": 3});
+    let text = arguments.to_string();
+    let openai =
+        json!({"id": "c1", "type": "function", "function": {"name": "weather", "arguments": text}});
+    let anthropic = json!({"type": "tool_use", "id": "c1", "name": "weather", "input": arguments});
+    let written = Value::Object(serde_json::Map::from_iter([
+        ("city".to_owned(), json!("Oslo")),
+        ("days".to_owned(), json!(3)),
+    ]));
+    let rendered = crate::render::render_call(
+        "weather",
+        written.as_object().unwrap(),
+        Dialect::Native,
+        &catalogue(),
+    );
+    let rendered: Value = serde_json::from_str(&rendered.unwrap()).unwrap();
+    for given in [
+        openai.clone(),
+        json!([openai]),
+        json!({"tool_calls": [openai]}),
+        json!({"role": "assistant", "content": null, "tool_calls": [openai]}),
+        json!({"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": [openai]}}]}),
+        json!({"role": "assistant", "function_call": {"name": "weather", "arguments": text}}),
+        json!({"output": [{"type": "reasoning"}, {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": text}]}),
+        anthropic.clone(),
+        json!([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "I look."}, anthropic]),
+        json!({"role": "assistant", "content": [anthropic]}),
+        json!({"name": "weather", "arguments": arguments}),
+        json!([{"name": "weather", "arguments": text}]),
+        json!({"toolName": "weather", "arguments": arguments}),
+        rendered,
+    ] {
+        let read = read(&given);
+        assert_eq!(read.remarks, [], "{given}");
+        let typed = typed(&read.calls, &catalogue(), &Policy::default());
+        assert_eq!(typed.len(), 1, "{given}");
+        assert_eq!(typed[0].canonical(), EXPECTED, "{given}");
+    }
+}
+
+#[test]
+fn what_is_no_call_is_remarked_on_where_it_stands() {
+    let good = json!({"name": "weather", "arguments": {"city": "Oslo", "days": 3}});
+    for (given, calls, places) in [
+        (json!([good, {"tool": 5}, good]), 2, vec!["/1"]),
+        (json!(["weather", 7, null]), 0, vec!["/0", "/1"]),
+        (json!("weather"), 0, vec!["what was given"]),
+        (
+            json!({"weather": {"city": "Oslo"}}),
+            0,
+            vec!["what was given"],
+        ),
+        (
+            json!({"content": [{"type": "server_tool_use", "name": "weather", "input": {}}], "role": "assistant"}),
+            0,
+            vec!["/content/0"],
+        ),
+        (json!([]), 0, vec![]),
+        (json!({"role": "assistant", "content": "hello"}), 0, vec![]),
+    ] {
+        let read = read(&given);
+        assert_eq!(read.calls.len(), calls, "{given}");
+        assert_eq!(
+            read.remarks.len(),
+            places.len(),
+            "{given}: {:?}",
+            read.remarks
+        );
+        for (remark, place) in read.remarks.iter().zip(places) {
+            assert!(remark.message.contains(place), "{}", remark.message);
+        }
+    }
+    let many = read(&json!(vec![1; 100]));
+    assert_eq!(many.remarks.len(), 17);
+    assert!(many.remarks[16].message.starts_with("84 "));
+}
+
+#[test]
+fn calls_beyond_the_limit_are_counted_in_a_refused_one() {
+    let call = NativeCall {
+        name: "weather".into(),
+        arguments_json: r#"{"city":"Oslo"}"#.into(),
+        ..NativeCall::default()
+    };
+    let policy = Policy::default();
+    let typed = typed(&vec![call; 70], &catalogue(), &policy);
+    assert_eq!(typed.len(), policy.limits.calls + 1);
+    let (last, fine) = typed.split_last().unwrap();
+    assert!(fine.iter().all(Call::is_ready));
+    assert!(
+        last.problems[0].message.contains("6 were not read"),
+        "{:?}",
+        last.problems
+    );
 }

@@ -2,8 +2,51 @@
 
 use serde_json::{Map, Value};
 
+use super::neutralise;
 use crate::typing::schema::{Schema, Types};
 use crate::{Call, Catalogue, Dialect, ProblemCode, Tool, render};
+
+/// A call of a tool with a placeholder for each required parameter, which cannot run as it stands.
+pub fn outline(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {
+    let schema = Schema::root(&tool.parameters);
+    let required = schema.required().into_iter();
+    let arguments = required
+        .map(|name| (name.to_owned(), placeholder(name, schema.member(name))))
+        .collect();
+    render::render_unchecked(&tool.id, &arguments, dialect, catalogue).ok()
+}
+
+/// What a placeholder begins and ends with.
+const PLACEHOLDER: (&str, &str) = ("‹your ", "›");
+
+/// What stands in an example for a value that only the model knows: it names the parameter and what
+/// is expected, and is refused wherever it is copied to.
+fn placeholder(name: &str, schema: Schema<'_>) -> Value {
+    let expected = match schema.allowed() {
+        Some(values) => {
+            let text = |value: &&Value| {
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned)
+            };
+            let values: Vec<String> = values.iter().take(20).map(text).collect();
+            format!(": {}", values.join(" or "))
+        }
+        None if schema.types() == Types::STRING || schema.types().is_any() => String::new(),
+        None => format!(": {}", schema.types().describe()),
+    };
+    let words = format!("{name}{expected}").replace(['\n', '\r', '‹', '›'], " ");
+    let (open, close) = PLACEHOLDER;
+    Value::String(format!("{open}{}{close}", neutralise(&words)))
+}
+
+/// Whether a text is such a placeholder.
+pub(crate) fn is_placeholder(text: &str) -> bool {
+    let (open, close) = PLACEHOLDER;
+    let inner = text.trim().strip_prefix(open);
+    let inner = inner.and_then(|text| text.strip_suffix(close));
+    inner.is_some_and(|inner| !inner.contains(['‹', '›', '\n']))
+}
 
 /// A call of a tool with an example for each required parameter.
 pub fn skeleton(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {
@@ -15,8 +58,8 @@ pub fn skeleton(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<
     render::render_call(&tool.id, &arguments, dialect, catalogue).ok()
 }
 
-/// The call with what was right kept, near misses renamed and missing parameters filled with
-/// examples; `None` if it cannot be written.
+/// The call with what was right kept, near misses renamed and placeholders for what is missing or
+/// wrong; `None` if it cannot be written.
 pub fn corrected(call: &Call, catalogue: &Catalogue) -> Option<String> {
     let tool = catalogue.tool(&call.tool_id)?;
     let schema = Schema::root(&tool.parameters);
@@ -29,7 +72,7 @@ pub fn corrected(call: &Call, catalogue: &Catalogue) -> Option<String> {
     let mut arguments = Map::new();
     for (name, value) in &call.arguments {
         if is_wrong(name) && schema.property(name).is_some() {
-            arguments.insert(name.clone(), example(name, schema.member(name)));
+            arguments.insert(name.clone(), placeholder(name, schema.member(name)));
         } else if !is_wrong(name) {
             arguments.insert(name.clone(), value.clone());
         }
@@ -46,14 +89,14 @@ pub fn corrected(call: &Call, catalogue: &Catalogue) -> Option<String> {
         else {
             continue;
         };
-        arguments.insert(name.clone(), example(name, schema.member(name)));
+        arguments.insert(name.clone(), placeholder(name, schema.member(name)));
     }
     for name in schema.required() {
         if !arguments.contains_key(name) {
-            arguments.insert(name.to_owned(), example(name, schema.member(name)));
+            arguments.insert(name.to_owned(), placeholder(name, schema.member(name)));
         }
     }
-    render::render_call(&tool.id, &arguments, call.dialect, catalogue).ok()
+    render::render_unchecked(&tool.id, &arguments, call.dialect, catalogue).ok()
 }
 
 /// An example value: the schema's own, or one that shows the type.

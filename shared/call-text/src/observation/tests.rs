@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::{Policy, Tool, parse};
+use crate::{FinishReason, Policy, Tool, parse, parse_finished};
 
 #[test]
 fn marks_in_tool_output_lose_their_meaning_and_stay_readable() {
@@ -53,7 +53,7 @@ fn the_wording_is_that_of_the_protocol() {
         (
             "<ACTION><GetPlayerInfo></GetPlayerInfo></ACTION>",
             "Observation: Error - Invalid parameters for GetPlayerInfo: Missing required parameter 'player_id'\n\
-             Write it like this:\n<ACTION>\n    <GetPlayerInfo>\n        <player_id>your player_id</player_id>\n    </GetPlayerInfo>\n</ACTION>",
+             Write it like this:\n<ACTION>\n    <GetPlayerInfo>\n        <player_id>‹your player_id›</player_id>\n    </GetPlayerInfo>\n</ACTION>",
         ),
         (
             "<ACTION><GetPlayerInfo><player_id>1</GetPlayerInfo></ACTION>",
@@ -65,6 +65,136 @@ fn the_wording_is_that_of_the_protocol() {
             feedback(&parsed, &catalogue).as_deref(),
             Some(expected),
             "{message}"
+        );
+    }
+}
+
+fn told(message: &str, reason: FinishReason) -> String {
+    let parameters = json!({"properties": {"text": {"type": "string"}}});
+    let ids = ["note", "kb:Query", "node:core:TextMerge", "zoom", "notes"];
+    let tools = ids.map(|id| Tool::new(id, "", parameters.clone()));
+    let catalogue = Catalogue::new(tools.into(), vec![]).unwrap();
+    let parsed = parse_finished(message, &catalogue, &Policy::default(), reason);
+    feedback(&parsed, &catalogue).unwrap_or_default()
+}
+
+#[test]
+fn a_repair_is_told_as_the_mark_that_was_missing() {
+    let line = told("<ACTION><note><text>a</text></note>", FinishReason::Stop);
+    assert_eq!(
+        line,
+        "Observation: Error - Tool note was not run: the call had to be repaired (</ACTION> was missing). Write the call again, exactly."
+    );
+    let line = told("<note><text>a</text></note></ACTION>", FinishReason::Stop);
+    assert!(line.contains("(<ACTION> was missing)"), "{line}");
+}
+
+#[test]
+fn only_what_was_cut_off_at_a_limit_is_to_be_split() {
+    for (reason, split) in [
+        (FinishReason::Length, true),
+        (FinishReason::Stop, false),
+        (FinishReason::Unknown, false),
+        (FinishReason::Interrupted, false),
+    ] {
+        let line = told("<ACTION><note><text>half", reason);
+        assert_eq!(line.contains("split"), split, "{reason:?}: {line}");
+        assert!(line.contains("write the block again"), "{line}");
+    }
+    let line = told(
+        "<ACTION><note><text>a</note></ACTION>",
+        FinishReason::Length,
+    );
+    assert!(!line.contains("split"), "{line}");
+}
+
+#[test]
+fn tools_are_offered_by_nearness() {
+    let line = told("<ACTION><Query/></ACTION>", FinishReason::Stop);
+    assert!(line.contains("did you mean 'kb:Query'?"), "{line}");
+    let line = told("<ACTION><notez/></ACTION>", FinishReason::Stop);
+    let listed = line.rsplit_once("Available tools: ").unwrap().1;
+    assert!(listed.starts_with("note, notes,"), "{line}");
+    let line = told("<ACTION><x:TextMerge/></ACTION>", FinishReason::Stop);
+    assert!(
+        line.contains("did you mean 'node:core:TextMerge'?"),
+        "{line}"
+    );
+    let tools = (0..50).map(|n| Tool::new(format!("tool_{n}"), "", json!({})));
+    let catalogue = Catalogue::new(tools.collect(), vec![]).unwrap();
+    let parsed = parse("<ACTION><Fly/></ACTION>", &catalogue, &Policy::default());
+    let line = feedback(&parsed, &catalogue).unwrap();
+    assert!(line.ends_with("and 30 more"), "{line}");
+}
+
+/// Whatever an observation shows to be copied does not run as it stands.
+#[test]
+fn an_example_after_an_error_never_runs() {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "examples": ["/home/me"]},
+            "depth": {"type": "integer", "default": 3},
+            "mode": {"enum": ["fast", "slow"]},
+            "anything": {},
+            "either": {"type": ["string", "integer"]},
+            "names": {"type": "array", "items": {"type": "string"}},
+            "meta": {"type": "object"},
+            "force": {"type": "boolean"}
+        },
+    });
+    for required in [
+        "path", "depth", "mode", "anything", "either", "names", "meta", "force",
+    ] {
+        let mut parameters = parameters.clone();
+        parameters["required"] = json!([required]);
+        let tool = Tool::new("files", "", parameters).read_only();
+        let catalogue = Catalogue::new(vec![tool.clone()], vec![]).unwrap();
+        for dialect in [
+            crate::Dialect::Action,
+            crate::Dialect::TamV1,
+            crate::Dialect::TamV2,
+            crate::Dialect::Vcp,
+            crate::Dialect::ToolTag,
+            crate::Dialect::ToolJson,
+        ] {
+            let outline = outline(&tool, dialect, &catalogue).unwrap();
+            let parsed = parse(&outline, &catalogue, &Policy::default());
+            assert_eq!(parsed.calls.len(), 1, "{outline}");
+            assert_eq!(parsed.ready_calls().count(), 0, "{outline}");
+            // What is shown for the copied outline does not run either.
+            let again = corrected(&parsed.calls[0], &catalogue).unwrap();
+            let parsed = parse(&again, &catalogue, &Policy::default());
+            assert_eq!(
+                (parsed.calls.len(), parsed.ready_calls().count()),
+                (1, 0),
+                "{again}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_near_miss_of_a_marker_is_told_where_fields_follow() {
+    let fields = "command:「始」note「末」\ntext:「始」a「末」\n";
+    for marker in [
+        "<|[TOOL_REQUEST]|>",
+        "<｜[REQUEST_TOOL]｜>",
+        "[REQUEST_TOOL]",
+        "<|REQUEST_TOOL|>",
+    ] {
+        let line = told(&format!("I note.\n{marker}\n{fields}"), FinishReason::Stop);
+        assert!(
+            line.contains("opens no block; write <|[REQUEST_TOOL]|>"),
+            "{marker}: {line}"
+        );
+        assert_eq!(
+            told(&format!("The mark {marker} is wrong."), FinishReason::Stop),
+            ""
+        );
+        assert_eq!(
+            told(&format!("```\n{marker}\n{fields}```\n"), FinishReason::Stop),
+            ""
         );
     }
 }

@@ -1,16 +1,19 @@
 //! Handing a block to the scanner of its dialect, alone or inside a fence.
 
 use super::code::{self, Fence};
+use super::regions::cut_opener;
 use super::sink::{Held, Sink};
 use super::walk::{Go, Place, Walk};
 use crate::dialect::element::{Context, ElementScanner, Opening, opening};
 use crate::dialect::fields::FieldScanner;
 use crate::dialect::fields::marks::{self, Marker};
-use crate::dialect::raw::{Early, Progress, ScannedBlock};
+use crate::dialect::raw::{Early, Progress, RawBlock, ScannedBlock};
 use crate::scan::tag::{self, Tag};
 use crate::scan::{Feed, Look};
 use crate::typing::TypedAhead;
-use crate::{BlockEnd, Dialect, FencePolicy, Rule, Severity, Span};
+use crate::{
+    BlockEnd, Dialect, FencePolicy, Problem, ProblemCode, Rule, SegmentKind, Severity, Span,
+};
 
 #[derive(Debug)]
 enum Scanner {
@@ -349,6 +352,40 @@ impl Walk {
         }
     }
 
+    /// The message ends inside the first tag of a block: a block of which nothing is there (A10).
+    pub(super) fn cut_opener(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        at: usize,
+        sink: &mut Sink,
+    ) {
+        let dialect = cut_opener(feed.text, at);
+        let allowed =
+            |dialect: &Dialect| context.policy.dialect.is_none_or(|fixed| fixed == *dialect);
+        let Some(dialect) = dialect.filter(allowed) else {
+            return;
+        };
+        self.release(feed, at, sink);
+        let span = Span::new(at, feed.len());
+        let message = "the message ends inside the first tag of a block";
+        let problem = Problem::new(ProblemCode::TruncatedBlock, Rule::A10, span, message);
+        let raw = RawBlock {
+            problems: vec![problem],
+            ..RawBlock::default()
+        };
+        let scanned = ScannedBlock {
+            dialect,
+            span,
+            end: BlockEnd::Truncated,
+            raw,
+        };
+        sink.block_opened(dialect, at);
+        sink.block(scanned, false, TypedAhead::default(), feed.text, context);
+        self.pos = feed.len();
+        self.released = feed.len();
+    }
+
     /// A fence that holds nothing but blocks: they run now, or wait for the end of the message.
     fn close_fence(
         &mut self,
@@ -365,10 +402,10 @@ impl Walk {
             let span = scanned.span;
             let before = Span::new(from, span.start);
             if lone {
-                sink.hold(Held::Text(before));
+                sink.hold(Held::Fence(before));
                 sink.hold(Held::Block(Box::new((scanned, doubtful))));
             } else {
-                sink.text(feed.text, before);
+                sink.segment(SegmentKind::Fence, before);
                 let ahead = TypedAhead::default();
                 sink.block(scanned, doubtful, ahead, feed.text, context);
             }
@@ -376,9 +413,9 @@ impl Walk {
         }
         let rest = Span::new(from, end);
         if lone {
-            sink.hold(Held::Text(rest));
+            sink.hold(Held::Fence(rest));
         } else {
-            sink.text(feed.text, rest);
+            sink.segment(SegmentKind::Fence, rest);
         }
         self.released = end;
         self.pos = end;

@@ -2,7 +2,7 @@
 
 use super::sink::Sink;
 use crate::scan::{Feed, Look};
-use crate::{Rule, Severity, Span};
+use crate::{Dialect, Rule, Severity, Span};
 
 pub(super) fn is_thought(name: &str) -> bool {
     ["think", "thinking", "reasoning", "thought"]
@@ -52,6 +52,126 @@ pub(super) fn holds_block(text: &str) -> bool {
                 .get(at..at + start.len())
                 .is_some_and(|found| found.eq_ignore_ascii_case(start.as_bytes()))
         })
+    })
+}
+
+/// The dialect of a block whose first tag the end of the message cut off at a position.
+pub(super) fn cut_opener(text: &str, at: usize) -> Option<Dialect> {
+    const SHORTEST: usize = 4;
+    const LONGEST: usize = 256;
+    let rest = text.get(at..).filter(|rest| rest.len() <= LONGEST)?;
+    if rest.len() < SHORTEST || rest.contains(['>', '\n']) && !rest.starts_with("<|") {
+        return None;
+    }
+    let starts = |opener: &str| {
+        let head = rest.get(..opener.len().min(rest.len()));
+        head.is_some_and(|head| opener[..head.len()].eq_ignore_ascii_case(head))
+    };
+    // Only tags may have attributes; markers are cut or whole.
+    let is_cut = |opener: &str| starts(opener) && rest.len() < opener.len();
+    match rest {
+        _ if is_cut("<|[REQUEST_TOOL]|>") => Some(Dialect::TamV1),
+        _ if is_cut("<<<[TOOL_REQUEST]>>>") => Some(Dialect::Vcp),
+        _ if is_cut("<ACTION>") || starts("<ACTION ") => Some(Dialect::Action),
+        _ => ["<tool_call", "<invoke ", "<function=", "<function_calls"]
+            .iter()
+            .any(|opener| starts(opener))
+            .then_some(Dialect::ToolTag),
+    }
+}
+
+/// Markers that were nearly written right, in published text (T1): a hint, and a warning where the
+/// fields of a call follow.
+pub(super) fn near_misses(text: &str, sink: &mut Sink) {
+    const MOST: usize = 8;
+    let prose: Vec<Span> = sink.prose().collect();
+    let found: Vec<(Span, bool)> = prose
+        .into_iter()
+        .flat_map(|span| near_misses_in(text, span))
+        .take(MOST)
+        .collect();
+    for (span, meant) in found {
+        let written = span.of(text);
+        let tam =
+            written.to_ascii_uppercase().contains("REQUEST_TOOL") || written.contains(['|', '｜']);
+        let right = match tam {
+            true => "write <|[REQUEST_TOOL]|> before the fields and <|[END_TOOL]|> after them",
+            false => {
+                "write <<<[TOOL_REQUEST]>>> before the fields and <<<[END_TOOL_REQUEST]>>> after them"
+            }
+        };
+        let severity = match meant {
+            true => Severity::Warning,
+            false => Severity::Hint,
+        };
+        let message = format!("'{written}' opens no block");
+        sink.diagnose(
+            Rule::T1,
+            severity,
+            crate::observation::NEAR_MISS,
+            span,
+            message,
+            right,
+        );
+    }
+}
+
+/// Where in a piece of prose a tool's marker stands between brackets that do not make it one, and
+/// whether fields follow it.
+fn near_misses_in(text: &str, span: Span) -> impl Iterator<Item = (Span, bool)> {
+    const WORDS: [&str; 2] = ["REQUEST_TOOL", "TOOL_REQUEST"];
+    const RIGHT: [&str; 2] = ["<|[REQUEST_TOOL]|>", "<<<[TOOL_REQUEST]>>>"];
+    const MOST_BRACKETS: usize = 8;
+    let piece = span.of(text);
+    let places = memchr::memmem::find_iter(piece.as_bytes(), b"_")
+        .filter_map(|at| {
+            WORDS.iter().find_map(|word| {
+                let start = at.checked_sub(word.find('_')?)?;
+                let found = piece.get(start..start + word.len())?;
+                found
+                    .eq_ignore_ascii_case(word)
+                    .then_some((start, start + word.len()))
+            })
+        })
+        .collect::<Vec<_>>();
+    places.into_iter().filter_map(move |(start, end)| {
+        let opens = |c: &char| "<＜|｜[［【".contains(*c);
+        let closes = |c: &char| ">＞|｜]］】".contains(*c);
+        let before = piece[..start]
+            .chars()
+            .rev()
+            .take(MOST_BRACKETS)
+            .take_while(opens);
+        let after = piece[end..].chars().take(MOST_BRACKETS).take_while(closes);
+        let (before, after): (usize, usize) = (
+            before.map(char::len_utf8).sum(),
+            after.map(char::len_utf8).sum(),
+        );
+        let (start, end) = (start - before, end + after);
+        let whole = &piece[start..end];
+        let quoted = piece[..start].ends_with('`') || piece[..start].ends_with('\\');
+        if before == 0
+            || after == 0
+            || quoted
+            || RIGHT.iter().any(|right| right.eq_ignore_ascii_case(whole))
+        {
+            return None;
+        }
+        let line = piece[..start].rfind('\n').map_or(0, |at| at + 1);
+        let alone = piece[line..start].trim().is_empty();
+        let fenced = ["```", "~~~"].iter().any(|mark| {
+            let fences = piece[..line]
+                .lines()
+                .filter(|line| line.trim_start().starts_with(mark));
+            fences.count() % 2 == 1
+        });
+        let fields = ["「始", "»»»", "{始}"]
+            .iter()
+            .any(|mark| piece[end..].contains(mark));
+        Some((
+            Span::new(span.start + start, span.start + end),
+            alone && fields && !fenced,
+        ))
     })
 }
 

@@ -15,6 +15,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Held {
     Text(Span),
+    /// The marks of a fence round a block.
+    Fence(Span),
     Thought(Span),
     Block(Box<(ScannedBlock, bool)>),
 }
@@ -60,6 +62,15 @@ impl Sink {
 
     pub(super) fn drain(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// The published text and that behind the blocks.
+    pub(super) fn prose(&self) -> impl Iterator<Item = Span> + '_ {
+        let prose = |kind| matches!(kind, SegmentKind::Response | SegmentKind::Trailing);
+        let segments = self.parsed.segments.iter();
+        segments
+            .filter(move |segment| prose(segment.kind))
+            .map(|segment| segment.span)
     }
 
     pub(super) fn diagnostics(&self) -> &[Diagnostic] {
@@ -147,7 +158,8 @@ impl Sink {
     pub(super) fn settle(&mut self, run: bool, text: &str, context: &Context<'_>) {
         for item in std::mem::take(&mut self.held) {
             match item {
-                Held::Text(span) => self.release(text, span),
+                Held::Fence(span) if run => self.segment(SegmentKind::Fence, span),
+                Held::Text(span) | Held::Fence(span) => self.release(text, span),
                 Held::Thought(span) => self.thought(text, span),
                 Held::Block(block) if run => {
                     self.block(block.0, block.1, TypedAhead::default(), text, context);
@@ -409,14 +421,28 @@ fn invents_a_result(text: &str) -> bool {
         "<function_result",
         "<observation",
     ];
-    let lowered = text.to_ascii_lowercase();
+    const SPEAKERS: &[&str] = &[
+        "observation",
+        "result",
+        "results",
+        "tool result",
+        "user",
+        "human",
+        "观察",
+        "观察结果",
+        "结果",
+        "工具结果",
+        "用户",
+    ];
+    let lowered = text.to_lowercase();
     let spoken = lowered.lines().any(|line| {
         let line = line.trim_start_matches(|c: char| c.is_whitespace() || "*#>_".contains(c));
-        line.starts_with("observation")
-            && line["observation".len()..]
-                .trim_start_matches('*')
-                .trim_start()
-                .starts_with([':', '：'])
+        let speaks = |speaker: &&str| {
+            let rest = line.strip_prefix(*speaker).unwrap_or_default();
+            let rest = rest.trim_start_matches(['*', '_']).trim_start();
+            rest.starts_with([':', '：'])
+        };
+        SPEAKERS.iter().any(speaks)
     });
     spoken || MARKS.iter().any(|mark| lowered.contains(mark))
 }

@@ -2,7 +2,9 @@
 
 use super::block::{Attempt, BlockScan};
 use super::code::{self, Fence, InlineSearch};
-use super::regions::{escaped_block, holds_block, is_thought, starts_block, thought_end};
+use super::regions::{
+    escaped_block, holds_block, is_thought, near_misses, starts_block, thought_end,
+};
 use super::remarks::closes_block;
 use super::sink::Sink;
 use crate::catalogue::ToolMatch;
@@ -10,7 +12,7 @@ use crate::dialect::element::{Context, Opening, opening};
 use crate::dialect::fields::marks;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
-use crate::{Dialect, FencePolicy, Rule, Severity, Span};
+use crate::{FencePolicy, Rule, Severity, Span};
 
 /// Where the walk is.
 #[derive(Debug, Default)]
@@ -111,7 +113,21 @@ impl Walk {
                 "close the thought before the block",
             );
         }
+        if let Place::Fence(fence) = &self.place
+            && holds_block(&text[fence.body.min(text.len())..])
+        {
+            let message = "a block inside a code fence that is never closed was not run".to_owned();
+            sink.diagnose(
+                Rule::A7,
+                Severity::Warning,
+                "fence_not_closed",
+                Span::new(fence.start, text.len()),
+                message,
+                "write the block outside of a fence",
+            );
+        }
         sink.settle(!sink.has_blocks(), text, context);
+        near_misses(text, sink);
         if !sink.has_blocks() {
             escaped_block(text, sink);
         }
@@ -276,7 +292,6 @@ impl Walk {
             self.pos = at + step;
             return Go::On;
         }
-        let allows = |dialect: Dialect| context.policy.dialect.is_none_or(|fixed| fixed == dialect);
         match feed.literal(at, "<!--") {
             Look::Yes(body) => {
                 self.release(feed, at, sink);
@@ -292,12 +307,9 @@ impl Walk {
         if step == 1 {
             match marks::marker(feed, at) {
                 Look::Yes(marker) if marker.opens => {
-                    let tam = marker.family == marks::BlockFamily::Tam;
-                    let allowed = if tam {
-                        allows(Dialect::TamV1) || allows(Dialect::TamV2)
-                    } else {
-                        allows(Dialect::Vcp)
-                    };
+                    let fixed = context.policy.dialect;
+                    let allowed =
+                        fixed.is_none_or(|fixed| marker.family.dialects().contains(&fixed));
                     if allowed && !self.in_quote(feed, at) {
                         self.release(feed, at, sink);
                         self.remark_on_fields(feed, at, sink);
@@ -323,6 +335,9 @@ impl Walk {
             Look::More => return self.wait_at(feed, at, sink),
             Look::No => {
                 self.pos = at + step;
+                if feed.eof && !self.in_quote(feed, at) {
+                    self.cut_opener(feed, context, at, sink);
+                }
                 return Go::On;
             }
         };
@@ -331,12 +346,7 @@ impl Walk {
             && is_thought(tag.name.of(feed.text))
             && !self.in_quote(feed, at)
         {
-            self.release(feed, at, sink);
-            self.place = Place::Thought(tag.name.of(feed.text).to_ascii_lowercase());
-            self.region = at;
-            self.region_had_block = false;
-            self.pos = tag.span.end;
-            return Go::On;
+            return self.begin_thought(feed, &tag, sink);
         }
         if tag.kind == TagKind::Close && !self.lone_close {
             let name = tag.name.of(feed.text);
@@ -348,6 +358,15 @@ impl Walk {
             }
         }
         self.open(feed, context, &tag, sink)
+    }
+
+    fn begin_thought(&mut self, feed: &Feed<'_>, tag: &Tag, sink: &mut Sink) -> Go {
+        self.release(feed, tag.span.start, sink);
+        self.place = Place::Thought(tag.name.of(feed.text).to_ascii_lowercase());
+        self.region = tag.span.start;
+        self.region_had_block = false;
+        self.pos = tag.span.end;
+        Go::On
     }
 
     fn open(&mut self, feed: &Feed<'_>, context: &Context<'_>, tag: &Tag, sink: &mut Sink) -> Go {

@@ -206,7 +206,8 @@ fn meaning(written: &str, entry: &Entry, dialect: Dialect, context: &Context<'_>
             }
         }
     }
-    if entry.schema().is_open() {
+    let schema = entry.schema();
+    if schema.is_open() || schema.by_pattern(&cleaned).is_some() {
         return Meaning::Additional(cleaned.as_ref().into());
     }
     Meaning::Unknown

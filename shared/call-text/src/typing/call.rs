@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::arguments::{self, Argument};
+use super::check::check;
 use super::schema::{Schema, Types};
 use super::value::{Place, Typer, escape_pointer};
 use super::{Source, refuse, text, tool_problem};
@@ -65,6 +66,7 @@ pub(crate) fn type_call(
     }
     if let Some(entry) = entry {
         missing(&mut typer, entry, &typed, fetched, raw.span);
+        typed = check(&mut typer, entry, typed, &raw_arguments, fetched, raw.span);
         if entry.tool.strict || context.policy.strict {
             refuse(&typer.notes, &mut typer.problems);
         }

@@ -1,10 +1,13 @@
 //! The little of JSON Schema that typing needs: which types, properties and items a schema admits.
-//! Local references are resolved (C15); full validation is not this crate's work.
+//! Local references are resolved (C15). Everything else a schema says is held against the typed
+//! arguments by [`Checked`].
 
+mod checked;
 mod facts;
 
 use serde_json::Value;
 
+pub(crate) use checked::Checked;
 pub(crate) use facts::Facts;
 
 /// A set of JSON types.
@@ -94,6 +97,8 @@ pub(crate) struct Schema<'s> {
     node: Option<&'s Value>,
     /// What was worked out before, for parameters of a catalogue.
     facts: Option<&'s Facts>,
+    /// The document in its compiled form, for names that only a pattern knows.
+    checked: Option<&'s Checked>,
 }
 
 const MOST_REFERENCES: usize = 16;
@@ -129,6 +134,15 @@ impl<'s> Schema<'s> {
             root,
             node: Some(node),
             facts: None,
+            checked: None,
+        }
+    }
+
+    /// The same schema, with the compiled form of its document.
+    pub(crate) fn with(self, checked: &'s Checked) -> Self {
+        Self {
+            checked: Some(checked),
+            ..self
         }
     }
 
@@ -138,6 +152,7 @@ impl<'s> Schema<'s> {
             root,
             node: None,
             facts: Some(facts),
+            checked: None,
         }
     }
 
@@ -164,7 +179,12 @@ impl<'s> Schema<'s> {
     }
 
     fn at(self, node: &'s Value) -> Self {
-        Self::plain(self.root, node).resolved()
+        Self {
+            node: Some(node),
+            facts: None,
+            ..self
+        }
+        .resolved()
     }
 
     fn resolved(self) -> Self {
@@ -181,7 +201,11 @@ impl<'s> Schema<'s> {
                 None => break,
             }
         }
-        Self::plain(self.root, node)
+        Self {
+            node: Some(node),
+            facts: None,
+            ..self
+        }
     }
 
     /// The types admitted; every type where the schema does not say.
@@ -294,9 +318,21 @@ impl<'s> Schema<'s> {
             .find_map(|part| part.property_within(name, depth - 1))
     }
 
-    /// The schema of what an object holds under a name: its property, or the additional ones'.
+    /// The schema of the first of `patternProperties` that a name matches.
+    pub(crate) fn by_pattern(self, name: &str) -> Option<Schema<'s>> {
+        let patterns = self.get("patternProperties")?.as_object()?;
+        let compiled = self.checked?.compiled(self.root)?;
+        patterns
+            .iter()
+            .find(|(pattern, _)| compiled.name_matches(pattern, name))
+            .map(|(_, node)| self.at(node))
+    }
+
+    /// The schema of what an object holds under a name: its property, that of a pattern which the
+    /// name matches, or the additional ones'.
     pub(crate) fn member(self, name: &str) -> Schema<'s> {
         self.property(name)
+            .or_else(|| self.by_pattern(name))
             .or_else(|| {
                 self.get("additionalProperties")
                     .filter(|node| node.is_object())
@@ -338,6 +374,7 @@ impl<'s> Schema<'s> {
         match self.get("additionalProperties") {
             Some(Value::Bool(open)) => *open,
             Some(Value::Object(_)) => true,
+            _ if self.get("patternProperties").is_some() => true,
             _ => self.get("properties").is_none() && self.property_names().is_empty(),
         }
     }
@@ -345,7 +382,11 @@ impl<'s> Schema<'s> {
     /// The schema of an array's items.
     pub(crate) fn items(self) -> Schema<'s> {
         match self.facts.and_then(|facts| facts.items.as_deref()) {
-            Some(facts) => Self::known(self.root, facts),
+            Some(facts) => Self {
+                node: None,
+                facts: Some(facts),
+                ..self
+            },
             None => self.declared_items(),
         }
     }

@@ -1,6 +1,8 @@
 //! The text of a value: entities (V3), CDATA (V4 to V9), outer white space (V5, V10, T16), the
 //! ESCAPE spelling (T7).
 
+mod entities;
+
 use std::borrow::Cow;
 
 use super::schema::Schema;
@@ -251,7 +253,8 @@ fn decode<'t>(text: &'t str, schema: Schema<'_>, noticed: &mut Noticed) -> Cow<'
     Cow::Owned(decoded)
 }
 
-/// Decodes the five XML names and numeric forms; everything else stays.
+/// Decodes the five XML names, numeric forms and the names of letters and signs; everything else
+/// stays.
 pub(crate) fn decode_entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
@@ -295,7 +298,9 @@ fn character(name: &str) -> Option<char> {
         "quot" => '"',
         "apos" => '\'',
         _ => {
-            let digits = name.strip_prefix('#')?;
+            let Some(digits) = name.strip_prefix('#') else {
+                return entities::named(name);
+            };
             let code = match digits.strip_prefix(['x', 'X']) {
                 Some(hex) => u32::from_str_radix(hex, 16).ok()?,
                 None => digits.parse().ok()?,

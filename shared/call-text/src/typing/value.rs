@@ -376,7 +376,7 @@ impl Typer<'_> {
             listed.join(", ")
         );
         self.problems.push(
-            Problem::new(ProblemCode::NotAllowedValue, Rule::C10, place.span, message)
+            Problem::new(ProblemCode::NotInEnum, Rule::C10, place.span, message)
                 .at(place.path())
                 .expected(listed.join(", "))
                 .received(text)

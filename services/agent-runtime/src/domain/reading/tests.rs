@@ -118,6 +118,33 @@ fn a_block_without_an_end_runs_nothing_and_is_told() {
 }
 
 #[test]
+fn later_blocks_that_do_not_run_are_named_behind_the_results() {
+    let later = "<ACTION><Write><path>a</path></Write></ACTION>";
+    let reading = Case::of(&format!("{GOOD} Now I write: {later}")).read();
+    assert_eq!(codes(&reading), ["runs"]);
+    assert_eq!(
+        reading.observation.as_deref(),
+        Some("Observation: 1 call of later blocks (Write) was not run. It may be sent again now.")
+    );
+    assert_eq!(reading.failure(), None);
+}
+
+#[test]
+fn a_value_beyond_its_schema_is_refused_before_it_leaves() {
+    let range =
+        json!({"type": "object", "properties": {"level": {"type": "integer", "maximum": 9}}});
+    let tool = Tool::new("Raise", "Raises a level.", range).read_only();
+    let catalogue = Catalogue::new(vec![tool], Vec::new()).unwrap();
+    let policy = Policy::default();
+    for (level, runs) in [("9", "runs"), ("10", "out_of_range")] {
+        let text = format!("<ACTION><Raise><level>{level}</level></Raise></ACTION>");
+        let parsed = parse_finished(&text, &catalogue, &policy, FinishReason::Stop);
+        let reading = read(parsed, &[], context(&catalogue, &policy, &Case::of(&text)));
+        assert_eq!(codes(&reading), [runs]);
+    }
+}
+
+#[test]
 fn calls_beyond_a_budget_are_refused_and_told() {
     let per_answer = Case {
         per_answer: 2,

@@ -1,6 +1,9 @@
 //! The marks of TAM and VCP: block markers and delimiter families (T1, T7, T8).
 
-use crate::scan::{Feed, Look, look};
+use crate::{
+    Dialect,
+    scan::{Feed, Look, look},
+};
 
 /// Which blocks a marker belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +12,16 @@ pub(crate) enum BlockFamily {
     Tam,
     /// `<<<[TOOL_REQUEST]>>>`.
     Vcp,
+}
+
+impl BlockFamily {
+    /// Returns the dialects whose blocks begin with its marker.
+    pub(crate) fn dialects(self) -> &'static [Dialect] {
+        match self {
+            Self::Tam => &[Dialect::TamV1, Dialect::TamV2],
+            Self::Vcp => &[Dialect::Vcp],
+        }
+    }
 }
 
 /// A block marker.

@@ -138,7 +138,7 @@ fn refuse_control(call: &mut RawCall, key: &str, expected: &str, value: &str, sp
         "{key} must be {expected}, not '{}'",
         crate::diagnostic::cut(value)
     );
-    let problem = Problem::new(ProblemCode::NotAllowedValue, Rule::T26, span, message);
+    let problem = Problem::new(ProblemCode::NotInEnum, Rule::T26, span, message);
     call.problems
         .push(problem.expected(expected).received(value));
 }
