@@ -29,14 +29,14 @@ fn role_from_proto(role: proto::Role) -> Option<Role> {
     }
 }
 
-/// Reads where a list goes on: the key of the last entry of the page before.
+/// Reads where a list continues: the key of the last entry of the page before.
 fn page_after(list: &str, page_token: &str) -> Result<Option<String>, Failure> {
     core_types::PageToken::decode(list, page_token)
         .map(|token| token.map(|token| token.last_key().to_owned()))
         .map_err(|error| Failure::invalid_fields().violation("page_token", error.to_string()))
 }
 
-/// Cuts a list that may have one entry more than its page, and says where it goes on.
+/// Cuts a list that may have one entry more than its page, and says where it continues.
 fn page<T>(
     list: &str,
     mut entries: Vec<T>,

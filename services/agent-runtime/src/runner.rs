@@ -2,7 +2,7 @@
 //!
 //! What is to be done comes from the pure [`Turn`]; what happened goes into the run's log and,
 //! through [`journal::read`], back into the turn. After a crash the log is replayed and the turn
-//! goes on where it stopped: an answer that is in the log is never asked for again, and a call
+//! continues where it stopped: an answer that is in the log is never asked for again, and a call
 //! that had left is asked about with the same effect id.
 
 mod call;
@@ -94,7 +94,7 @@ impl Runner {
     /// Makes room for one more turn.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED when as many turns go on as the settings allow.
+    /// RESOURCE_EXHAUSTED when as many turns continue as the settings allow.
     pub fn admit(&self) -> Result<Room, Failure> {
         let permit = Arc::clone(&self.inner.room).try_acquire_owned();
         permit
@@ -123,7 +123,7 @@ impl Runner {
         );
     }
 
-    /// Goes on with every turn that the process before this one left.
+    /// Continues with every turn that the process before this one left.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -143,7 +143,7 @@ impl Runner {
         match Resumed::replay(&open) {
             Ok((plan, resumed)) => {
                 tracing::info!(%run, events = open.events.len(), "going on with a turn");
-                // What had been admitted before goes on in any case.
+                // What had been admitted before continues in any case.
                 self.execute(open.recorder, open.meta, plan, resumed, None, &span);
             }
             Err(error) => {

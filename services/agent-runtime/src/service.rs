@@ -141,7 +141,7 @@ impl AgentRuntime {
             .add(ModelServiceServer::new(self.model.clone()))
     }
 
-    /// Goes on with the turns that the process before this one left.
+    /// Continues with the turns that the process before this one left.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -149,7 +149,7 @@ impl AgentRuntime {
         self.runner.recover().await
     }
 
-    /// Ends all tasks. Turns go on at the next start.
+    /// Ends all tasks. Turns continue at the next start.
     pub async fn shutdown(&self) {
         self.runs.shutdown().await;
     }

@@ -115,7 +115,7 @@ impl Tavern {
         ScriptSandboxServiceClient::new(grpc_kit::local(&services))
     }
 
-    /// Goes on with every run that the process before this one left.
+    /// Continues with every run that the process before this one left.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -148,7 +148,7 @@ impl Tavern {
         sandbox.end_scripts_in_time(shutdown, grace)
     }
 
-    /// Ends all tasks. Runs go on at the next start.
+    /// Ends all tasks. Runs continue at the next start.
     pub async fn shutdown(&self) {
         self.agent.shutdown().await;
         self.registry.shutdown().await;

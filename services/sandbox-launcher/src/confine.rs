@@ -52,7 +52,7 @@ pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
     }
 }
 
-/// Says that the kernel can tell of attempts to use a network.
+/// Returns whether the kernel can tell of attempts to use a network.
 pub fn tells_network() -> bool {
     sys::can_tell_calls()
 }
@@ -62,7 +62,7 @@ pub fn landlock_abi() -> u32 {
     sys::landlock_abi()
 }
 
-/// Says that Landlock can keep signals and abstract sockets inside.
+/// Returns whether Landlock can keep signals and abstract sockets inside.
 pub(crate) fn has_scopes() -> bool {
     sys::landlock_abi() >= FIRST_WITH_SCOPES
 }
@@ -210,7 +210,7 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
 }
 
 /// Installs the system call filter; afterwards hardly anything but becoming the script is possible.
-/// Returns the descriptor by which the keeper is told of calls, if the profile has it told of any.
+/// Returns the descriptor by which the keeper is informed of calls, if the profile has it told of any.
 pub(crate) fn seccomp(profile: Profile) -> Step<Option<OwnedFd>> {
     let mut program = seccomp::compile(&policy::policy(profile));
     let installed = if profile.has_listener() {

@@ -204,7 +204,7 @@ struct Watch {
     listener: Option<OwnedFd>,
     /// How many more watches the script may add to epoll.
     watches_left: u64,
-    /// Says that nobody but the script is in the keeper's pid namespace.
+    /// Whether nobody but the script is in the keeper's pid namespace.
     alone: bool,
 }
 
@@ -220,8 +220,8 @@ impl Watch {
             if attempts > 0 {
                 // Who tried waits for an answer that never comes, but for the one that the kernel gives
                 // when the listener goes. The keeper may be killed upon its report, and the listener
-                // with it, so that nobody may be left to go on by then. Without a pid namespace, who has
-                // left the group goes on without a network until the supervisor has found it.
+                // with it, so that nobody may be left to continue by then. Without a pid namespace, who has
+                // left the group continues without a network until the supervisor has found it.
                 let _ = sys::kill(-script, libc::SIGKILL);
                 if self.alone {
                     end_everybody();
@@ -270,7 +270,7 @@ impl Watch {
     }
 
     /// Answers the calls that wait for it. Returns how many of them are attempts to use a network, whose
-    /// processes go on waiting. A listener that has nobody to listen to any more is closed.
+    /// processes continue waiting. A listener that has nobody to listen to any more is closed.
     fn answer_calls(&mut self) -> u64 {
         /// A script can have many threads; when they are counted is up to it.
         const MOST: u64 = 10_000;

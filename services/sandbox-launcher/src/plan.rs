@@ -44,7 +44,7 @@ pub struct LaunchPlan {
     pub cgroups: Vec<PathBuf>,
     /// When the interpreter starts.
     pub start: Start,
-    /// Says that the first attempt to use a network ends the script.
+    /// Whether the first attempt to use a network ends the script.
     #[serde(default)]
     pub tell_network: bool,
     /// How many watches by epoll the script may add, where the kernel counts them together with those
@@ -66,7 +66,7 @@ pub enum Confinement {
 /// The root that is built for a script.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RootPlan {
-    /// Says that a fresh /proc is mounted.
+    /// Whether a fresh /proc is mounted.
     pub proc: bool,
     /// Host paths that appear read-only, with everything below them.
     pub binds: Vec<Bind>,
@@ -175,7 +175,7 @@ pub struct DeliveredFile {
     pub path: String,
     /// How many bytes follow for it.
     pub size: u64,
-    /// Says that it may be executed.
+    /// Whether it may be executed.
     pub executable: bool,
 }
 

@@ -20,7 +20,7 @@ pub fn end_leftovers() -> usize {
     }
 }
 
-/// Says that two processes have one memory, as the child of a vfork has its parent's until it becomes
+/// Returns whether two processes have one memory, as the child of a vfork has its parent's until it becomes
 /// another program. `false` also if the kernel does not tell, or one of them has ended.
 pub fn share_memory(one: u32, other: u32) -> bool {
     let process = |pid: u32| i32::try_from(pid).ok().filter(|pid| *pid > 0);
@@ -44,7 +44,7 @@ mod tests {
             .arg("600")
             .spawn()
             .expect("sleep exists");
-        // Whoever starts another goes on a moment before that one has left their common memory.
+        // Whoever starts another continues a moment before that one has left their common memory.
         let begin = std::time::Instant::now();
         while share_memory(own, other.id()) {
             assert!(begin.elapsed().as_secs() < 60, "it has memory of its own");

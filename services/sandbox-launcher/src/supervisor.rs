@@ -42,7 +42,7 @@ pub fn run() -> ExitCode {
     // A panic must not unwind past a fork into code that is meant for the other process.
     std::panic::set_hook(Box::new(|_| sys::exit_now(101)));
     // The end of the service is known by that of the socket, and must not be ours: without a pid
-    // namespace, a script would go on.
+    // namespace, a script would continue.
     if sys::close_from(3).is_err() {
         return ExitCode::FAILURE;
     }

@@ -453,7 +453,7 @@ fn seccomp_filter(program: &mut [libc::sock_filter], flags: c_ulong) -> io::Resu
     })
 }
 
-/// Says that the kernel knows filters that tell of calls.
+/// Returns whether the kernel knows filters that tell of calls.
 pub(crate) fn can_tell_calls() -> bool {
     let action = libc::SECCOMP_RET_USER_NOTIF;
     // SAFETY: the kernel reads one word from the pointer, which refers to a live local.

@@ -155,7 +155,7 @@ struct Knobs {
     memory: PathBuf,
     /// Takes bytes of memory and swap, or how much swap there is beside; empty if swap is not counted.
     swap: PathBuf,
-    /// Says that the file above takes the swap alone.
+    /// Whether the file above takes the swap alone.
     swap_alone: bool,
     /// Takes bytes of memory above which the kernel takes back what it can and kills nobody; empty if
     /// a limit on memory that is too small for what is in use is refused.
@@ -290,7 +290,7 @@ impl Cgroup {
         }
     }
 
-    /// Says that the kernel keeps the most memory that was in use; before 5.19, version 2 does not.
+    /// Returns whether the kernel keeps the most memory that was in use; before 5.19, version 2 does not.
     pub fn keeps_peak(&self) -> bool {
         self.files.memory_peak.exists()
     }

@@ -50,7 +50,7 @@ pub struct PlacedFile {
     pub size: u64,
     /// The digest of its content.
     pub digest: BlobDigest,
-    /// Says that it may be executed.
+    /// Whether it may be executed.
     pub executable: bool,
 }
 

@@ -134,7 +134,7 @@ pub enum Refusal {
         if *begun { "the script had begun, and has been ended" } else { "nothing was run" }
     )]
     ShutDown {
-        /// Says that the script had begun, and has been ended.
+        /// Whether the script had begun, and has been ended.
         begun: bool,
     },
     /// The task that ran the script is gone, which ends the script.

@@ -181,7 +181,7 @@ impl Inner {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that interpreters can wait for such a script at all.
+    /// Returns whether interpreters can wait for such a script at all.
     fn suits(&self, script: &Script) -> bool {
         let cgroup = self.tools.cgroups.is_some();
         fits(&self.limits, &script.limits, cgroup) && script.network == Network::Refuse

@@ -203,7 +203,7 @@ fn keep(settings: &SandboxSettings, tools: &Tools) -> Option<Pool> {
 }
 
 impl Report {
-    /// Says that scripts are run, if this is the least isolation that is allowed.
+    /// Returns whether scripts are run, if this is the least isolation that is allowed.
     pub fn is_ready(&self, lowest: IsolationLevel) -> bool {
         self.level >= Some(lowest)
     }

@@ -33,7 +33,7 @@ pub struct SandboxSettings {
     /// The least enforcement of memory and processes: `sampled`, `cgroup_v2` or `cgroup_v1`.
     /// Default `sampled`.
     pub lowest_memory_enforcement: MemoryEnforcement,
-    /// Says that cgroups are used where they can be written. Default true.
+    /// Whether cgroups are used where they can be written. Default true.
     pub use_cgroups: bool,
     /// The launcher program. Empty: beside the running program or one directory above it. Default
     /// empty.

@@ -29,7 +29,7 @@ pub struct Spares(Arc<Shared>);
 struct Shared {
     launcher: Launcher,
     cgroups: Option<Cgroups>,
-    /// Says that launchers join their cgroups themselves. Else the plan has to name them.
+    /// Whether launchers join their cgroups themselves. Else the plan has to name them.
     join: bool,
     /// How many are to wait: none before the first script and after the last.
     wanted: AtomicUsize,

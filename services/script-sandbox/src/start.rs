@@ -83,7 +83,7 @@ pub struct Invocation {
     pub environment: Vec<(String, String)>,
     /// When it starts.
     pub start: Start,
-    /// Says that the first attempt to use a network ends it.
+    /// Whether the first attempt to use a network ends it.
     pub tell_network: bool,
 }
 

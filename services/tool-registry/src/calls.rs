@@ -47,7 +47,7 @@ pub struct CallLimits {
     pub run_timeout: Duration,
     /// Calls under way at once; more are refused.
     pub in_flight: usize,
-    /// How long calls may go on when the service ends.
+    /// How long calls may continue when the service ends.
     pub drain: Duration,
 }
 
@@ -97,9 +97,9 @@ pub struct Joined {
 /// What cancelling a call gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelledCall {
-    /// Nothing of the call goes on.
+    /// Nothing of the call continues.
     pub ended: bool,
-    /// What goes on.
+    /// What continues.
     pub still_running: Vec<String>,
 }
 

@@ -81,7 +81,7 @@ impl Dispatcher {
     /// Carries one call out, until it ends, is cancelled or its time is over.
     pub async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Ending {
         if order.tool.implementation().is_run() {
-            // A run goes on by itself, so cancel and deadline must be told to it.
+            // A run continues by itself, so cancel and deadline must be told to it.
             return self.runs.carry_out(order, cancel).await;
         }
         let work = self.start(order);

@@ -37,7 +37,7 @@ pub struct Flight {
     cancel: CancellationToken,
     /// The reason of the first cancel.
     reason: OnceLock<String>,
-    /// What went on when the call was given up.
+    /// What continued when the call was given up.
     still_running: Mutex<Vec<String>>,
     /// The ledger's entry, for calls that have one.
     entry: OnceLock<RunWriter>,
@@ -109,7 +109,7 @@ impl Flight {
         self.reason.get().cloned().unwrap_or_default()
     }
 
-    /// Returns what goes on although the call was given up, or what the call is doing.
+    /// Returns what continues although the call was given up, or what the call is doing.
     pub fn still_running(&self) -> Vec<String> {
         let named = self
             .still_running
@@ -124,7 +124,7 @@ impl Flight {
         }
     }
 
-    /// Records that something goes on although the call was given up.
+    /// Records that something continues although the call was given up.
     pub fn leave_running(&self, name: &str) {
         self.still_running
             .lock()

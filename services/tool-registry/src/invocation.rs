@@ -78,7 +78,7 @@ impl Invocation {
     async fn all(&mut self, control: &RunControl) -> Result<(), Stop> {
         let selected = self.selected.clone();
         let mut rest = selected.as_slice();
-        // What failed without leave to go on, after which nothing is started any more.
+        // What failed without leave to continue, after which nothing is started any more.
         let failed = Mutex::new(None);
         while !rest.is_empty() {
             let (together, after) = rest.split_at(self.neighbours(rest).await);

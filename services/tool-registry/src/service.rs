@@ -188,7 +188,7 @@ impl ToolRegistry {
         Services::new().add(ToolRegistryServiceServer::new(rpc))
     }
 
-    /// Goes on with what a crash cut off: open invocations, and effects that nobody may repeat. Call
+    /// Continues with what a crash cut off: open invocations, and effects that nobody may repeat. Call
     /// it once the server listens. Peers need not be there yet.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ pub struct RegistrySettings {
     pub run_timeout: Duration,
     /// Calls under way at once; more are refused with a hint to try again. Default: 1024.
     pub max_calls: usize,
-    /// How long calls under way may go on when the service ends. What is left then is decided by
+    /// How long calls under way may continue when the service ends. What is left then is decided by
     /// the ledger after the next start. Default: 5s.
     #[serde(with = "settings::duration")]
     pub drain_calls: Duration,

@@ -1,7 +1,7 @@
 //! Workflow definitions, node types and durable runs.
 //!
 //! The service loads ComfyTavern workflows, checks them, and runs them: independent nodes in
-//! parallel, every outcome journalled, so that a run goes on after a crash where it stopped.
+//! parallel, every outcome journalled, so that a run continues after a crash where it stopped.
 //!
 //! - [`domain`]: what a workflow is and how it runs, without I/O; the engine is a state machine.
 //! - [`node`]: the built-in node types, one file each.

@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     };
     let workflow = workflow_execution::build(settings.clone(), peers).await?;
     let listener = grpc_kit::bind(&settings.server).await?;
-    // Open runs go on while the server answers: what they need may come up later than this.
+    // Open runs continue while the server answers: what they need may come up later than this.
     workflow.recover().await?;
     let needs = [
         Need::service("tool-registry", grpc_kit::remote(&settings.registry)?),

@@ -136,7 +136,7 @@ impl WorkflowService for Rpc {
     }
 }
 
-/// Reads a page token; returns the key to go on after, empty at the beginning.
+/// Reads a page token; returns the key to continue after, empty at the beginning.
 fn read_token(list: &str, token: &str) -> Result<String, Status> {
     match PageToken::decode(list, token) {
         Ok(token) => Ok(token

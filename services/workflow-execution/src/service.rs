@@ -109,7 +109,7 @@ impl WorkflowExecution {
         ))))
     }
 
-    /// Goes on with every run that the process before this one left. To be called once the server
+    /// Continues with every run that the process before this one left. To be called once the server
     /// listens; services that nodes need may come later.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl WorkflowExecution {
         recover::recover(&self.inner).await
     }
 
-    /// Ends all tasks. Runs that are not over go on at the next start.
+    /// Ends all tasks. Runs that are not over continue at the next start.
     pub async fn shutdown(&self) {
         self.inner.runs.shutdown().await;
         self.inner.library.store().close().await;

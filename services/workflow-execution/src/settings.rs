@@ -24,7 +24,7 @@ pub struct WorkflowSettings {
     /// A directory of workflow files, `*.json`, which are read at the start and never written; the
     /// stem of a file's name is the id. Empty: none. Default `deploy/workflows`.
     pub workflows_dir: PathBuf,
-    /// How many runs go on at once. Beyond it a start is refused with a retry hint. Default 1,024.
+    /// How many runs continue at once. Beyond it a start is refused with a retry hint. Default 1,024.
     pub max_active_runs: usize,
     /// How many tools and scripts one run may wait for at once; more nodes wait. Default 16.
     pub max_effects_per_run: usize,

@@ -1,6 +1,6 @@
 //! Keeps definitions: those that were saved by id, and those that open runs execute.
 //!
-//! A text is kept once, by its digest. That way a run goes on after a restart with the definition
+//! A text is kept once, by its digest. That way a run continues after a restart with the definition
 //! it was started with, whatever happened to the workflow since.
 
 mod sqlite;

@@ -155,7 +155,7 @@ fn kind_and_message(said: &str) -> (String, String) {
     }
 }
 
-/// Says that a path is that of the code: `main` and the suffix, or a numbered one.
+/// Returns whether a path is that of the code: `main` and the suffix, or a numbered one.
 fn is_code(path: &str, suffix: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let stem = name

@@ -105,7 +105,7 @@ impl ProblemCode {
     }
 }
 
-/// One thing that is wrong, complete enough to mend it.
+/// One thing that is wrong, complete enough to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// What kind of problem.

@@ -76,7 +76,7 @@ impl<'t> Feed<'t> {
         found
     }
 
-    /// Whether the text goes on with `literal`.
+    /// Whether the text continues with `literal`.
     pub(crate) fn literal(&self, at: usize, literal: &str) -> Look<usize> {
         let rest = &self.bytes()[at.min(self.len())..];
         let common = rest.len().min(literal.len());
@@ -89,7 +89,7 @@ impl<'t> Feed<'t> {
         }
     }
 
-    /// Whether the text goes on with `literal` in any ASCII letter case.
+    /// Whether the text continues with `literal` in any ASCII letter case.
     pub(crate) fn literal_any_case(&self, at: usize, literal: &str) -> Look<usize> {
         let rest = &self.bytes()[at.min(self.len())..];
         // Most text is written as usual, or differs at once.

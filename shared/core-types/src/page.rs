@@ -8,7 +8,7 @@ pub const MAX_PAGE_SIZE: usize = 500;
 /// The page that a list gives when the caller names no size, in entries.
 pub const DEFAULT_PAGE_SIZE: usize = 100;
 
-/// Where a list goes on: the key of the last entry of the page before.
+/// Where a list continues: the key of the last entry of the page before.
 ///
 /// A token is bound to the list that it came from: it carries a digest of the list's name and
 /// filter, so that a token of one list is refused by another instead of giving a wrong page.
@@ -30,7 +30,7 @@ impl PageToken {
         }
     }
 
-    /// Returns the key after which the list goes on.
+    /// Returns the key after which the list continues.
     pub fn last_key(&self) -> &str {
         &self.last_key
     }

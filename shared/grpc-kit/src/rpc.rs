@@ -43,7 +43,7 @@ pub(crate) use share::{LargeMessage, PeerShare, StreamRoom};
 /// What a caller that was shed is told to wait.
 const SHED_RETRY: Duration = Duration::from_millis(500);
 
-/// How long health and reflection streams go on when the server drains: they have nothing to
+/// How long health and reflection streams continue when the server drains: they have nothing to
 /// finish.
 const INFRASTRUCTURE_DRAIN: Duration = Duration::from_millis(200);
 

@@ -149,7 +149,7 @@ impl Server {
         };
         tokio::select! { () = &mut accepting => {} () = until_notice => {} }
         let finish = finish(&ends, &connections, &self.settings, &shutdown);
-        // The listener goes on: who follows or cancels a run may have to connect once more.
+        // The listener continues: who follows or cancels a run may have to connect once more.
         tokio::select! { served = finish => Ok(served), () = accepting => Ok(Served::default()) }
     }
 

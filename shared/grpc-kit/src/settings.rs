@@ -104,7 +104,7 @@ pub struct ServerSettings {
     /// The longest pause between two messages of a server stream. Default `5m`.
     #[serde(with = "::settings::duration")]
     pub stream_idle_timeout: Duration,
-    /// How long a server that is told to end goes on accepting while its health says that it is
+    /// How long a server that is told to end continues accepting while its health says that it is
     /// not serving, so that balancers notice. Nothing is waited for on loopback. Default `2s`.
     #[serde(with = "::settings::duration")]
     pub drain_notice: Duration,

@@ -17,7 +17,7 @@ pub struct CompileProblem {
     pub pointer: String,
     /// The kind of problem.
     pub code: CompileCode,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub message: String,
 }
 

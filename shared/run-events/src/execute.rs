@@ -28,7 +28,7 @@ const FINISH_TRIES: u32 = 8;
 pub enum End {
     /// The run has ended like this.
     Finished(common::RunOutcome),
-    /// The run cannot go on now and is not over: it resumes when the service starts again.
+    /// The run cannot continue now and is not over: it resumes when the service starts again.
     LeaveOpen,
 }
 

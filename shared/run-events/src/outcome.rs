@@ -20,7 +20,7 @@ pub fn failed(error: CallError) -> RunOutcome {
     }
 }
 
-/// Calls were dispatched of which nobody knows whether they took effect.
+/// Calls were dispatched of which it is not known whether they took effect.
 pub fn unknown(unsettled_effect_ids: Vec<String>, error: CallError) -> RunOutcome {
     RunOutcome {
         unsettled_effect_ids,

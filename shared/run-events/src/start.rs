@@ -39,7 +39,7 @@ pub struct StartRun {
     pub body_hash: run_log::Hash,
     /// What the run was given, as JSON, for the record.
     pub input_json: String,
-    /// Says that the input is text that a model wrote.
+    /// Whether the input is text that a model wrote.
     pub input_is_model_text: bool,
     /// What the caller asked of durability and time.
     pub options: Option<common::RunOptions>,

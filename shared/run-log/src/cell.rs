@@ -315,7 +315,7 @@ impl Chain {
             self.rejection = error.clone();
             self.unknown = matches!(error, AppendError::Unknown);
         }
-        // A caller who is told of a failure knows that what it submitted before is lost too. A
+        // A caller who is informed of a failure knows that what it submitted before is lost too. A
         // fenced step is not the business of the writer that has the run now.
         if !matches!(error, AppendError::Fenced) {
             self.lost = step.reply.is_none().then(|| error.clone());

@@ -31,7 +31,7 @@ pub(crate) fn join(violations: &[Violation]) -> String {
 /// A failure of what stores the log. It is cheap to clone: one failure answers a whole batch.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StorageError {
-    /// There is no room; the log goes on by itself when there is.
+    /// There is no room; the log continues by itself when there is.
     #[error("no room is left for the run log")]
     Full,
     /// Another process holds the file, or every reader is taken; trying again can help.

@@ -50,7 +50,7 @@ impl Follower {
         let ended = row.summary.finished.is_some();
         let progress = cell.subscribe();
         cell.advance(last, ended);
-        // Whoever asks again after the end gets the terminal event again.
+        // A client that asks again after the end gets the terminal event again.
         let end = if ended { last.saturating_sub(1) } else { last };
         Self {
             cell,

@@ -100,7 +100,7 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// Returns where a list goes on after this run.
+    /// Returns where a list continues after this run.
     pub fn cursor(&self) -> RunCursor {
         RunCursor::new(self.created, self.id)
     }
@@ -153,7 +153,7 @@ pub enum Order {
 pub struct RunPage {
     /// The runs, in the order that was asked for.
     pub runs: Vec<RunSummary>,
-    /// Where the list goes on; `None` at its end.
+    /// Where the list continues; `None` at its end.
     pub next: Option<RunCursor>,
 }
 

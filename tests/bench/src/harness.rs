@@ -8,7 +8,7 @@ use anyhow::Context;
 /// How much is measured, and where.
 #[derive(Clone, Debug)]
 pub(crate) struct Effort {
-    /// Says that a rough answer will do.
+    /// Whether a rough answer will do.
     pub(crate) quick: bool,
     /// How many events the log has inside which a watch is resumed.
     pub(crate) log_events: u64,

@@ -15,7 +15,7 @@ pub struct Followed {
     pub events: Vec<Event>,
     /// The run as it ended.
     pub run: Run,
-    /// Says that the request id had been seen before.
+    /// Whether the request id had been seen before.
     pub replayed: bool,
 }
 

@@ -10,6 +10,7 @@
 //! * [`edges`]: which crate may depend on which, and what a domain module may name.
 //! * [`sizes`]: how long files and functions may be.
 //! * [`words`]: what no file may contain.
+//! * [`prose`]: words that are given up, and how often each may still stand.
 //! * [`unsafe_code`]: where unsafe code may stand, and what stands beside it.
 //! * [`rust_text`]: Rust source with comments and literals blanked out, which the rules read.
 
@@ -17,6 +18,7 @@ pub mod edges;
 pub mod finding;
 pub mod layout;
 pub mod manifests;
+pub mod prose;
 pub mod rust_text;
 pub mod sizes;
 pub mod tree;

@@ -46,7 +46,7 @@ pub enum Opening {
     ModelText {
         /// What the model wrote.
         text: String,
-        /// Whether the agent's model is asked to go on afterwards.
+        /// Whether the agent's model is asked to continue afterwards.
         go_on: bool,
     },
 }
@@ -56,7 +56,7 @@ pub enum Opening {
 pub struct Plan {
     /// How much the turn may use.
     pub budgets: Budgets,
-    /// Whether the model goes on after a text that the caller gave.
+    /// Whether the model continues after a text that the caller gave.
     pub go_on: bool,
     /// The model; missing if the turn never asks one.
     pub model: Option<String>,

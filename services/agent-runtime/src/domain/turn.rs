@@ -2,7 +2,7 @@
 //!
 //! [`Turn::apply`] takes what happened, in the words of the turn's log; [`Turn::next`] says what
 //! is to be done now, from the state alone. A runner that crashed applies the log to a new turn
-//! and goes on with [`Turn::next`]: nothing is decided anywhere else.
+//! and continues with [`Turn::next`]: nothing is decided anywhere else.
 //!
 //! ```text
 //! Opening ─ user's message ──────────► Ready ─ IterationStarted ─► Begun ─ ModelRequested ─► Asked
@@ -67,7 +67,7 @@ pub enum CallStatus {
     Failed,
     /// The call was not started, because one before it failed.
     Skipped,
-    /// Nobody knows whether it took effect.
+    /// It is not known whether it took effect.
     Unknown,
 }
 

@@ -33,7 +33,7 @@ use crate::{
 
 /// The scope in which request ids of turns count.
 const SCOPE: &str = "tavern.agent.v1.AgentRuntimeService/StartTurn";
-/// How many starts of turns in different conversations can go on beside each other.
+/// How many starts of turns in different conversations can continue beside each other.
 const STRIPES: usize = 64;
 
 /// The server side of AgentRuntimeService.
@@ -51,7 +51,7 @@ struct Inner {
     ids: Arc<dyn IdSource>,
     budgets: Budgets,
     default_model: String,
-    /// One conversation starts one turn at a time: looking whether one goes on and starting the
+    /// One conversation starts one turn at a time: looking whether one continues and starting the
     /// next are one step. A conversation's stripe is found by its hash; held across the commit.
     starting: Vec<Mutex<()>>,
 }

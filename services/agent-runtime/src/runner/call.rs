@@ -96,7 +96,7 @@ impl Driver {
     /// Waits until one of the calls that have left has ended, and notes how and what the model is
     /// told about it.
     pub(super) async fn await_one(&mut self, left: &[u32]) -> Result<(), Stop> {
-        // Followers see what has happened so far while the rest goes on.
+        // Followers see what has happened so far while the rest continues.
         self.commit().await?;
         for (call, effect_id) in self.on_their_way(left) {
             if !self.flights.effects.contains(&effect_id) {

@@ -38,7 +38,7 @@ pub(super) struct Caller {
     pub(super) recorder: Recorder,
     pub(super) control: RunControl,
     pub(super) conversation_id: String,
-    /// Ends the calls under way while the turn goes on to its own end.
+    /// Ends the calls under way while the turn continues to its own end.
     pub(super) give_up: CancellationToken,
 }
 
@@ -105,7 +105,7 @@ impl Caller {
             tokio::select! {
                 biased;
                 reason = self.told() => {
-                    // The call may go on in the registry, which nobody else would tell.
+                    // The call may continue in the registry, which nobody else would tell.
                     self.end_call(effect_id, "the turn ends").await;
                     return Err(Stop::Told(reason));
                 }

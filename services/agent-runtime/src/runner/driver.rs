@@ -26,7 +26,7 @@ const STORE_TRIES: u32 = 6;
 pub(super) enum Stop {
     /// It was cancelled or its time is over.
     Told(CancelReason),
-    /// It cannot go on.
+    /// It cannot continue.
     Failed(Box<common::CallError>),
     /// The storage does not work: the turn resumes later.
     Storage(AppendError),
@@ -54,7 +54,7 @@ pub(super) struct Driver {
     pub(super) untrusted: Vec<String>,
     /// The calls under way.
     pub(super) flights: Flights,
-    /// Ends them while the turn goes on to its own end.
+    /// Ends them while the turn continues to its own end.
     pub(super) give_up_flights: CancellationToken,
     /// The turn's span.
     pub(super) span: tracing::Span,
@@ -201,7 +201,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets something happen that need not be durable before the turn goes on.
+    /// Lets something happen that need not be durable before the turn continues.
     pub(super) async fn tell(&mut self, kind: Kind) -> Result<(), Stop> {
         self.take(&kind)?;
         self.recorder.submit(kind).await.map_err(Stop::Storage)

@@ -1,4 +1,4 @@
-//! Whole turns that go on to their end.
+//! Whole turns that continue to their end.
 
 use contracts::tavern::{
     agent::v1::{Budgets, StartTurnRequest, start_turn_request::Opening},

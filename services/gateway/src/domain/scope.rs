@@ -25,7 +25,7 @@ impl From<Option<ToolScope>> for Scope {
 }
 
 impl Scope {
-    /// Says that no agent is named.
+    /// Returns whether no agent is named.
     pub(crate) fn without_agent(&self) -> bool {
         self.profile_id.is_empty()
     }

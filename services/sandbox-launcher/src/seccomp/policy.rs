@@ -11,21 +11,21 @@ use tables::{ALLOWED, ANSWERED_ENOTSUP, ANSWERED_EPERM, DEADLY};
 /// For whom the list is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Says that the script has a network namespace of its own, so that sockets reach nobody.
+    /// Whether the script has a network namespace of its own, so that sockets reach nobody.
     pub own_network: bool,
-    /// Says that signals cannot leave the script's own processes (a pid namespace, or landlock).
+    /// Whether signals cannot leave the script's own processes (a pid namespace, or landlock).
     pub signals_contained: bool,
-    /// Says that attempts to use a network are told to the keeper instead of being answered.
+    /// Whether attempts to use a network are told to the keeper instead of being answered.
     pub tells_network: bool,
     /// Whether the keeper counts the watches that are added to epoll, and refuses further ones.
     pub counts_watches: bool,
-    /// Says that the script sees no files that are not its own but read-only ones. Otherwise it may
+    /// Whether the script sees no files that are not its own but read-only ones. Otherwise it may
     /// set the times of every file that everybody may write, which Landlock does not guard.
     pub own_root: bool,
-    /// Says that every file that the script's user owns is the script's. Otherwise it owns those of
+    /// Whether every file that the script's user owns is the script's. Otherwise it owns those of
     /// the service, whose modes Landlock does not guard either.
     pub own_files: bool,
-    /// Says that the script's files are on a disk of the host, which others wait for as well. What
+    /// Whether the script's files are on a disk of the host, which others wait for as well. What
     /// would be flushed there is not, and is answered as if it were.
     pub on_disk: bool,
 }
@@ -39,7 +39,7 @@ pub enum Answer {
     Errno(i32),
     /// The process is killed with SIGSYS.
     Kill,
-    /// The process waits until the keeper, which is told of it, has answered or ended it.
+    /// The process waits until the keeper, which is informed of it, has answered or ended it.
     Tell,
 }
 
@@ -85,7 +85,7 @@ pub struct Entry {
 }
 
 impl Profile {
-    /// Whether the keeper is told of any call.
+    /// Whether the keeper is informed of any call.
     pub fn has_listener(self) -> bool {
         self.tells_network || self.counts_watches
     }

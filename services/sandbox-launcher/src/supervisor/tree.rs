@@ -171,7 +171,7 @@ fn look(pid: i32) -> Option<Seen> {
 }
 
 /// Reads a line of /proc/PID/stat. The name before the fields may hold anything. `None` if nothing of
-/// the process lives: one whose first thread has ended is shown as dead while others go on.
+/// the process lives: one whose first thread has ended is shown as dead while others continue.
 fn read(pid: i32, stat: &str) -> Option<Seen> {
     /// How many fields are between the group and the number of threads.
     const BEFORE_THREADS: usize = 14;

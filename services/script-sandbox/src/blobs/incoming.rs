@@ -33,7 +33,7 @@ pub struct Stored {
     pub digest: BlobDigest,
     /// Its size in bytes.
     pub size: u64,
-    /// Says that the caller had it already.
+    /// Whether the caller had it already.
     pub existed: bool,
     _pin: Pin,
 }

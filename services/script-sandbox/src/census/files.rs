@@ -1,4 +1,4 @@
-//! Files that have no name any more, or never had one, and go on taking room as long as a process has
+//! Files that have no name any more, or never had one, and continue taking room as long as a process has
 //! them open or mapped.
 
 use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, path::Path};
@@ -56,7 +56,7 @@ impl Found {
                 .join(mapping.place);
             match fs::metadata(link) {
                 Ok(file) => self.look(&file),
-                // Only root is told of the file itself. Others are left with what is mapped of it.
+                // Only root is informed of the file itself. Others are left with what is mapped of it.
                 Err(_) if mapping.is_on(self.device) && self.met.insert(mapping.inode) => {
                     self.measured.add(mapping.blocks, 0);
                 }

@@ -21,7 +21,7 @@ pub(super) struct Process {
     pub(super) own: Duration,
     /// The processor time of the children that it waited for, and of theirs.
     pub(super) waited: Duration,
-    /// Says that its first thread has ended. The others, if there are any, go on.
+    /// Whether its first thread has ended. The others, if there are any, continue.
     headless: bool,
 }
 
@@ -76,7 +76,7 @@ impl Process {
         threads.find(alive).unwrap_or(own)
     }
 
-    /// Says that its memory is its parent's. Two first threads that have ended have none in common.
+    /// Returns whether its memory is its parent's. Two first threads that have ended have none in common.
     pub(super) fn shares_memory_with_parent(&self) -> bool {
         !self.headless && sandbox_launcher::processes::share_memory(self.pid, self.parent)
     }

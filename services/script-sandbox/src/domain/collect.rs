@@ -33,7 +33,7 @@ pub struct Wanted {
     pub patterns: Vec<Pattern>,
     /// How much of them.
     pub caps: Caps,
-    /// Says that small files become blobs as well.
+    /// Whether small files become blobs as well.
     pub as_blobs: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct Asked {
     pub depth: Option<u32>,
     /// How long it may take.
     pub time: Option<Span>,
-    /// Says that small files become blobs as well.
+    /// Whether small files become blobs as well.
     pub as_blobs: bool,
 }
 
@@ -188,7 +188,7 @@ pub struct Collected {
     pub refused: Vec<RefusedFile>,
     /// How many were not taken in all.
     pub refused_count: u64,
-    /// Says that not all that was asked for is there.
+    /// Whether not all that was asked for is there.
     pub partial: bool,
 }
 
@@ -235,7 +235,7 @@ pub struct OutputFile {
     pub size: u64,
     /// The digest of its content.
     pub digest: BlobDigest,
-    /// Says that its owner may execute it.
+    /// Whether its owner may execute it.
     pub executable: bool,
     /// Its content, if it is small; else it is a blob of the caller.
     pub content: Option<Vec<u8>>,

@@ -124,7 +124,7 @@ pub struct Usage {
     pub max_disk_files: u64,
     /// Time from acceptance to the start of the interpreter, or until a waiting one got the script.
     pub setup_time: Duration,
-    /// Says that the interpreter had waited for a script.
+    /// Whether the interpreter had waited for a script.
     pub warm_start: bool,
 }
 

@@ -199,7 +199,7 @@ impl Profile {
             .collect()
     }
 
-    /// Says that requests may call the runtime so.
+    /// Returns whether requests may call the runtime so.
     pub fn answers_to(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
@@ -221,7 +221,7 @@ impl WarmProfile {
         self.boot.replace(PRELOAD, &self.preload.join(" "))
     }
 
-    /// Says that the interpreter looks at a variable while it starts.
+    /// Returns whether the interpreter looks at a variable while it starts.
     pub fn looks_at(&self, variable: &str) -> bool {
         self.startup_variables
             .iter()

@@ -64,7 +64,7 @@ pub struct InputFile {
     pub path: String,
     /// What is in it.
     pub content: Content,
-    /// Says that it may be executed.
+    /// Whether it may be executed.
     pub executable: bool,
 }
 

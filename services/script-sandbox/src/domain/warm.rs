@@ -79,7 +79,7 @@ impl Demand {
     }
 }
 
-/// Says that an interpreter that was made for some limits can take a script with others.
+/// Returns whether an interpreter that was made for some limits can take a script with others.
 ///
 /// What the service itself enforces may differ. What the kernel has fixed for the processes and
 /// their files must be the same, but for processor time, where the kernel's limit only stands behind

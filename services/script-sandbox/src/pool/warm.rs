@@ -149,7 +149,7 @@ impl Warm {
         self.memory
     }
 
-    /// Says that it still waits.
+    /// Returns whether it still waits.
     pub(super) fn is_alive(&mut self) -> bool {
         // While it waits there is nothing to report. What is read here is lost, and so is the
         // interpreter then.
@@ -160,7 +160,7 @@ impl Warm {
         silent(reports.try_read(&mut [0]))
     }
 
-    /// Says that a file of that path would be looked for in vain, as something of its name is loaded.
+    /// Returns whether a file of that path would be looked for in vain, as something of its name is loaded.
     pub(super) fn shadows(&self, path: &str) -> bool {
         let beside = Path::new(&self.script_path).parent();
         let below = beside.and_then(|beside| Path::new(path).strip_prefix(beside).ok());

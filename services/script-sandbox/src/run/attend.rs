@@ -77,7 +77,7 @@ pub(crate) struct Attended {
 pub(crate) struct Progress {
     /// The last stage that was reached.
     pub(crate) stage: Stage,
-    /// Says that the interpreter ran, which the last stage does not.
+    /// Whether the interpreter ran, which the last stage does not.
     pub(crate) started: bool,
     /// Layers that the run does not have; known once it has started.
     pub(crate) missing: Vec<Layer>,

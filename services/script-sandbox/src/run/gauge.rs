@@ -104,7 +104,7 @@ impl Gauge {
         }
     }
 
-    /// Says that no cgroup counts.
+    /// Returns whether no cgroup counts.
     pub(super) fn is_sampled(&self) -> bool {
         self.cgroup.is_none()
     }

@@ -34,7 +34,7 @@ use crate::{
     start::{Confined, Seat},
 };
 
-/// How often a measurement of a script begins, unless the one before still goes on.
+/// How often a measurement of a script begins, unless the one before still continues.
 const SAMPLE: Duration = Duration::from_millis(50);
 
 /// How long the set-up may take before it counts as failed.
@@ -55,7 +55,7 @@ pub(super) struct Watched {
     pub(super) result: Captured,
     pub(super) started: bool,
     pub(super) missing: Vec<Layer>,
-    /// Says that no process of the script lives, which the launcher has made sure of.
+    /// Whether no process of the script lives, which the launcher has made sure of.
     pub(super) nobody_left: bool,
 }
 
@@ -352,7 +352,7 @@ impl Watch {
                     self.stop(reason);
                 }
             }
-            // A script that nobody measures must not go on.
+            // A script that nobody measures must not continue.
             Err(error) => {
                 self.fail(&format!("measuring failed: {error}"));
                 self.over = self.over.or(Some(Instant::now()));

@@ -15,7 +15,7 @@ const SCRIPTS_PART: f32 = 0.75;
 
 impl Sandbox {
     /// Ends scripts that outlast a shutdown: once it has begun, and most of the grace is over that the
-    /// server gives to calls that go on. Ends when that is done.
+    /// server gives to calls that continue. Ends when that is done.
     pub async fn end_scripts_in_time(self: Arc<Self>, shutdown: Shutdown, grace: Duration) {
         shutdown.started().await;
         tokio::time::sleep(grace.mul_f32(SCRIPTS_PART)).await;

@@ -7,7 +7,7 @@ use tokio::net::unix::pipe;
 use super::outbox::{CHUNK, Chunk, Outbox, Room};
 use crate::domain::{outcome::Captured, verdict::Stream};
 
-/// One stream with what was read of it. Its figures can be begun anew, while the stream goes on.
+/// One stream with what was read of it. Its figures can be begun anew, while the stream continues.
 #[derive(Debug)]
 pub(crate) struct Tap {
     stream: Stream,
@@ -43,7 +43,7 @@ impl Tap {
         }
     }
 
-    /// Says that nobody can write any more.
+    /// Returns whether nobody can write any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }

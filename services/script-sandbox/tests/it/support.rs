@@ -104,7 +104,7 @@ impl Host {
         }
     }
 
-    /// Says that scripts are of the service's own user, so that the kernel cannot tell their
+    /// Returns whether scripts are of the service's own user, so that the kernel cannot tell their
     /// processes from others: what one script may have is then only measured.
     pub(crate) fn shares_its_user(&self) -> bool {
         self.kind == "reduced" && !crate::rounds::is_root()
@@ -178,7 +178,7 @@ impl Sleeper {
         self.process
     }
 
-    /// Says that it still sleeps.
+    /// Returns whether it still sleeps.
     pub(crate) fn is_asleep(&self) -> bool {
         !self.call.is_finished()
     }

@@ -352,7 +352,7 @@ impl Inner {
             self.dispatcher
                 .carry_out(order, order.flight.cancel_token()),
         );
-        // A run goes on in its own service, so there is nothing to wait for when this one ends.
+        // A run continues in its own service, so there is nothing to wait for when this one ends.
         let give_up = match order.tool.implementation().is_run() && order.effect_id.is_some() {
             true => &self.draining,
             false => &self.abandon,

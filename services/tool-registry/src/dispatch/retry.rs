@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// How long to go on asking a service that is not there, and how long to wait in between.
+/// How long to continue asking a service that is not there, and how long to wait in between.
 #[derive(Debug)]
 pub(crate) struct Patience {
     limit: Duration,
@@ -18,7 +18,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Goes on for `limit`, but not past `deadline`.
+    /// Continues for `limit`, but not past `deadline`.
     pub(crate) fn new(limit: Duration, deadline: Instant) -> Self {
         Self {
             limit,

@@ -183,7 +183,7 @@ impl WorkflowRuns {
         }
     }
 
-    /// Cancels a run and waits for its end. Nothing comes back if it goes on.
+    /// Cancels a run and waits for its end. Nothing comes back if it continues.
     async fn end(&self, run_id: &str, order: &Order, reason: &str) -> Option<Run> {
         let until = Instant::now() + CANCEL_GRACE;
         let context =

@@ -133,7 +133,7 @@ impl Implementation {
         }
     }
 
-    /// Says that the workflow service carries it out, which finds a run again by its request id.
+    /// Returns whether the workflow service carries it out, which finds a run again by its request id.
     pub fn is_run(&self) -> bool {
         matches!(self, Self::Workflow { .. } | Self::Node { .. })
     }

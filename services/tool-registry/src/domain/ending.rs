@@ -98,7 +98,7 @@ pub enum Ending {
     Rejected(Failure),
     /// Somebody cancelled the call; the message says whether the tool had been started.
     Cancelled(Failure),
-    /// The tool was started and nobody knows whether it took effect.
+    /// The tool was started and it is not known whether it took effect.
     Unknown(Failure),
 }
 

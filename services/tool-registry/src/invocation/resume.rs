@@ -10,7 +10,7 @@ use run_events::OpenRun;
 use super::{Invocation, Invocations};
 
 impl Invocations {
-    /// Goes on with every run that was cut off. Returns how many there are.
+    /// Continues with every run that was cut off. Returns how many there are.
     ///
     /// # Errors
     /// A failure when the log cannot be read.

@@ -1,7 +1,7 @@
 //! The workflow engine: a pure state machine.
 //!
 //! Events go in, commands come out. A node is executed once all nodes that it needs have
-//! succeeded; when one fails, what depends on it is skipped and everything else goes on. The
+//! succeeded; when one fails, what depends on it is skipped and everything else continues. The
 //! engine does no I/O and reads no clock, so that a recorded history, fed through the same
 //! [`Engine::apply`], gives the same state; [`Engine::outstanding`] then says what is left to do.
 //!

@@ -35,7 +35,7 @@ pub struct NodeDefinition {
     pub description: &'static str,
     /// The slots, where they do not depend on the workflow.
     pub shape: Shape,
-    /// Says that it has no effect outside its run, so that it runs inline and may be repeated.
+    /// Whether it has no effect outside its run, so that it runs inline and may be repeated.
     pub pure: bool,
     /// Where it stands with regard to the interface.
     pub role: Role,
@@ -158,7 +158,7 @@ pub enum Settled {
     },
 }
 
-/// How a node goes on.
+/// How a node continues.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// It gave a value for each output of its shape.

@@ -47,7 +47,7 @@ pub struct PlanNode {
     pub successors: Box<[NodeIndex]>,
     /// How many nodes it needs the outputs of.
     pub predecessors: u32,
-    /// Says that it does not run: values pass by it.
+    /// Whether it does not run: values pass by it.
     pub bypassed: bool,
 }
 
@@ -100,7 +100,7 @@ pub enum Edges {
 pub struct ManyEdge {
     /// Where it comes from.
     pub source: Source,
-    /// Says that it brings an array whose items are the values.
+    /// Whether it brings an array whose items are the values.
     pub spread: bool,
 }
 

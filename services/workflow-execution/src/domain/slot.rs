@@ -18,9 +18,9 @@ pub struct Slot {
     pub data_flow: DataFlow,
     /// What it is for.
     pub description: String,
-    /// Says that there must be a value. Means nothing for outputs.
+    /// Whether there must be a value. Means nothing for outputs.
     pub required: bool,
-    /// Says that several edges may end here; the value is then an array.
+    /// Whether several edges may end here; the value is then an array.
     pub multi: bool,
     /// The value that is used when there is no other.
     pub default: Option<Arc<Value>>,

@@ -77,9 +77,9 @@ pub struct NodeEntry {
     pub config: Map<String, Value>,
     /// For inputs that take several edges: the ids of the edges in the order of their values.
     pub connection_orders: HashMap<String, Vec<String>>,
-    /// Says that the node does not run: values pass by it.
+    /// Whether the node does not run: values pass by it.
     pub bypassed: bool,
-    /// Says that inputs without an edge take the workflow's input of the same key. Only a node
+    /// Whether inputs without an edge take the workflow's input of the same key. Only a node
     /// that is run by itself has this.
     pub fed_by_interface: bool,
     /// Where the node stands in the text.

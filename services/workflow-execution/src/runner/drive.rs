@@ -85,7 +85,7 @@ struct Drive {
     /// When each running node was started.
     started: Vec<(NodeIndex, Instant)>,
     calls: Calls,
-    /// Calls of which nobody knows whether they took effect. Nothing is started after the first.
+    /// Calls of which it is not known whether they took effect. Nothing is started after the first.
     unknown: Vec<(String, common::CallError)>,
     /// Calls that had not ended when the run was cancelled.
     unended: Vec<String>,

@@ -29,7 +29,7 @@ pub(super) enum ToolEnd {
     Settled(Box<common::CallResult>),
     /// The run was cancelled, and the call has not been heard of since.
     NotEnded,
-    /// The run's log does not take events, so the run cannot go on now.
+    /// The run's log does not take events, so the run cannot continue now.
     LogFailed(AppendError),
 }
 
@@ -56,7 +56,7 @@ impl ToolCall {
             .control
             .track(WorkKind::Call, self.call.effect_id.clone());
         if self.control.is_cancelled() {
-            // Nothing leaves after a cancel; but what left before a restart may still go on.
+            // Nothing leaves after a cancel; but what left before a restart may still continue.
             self.cancel().await;
             return ToolEnd::NotEnded;
         }

@@ -20,7 +20,7 @@ use super::target::{Stored, Target, Wrong, read_hash};
 /// How long the first answer to a saving request is kept.
 const REQUESTS_ARE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A run that cannot go on.
+/// A run that cannot continue.
 enum Stuck {
     /// Its history or its definition is of no use.
     Broken(common::CallError),
@@ -73,7 +73,7 @@ async fn go_on(inner: &Arc<Inner>, run: OpenRun) {
     }
     match prepare(inner, run).await {
         Ok(prepared) => {
-            // Runs that were accepted go on even where there are more of them than may be started.
+            // Runs that were accepted continue even where there are more of them than may be started.
             let permit = Arc::clone(&inner.active).try_acquire_owned().ok();
             inner.execute(&span, recorder, prepared, permit);
         }

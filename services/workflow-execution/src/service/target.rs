@@ -126,7 +126,7 @@ impl Node {
 }
 
 impl Wrong {
-    /// Says the same as the outcome of a run that cannot go on.
+    /// Says the same as the outcome of a run that cannot continue.
     pub(super) fn into_error(self) -> common::CallError {
         let (code, violations) = match self {
             Wrong::Workflow(violations) => ("workflow_invalid", violations),

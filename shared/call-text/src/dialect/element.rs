@@ -66,7 +66,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct ElementScanner {
     start: usize,
-    /// After the opening tag: text goes on here if this is no block.
+    /// After the opening tag: text continues here if this is no block.
     opened: usize,
     pos: usize,
     state: State,

@@ -144,7 +144,7 @@ pub(crate) enum Progress {
     More,
     /// The block ends here.
     Closed { at: usize, end: BlockEnd },
-    /// It was not a block after all; text goes on at this position.
+    /// It was not a block after all; text continues at this position.
     NotABlock { resume: usize },
 }
 

@@ -217,7 +217,7 @@ impl BlockScan {
 }
 
 impl Walk {
-    /// Goes on with the block that is being scanned.
+    /// Continues with the block that is being scanned.
     pub(super) fn scan_block(
         &mut self,
         mut scan: Box<BlockScan>,

@@ -64,7 +64,7 @@ pub(super) struct Walk {
 const MOST_BARE_TOOLS: usize = 16;
 const MOST_FENCES: usize = 16;
 
-/// Whether the walk goes on.
+/// Whether the walk continues.
 pub(super) enum Go {
     On,
     Wait,
@@ -579,7 +579,7 @@ impl Walk {
         let start = scan.start();
         let go = self.scan_block(scan, feed, context, sink);
         if !matches!(self.place, Place::Block(_)) {
-            // The walk goes on behind the block; find the line it is in.
+            // The walk continues behind the block; find the line it is in.
             self.wide = None;
             self.fields_sought = self.fields_sought.max(self.released);
             if self.pos > start

@@ -234,7 +234,7 @@ async fn an_old_connection_is_told_to_go_and_its_streams_drain() {
     let last = soon("the drain record", texts.message()).await;
     assert_eq!(last.unwrap().as_deref(), Some("drain"));
     assert_eq!(texts.message().await.unwrap(), None);
-    // The client goes on over new connections, of which one may be too old again.
+    // The client continues over new connections, of which one may be too old again.
     soon("an answer over a new connection", async {
         while client.say("echo x").await.is_err() {}
     })

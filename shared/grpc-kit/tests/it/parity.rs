@@ -150,7 +150,7 @@ async fn a_panic_in_a_stream_becomes_internal(transport: Transport, probe: Probe
     let status = texts.message().await.unwrap_err();
     assert_eq!(status.code(), Code::Internal);
     assert!(!status.message().contains("secret"), "{}", status.message());
-    // Another stream of the same connection goes on.
+    // Another stream of the same connection continues.
     for _ in 0..3 {
         assert_eq!(beside.message().await.unwrap().as_deref(), Some("tick"));
     }

@@ -133,7 +133,7 @@ async fn what_compose_starts_plays_every_transcript() -> anyhow::Result<()> {
         environment,
     } in &containers
     {
-        // Within the private network every caller is a service whose trace goes on.
+        // Within the private network every caller is a service whose trace continues.
         let trusts = environment
             .iter()
             .any(|(key, value)| key.ends_with("__SERVER__TRACE_TRUST") && value == "anyone");

@@ -114,7 +114,7 @@ pub(crate) fn append(tool: &str, note: &str, delay_ms: u32) -> String {
     )
 }
 
-/// Says that a call left.
+/// Returns whether a call left.
 pub(crate) fn dispatched(event: &Event) -> bool {
     matches!(event.kind, Some(Kind::CallDispatched(_)))
 }

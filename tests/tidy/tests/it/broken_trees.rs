@@ -1,6 +1,6 @@
 //! Every rule fails where it should, at the right place, and says how to mend it.
 
-use tidy::{Finding, Tree, edges, layout, manifests, sizes, unsafe_code, words};
+use tidy::{Finding, Tree, edges, layout, manifests, prose, sizes, unsafe_code, words};
 
 const GOOD: &str = r#"
 [package]
@@ -444,6 +444,35 @@ fn machine_paths_and_talk_are_found() {
             ("README.md:1", "`/work/main`", "relative to the repository"),
             ("README.md:2", "\"later issue\"", "what the code is"),
         ],
+    );
+}
+
+#[test]
+fn a_given_up_word_more_or_fewer_than_recorded_is_found() {
+    let files = |text: &'static str| {
+        [
+            ("README.md", text),
+            ("tests/tidy/prose.toml", "\"goes on\" = 1\n"),
+        ]
+    };
+    check(
+        prose::given_up_words,
+        &files("It goes on.\nforgoes on"),
+        &[],
+    );
+    check(
+        prose::given_up_words,
+        &files("It goes on.\nAnd Goes on."),
+        &[("README.md:2", "stands 2 times, 1 are recorded", "continues")],
+    );
+    check(
+        prose::given_up_words,
+        &files("It continues."),
+        &[(
+            "tests/tidy/prose.toml",
+            "stands 0 times, 1 are recorded",
+            "\"goes on\" = 0",
+        )],
     );
 }
 

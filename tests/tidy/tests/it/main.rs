@@ -3,7 +3,7 @@
 mod broken_trees;
 mod scanner;
 
-use tidy::{Finding, Tree, edges, finding, layout, manifests, sizes, unsafe_code, words};
+use tidy::{Finding, Tree, edges, finding, layout, manifests, prose, sizes, unsafe_code, words};
 
 #[track_caller]
 fn check(rule: fn(&Tree) -> Vec<Finding>) {
@@ -80,6 +80,11 @@ fn nothing_is_left_undone() {
 #[test]
 fn no_file_names_a_machine_or_how_it_came_to_be() {
     check(words::places_and_talk);
+}
+
+#[test]
+fn given_up_words_only_become_fewer() {
+    check(prose::given_up_words);
 }
 
 #[test]

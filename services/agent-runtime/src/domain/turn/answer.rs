@@ -156,7 +156,7 @@ impl Answer {
         !self.told.is_empty()
     }
 
-    /// Returns effects of which nobody knows whether they took place.
+    /// Returns effects of which it is not known whether they took place.
     pub(super) fn unknown(&self) -> Vec<String> {
         self.calls
             .iter()

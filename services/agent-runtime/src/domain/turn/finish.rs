@@ -18,6 +18,6 @@ pub enum Finish {
     Budget(Budget),
     /// The model made the same mistake again and again; what it was.
     RepeatedFailure(String),
-    /// Calls left and nobody knows whether they took effect.
+    /// Calls left and it is not known whether they took effect.
     Unknown(Vec<String>),
 }

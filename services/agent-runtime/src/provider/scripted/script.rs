@@ -32,7 +32,7 @@ pub struct ScriptTurn {
     /// What the request must be like.
     #[serde(default)]
     pub expect: Expectation,
-    /// Says that this answer was given by the caller and is never asked for.
+    /// Whether this answer was given by the caller and is never asked for.
     #[serde(default)]
     pub from_caller: bool,
     /// The answer.

@@ -5,7 +5,7 @@
 pub struct PathText {
     /// The text.
     pub text: String,
-    /// Says that it is written with escapes: `\xNN`, `\u{N}` and `\\`.
+    /// Whether it is written with escapes: `\xNN`, `\u{N}` and `\\`.
     pub escaped: bool,
 }
 
@@ -45,7 +45,7 @@ impl PathText {
     }
 }
 
-/// Says that a character is shown as itself: neither a control, nor a separator of lines, nor one
+/// Returns whether a character is shown as itself: neither a control, nor a separator of lines, nor one
 /// that changes the direction of text or cannot be seen.
 fn is_plain(character: char) -> bool {
     !character.is_control()

@@ -71,7 +71,7 @@ impl Positions {
         Self(patterns.iter().map(|each| settle(each, vec![0])).collect())
     }
 
-    /// Says that a file of this name is wanted. Without any pattern everything is.
+    /// Returns whether a file of this name is wanted. Without any pattern everything is.
     pub fn wants(&self, patterns: &[Pattern], name: &[u8]) -> bool {
         patterns.is_empty()
             || patterns.iter().zip(&self.0).any(|(pattern, positions)| {

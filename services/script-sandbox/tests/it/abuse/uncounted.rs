@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The beginning of a program that goes on when its first thread has ended.
+/// The beginning of a program that continues when its first thread has ended.
 const HEADLESS: &str = "
 import ctypes, threading, time
 def headless(body):

@@ -78,7 +78,7 @@ fn a_cell_of_node_can_be_mended_and_run_again() {
                 "",
                 Some("5"),
             ),
-            // The driver and what prints go on with their own.
+            // The driver and what prints continue with their own.
             (
                 "const process = 'mine', require = 0, Buffer = 1, JSON = 2, Promise = 3; console.log(process)",
                 Succeeded,

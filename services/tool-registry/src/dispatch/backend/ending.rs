@@ -73,7 +73,7 @@ fn not_sent(status: &Status) -> bool {
         || caused_by::<h2::Error>(status, |error| {
             let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
             // A stream ends by the peer's GOAWAY only if it lies beyond the last one that the peer
-            // took; those that it took go on, or end with the connection.
+            // took; those that it took continue, or end with the connection.
             error.is_remote() && (refused || error.is_go_away())
         })
 }

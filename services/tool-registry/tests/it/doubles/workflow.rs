@@ -1,4 +1,4 @@
-//! A workflow service whose runs are played: a run gives its inputs back, fails, or goes on until it
+//! A workflow service whose runs are played: a run gives its inputs back, fails, or continues until it
 //! is let go or cancelled, by the id of its workflow.
 
 use std::{
@@ -53,7 +53,7 @@ impl PlayedWorkflows {
             .insert(id.to_owned(), definition);
     }
 
-    /// Ends every run that goes on.
+    /// Ends every run that continues.
     pub(crate) fn let_go(&self) {
         for run in self.runs.lock().unwrap().values() {
             run.send_modify(|run| {

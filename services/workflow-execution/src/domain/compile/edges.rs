@@ -16,7 +16,7 @@ struct ResolvedEdge<'a> {
     output: usize,
     /// The number behind `__` of the handle.
     place: Option<usize>,
-    /// Says that the output gives an array of values.
+    /// Whether the output gives an array of values.
     many: bool,
 }
 

@@ -25,9 +25,9 @@ struct Traits {
     fan_out: u64,
     /// How many filters it has.
     filters: u32,
-    /// Says that a filter visits more than one value per test.
+    /// Whether a filter visits more than one value per test.
     searching_filter: bool,
-    /// Says that a filter matches patterns.
+    /// Whether a filter matches patterns.
     patterns: bool,
     /// How deep its brackets and parentheses are nested.
     nesting: usize,

@@ -17,7 +17,7 @@ impl ElementScanner {
         self.stray_run(feed, at)
     }
 
-    /// The next part of the block: behind white space and comments, or where text went on.
+    /// The next part of the block: behind white space and comments, or where text continued.
     pub(super) fn next_part(&mut self, feed: &Feed<'_>) -> Look<usize> {
         if self.in_stray {
             if !feed.text[self.pos..].starts_with(['<', '＜']) {

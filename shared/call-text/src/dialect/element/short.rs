@@ -79,7 +79,7 @@ impl ElementScanner {
         goes_on.then_some((Span::new(from, end), after))
     }
 
-    /// Whether the call goes on as a call behind the closing tag of a value.
+    /// Whether the call continues as a call behind the closing tag of a value.
     fn goes_on_after(
         &mut self,
         opened: &Opened<'_>,

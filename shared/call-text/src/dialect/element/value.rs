@@ -1,4 +1,4 @@
-//! Where a value ends (V1): at the first closing tag of its own after which the call goes on as a
+//! Where a value ends (V1): at the first closing tag of its own after which the call continues as a
 //! call: another parameter, or the end of the call and of the block.
 //!
 //! Opening tags of the same name inside the value are counted, so that a quoted call stays

@@ -1,4 +1,4 @@
-//! Where a delimited value ends (T5): at the first closing delimiter after which the block goes on
+//! Where a delimited value ends (T5): at the first closing delimiter after which the block continues
 //! as fields or ends. Pairs inside the value are counted as a tie-breaker.
 
 use super::Key;

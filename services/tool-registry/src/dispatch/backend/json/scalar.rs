@@ -97,7 +97,7 @@ pub(super) fn double(value: &Value) -> Option<f64> {
     }
 }
 
-/// Says that a whole number written out in digits is the double itself, not one beside it.
+/// Returns whether a whole number written out in digits is the double itself, not one beside it.
 fn keeps_digits(text: &str, double: f64) -> bool {
     let plain = text
         .trim_start_matches('-')

@@ -54,7 +54,7 @@ pub(super) fn read(
     })
 }
 
-/// Says that a field of this kind can hold a JSON null.
+/// Returns whether a field of this kind can hold a JSON null.
 pub(super) fn holds_null(kind: &Kind) -> bool {
     match kind {
         Kind::Message(descriptor) => descriptor.full_name() == "google.protobuf.Value",

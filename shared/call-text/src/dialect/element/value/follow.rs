@@ -53,7 +53,7 @@ impl ValueScan {
         }
     }
 
-    /// Whether the block goes on as a block after the call's closing tag: it ends, or another call
+    /// Whether the block continues as a block after the call's closing tag: it ends, or another call
     /// follows. An element of that name inside the value may be followed by another one as well.
     pub(super) fn ends_call(
         &mut self,
