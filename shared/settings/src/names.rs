@@ -17,6 +17,9 @@ const PROGRAMS: [&str; 6] = [
 /// What the variables begin with that only the repository's own tests read.
 const TESTS: [&str; 2] = ["TAVERN_TEST_", "TAVERN_RECORD_"];
 
+/// What the commands of `tavern` that talk to a server read.
+const OF_COMMANDS: [&str; 1] = ["TAVERN_ADDRESS"];
+
 /// Finds variables of the family that no program reads: a misspelt limit would not be in force. The
 /// settings of other programs are left to those. `prefix` is that of the present program.
 pub(crate) fn find_unknown(
@@ -32,7 +35,7 @@ pub(crate) fn find_unknown(
                 .is_some_and(|rest| rest == "_CONFIG" || rest.starts_with("__"))
         });
         let of_a_test = TESTS.iter().any(|test| name.starts_with(test));
-        if belongs || of_a_test || is_service_link(name) {
+        if belongs || of_a_test || OF_COMMANDS.contains(&name) || is_service_link(name) {
             continue;
         }
         let remedy = match suggestion(name, programs()) {

@@ -314,6 +314,7 @@ fn the_variables_of_other_programs_and_platforms_are_none_of_ours() {
         "TAVERN_AGENT_CONFIG",
         "TAVERN_CONFIG",
         "TAVERN__SERVER__LISTEN",
+        "TAVERN_ADDRESS",
         "TAVERN_TEST_PYTHON",
         "TAVERN_GATEWAY_SERVICE_HOST",
         "TAVERN_GATEWAY_SERVICE_PORT_GRPC",
