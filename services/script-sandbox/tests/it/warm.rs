@@ -10,8 +10,8 @@ use script_sandbox::{SandboxSettings, domain::isolation::IsolationLevel};
 
 use crate::rounds::as_every_user;
 use crate::support::{
-    Host, PATIENT, class, expect_class, expect_output, limited, patient, reduced_settings, seconds,
-    stderr, stdout,
+    Host, PATIENT, class, expect_class, expect_output, limited, reduced_settings, seconds, stderr,
+    stdout,
 };
 
 /// How long an interpreter may take to wait. A machine may be very busy.
@@ -400,7 +400,7 @@ async fn limits_hold_in_a_waiting_interpreter() {
             "import time; time.sleep(60)",
             limits(Limits {
                 wall_time: seconds(0.5),
-                ..patient()
+                ..Limits::default()
             }),
         ),
         (
@@ -408,7 +408,7 @@ async fn limits_hold_in_a_waiting_interpreter() {
             "while True: pass",
             limits(Limits {
                 cpu_time: seconds(0.5),
-                ..patient()
+                ..Limits::default()
             }),
         ),
         (
@@ -416,7 +416,7 @@ async fn limits_hold_in_a_waiting_interpreter() {
             "x = bytearray(200 << 20)",
             limits(Limits {
                 memory_bytes: Some(96 << 20),
-                ..patient()
+                ..Limits::default()
             }),
         ),
         (
@@ -424,7 +424,7 @@ async fn limits_hold_in_a_waiting_interpreter() {
             "print('x' * 100000)",
             limits(Limits {
                 output_bytes: Some(1000),
-                ..patient()
+                ..Limits::default()
             }),
         ),
     ];
