@@ -60,7 +60,6 @@ impl ScratchDirectory {
             match claim(&path) {
                 Ok(Some(directory)) => break Self { path, directory },
                 Ok(None) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         };
@@ -169,12 +168,15 @@ pub fn sweep(parent: &Path) -> bool {
     clean
 }
 
-/// Opens and locks a directory of our own; `None` where somebody else has it locked, or has removed it.
+/// Opens and locks a directory of our own; `None` where another process has locked or removed it.
 ///
 /// # Errors
 /// When it cannot be opened.
 pub(crate) fn claim(path: &Path) -> io::Result<Option<OwnedFd>> {
-    let directory = rustix::fs::open(path, directory_flags(), Mode::empty())?;
+    let directory = match rustix::fs::open(path, directory_flags(), Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened?,
+    };
     let held = rustix::fs::fstat(&directory)?;
     match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
@@ -254,5 +256,31 @@ mod tests {
         let path = scratch.path().to_owned();
         drop((directory, scratch));
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_sweep_takes_no_directory_that_is_being_made() {
+        let parent = tempfile::tempdir().unwrap();
+        let made_all = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !made_all.load(Ordering::Relaxed) {
+                    sweep(parent.path());
+                }
+            });
+            let makers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        (0..250)
+                            .map(|_| ScratchDirectory::make(parent.path(), None))
+                            .filter(|made| !made.as_ref().is_ok_and(|made| made.path().is_dir()))
+                            .count()
+                    })
+                })
+                .collect();
+            let lost: usize = makers.into_iter().map(|it| it.join().unwrap()).sum();
+            made_all.store(true, Ordering::Relaxed);
+            assert_eq!(lost, 0);
+        });
     }
 }
