@@ -19,7 +19,7 @@ mod writing;
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::{
-    common::v1::{self as common, event::Kind},
+    common::v1::{self as common, run_event::Kind},
     registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
 };
 use core_types::{Clock, Timestamp};
@@ -246,7 +246,7 @@ impl Resumed {
 /// Replays a turn's own events.
 fn fold<'a>(
     plan: &Plan,
-    mut own: impl Iterator<Item = &'a common::Event>,
+    mut own: impl Iterator<Item = &'a common::RunEvent>,
 ) -> Result<(Turn, Opening), ReplayError> {
     let first = own.next().ok_or(ReplayError::NoBeginning)?;
     let Some(Kind::RunStarted(started)) = &first.kind else {
@@ -274,7 +274,7 @@ fn fold<'a>(
     Ok((turn, opening))
 }
 
-fn time_of(event: &common::Event) -> Timestamp {
+fn time_of(event: &common::RunEvent) -> Timestamp {
     let Some(time) = &event.time else {
         return Timestamp::default();
     };

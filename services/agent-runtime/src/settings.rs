@@ -88,9 +88,9 @@ impl AgentSettings {
         for (name, value, most) in [
             ("iterations", self.budgets.iterations, most.iterations),
             (
-                "calls_per_answer",
-                self.budgets.calls_per_answer,
-                most.calls_per_answer,
+                "calls_per_response",
+                self.budgets.calls_per_response,
+                most.calls_per_response,
             ),
             ("calls", self.budgets.calls, most.calls),
         ] {

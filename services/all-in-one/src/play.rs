@@ -6,7 +6,7 @@ mod transcript;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use contracts::tavern::common::v1::{Event, Run, watch_record::Record};
+use contracts::tavern::common::v1::{Run, RunEvent, watch_record::Record};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::gateway::v1::{InvokeTextRequest, ToolScope, invoke_text_request::Input};
 use grpc_kit::Transport;
@@ -89,9 +89,9 @@ fn request(step: &Step, conversation_id: &str) -> InvokeTextRequest {
 async fn follow(
     gateway: &mut GatewayServiceClient<Transport>,
     request: InvokeTextRequest,
-) -> anyhow::Result<(Vec<Event>, Run)> {
+) -> anyhow::Result<(Vec<RunEvent>, Run)> {
     let mut records = gateway.invoke_text(request).await?.into_inner();
-    let mut events: Vec<Event> = Vec::new();
+    let mut events: Vec<RunEvent> = Vec::new();
     while let Some(answer) = records.message().await? {
         match answer.record.and_then(|record| record.record) {
             Some(Record::Event(event)) => {

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use contracts::tavern::common::v1::{
-    self as common, CallStatus, Event, NodeState, Run, RunState, Severity, event::Kind,
+    self as common, CallStatus, NodeState, Run, RunEvent, RunOutcome, RunState, Severity,
+    StopReason, run_event::Kind,
 };
 
 /// The longest line of text that is shown where the terminal does not say how wide it is, in
@@ -18,7 +19,7 @@ const MARGIN: usize = 23;
 const MOST_LINES: usize = 6;
 
 /// Draws the events of a run and its end.
-pub(crate) fn draw(events: &[Event], run: &Run) -> String {
+pub(crate) fn draw(events: &[RunEvent], run: &Run) -> String {
     let mut timeline = Timeline::new(Style::default());
     let mut text: String = events.iter().map(|event| timeline.event(event)).collect();
     text.push_str(&timeline.end(run));
@@ -86,7 +87,7 @@ impl Timeline {
     }
 
     /// Returns the lines of an event; most events have one, some have none.
-    pub(crate) fn event(&mut self, event: &Event) -> String {
+    pub(crate) fn event(&mut self, event: &RunEvent) -> String {
         self.last = nanos(event);
         self.start.get_or_insert(self.last);
         self.count += 1;
@@ -103,7 +104,7 @@ impl Timeline {
         std::mem::take(&mut self.text)
     }
 
-    fn draw(&mut self, event: &Event) {
+    fn draw(&mut self, event: &RunEvent) {
         match event.kind.as_ref() {
             Some(Kind::RunStarted(started)) if event.parent_path.is_empty() => {
                 self.opening(event, started)
@@ -139,14 +140,14 @@ impl Timeline {
         }
     }
 
-    fn opening(&mut self, event: &Event, started: &common::RunStarted) {
+    fn opening(&mut self, event: &RunEvent, started: &common::RunStarted) {
         let input: Option<String> = serde_json::from_str(&started.input_json).ok();
         if let (false, Some(message)) = (started.input_is_model_text, input) {
             self.line(event, "user", &message);
         }
     }
 
-    fn diagnosed(&mut self, event: &Event, diagnosed: &common::Diagnosed) {
+    fn diagnosed(&mut self, event: &RunEvent, diagnosed: &common::Diagnosed) {
         let Some(remark) = &diagnosed.diagnostic else {
             return;
         };
@@ -159,7 +160,7 @@ impl Timeline {
         }
     }
 
-    fn settled(&mut self, event: &Event, settled: &common::CallSettled) {
+    fn settled(&mut self, event: &RunEvent, settled: &common::CallSettled) {
         let Some(result) = &settled.result else {
             return;
         };
@@ -185,7 +186,7 @@ impl Timeline {
         }
     }
 
-    fn node(&mut self, event: &Event, node: &common::NodeFinished) {
+    fn node(&mut self, event: &RunEvent, node: &common::NodeFinished) {
         let took = duration(node.duration);
         let text = match node.state() {
             NodeState::Succeeded => {
@@ -224,10 +225,13 @@ impl Timeline {
         let stop = run
             .outcome
             .as_ref()
-            .map_or("", |outcome| &outcome.stop_reason);
+            .map_or(StopReason::Unspecified, RunOutcome::stop_reason);
         let stop = match stop {
-            "" | "stop" => String::new(),
-            reason => format!(", stopped by {reason}"),
+            StopReason::Unspecified | StopReason::Stop => String::new(),
+            reason => format!(
+                ", stopped by {}",
+                name(reason.as_str_name(), "STOP_REASON_")
+            ),
         };
         self.push(
             took.as_str(),
@@ -239,7 +243,7 @@ impl Timeline {
         self.push("", 0, "trace", &trace_id);
     }
 
-    fn line(&mut self, event: &Event, word: &str, text: &str) {
+    fn line(&mut self, event: &RunEvent, word: &str, text: &str) {
         let at = millis(nanos(event) - self.start.unwrap_or_default());
         self.push(&at, event.parent_path.len(), word, text);
     }
@@ -306,7 +310,7 @@ pub(crate) fn cut(line: &str, width: usize) -> String {
     }
 }
 
-fn nanos(event: &Event) -> i64 {
+fn nanos(event: &RunEvent) -> i64 {
     event.time.map_or(0, |time| {
         time.seconds * 1_000_000_000 + i64::from(time.nanos)
     })

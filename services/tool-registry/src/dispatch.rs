@@ -120,7 +120,7 @@ fn out_of_time(order: &Order) -> Ending {
             "deadline_exceeded",
             "did not answer in time",
         ),
-        Implementation::Builtin(_) if !order.tool.may_repeat() => Ending::Unknown(timeout(order)),
+        Implementation::Builtin(_) if !order.tool.may_repeat() => Ending::InDoubt(timeout(order)),
         _ => Ending::Failed(timeout(order)),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use contracts::tavern::common::v1::{
-    CallResult, Event, OutputChunk, OutputStream, RunStarted, event::Kind,
+    CallResult, OutputChunk, OutputStream, RunEvent, RunStarted, run_event::Kind,
 };
 use core_types::{CallPath, Clock};
 use run_log::{Hash, RunWriter};
@@ -22,7 +22,7 @@ pub struct Stage {
     /// The run that carries the call out, once it is known.
     pub child_run_id: Option<String>,
     /// What the tool has shown so far.
-    pub output: Vec<Event>,
+    pub output: Vec<RunEvent>,
     /// How the call ended.
     pub ended: Option<Result<CallResult, Status>>,
 }
@@ -179,13 +179,13 @@ impl Flight {
     }
 
     /// Makes an event of the run that made the call.
-    fn event(&self, kind: Kind) -> Event {
+    fn event(&self, kind: Kind) -> RunEvent {
         let (run_id, parent_path) = match self.path.steps().split_last() {
             Some((caller, above)) => (caller.clone(), above.to_vec()),
             None => (String::new(), Vec::new()),
         };
         let (trace_id, span_id) = telemetry::context::current_ids();
-        Event {
+        RunEvent {
             sequence: 0,
             run_id,
             parent_path,

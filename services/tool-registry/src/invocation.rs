@@ -6,7 +6,7 @@ mod resume;
 
 use contracts::tavern::common::v1::{
     CallResult, CallSettled, CallStatus, ErrorCategory, Observation, RunOutcome, ToolCall,
-    event::Kind,
+    run_event::Kind,
 };
 use core_types::ConversationId;
 use futures::{StreamExt, stream};
@@ -48,7 +48,7 @@ struct Invocation {
 /// Why the calls stopped before the last one.
 enum Stop {
     End(Box<End>),
-    Unknown(Vec<CallResult>),
+    InDoubt(Vec<CallResult>),
 }
 
 impl From<AppendError> for Stop {
@@ -63,10 +63,10 @@ impl Invocation {
         match self.all(&control).await {
             Ok(()) => End::Finished(self.outcome()),
             Err(Stop::End(end)) => *end,
-            Err(Stop::Unknown(mut results)) => {
+            Err(Stop::InDoubt(mut results)) => {
                 let error = results.first_mut().and_then(|result| result.error.take());
                 let effects = results.into_iter().map(|result| result.effect_id);
-                End::Finished(outcome::unknown(
+                End::Finished(outcome::in_doubt(
                     effects.collect(),
                     error.unwrap_or_default(),
                 ))
@@ -128,14 +128,14 @@ impl Invocation {
         }
         let unknown: Vec<CallResult> = ended
             .iter()
-            .filter(|result| result.status() == CallStatus::Unknown)
+            .filter(|result| result.status() == CallStatus::InDoubt)
             .cloned()
             .collect();
         let ended = ended.into_iter().map(|result| (result.index, result));
         self.settled.extend(ended);
         match unknown.is_empty() {
             true => stop_if_cancelled(control, unsettled),
-            false => Err(Stop::Unknown(unknown)),
+            false => Err(Stop::InDoubt(unknown)),
         }
     }
 

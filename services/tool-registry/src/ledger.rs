@@ -11,7 +11,7 @@
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::{
-    CallDispatched, CallResult, CallSettled, ErrorReason, Event, event::Kind,
+    CallDispatched, CallResult, CallSettled, ErrorReason, RunEvent, run_event::Kind,
 };
 use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner, Timestamp};
 use grpc_kit::Failure;
@@ -118,7 +118,7 @@ impl std::fmt::Debug for Ledger {
 }
 
 /// Writes an event of the contract as a payload of the log.
-pub fn encode(event: &Event, time: Timestamp) -> NewEvent {
+pub fn encode(event: &RunEvent, time: Timestamp) -> NewEvent {
     let number = match &event.kind {
         Some(Kind::RunStarted(_)) => 10,
         Some(Kind::CallDispatched(_)) => 18,
@@ -291,7 +291,7 @@ impl Ledger {
         let mut child_run_id = None;
         for payload in stored {
             let event =
-                Event::decode(payload.payload).map_err(|error| grpc_kit::internal(&error))?;
+                RunEvent::decode(payload.payload).map_err(|error| grpc_kit::internal(&error))?;
             match event.kind {
                 Some(Kind::CallDispatched(call)) => dispatched = Some((call, payload.time)),
                 Some(Kind::RunStarted(_)) => child_run_id = Some(event.run_id),
@@ -317,14 +317,14 @@ impl Ledger {
         }
     }
 
-    fn event(&self, kind: Kind) -> Event {
+    fn event(&self, kind: Kind) -> RunEvent {
         let (trace_id, span_id) = telemetry::context::current_ids();
-        Event {
+        RunEvent {
             time: Some(run_events::timestamp_to_proto(self.clock.now())),
             trace_id,
             span_id,
             kind: Some(kind),
-            ..Event::default()
+            ..RunEvent::default()
         }
     }
 }

@@ -110,7 +110,7 @@ fn tolerance_to_proto(tolerance: &Tolerance) -> common::Tolerance {
     common::Tolerance {
         rule: tolerance.rule.to_string(),
         code: tolerance.code.clone(),
-        tolerance_class: class_name(Some(tolerance.class)).to_owned(),
+        tolerance_class: class_to_proto(Some(tolerance.class)).into(),
         span: Some(span_to_proto(tolerance.span)),
         before: tolerance.before.clone(),
         after: tolerance.after.clone(),
@@ -148,12 +148,12 @@ fn object(members: &Map<String, Value>) -> String {
     Value::Object(members.clone()).to_string()
 }
 
-fn class_name(class: Option<Class>) -> &'static str {
+fn class_to_proto(class: Option<Class>) -> common::ToleranceClass {
     match class {
-        None => "",
-        Some(Class::Verbatim) => "verbatim",
-        Some(Class::Spelling) => "spelling",
-        Some(Class::Repair) => "repair",
+        None => common::ToleranceClass::Unspecified,
+        Some(Class::Verbatim) => common::ToleranceClass::Verbatim,
+        Some(Class::Spelling) => common::ToleranceClass::Spelling,
+        Some(Class::Repair) => common::ToleranceClass::Repair,
     }
 }
 
@@ -168,7 +168,7 @@ pub fn diagnostic_to_proto(diagnostic: &Diagnostic) -> common::Diagnostic {
         rule: diagnostic.rule.to_string(),
         code: diagnostic.code.clone(),
         severity: severity.into(),
-        tolerance: class_name(diagnostic.class).to_owned(),
+        tolerance_class: class_to_proto(diagnostic.class).into(),
         span: Some(span_to_proto(diagnostic.span)),
         message: diagnostic.message.clone(),
         hint: diagnostic.hint.clone(),
@@ -176,10 +176,10 @@ pub fn diagnostic_to_proto(diagnostic: &Diagnostic) -> common::Diagnostic {
 }
 
 /// Writes a place in a text.
-pub fn span_to_proto(span: Span) -> common::Span {
+pub fn span_to_proto(span: Span) -> common::TextSpan {
     // A message is at most 1 MiB long, so its offsets fit; larger ones are held at the end.
     let offset = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-    common::Span {
+    common::TextSpan {
         start: offset(span.start),
         end: offset(span.end),
     }

@@ -1,7 +1,7 @@
 //! Events of the contract as payloads of the log, and small conversions beside them.
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use core_types::{Durability, Timestamp};
 use prost::Message;
 
@@ -17,17 +17,18 @@ pub struct CodecError {
 }
 
 /// Writes an event as a payload; its place in the log is the log's to say.
-pub(crate) fn encode(event: &common::Event, time: Timestamp) -> run_log::NewEvent {
+pub(crate) fn encode(event: &common::RunEvent, time: Timestamp) -> run_log::NewEvent {
     let number = event.kind.as_ref().map_or(0, kind_number);
     run_log::NewEvent::new(time, number, event.encode_to_vec())
 }
 
 /// Reads a payload and adds its place in the log.
-pub(crate) fn decode(stored: &run_log::Event) -> Result<common::Event, CodecError> {
-    let mut event = common::Event::decode(stored.payload.clone()).map_err(|source| CodecError {
-        sequence: stored.sequence,
-        source,
-    })?;
+pub(crate) fn decode(stored: &run_log::Event) -> Result<common::RunEvent, CodecError> {
+    let mut event =
+        common::RunEvent::decode(stored.payload.clone()).map_err(|source| CodecError {
+            sequence: stored.sequence,
+            source,
+        })?;
     event.sequence = stored.sequence;
     Ok(event)
 }

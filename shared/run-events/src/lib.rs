@@ -13,6 +13,7 @@ mod codec;
 mod control;
 mod execute;
 mod failure;
+mod forwarded_sequences;
 mod list;
 pub mod outcome;
 mod recorder;
@@ -20,7 +21,6 @@ mod resource;
 mod runs;
 mod service;
 mod start;
-mod told;
 mod watch;
 
 pub use codec::{CodecError, durability_from_proto, durability_to_proto, timestamp_to_proto};

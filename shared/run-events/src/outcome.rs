@@ -21,11 +21,11 @@ pub fn failed(error: CallError) -> RunOutcome {
 }
 
 /// Calls were dispatched of which it is not known whether they took effect.
-pub fn unknown(unsettled_effect_ids: Vec<String>, error: CallError) -> RunOutcome {
+pub fn in_doubt(unsettled_effect_ids: Vec<String>, error: CallError) -> RunOutcome {
     RunOutcome {
         unsettled_effect_ids,
         error: Some(error),
-        ..of(RunState::Unknown)
+        ..of(RunState::InDoubt)
     }
 }
 
@@ -62,9 +62,7 @@ pub fn stopped(reason: &CancelReason, unsettled_effect_ids: Vec<String>) -> RunO
 
 /// Adds why the run stopped.
 pub fn with_stop(mut outcome: RunOutcome, stop: StopReason) -> RunOutcome {
-    let name = stop.as_str_name().trim_start_matches("STOP_REASON_");
-    outcome.stop_reason = name.to_lowercase();
-    outcome.stop = stop.into();
+    outcome.stop_reason = stop.into();
     outcome
 }
 

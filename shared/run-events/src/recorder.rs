@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use core_types::{Clock, Durability, RunId, Timestamp};
 use run_log::{AppendError, NewEvent, RunWriter};
 
 use crate::codec::{encode, timestamp_to_proto};
-use crate::told::Told;
+use crate::forwarded_sequences::ForwardedSequences;
 
 /// Writes the events of one run, each stamped with time and trace.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ struct Inner {
     durability: Durability,
     deadline: Timestamp,
     /// Locked for a look-up or a change, never across an await.
-    told: Mutex<Told>,
+    forwarded: Mutex<ForwardedSequences>,
 }
 
 /// What every event of a run carries.
@@ -36,10 +36,10 @@ pub(crate) struct Stamp {
 
 impl Stamp {
     /// Makes an event that happens now, in the present span.
-    pub(crate) fn event(&self, kind: Kind) -> (common::Event, Timestamp) {
+    pub(crate) fn event(&self, kind: Kind) -> (common::RunEvent, Timestamp) {
         let now = self.clock.now();
         let (trace_id, span_id) = telemetry::context::current_ids();
-        let event = common::Event {
+        let event = common::RunEvent {
             sequence: 0,
             run_id: self.run.to_string(),
             parent_path: self.path.clone(),
@@ -65,23 +65,23 @@ impl Recorder {
         durability: Durability,
         deadline: Timestamp,
     ) -> Self {
-        let told = Mutex::new(Told::new(stamp.run));
+        let forwarded = Mutex::new(ForwardedSequences::new(stamp.run));
         Self {
             inner: Arc::new(Inner {
                 writer,
                 stamp,
                 durability,
                 deadline,
-                told,
+                forwarded,
             }),
         }
     }
 
-    /// Learns from the events of a resumed run what the runs below have told.
-    pub(crate) fn learn(&self, events: &[common::Event]) {
-        let mut told = self.told();
+    /// Learns from the events of a resumed run what the runs below have forwarded.
+    pub(crate) fn learn(&self, events: &[common::RunEvent]) {
+        let mut forwarded = self.forwarded();
         for event in events {
-            told.note(event, event.origin_sequence);
+            forwarded.note(event, event.origin_sequence);
         }
     }
 
@@ -147,15 +147,15 @@ impl Recorder {
     ///
     /// # Errors
     /// [`AppendError`] when the event cannot be taken.
-    pub async fn submit_child(&self, mut event: common::Event) -> Result<(), AppendError> {
+    pub async fn submit_child(&self, mut event: common::RunEvent) -> Result<(), AppendError> {
         let origin = std::mem::take(&mut event.sequence);
-        if self.told().has(&event, origin) {
+        if self.forwarded().has(&event, origin) {
             return Ok(());
         }
         event.origin_sequence = origin;
         let stored = encode(&event, self.inner.stamp.clock.now());
         self.inner.writer.submit(stored).await?;
-        self.told().note(&event, origin);
+        self.forwarded().note(&event, origin);
         Ok(())
     }
 
@@ -167,9 +167,9 @@ impl Recorder {
         self.inner.writer.flush().await
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn forwarded(&self) -> MutexGuard<'_, ForwardedSequences> {
         self.inner
-            .told
+            .forwarded
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
 //! A run of the log as a resource of the contract.
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use grpc_kit::Failure;
 use run_log::{RunLog, RunState, RunSummary};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use core_types::{Clock, IdSource, RunId, RunOwner};
 use grpc_kit::Failure;
 use run_log::{Order, ReopenError, RunFilter, RunLog, RunLogs, RunState, RunSummary};
@@ -62,7 +62,7 @@ pub struct OpenRun {
     /// The kind that the owner gave it.
     pub kind: String,
     /// Everything that happened so far.
-    pub events: Vec<common::Event>,
+    pub events: Vec<common::RunEvent>,
 }
 
 impl Runs {
@@ -151,7 +151,7 @@ impl Runs {
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or stored data that cannot be read.
-    pub async fn events(&self, run: RunId) -> Result<Vec<common::Event>, Failure> {
+    pub async fn events(&self, run: RunId) -> Result<Vec<common::RunEvent>, Failure> {
         let mut events = Vec::new();
         let mut after = 0;
         loop {

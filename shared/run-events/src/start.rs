@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use core_types::{CallPath, RequestId, RunId, Timestamp};
 use grpc_kit::{CallContext, Failure};
 use prost::Message;

@@ -74,14 +74,14 @@ impl Runs {
                         }
                     }
                     Next::Gap { next } => {
-                        let gap = common::Gap { first_sequence: position + 1, last_sequence: next - 1 };
+                        let gap = common::WatchGap { first_sequence: position + 1, last_sequence: next - 1 };
                         position = next - 1;
                         yield record(Record::Gap(gap));
                     }
                     Next::Silence => {
                         let time = timestamp_to_proto(runs.clock().now());
                         let high_water_sequence = follower.high_water();
-                        yield record(Record::Heartbeat(common::Heartbeat {
+                        yield record(Record::Heartbeat(common::WatchHeartbeat {
                             high_water_sequence,
                             time: Some(time),
                         }));
@@ -92,7 +92,7 @@ impl Runs {
                     }
                     Next::End => {
                         let run = Some(runs.get(&run_id).await?);
-                        yield record(Record::Terminal(common::Terminal { run }));
+                        yield record(Record::Terminal(common::WatchEnd { run }));
                         return;
                     }
                 }
@@ -134,7 +134,7 @@ fn record(record: Record) -> common::WatchRecord {
 
 fn drained(last_sequence: u64) -> common::WatchRecord {
     let retry_after = prost_types::Duration::try_from(RETRY_AFTER).ok();
-    record(Record::Drain(common::Drain {
+    record(Record::Drain(common::WatchDrain {
         retry_after,
         last_sequence,
     }))

@@ -1,7 +1,7 @@
 //! Following runs in tests.
 
 use anyhow::{Context, bail, ensure};
-use contracts::tavern::common::v1::{Event, Run, WatchRecord, watch_record::Record};
+use contracts::tavern::common::v1::{Run, RunEvent, WatchRecord, watch_record::Record};
 use contracts::tavern::gateway::v1::InvokeTextRequest;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::run::v1::WatchRunRequest;
@@ -12,7 +12,7 @@ use grpc_kit::Transport;
 #[derive(Clone, Debug)]
 pub struct Followed {
     /// The events in order.
-    pub events: Vec<Event>,
+    pub events: Vec<RunEvent>,
     /// The run as it ended.
     pub run: Run,
     /// Whether the request id had been seen before.
@@ -75,8 +75,8 @@ pub async fn collect(
 pub async fn until(
     gateway: &GatewayServiceClient<Transport>,
     request: InvokeTextRequest,
-    enough: impl Fn(&Event) -> bool,
-) -> anyhow::Result<(String, Vec<Event>)> {
+    enough: impl Fn(&RunEvent) -> bool,
+) -> anyhow::Result<(String, Vec<RunEvent>)> {
     let mut stream = gateway.clone().invoke_text(request).await?.into_inner();
     let mut events = Vec::new();
     while let Some(answer) = stream.message().await? {
@@ -93,7 +93,7 @@ pub async fn until(
 /// Takes one record; gives the run when it has ended.
 fn take(
     record: Option<WatchRecord>,
-    events: &mut Vec<Event>,
+    events: &mut Vec<RunEvent>,
     after: u64,
 ) -> anyhow::Result<Option<Run>> {
     match record

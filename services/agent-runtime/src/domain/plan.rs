@@ -12,7 +12,7 @@ pub struct Budgets {
     /// How many rounds of deliberation there may be. Default 40, at most 200.
     pub iterations: u32,
     /// How many calls of one answer are carried out. Default 16, at most 64.
-    pub calls_per_answer: u32,
+    pub calls_per_response: u32,
     /// How many calls the turn may make in all. Default 64, at most 1,000.
     pub calls: u32,
 }
@@ -21,7 +21,7 @@ impl Default for Budgets {
     fn default() -> Self {
         Self {
             iterations: 40,
-            calls_per_answer: 16,
+            calls_per_response: 16,
             calls: 64,
         }
     }
@@ -31,7 +31,7 @@ impl Budgets {
     /// The most that anybody may ask for.
     pub const MOST: Self = Self {
         iterations: 200,
-        calls_per_answer: 64,
+        calls_per_response: 64,
         calls: 1_000,
     };
 }

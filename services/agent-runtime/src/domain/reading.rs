@@ -357,7 +357,7 @@ fn refusal(written: &Call, echoed: bool, planned: u32, context: Context<'_>) -> 
     }
     if planned >= context.per_answer {
         return limit(
-            "calls_per_answer",
+            "calls_per_response",
             format!("one answer may hold at most {} calls", context.per_answer),
         );
     }

@@ -68,7 +68,7 @@ pub enum CallStatus {
     /// The call was not started, because one before it failed.
     Skipped,
     /// It is not known whether it took effect.
-    Unknown,
+    InDoubt,
 }
 
 /// What happened.
@@ -314,7 +314,7 @@ impl Turn {
     fn after(&self, answer: &Answer) -> Command {
         let unknown = answer.unknown();
         if !unknown.is_empty() {
-            return Command::Finish(Finish::Unknown(unknown));
+            return Command::Finish(Finish::InDoubt(unknown));
         }
         if let Some(budget) = answer.last() {
             return Command::Finish(Finish::Budget(budget));

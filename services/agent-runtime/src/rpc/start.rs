@@ -136,11 +136,11 @@ fn budgets(asked: proto::Budgets, defaults: Budgets, failure: &mut Failure) -> B
             defaults.iterations,
             most.iterations,
         ),
-        calls_per_answer: checked(
-            "calls_per_answer",
-            asked.calls_per_answer,
-            defaults.calls_per_answer,
-            most.calls_per_answer,
+        calls_per_response: checked(
+            "calls_per_response",
+            asked.calls_per_response,
+            defaults.calls_per_response,
+            most.calls_per_response,
         ),
         calls: checked("calls", asked.calls, defaults.calls, most.calls),
     }

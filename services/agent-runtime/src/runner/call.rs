@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use contracts::tavern::common::v1::{self as common, WorkKind, event::Kind};
+use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use core_types::EffectId;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use run_events::{CancelReason, outcome};
@@ -209,7 +209,7 @@ impl Driver {
 /// Words what the model is told about a call that has ended; nothing if nobody knows how.
 fn words(result: &common::CallResult) -> Option<String> {
     match result.status() {
-        common::CallStatus::Unknown | common::CallStatus::Unspecified => None,
+        common::CallStatus::InDoubt | common::CallStatus::Unspecified => None,
         _ => Some(call_wire::observation(result)),
     }
 }

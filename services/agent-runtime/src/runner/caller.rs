@@ -257,7 +257,7 @@ fn unknown(call: &ReadCall, status: &Status) -> common::CallResult {
     );
     ended(
         call,
-        common::CallStatus::Unknown,
+        common::CallStatus::InDoubt,
         outcome::error(
             common::ErrorCategory::Dependency,
             "registry_failed",

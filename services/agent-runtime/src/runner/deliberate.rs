@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use call_text::{FinishReason, Parsed, Parser, Policy, prompt as tool_prompt};
-use contracts::tavern::common::v1::{self as common, WorkKind, event::Kind};
+use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use futures::StreamExt;
 use run_events::{CancelReason, outcome};
 use telemetry::attributes;
@@ -123,12 +123,12 @@ impl Driver {
         let time = self.shared.clock.now();
         self.turn.apply(TurnEvent::OpeningRead, time)?;
         if !parsed.thoughts.is_empty() {
-            self.note(Kind::Thinking(common::Thinking {
+            self.note(Kind::Thinking(common::ThinkingDelta {
                 text: parsed.thoughts.clone(),
             }))?;
         }
         if !parsed.response_text.is_empty() {
-            self.note(Kind::Text(common::Text {
+            self.note(Kind::Text(common::TextDelta {
                 text: parsed.response_text.clone(),
             }))?;
         }
@@ -151,7 +151,7 @@ impl Driver {
             catalogue: &self.inventory.catalogue,
             policy: &basis.policy,
             dialect: self.plan.taught_dialect(),
-            per_answer: self.turn.budgets().calls_per_answer,
+            per_answer: self.turn.budgets().calls_per_response,
             left: basis.left,
             last: self.turn.last(),
             untrusted: &untrusted,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use contracts::tavern::common::v1::{self as common, StopReason, event::Kind};
+use contracts::tavern::common::v1::{self as common, StopReason, run_event::Kind};
 use run_events::{CancelReason, End, Recorder, RunControl, RunMeta, outcome};
 use run_log::AppendError;
 
@@ -261,13 +261,13 @@ impl Driver {
                 );
                 self.failed(error, StopReason::RepeatedFailure)
             }
-            Finish::Unknown(effects) => {
+            Finish::InDoubt(effects) => {
                 let message = "a call was dispatched and nobody knows whether it took effect; look at its target, \
                                then go on in a new turn";
                 let error =
                     outcome::error(common::ErrorCategory::Runtime, "effect_unknown", message);
-                let unknown = outcome::unknown(effects.clone(), error);
-                outcome::with_stop(unknown, StopReason::InDoubt)
+                let in_doubt = outcome::in_doubt(effects.clone(), error);
+                outcome::with_stop(in_doubt, StopReason::InDoubt)
             }
         }
     }
@@ -302,7 +302,7 @@ impl Driver {
         let unsettled = self.turn.unsettled();
         let failed = match unsettled.is_empty() {
             true => outcome::failed(error),
-            false => outcome::unknown(unsettled, error),
+            false => outcome::in_doubt(unsettled, error),
         };
         outcome::with_stop(failed, stop)
     }

@@ -1,6 +1,6 @@
 //! The earlier turns of a conversation, read from their logs.
 
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use core_types::RunId;
 use grpc_kit::Failure;
 use run_events::Runs;

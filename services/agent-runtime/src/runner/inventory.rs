@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use call_text::Catalogue;
 use contracts::tavern::{
-    common::v1::{self as common, event::Kind},
+    common::v1::{self as common, run_event::Kind},
     registry::v1 as registry,
 };
 use grpc_kit::Transport;

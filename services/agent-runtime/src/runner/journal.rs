@@ -3,7 +3,7 @@
 //! What the runner does live goes through [`read`] as well, so that a live turn and its replay
 //! cannot come to different states.
 
-use contracts::tavern::common::v1::{self as common, event::Kind};
+use contracts::tavern::common::v1::{self as common, run_event::Kind};
 
 use crate::domain::turn::{CallStatus, ReadCall, TurnEvent};
 
@@ -67,7 +67,7 @@ fn status(status: common::CallStatus) -> CallStatus {
         | common::CallStatus::Cancelled => CallStatus::Failed,
         common::CallStatus::Skipped => CallStatus::Skipped,
         // Whoever does not say how a call ended leaves us not knowing.
-        common::CallStatus::Unknown | common::CallStatus::Unspecified => CallStatus::Unknown,
+        common::CallStatus::InDoubt | common::CallStatus::Unspecified => CallStatus::InDoubt,
     }
 }
 

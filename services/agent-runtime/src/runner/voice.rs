@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contracts::tavern::common::v1::{self as common, event::Kind};
+use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use tokio::time::Instant;
 
 /// How many bytes are held back at most.
@@ -45,8 +45,8 @@ impl Voice {
             return None;
         }
         Some(match self.thinking {
-            true => Kind::Thinking(common::Thinking { text }),
-            false => Kind::Text(common::Text { text }),
+            true => Kind::Thinking(common::ThinkingDelta { text }),
+            false => Kind::Text(common::TextDelta { text }),
         })
     }
 

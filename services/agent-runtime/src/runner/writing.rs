@@ -1,7 +1,7 @@
 //! What is done with an answer while the model is still writing it.
 
 use call_text::{Dialect, Event, ToolState};
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 
 use super::{
     call::Landed,

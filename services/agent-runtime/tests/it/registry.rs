@@ -7,8 +7,8 @@ use std::{
 
 use contracts::tavern::{
     common::v1::{
-        CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, Event, OutputChunk,
-        OutputStream, event::Kind,
+        CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, OutputChunk, OutputStream,
+        RunEvent, run_event::Kind,
     },
     registry::v1::{
         self as proto, CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse,
@@ -225,7 +225,7 @@ impl TestRegistry {
                     ..CallError::default()
                 });
             }
-            Behaviour::Unknown => result.status = CallStatus::Unknown.into(),
+            Behaviour::Unknown => result.status = CallStatus::InDoubt.into(),
             Behaviour::Hangs => unreachable!("a released tool gives something"),
         }
         let mut state = self.state.lock().unwrap();
@@ -238,8 +238,8 @@ impl TestRegistry {
     }
 }
 
-fn chunk(request: &CallToolRequest) -> Event {
-    Event {
+fn chunk(request: &CallToolRequest) -> RunEvent {
+    RunEvent {
         run_id: "call_00000000000000000000000000000001".to_owned(),
         parent_path: vec!["above".to_owned()],
         kind: Some(Kind::OutputChunk(OutputChunk {
@@ -247,7 +247,7 @@ fn chunk(request: &CallToolRequest) -> Event {
             stream: OutputStream::Out.into(),
             text: format!("{} works", request.tool_id),
         })),
-        ..Event::default()
+        ..RunEvent::default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::{path::PathBuf, sync::Arc};
 use agent_runtime::settings::{ModelSettings, ScriptedSettings};
 use contracts::tavern::{
     agent::v1::{StartTurnRequest, start_turn_request::Opening},
-    common::v1::event::Kind,
+    common::v1::run_event::Kind,
 };
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use contracts::tavern::{
     agent::v1::{Budgets, StartTurnRequest, start_turn_request::Opening},
-    common::v1::{CallStatus, ErrorReason, RunState, StopReason, event::Kind},
+    common::v1::{CallStatus, ErrorReason, RunState, StopReason, run_event::Kind},
 };
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ async fn seed_002_section_5_5_the_agent_corrects_a_wrong_parameter() {
     assert_eq!(ended.error_message(), "");
     assert_eq!(
         (ended.text().as_str(), ended.stop_reason()),
-        ("player123 is Lin.", "stop")
+        ("player123 is Lin.", StopReason::Stop)
     );
     assert_eq!(ended.run.state(), RunState::Succeeded);
     let story = [
@@ -237,7 +237,7 @@ async fn when_the_rounds_are_used_up_the_model_answers_without_calls() {
     .await;
     assert_eq!(
         (ended.text().as_str(), ended.stop_reason()),
-        ("Enough.", "iterations")
+        ("Enough.", StopReason::Iterations)
     );
     assert_eq!(world.registry.dispatches().len(), 2);
 }
@@ -253,7 +253,7 @@ async fn a_turn_of_26_rounds_fits_the_default_budget() {
     let ended = play(&world, says("look")).await;
     assert_eq!(
         (ended.text().as_str(), ended.stop_reason()),
-        ("Found it.", "stop")
+        ("Found it.", StopReason::Stop)
     );
     assert_eq!(
         ended.count(|kind| matches!(kind, Kind::IterationStarted(started) if started.limit == 40)),
@@ -284,7 +284,7 @@ async fn a_used_up_budget_is_named_in_the_run_and_in_its_last_event() {
         };
         let ended = play(&world, request).await;
         let outcome = ended.run.outcome.clone().unwrap();
-        assert_eq!(outcome.stop(), StopReason::Iterations);
+        assert_eq!(outcome.stop_reason(), StopReason::Iterations);
         assert_eq!(outcome.state(), state);
         assert_eq!(outcome.result_json, result);
         let code = if closing.is_empty() {
@@ -297,7 +297,10 @@ async fn a_used_up_budget_is_named_in_the_run_and_in_its_last_event() {
         let Some(Kind::RunFinished(finished)) = last else {
             panic!("the run has not finished: {last:?}");
         };
-        assert_eq!(finished.outcome.unwrap().stop(), StopReason::Iterations);
+        assert_eq!(
+            finished.outcome.unwrap().stop_reason(),
+            StopReason::Iterations
+        );
     }
 }
 
@@ -325,7 +328,7 @@ async fn when_the_calls_are_used_up_the_rest_is_refused_and_the_model_answers() 
     .await;
     assert_eq!(
         (ended.text().as_str(), ended.stop_reason()),
-        ("That is all.", "calls")
+        ("That is all.", StopReason::Calls)
     );
     assert_eq!(world.registry.dispatches().len(), 2);
 }
@@ -340,7 +343,7 @@ async fn an_answer_with_too_many_calls_runs_the_first_of_them() {
     ]);
     let world = World::new(registry, &["Look"], &turns);
     let budgets = Budgets {
-        calls_per_answer: 1,
+        calls_per_response: 1,
         ..Budgets::default()
     };
     let ended = play(
@@ -351,7 +354,10 @@ async fn an_answer_with_too_many_calls_runs_the_first_of_them() {
         },
     )
     .await;
-    assert_eq!((ended.text().as_str(), ended.stop_reason()), ("ok", "stop"));
+    assert_eq!(
+        (ended.text().as_str(), ended.stop_reason()),
+        ("ok", StopReason::Stop)
+    );
     assert_eq!(world.registry.dispatches().len(), 1);
 }
 
@@ -367,7 +373,7 @@ async fn the_second_equal_mistake_is_explained_and_the_third_ends_the_turn() {
     let ended = play(&World::new(registry, &["Look"], &turns), says("look")).await;
     assert_eq!(
         (ended.error_code(), ended.stop_reason()),
-        ("repeated_failure", "repeated_failure"),
+        ("repeated_failure", StopReason::RepeatedFailure),
         "{}",
         ended.error_message()
     );
@@ -434,7 +440,7 @@ async fn a_text_of_the_caller_is_carried_out_without_asking_a_model() {
     let ended = play(&world, request).await;
     assert_eq!(
         (ended.text().as_str(), ended.stop_reason()),
-        ("Let me see.", "stop")
+        ("Let me see.", StopReason::Stop)
     );
     assert_eq!(
         ended.story(),
@@ -522,7 +528,7 @@ async fn every_field_that_is_wrong_is_named_at_once() {
         budgets: Some(Budgets {
             iterations: 1_000,
             calls: 5_000,
-            calls_per_answer: 65,
+            calls_per_response: 65,
         }),
         ..says("  ")
     };
@@ -537,7 +543,7 @@ async fn every_field_that_is_wrong_is_named_at_once() {
             "conversation_id",
             "user_message",
             "budgets.iterations",
-            "budgets.calls_per_answer",
+            "budgets.calls_per_response",
             "budgets.calls"
         ]
     );

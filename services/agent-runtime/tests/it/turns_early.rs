@@ -1,6 +1,6 @@
 //! Calls that start, and requests that end, while the model is still writing.
 
-use contracts::tavern::common::v1::{CallResult, CallStatus, Event, RunState, event::Kind};
+use contracts::tavern::common::v1::{CallResult, CallStatus, RunEvent, RunState, run_event::Kind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -26,7 +26,7 @@ async fn start(running: &Running, text: &str) -> String {
 }
 
 fn results(ended: &Ended) -> Vec<CallResult> {
-    let settled = |event: &Event| match event.kind.as_ref()? {
+    let settled = |event: &RunEvent| match event.kind.as_ref()? {
         Kind::CallSettled(settled) => settled.result.clone(),
         _ => None,
     };
@@ -34,7 +34,7 @@ fn results(ended: &Ended) -> Vec<CallResult> {
 }
 
 fn effects(ended: &Ended) -> Vec<String> {
-    let dispatched = |event: &Event| match event.kind.as_ref()? {
+    let dispatched = |event: &RunEvent| match event.kind.as_ref()? {
         Kind::CallDispatched(call) => Some(call.effect_id.clone()),
         _ => None,
     };

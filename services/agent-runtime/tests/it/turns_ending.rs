@@ -2,7 +2,7 @@
 
 use contracts::tavern::{
     agent::v1::StartTurnRequest,
-    common::v1::{RunOptions, RunState, event::Kind},
+    common::v1::{RunOptions, RunState, StopReason, run_event::Kind},
     registry::v1::tool_registry_service_server::ToolRegistryServiceServer,
 };
 use grpc_kit::Services;
@@ -33,7 +33,7 @@ async fn a_cancel_ends_the_request_to_the_model() {
     assert!(cancelled.still_running.is_empty());
     let run = cancelled.run.unwrap();
     assert_eq!(run.state(), RunState::Cancelled);
-    assert_eq!(run.outcome.unwrap().stop_reason, "cancelled");
+    assert_eq!(run.outcome.unwrap().stop_reason(), StopReason::Cancelled);
     let again = running.cancel(&run_id).await;
     assert_eq!(again.run.unwrap().state(), RunState::Cancelled);
 }
@@ -95,7 +95,7 @@ async fn an_unknown_effect_ends_the_turn_unknown_and_is_named() {
         &json!([{"answer": {"text": WORK}}]),
     );
     let ended = world.build().await.play(says("work")).await;
-    assert_eq!(ended.run.state(), RunState::Unknown);
+    assert_eq!(ended.run.state(), RunState::InDoubt);
     assert_eq!(
         ended.run.outcome.as_ref().unwrap().unsettled_effect_ids,
         world.registry.dispatches()

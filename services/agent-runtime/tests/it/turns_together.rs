@@ -1,6 +1,6 @@
 //! Calls of one answer that are under way together.
 
-use contracts::tavern::common::v1::{CallStatus, RunState, event::Kind};
+use contracts::tavern::common::v1::{CallStatus, RunState, run_event::Kind};
 use serde_json::json;
 
 use crate::{

@@ -12,7 +12,7 @@ use contracts::tavern::{
         agent_runtime_service_client::AgentRuntimeServiceClient,
         model_service_client::ModelServiceClient, start_turn_request::Opening,
     },
-    common::v1::{Event, Run, event::Kind, watch_record::Record},
+    common::v1::{Run, RunEvent, StopReason, run_event::Kind, watch_record::Record},
     registry::v1::{
         tool_registry_service_client::ToolRegistryServiceClient,
         tool_registry_service_server::ToolRegistryServiceServer,
@@ -134,7 +134,7 @@ pub(crate) struct Ended {
     /// The run.
     pub(crate) run: Run,
     /// Everything that followers saw.
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<RunEvent>,
 }
 
 /// Asks for a turn of `ada` that begins with a user's message.
@@ -196,7 +196,7 @@ impl Running {
     }
 
     /// Follows a run until an event of it is `wanted`.
-    pub(crate) async fn until(&self, run_id: &str, wanted: fn(&Kind) -> bool) -> Event {
+    pub(crate) async fn until(&self, run_id: &str, wanted: fn(&Kind) -> bool) -> RunEvent {
         let request = WatchRunRequest {
             run_id: run_id.to_owned(),
             after_sequence: 0,
@@ -272,8 +272,8 @@ impl Ended {
     }
 
     /// Returns why the turn stopped.
-    pub(crate) fn stop_reason(&self) -> &str {
-        &self.run.outcome.as_ref().unwrap().stop_reason
+    pub(crate) fn stop_reason(&self) -> StopReason {
+        self.run.outcome.as_ref().unwrap().stop_reason()
     }
 
     /// Returns the code of the error.
@@ -301,7 +301,7 @@ impl Ended {
     /// Returns everything that the model was told.
     pub(crate) fn observations(&self) -> Vec<&str> {
         let told = |event| match event {
-            &Event {
+            &RunEvent {
                 kind: Some(Kind::Observation(ref observation)),
                 ..
             } => Some(observation.text.as_str()),

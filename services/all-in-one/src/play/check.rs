@@ -1,6 +1,8 @@
 //! Holds what happened against what a transcript says must happen.
 
-use contracts::tavern::common::v1::{CallStatus, Event, NodeState, Run, RunState, event::Kind};
+use contracts::tavern::common::v1::{
+    CallStatus, NodeState, Run, RunEvent, RunState, run_event::Kind,
+};
 use serde_json::Value;
 
 use crate::timeline::name;
@@ -8,7 +10,7 @@ use crate::timeline::name;
 use super::transcript::{Expectation, ExpectedCall};
 
 /// Returns every difference between what happened and what must have happened.
-pub(crate) fn differences(expected: &Expectation, events: &[Event], run: &Run) -> Vec<String> {
+pub(crate) fn differences(expected: &Expectation, events: &[RunEvent], run: &Run) -> Vec<String> {
     let happened = Happened::of(events, run);
     let mut found = Vec::new();
     compare(&mut found, "state", &expected.state, &happened.state);
@@ -58,7 +60,7 @@ struct MadeCall {
 }
 
 impl Happened {
-    fn of(events: &[Event], run: &Run) -> Self {
+    fn of(events: &[RunEvent], run: &Run) -> Self {
         let outcome = run.outcome.clone().unwrap_or_default();
         let mut happened = Self {
             state: name(

@@ -132,7 +132,7 @@ fn until_drained(mut records: Records, after_sequence: u64, drain: Drain) -> Rec
                 }
                 () = drain.started() => {
                     let retry_after = Some(prost_types::Duration { seconds: 1, nanos: 0 });
-                    let drain = common::Drain { retry_after, last_sequence };
+                    let drain = common::WatchDrain { retry_after, last_sequence };
                     yield Ok(WatchRecord { record: Some(Record::Drain(drain)) });
                     return;
                 }

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use contracts::tavern::common::v1::{CallResult, Event};
+use contracts::tavern::common::v1::{CallResult, RunEvent};
 use futures::{Stream, StreamExt};
 use tokio::time::Instant;
 use tonic::Status;
@@ -19,7 +19,7 @@ const FOLLOW_LIMIT: Duration = Duration::from_secs(25 * 60 * 60);
 #[derive(Debug)]
 pub enum Below {
     /// Something below the call.
-    Event(Box<Event>),
+    Event(Box<RunEvent>),
     /// How the call ended. Nothing comes after it.
     Result(Box<CallResult>),
 }

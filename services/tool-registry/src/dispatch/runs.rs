@@ -94,14 +94,14 @@ impl WorkflowRuns {
                     .await;
                 match ended.map(|run| outcome::read(&run, order)) {
                     // It may have ended by itself just before, or leave a call below in doubt.
-                    Some(ending @ (Ending::Succeeded(_) | Ending::Unknown(_))) => ending,
+                    Some(ending @ (Ending::Succeeded(_) | Ending::InDoubt(_))) => ending,
                     Some(_) => Ending::Failed(timeout(order)),
-                    None => Ending::Unknown(lost(order, &run.run_id)),
+                    None => Ending::InDoubt(lost(order, &run.run_id)),
                 }
             }
             Stop::Lost(status) => {
                 tracing::warn!(run = run.run_id, status = %status, "a run can no longer be followed");
-                Ending::Unknown(lost(order, &run.run_id))
+                Ending::InDoubt(lost(order, &run.run_id))
             }
         }
     }
@@ -152,7 +152,7 @@ impl WorkflowRuns {
                     }
                     if may_have_started && !order.tool.is_idempotent() {
                         tracing::warn!(status = %status, "whether a run was started is unknown");
-                        return Err(Ending::Unknown(start_lost(order)));
+                        return Err(Ending::InDoubt(start_lost(order)));
                     }
                     return Err(refused(&status, order));
                 }

@@ -71,7 +71,7 @@ impl Sandbox {
             match self.client.clone().execute(request.clone()).await {
                 Ok(response) => break response.into_inner(),
                 Err(status) if grpc_kit::may_have_arrived(&status) && !order.tool.may_repeat() => {
-                    return Err(Ending::Unknown(lost(order)));
+                    return Err(Ending::InDoubt(lost(order)));
                 }
                 Err(status) if patience.wait_after(&status).await => {}
                 Err(status) => return Err(Ending::Failed(failure_of(&status))),

@@ -99,7 +99,7 @@ pub enum Ending {
     /// Somebody cancelled the call; the message says whether the tool had been started.
     Cancelled(Failure),
     /// The tool was started and it is not known whether it took effect.
-    Unknown(Failure),
+    InDoubt(Failure),
 }
 
 impl Ending {
@@ -110,7 +110,7 @@ impl Ending {
             Self::Failed(failure)
             | Self::Rejected(failure)
             | Self::Cancelled(failure)
-            | Self::Unknown(failure) => Some(failure),
+            | Self::InDoubt(failure) => Some(failure),
         }
     }
 
@@ -144,7 +144,7 @@ impl Ending {
 
     /// Makes the ending of a call that a crash left unsettled and that must not be repeated.
     pub fn unsettled(tool: &str) -> Self {
-        Self::Unknown(Failure::new(
+        Self::InDoubt(Failure::new(
             Category::Internal,
             "unsettled_after_crash",
             format!(

@@ -7,7 +7,7 @@ use std::{
 
 use contracts::tavern::{
     common::v1::{
-        Diagnosed, Observation, ParsedText, Run, Text, ToolCall, ToolSelected, event::Kind,
+        Diagnosed, Observation, ParsedText, Run, TextDelta, ToolCall, ToolSelected, run_event::Kind,
     },
     registry::v1::StartInvocationRequest,
 };
@@ -151,7 +151,7 @@ fn body_hash(request: &StartInvocationRequest) -> Hash {
 fn parsed_events(parsed: &ParsedText) -> Vec<Kind> {
     let mut events: Vec<Kind> = pieces(&parsed.response_text)
         .map(|text| {
-            Kind::Text(Text {
+            Kind::Text(TextDelta {
                 text: text.to_owned(),
             })
         })

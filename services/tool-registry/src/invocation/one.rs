@@ -8,7 +8,7 @@ use std::{
 
 use contracts::tavern::common::v1::{
     CallDispatched, CallError, CallResult, CallStatus, ErrorCategory, ToolCall, WorkKind,
-    event::Kind,
+    run_event::Kind,
 };
 use core_types::EffectId;
 use futures::StreamExt;
@@ -59,7 +59,7 @@ impl Invocation {
         if let Fate::Settled(result) | Fate::Ended(result) = &fate
             && !matches!(
                 result.status(),
-                CallStatus::Succeeded | CallStatus::Skipped | CallStatus::Unknown
+                CallStatus::Succeeded | CallStatus::Skipped | CallStatus::InDoubt
             )
             && !call.continue_on_error
         {

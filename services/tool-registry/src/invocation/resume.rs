@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use core_types::ConversationId;
 use grpc_kit::Failure;
 use run_events::OpenRun;

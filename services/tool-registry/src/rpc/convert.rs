@@ -49,7 +49,7 @@ pub fn result_to_proto(ending: &Ending, circumstances: Circumstances) -> CallRes
         Ending::Failed(_) => CallStatus::Failed,
         Ending::Rejected(_) => CallStatus::Rejected,
         Ending::Cancelled(_) => CallStatus::Cancelled,
-        Ending::Unknown(_) => CallStatus::Unknown,
+        Ending::InDoubt(_) => CallStatus::InDoubt,
     };
     let duration = circumstances
         .dispatched

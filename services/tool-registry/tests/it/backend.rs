@@ -208,7 +208,7 @@ async fn a_server_that_does_not_answer_in_time_leaves_the_effect_unknown_unless_
     // The methods are known already; from now on the name stands for a server that never answers.
     point_to(&fixture, silent).await;
     for (id, status) in [
-        ("effect", CallStatus::Unknown),
+        ("effect", CallStatus::InDoubt),
         ("safe", CallStatus::Failed),
     ] {
         let request = CallToolRequest {

@@ -1,7 +1,7 @@
 //! The platform's own tools.
 
 use contracts::tavern::{
-    common::v1::{CallStatus, ErrorCategory, event::Kind},
+    common::v1::{CallStatus, ErrorCategory, run_event::Kind},
     sandbox::v1 as sandbox,
 };
 use serde_json::json;

@@ -43,7 +43,7 @@ fn is_retryable(result: &CallResult) -> bool {
 async fn r308_after_the_request_has_left_only_a_definite_refusal_is_a_failure() {
     const CANCEL: u32 = 8;
     const INTERNAL_ERROR: u32 = 2;
-    let doubt = CallStatus::Unknown;
+    let doubt = CallStatus::InDoubt;
     let unavailable = vec![("grpc-status", "14"), ("tavern-not-started", "1")];
     for (answer, status, code, retryable) in [
         (Answer::Reset(CANCEL), doubt, "backend_lost", false),
@@ -183,7 +183,7 @@ async fn w21_no_attempt_follows_one_that_is_in_doubt() {
         let unknown = attempt(&fixture, "charge", number).await;
         assert_eq!(
             (unknown.status(), unknown.attempt),
-            (CallStatus::Unknown, 2)
+            (CallStatus::InDoubt, 2)
         );
         assert_eq!(code_of(&unknown), "unsettled_after_crash");
     }
@@ -255,7 +255,7 @@ async fn a_run_whose_start_was_not_answered_is_in_doubt() {
     };
     let (_, result) = fixture.finish(request).await;
     let found = (result.status(), code_of(&result));
-    assert_eq!(found, (CallStatus::Unknown, "workflow_service_lost"));
+    assert_eq!(found, (CallStatus::InDoubt, "workflow_service_lost"));
 }
 
 #[tokio::test]

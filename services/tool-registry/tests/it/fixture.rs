@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use contracts::tavern::{
-    common::v1::{CallResult, CallStatus, Event},
+    common::v1::{CallResult, CallStatus, RunEvent},
     registry::v1::{
         CallToolRequest, RegisterToolRequest, call_tool_response::Record,
         tool_registry_service_client::ToolRegistryServiceClient,
@@ -141,7 +141,7 @@ impl Fixture {
     }
 
     /// Carries a request out and gives its events and its result.
-    pub(crate) async fn finish(&self, request: CallToolRequest) -> (Vec<Event>, CallResult) {
+    pub(crate) async fn finish(&self, request: CallToolRequest) -> (Vec<RunEvent>, CallResult) {
         finish(self.client.clone(), request).await.unwrap()
     }
 }
@@ -150,7 +150,7 @@ impl Fixture {
 pub(crate) async fn finish(
     mut client: Client,
     request: CallToolRequest,
-) -> Result<(Vec<Event>, CallResult), Status> {
+) -> Result<(Vec<RunEvent>, CallResult), Status> {
     let mut stream = client.call_tool(request).await?.into_inner();
     let mut events = Vec::new();
     while let Some(response) = stream.next().await {

@@ -2,8 +2,8 @@
 
 use contracts::tavern::{
     common::v1::{
-        CallStatus, Diagnostic, Event, ParsedText, Run, RunState, ToolCall, Violation, event::Kind,
-        watch_record::Record,
+        CallStatus, Diagnostic, ParsedText, Run, RunEvent, RunState, ToolCall, Violation,
+        run_event::Kind, watch_record::Record,
     },
     registry::v1::StartInvocationRequest,
     run::v1::{CancelRunRequest, CancelRunResponse, GetRunRequest, WatchRunRequest},
@@ -78,7 +78,7 @@ async fn cancel(fixture: &Fixture, run: &Run) -> CancelRunResponse {
 }
 
 /// Follows a run to its end.
-async fn watch(mut runs: RunsClient, run_id: String) -> (Vec<Event>, Run) {
+async fn watch(mut runs: RunsClient, run_id: String) -> (Vec<RunEvent>, Run) {
     let request = WatchRunRequest {
         run_id,
         after_sequence: 0,
@@ -111,7 +111,7 @@ pub(crate) async fn run(
     (events.iter().map(name).collect(), statuses(&events), run)
 }
 
-fn statuses(events: &[Event]) -> Vec<CallStatus> {
+fn statuses(events: &[RunEvent]) -> Vec<CallStatus> {
     events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -121,7 +121,7 @@ fn statuses(events: &[Event]) -> Vec<CallStatus> {
         .collect()
 }
 
-fn name(event: &Event) -> &'static str {
+fn name(event: &RunEvent) -> &'static str {
     match event.kind.as_ref().unwrap() {
         Kind::RunStarted(_) => "started",
         Kind::Text(_) => "text",
@@ -455,7 +455,7 @@ async fn after_a_crash_every_unsettled_neighbour_is_named_and_none_is_repeated()
     fixture.crash_and_restart().await;
     fixture.recover().await;
     let (_, run) = watch(fixture.runs.clone(), started.run_id).await;
-    assert_eq!(run.state(), RunState::Unknown);
+    assert_eq!(run.state(), RunState::InDoubt);
     assert_eq!(run.outcome.unwrap().unsettled_effect_ids.len(), 2);
     assert_eq!(fixture.sandbox.started(), 2);
 }
@@ -509,12 +509,12 @@ async fn after_a_crash_an_unsettled_effect_stops_the_run_as_unknown() {
     fixture.recover().await;
     let (events, run) = watch(fixture.runs.clone(), started.run_id.clone()).await;
     let outcome = run.outcome.unwrap();
-    assert_eq!(outcome.state(), RunState::Unknown);
+    assert_eq!(outcome.state(), RunState::InDoubt);
     assert_eq!(
         outcome.unsettled_effect_ids,
         [format!("{}/invocation/0", started.run_id)]
     );
-    assert_eq!(statuses(&events), [CallStatus::Unknown]);
+    assert_eq!(statuses(&events), [CallStatus::InDoubt]);
     assert_eq!(fixture.sandbox.started(), 1, "the effect was not repeated");
 }
 

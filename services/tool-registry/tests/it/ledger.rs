@@ -115,11 +115,11 @@ async fn p4_after_a_crash_only_a_repeatable_call_is_dispatched_again() {
     let (_, unknown) = fixture.finish(effect.clone()).await;
     assert_eq!(
         (unknown.status(), code_of(&unknown)),
-        (CallStatus::Unknown, "unsettled_after_crash")
+        (CallStatus::InDoubt, "unsettled_after_crash")
     );
     assert!(unknown.start_time.is_some());
     let (_, still) = fixture.finish(effect).await;
-    assert!(still.status() == CallStatus::Unknown && still.replayed);
+    assert!(still.status() == CallStatus::InDoubt && still.replayed);
     assert_eq!(fixture.sandbox.started(), 3, "the effect was not repeated");
 }
 
@@ -133,7 +133,7 @@ async fn recovery_settles_what_nobody_may_repeat() {
     fixture.crash_and_restart().await;
     fixture.recover().await;
     let (_, unknown) = fixture.finish(effect).await;
-    assert!(unknown.status() == CallStatus::Unknown && unknown.replayed);
+    assert!(unknown.status() == CallStatus::InDoubt && unknown.replayed);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn a_tool_declared_idempotent_only_after_the_crash_is_not_repeated() {
     put_scripts(&fixture.plugins, &[changed]);
     fixture.crash_and_restart().await;
     let (_, unknown) = fixture.finish(effect).await;
-    assert_eq!(unknown.status(), CallStatus::Unknown);
+    assert_eq!(unknown.status(), CallStatus::InDoubt);
     assert_eq!(fixture.sandbox.started(), 1);
 }
 

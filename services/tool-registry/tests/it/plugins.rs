@@ -1,7 +1,7 @@
 //! The plugins that Tavern ships, and directories of plugins with mistakes.
 
 use contracts::tavern::{
-    common::v1::{CallStatus, event::Kind},
+    common::v1::{CallStatus, run_event::Kind},
     registry::v1::{GetToolRequest, ListPluginsRequest},
 };
 use serde_json::{Value, json};

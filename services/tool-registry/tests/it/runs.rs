@@ -1,7 +1,7 @@
 //! Workflows and nodes as tools.
 
 use contracts::tavern::{
-    common::v1::{CallStatus, Durability, event::Kind},
+    common::v1::{CallStatus, Durability, run_event::Kind},
     registry::v1::{CallToolRequest, GetToolRequest},
 };
 use core_types::{CallPath, MAX_CALL_DEPTH};
@@ -111,7 +111,7 @@ async fn a_run_that_fails_or_whose_outcome_is_unknown_says_so() {
     let fixture = Fixture::new().await;
     for (id, status, code) in [
         ("fail", CallStatus::Failed, "node_failed"),
-        ("unknown", CallStatus::Unknown, "unsettled_after_crash"),
+        ("unknown", CallStatus::InDoubt, "unsettled_after_crash"),
     ] {
         fixture.workflows.put(id, json!({}));
         let result = fixture.call(&format!("workflow:{id}"), json!({})).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use core_types::{EffectId, MAX_CALL_DEPTH};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -119,7 +119,7 @@ impl Drive {
             .values()
             .filter_map(|call| call.settled.as_ref())
         {
-            if call.status() == common::CallStatus::Unknown {
+            if call.status() == common::CallStatus::InDoubt {
                 drive.unknown.push((
                     call.effect_id.clone(),
                     call.error.clone().unwrap_or_default(),
@@ -441,7 +441,7 @@ impl Drive {
             }
             Came::Tool(ToolEnd::Settled(result)) => {
                 self.note_settled(node, &result);
-                if result.status() == common::CallStatus::Unknown {
+                if result.status() == common::CallStatus::InDoubt {
                     self.unknown
                         .push((result.effect_id, result.error.unwrap_or_default()));
                     return Ok(());
@@ -518,7 +518,7 @@ impl Drive {
                 .drain(..)
                 .map(|(effect_id, _)| effect_id)
                 .collect();
-            return outcome::unknown(ids, error);
+            return outcome::in_doubt(ids, error);
         }
         match self.engine.outcome() {
             Some(outcome) => outcome_to_proto(&self.engine, outcome),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 
 use crate::domain::engine::{Divergence, Engine, Event};
 use crate::domain::interface::RunInputs;
@@ -79,7 +79,7 @@ pub fn replay(
     plan: Arc<Plan>,
     inputs: RunInputs,
     run_id: &str,
-    events: &[common::Event],
+    events: &[common::RunEvent],
 ) -> Result<Replayed, ReplayError> {
     // Commands are thrown away: what is not answered in the history is outstanding at its end.
     let mut ignored = Vec::new();
@@ -97,7 +97,7 @@ pub fn replay(
 }
 
 impl Replayed {
-    fn take(&mut self, event: &common::Event) -> Result<(), ReplayError> {
+    fn take(&mut self, event: &common::RunEvent) -> Result<(), ReplayError> {
         let sequence = event.sequence;
         match &event.kind {
             Some(Kind::NodeStarted(started)) => {

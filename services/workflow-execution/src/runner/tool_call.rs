@@ -89,7 +89,7 @@ impl ToolCall {
                     failures += 1;
                     if failures == TRIES_AFTER_FAILURES {
                         return ToolEnd::Settled(Box::new(
-                            self.without_tool(&status, common::CallStatus::Unknown),
+                            self.without_tool(&status, common::CallStatus::InDoubt),
                         ));
                     }
                 }
@@ -141,7 +141,7 @@ impl ToolCall {
     fn without_tool(&self, status: &Status, ended: common::CallStatus) -> common::CallResult {
         let code = code_of(status, "registry_failed");
         let category = match ended {
-            common::CallStatus::Unknown => common::ErrorCategory::Dependency,
+            common::CallStatus::InDoubt => common::ErrorCategory::Dependency,
             _ => common::ErrorCategory::Validation,
         };
         common::CallResult {

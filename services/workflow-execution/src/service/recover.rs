@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use grpc_kit::Failure;
 use run_events::{End, OpenRun, Recorder, outcome};
 use run_log::Hash;

@@ -1,7 +1,7 @@
 //! Cancelling runs, and their deadlines.
 
-use contracts::tavern::common::v1::event::Kind;
-use contracts::tavern::common::v1::{RunOptions, RunState};
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{RunOptions, RunState, StopReason};
 use contracts::tavern::run::v1::CancelRunRequest;
 use serde_json::json;
 
@@ -58,11 +58,8 @@ async fn a_cancel_reaches_the_tool_and_nothing_starts_after_it() {
     assert_eq!(again.run.unwrap().state(), RunState::Cancelled);
     let outcome = world.outcome(&run.run_id).await;
     assert_eq!(
-        (
-            outcome.stop_reason.as_str(),
-            outcome.unsettled_effect_ids.len()
-        ),
-        ("cancelled", 0)
+        (outcome.stop_reason(), outcome.unsettled_effect_ids.len()),
+        (StopReason::Cancelled, 0)
     );
 }
 

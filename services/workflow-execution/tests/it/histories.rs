@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use contracts::tavern::common::v1::Event;
+use contracts::tavern::common::v1::RunEvent;
 use prost_reflect::prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use serde_json::{Map, Value, json};
@@ -27,20 +27,20 @@ fn event_descriptor() -> MessageDescriptor {
     pool.get_message_by_name("tavern.common.v1.Event").unwrap()
 }
 
-fn to_json(event: &Event) -> Value {
+fn to_json(event: &RunEvent) -> Value {
     let message =
         DynamicMessage::decode(event_descriptor(), event.encode_to_vec().as_slice()).unwrap();
     serde_json::to_value(message).unwrap()
 }
 
-fn from_json(value: &Value) -> Event {
+fn from_json(value: &Value) -> RunEvent {
     let text = value.to_string();
     let mut reader = serde_json::Deserializer::from_str(&text);
     let message = DynamicMessage::deserialize(event_descriptor(), &mut reader).unwrap();
     message.transcode_to().unwrap()
 }
 
-fn state_after(definition: &str, inputs: &Map<String, Value>, events: &[Event]) -> Replayed {
+fn state_after(definition: &str, inputs: &Map<String, Value>, events: &[RunEvent]) -> Replayed {
     let plan = Arc::new(compile_text(definition, &workflow_execution::node::builtin()).unwrap());
     let inputs = bind(&plan.interface_inputs, inputs).unwrap();
     let run_id = &events[0].run_id;
@@ -134,7 +134,7 @@ fn every_recorded_history_replays() {
             serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let definition = history["definition"].to_string();
         let inputs = history["inputs"].as_object().unwrap();
-        let events: Vec<Event> = history["events"]
+        let events: Vec<RunEvent> = history["events"]
             .as_array()
             .unwrap()
             .iter()

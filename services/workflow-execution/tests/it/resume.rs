@@ -1,7 +1,7 @@
 //! Runs that outlive their process.
 
 use contracts::tavern::common::v1::RunState;
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::workflow::v1::PutWorkflowRequest;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Starting, following and repeating runs.
 
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{Durability, ErrorReason, RunOptions, RunState};
 use contracts::tavern::run::v1::GetRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
@@ -353,7 +353,7 @@ async fn an_unknown_call_ends_the_run_as_unknown_and_nothing_else_starts() {
     });
     let run = world.start(&definition, json!({})).await;
     let outcome = world.outcome(&run.run_id).await;
-    assert_eq!(outcome.state(), RunState::Unknown);
+    assert_eq!(outcome.state(), RunState::InDoubt);
     assert_eq!(
         outcome.unsettled_effect_ids,
         [format!("{}/u/0", run.run_id)]

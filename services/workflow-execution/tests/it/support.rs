@@ -6,9 +6,9 @@ pub(crate) mod sandbox;
 use std::path::Path;
 use std::sync::Arc;
 
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::watch_record::Record;
-use contracts::tavern::common::v1::{Event, Run, RunOutcome};
+use contracts::tavern::common::v1::{Run, RunEvent, RunOutcome};
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
 use contracts::tavern::run::v1::{WatchRunRequest, run_service_client::RunServiceClient};
@@ -136,7 +136,7 @@ impl World {
     }
 
     /// Follows a run to its end and returns everything that happened.
-    pub(crate) async fn events(&self, run_id: &str) -> Vec<Event> {
+    pub(crate) async fn events(&self, run_id: &str) -> Vec<RunEvent> {
         self.events_until(run_id, |_| false).await
     }
 
@@ -145,7 +145,7 @@ impl World {
         &self,
         run_id: &str,
         wanted: impl Fn(&Kind) -> bool,
-    ) -> Vec<Event> {
+    ) -> Vec<RunEvent> {
         let request = WatchRunRequest {
             run_id: run_id.to_owned(),
             after_sequence: 0,
@@ -157,7 +157,7 @@ impl World {
             .await
             .unwrap()
             .into_inner();
-        let mut events: Vec<Event> = Vec::new();
+        let mut events: Vec<RunEvent> = Vec::new();
         while let Some(record) = records.message().await.unwrap() {
             match record.record.and_then(|record| record.record) {
                 Some(Record::Event(event)) => {
@@ -207,7 +207,7 @@ pub(crate) fn result(outcome: &RunOutcome) -> Value {
 }
 
 /// The events as one word each, with the node where there is one.
-pub(crate) fn words(events: &[Event]) -> Vec<String> {
+pub(crate) fn words(events: &[RunEvent]) -> Vec<String> {
     events
         .iter()
         .filter_map(|event| event.kind.as_ref())

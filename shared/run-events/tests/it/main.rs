@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::{RunState, WorkKind, event::Kind, watch_record::Record};
+use contracts::tavern::common::v1::{RunState, WorkKind, run_event::Kind, watch_record::Record};
 use contracts::tavern::run::v1::{ListRunsRequest, run_service_client::RunServiceClient};
 use core_types::{RunOwner, SystemClock, SystemIds};
 use futures::StreamExt;
@@ -58,7 +58,7 @@ async fn new_run(runs: &Runs, start: StartRun) -> Recorder {
 }
 
 fn text(text: &str) -> Kind {
-    Kind::Text(common::Text { text: text.into() })
+    Kind::Text(common::TextDelta { text: text.into() })
 }
 
 /// Follows a run to its end and gives the kinds of its events and the terminal record.
@@ -256,13 +256,13 @@ async fn a_run_that_was_just_started_is_not_taken_for_one_that_was_left() {
 }
 
 /// An event of a run below `parent`, at its place there.
-fn below(parent: &Recorder, sequence: u64) -> common::Event {
-    common::Event {
+fn below(parent: &Recorder, sequence: u64) -> common::RunEvent {
+    common::RunEvent {
         sequence,
         run_id: "flow_below".into(),
         parent_path: parent.path_below(),
         kind: Some(text(&sequence.to_string())),
-        ..common::Event::default()
+        ..common::RunEvent::default()
     }
 }
 

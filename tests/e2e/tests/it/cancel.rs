@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use contracts::tavern::common::v1::{RunState, event::Kind};
+use contracts::tavern::common::v1::{RunState, run_event::Kind};
 use contracts::tavern::run::v1::CancelRunRequest;
 use testkit::{Stack, collect, eventually, until};
 
@@ -30,7 +30,7 @@ async fn a_cancel_ends_every_process_of_a_script() -> anyhow::Result<()> {
          </CodeInterpreter:execute></ACTION>"
     );
     let gateway = stack.gateway();
-    let dispatched = |event: &contracts::tavern::common::v1::Event| {
+    let dispatched = |event: &contracts::tavern::common::v1::RunEvent| {
         matches!(event.kind, Some(Kind::CallDispatched(_)))
     };
     let (run_id, _) = until(&gateway, model_text(&call), dispatched).await?;
@@ -60,7 +60,7 @@ async fn a_cancel_ends_every_process_of_a_script() -> anyhow::Result<()> {
 async fn a_cancel_ends_the_request_to_a_model() -> anyhow::Result<()> {
     let stack = Stack::builder().deploy(failing_agents()).start().await?;
     let gateway = stack.gateway();
-    let asked = |event: &contracts::tavern::common::v1::Event| {
+    let asked = |event: &contracts::tavern::common::v1::RunEvent| {
         matches!(event.kind, Some(Kind::ModelRequested(_)))
     };
     let (run_id, _) = until(&gateway, user_message("slow_thinker", "Think."), asked).await?;

@@ -1,6 +1,6 @@
 //! The gateway's face of the text library: streams, native calls, echoes, and writing calls.
 
-use contracts::tavern::common::v1::{CallStatus, Dialect, event::Kind};
+use contracts::tavern::common::v1::{CallStatus, Dialect, run_event::Kind};
 use contracts::tavern::gateway::v1::stream_text_request::Part;
 use contracts::tavern::gateway::v1::stream_text_response::Event as Told;
 use contracts::tavern::gateway::v1::{

@@ -1,7 +1,7 @@
 //! A service that is told to end answers those whom it has begun to serve.
 
 use contracts::tavern::{
-    common::v1::{ErrorReason, Event as RunEvent, RunState},
+    common::v1::{ErrorReason, RunEvent, RunState},
     sandbox::v1::{
         ExecuteRequest, ExecuteStreamRequest, execute_request::Program,
         execute_stream_request::Message, execute_stream_response::Event, verdict::Kind,
@@ -67,7 +67,7 @@ async fn a_tool_that_may_not_be_repeated_is_in_doubt_when_its_script_was_ended()
     let text = format!("<ACTION><Nap><seconds>{seconds}</seconds></Nap></ACTION>");
     let (run_id, _) = until(&stack.gateway(), model_text(&text), dispatched).await?;
     let ended = replace_under(&mut stack, &run_id, &mark).await?;
-    assert_eq!(ended.run.state(), RunState::Unknown, "{:?}", ended.run);
+    assert_eq!(ended.run.state(), RunState::InDoubt, "{:?}", ended.run);
     assert_eq!(processes_with(&mark), 0, "nothing runs twice");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A call that changes nothing starts while its model is still writing.
 
-use contracts::tavern::common::v1::{Event, RunState, event::Kind};
+use contracts::tavern::common::v1::{RunEvent, RunState, run_event::Kind};
 use testkit::{Stack, collect, invoke, until};
 
 use crate::text::{failing_agents, user_message};
@@ -9,15 +9,15 @@ async fn stack() -> anyhow::Result<Stack> {
     Stack::builder().deploy(failing_agents()).start().await
 }
 
-fn settled(event: &Event) -> bool {
+fn settled(event: &RunEvent) -> bool {
     matches!(event.kind, Some(Kind::CallSettled(_)))
 }
 
-fn answered(event: &Event) -> bool {
+fn answered(event: &RunEvent) -> bool {
     matches!(event.kind, Some(Kind::ModelAnswered(_)))
 }
 
-fn effects(events: &[Event]) -> Vec<&str> {
+fn effects(events: &[RunEvent]) -> Vec<&str> {
     events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -37,7 +37,7 @@ async fn a_read_only_call_ends_before_its_model_has_finished() -> anyhow::Result
         "{:?}",
         turn.run.outcome
     );
-    let place = |wanted: fn(&Event) -> bool| turn.events.iter().position(wanted);
+    let place = |wanted: fn(&RunEvent) -> bool| turn.events.iter().position(wanted);
     assert!(place(settled) < place(answered));
     assert_eq!(effects(&turn.events), [format!("{}/1/0", turn.run.run_id)]);
     Ok(())

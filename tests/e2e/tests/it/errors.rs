@@ -1,7 +1,7 @@
 //! Bad input of every kind gets a typed answer that names the place and the remedy.
 
 use contracts::tavern::common::v1::{
-    CallError, CallStatus, ErrorReason, RunOptions, RunState, event::Kind,
+    CallError, CallStatus, ErrorReason, RunOptions, RunState, run_event::Kind,
 };
 use contracts::tavern::gateway::v1::invoke_text_request::Input;
 use contracts::tavern::gateway::v1::{InvokeTextRequest, ToolScope};

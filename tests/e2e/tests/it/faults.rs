@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use contracts::tavern::common::v1::{
-    CallError, CallResult, CallStatus, Event, RunState, event::Kind,
+    CallError, CallResult, CallStatus, RunEvent, RunState, run_event::Kind,
 };
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::run::v1::{CancelRunRequest, GetRunRequest};
@@ -86,7 +86,7 @@ fn assert_nothing_is_told_twice(run: &Followed) {
 
 /// Checks that what a parent tells of a child is what the child's own log says.
 async fn assert_children_are_complete(stack: &Stack, run: &Followed) -> anyhow::Result<()> {
-    let below = |event: &&Event| event.parent_path == [run.run.run_id.clone()];
+    let below = |event: &&RunEvent| event.parent_path == [run.run.run_id.clone()];
     let children: HashSet<_> = run.events.iter().filter(below).map(|e| &e.run_id).collect();
     assert!(!children.is_empty(), "the turn has a workflow below it");
     for child in children {
@@ -149,7 +149,7 @@ async fn an_ordinary_call_that_a_registry_lost_makes_the_turn_unknown() -> anyho
     let ended = kill_in_a_turn(&mut world, "scribe", "turn", "tool-registry").await?;
     assert_eq!(
         ended.run.state(),
-        RunState::Unknown,
+        RunState::InDoubt,
         "{}",
         outcome_of(&ended)
     );
@@ -292,7 +292,7 @@ async fn a_script_that_may_not_be_repeated_is_unknown_without_its_sandbox() -> a
     let ended = collect(&stack.runs(), &run_id, 0).await?;
     assert_eq!(
         ended.run.state(),
-        RunState::Unknown,
+        RunState::InDoubt,
         "{}",
         outcome_of(&ended)
     );
@@ -408,7 +408,7 @@ async fn a_cancelled_turn_ends_the_workflow_and_the_script_below_it() -> anyhow:
     });
     world.put_workflow("chain", &definition).await?;
     let gateway = world.stack.gateway();
-    let in_workflow = |event: &Event| !event.parent_path.is_empty() && dispatched(event);
+    let in_workflow = |event: &RunEvent| !event.parent_path.is_empty() && dispatched(event);
     let request = user_message("delegate", "Sleep.");
     let (run_id, events) = until(&gateway, request, in_workflow).await?;
     eventually("the script to start", || async {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use contracts::tavern::common::v1::{Event, event::Kind};
+use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
 use contracts::tavern::registry::v1::{RegisterBackendRequest, RegisterToolRequest};
 use contracts::tavern::workflow::v1::PutWorkflowRequest;
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ pub(crate) fn append(tool: &str, note: &str, delay_ms: u32) -> String {
 }
 
 /// Returns whether a call left.
-pub(crate) fn dispatched(event: &Event) -> bool {
+pub(crate) fn dispatched(event: &RunEvent) -> bool {
     matches!(event.kind, Some(Kind::CallDispatched(_)))
 }
 

@@ -21,7 +21,7 @@ async fn an_unsettled_call_of_an_ordinary_tool_ends_its_run_as_unknown() -> anyh
     let ended = collect(&world.stack.runs(), &run_id, 0).await?;
     assert_eq!(
         ended.run.state(),
-        RunState::Unknown,
+        RunState::InDoubt,
         "{:?}",
         ended.run.outcome
     );
@@ -92,7 +92,7 @@ async fn a_workflow_resumes_at_its_last_committed_step() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workflow_with_an_unsettled_call_ends_as_unknown() -> anyhow::Result<()> {
     let (world, state) = kill_in_the_third_step("ledger.append").await?;
-    assert_eq!(state, RunState::Unknown);
+    assert_eq!(state, RunState::InDoubt);
     assert_eq!(world.effects("third")?.len(), 1);
     Ok(())
 }
@@ -117,7 +117,7 @@ async fn twenty_kills_lose_no_run_and_repeat_no_effect() -> anyhow::Result<()> {
         let effects = world.effects(&note)?.len();
         match ended.run.state() {
             RunState::Succeeded => assert_eq!(effects, 1, "round {round}"),
-            RunState::Unknown => {
+            RunState::InDoubt => {
                 unknown += 1;
                 assert!(effects <= 1, "round {round}");
             }

@@ -1,6 +1,6 @@
 //! The same request id replays its first answer.
 
-use contracts::tavern::common::v1::{CallStatus, event::Kind};
+use contracts::tavern::common::v1::{CallStatus, run_event::Kind};
 use testkit::{Stack, invoke};
 use tonic::Code;
 

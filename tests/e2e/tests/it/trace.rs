@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use serde_json::Value;
 use testkit::{PythonServer, Stack, eventually, invoke};
 

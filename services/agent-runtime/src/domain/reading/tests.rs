@@ -151,7 +151,7 @@ fn calls_beyond_a_budget_are_refused_and_told() {
         ..Case::of(THREE)
     }
     .read();
-    assert_eq!(codes(&per_answer), ["runs", "runs", "calls_per_answer"]);
+    assert_eq!(codes(&per_answer), ["runs", "runs", "calls_per_response"]);
     let left = Case {
         left: 1,
         ..Case::of(THREE)

@@ -39,7 +39,7 @@ impl Progress {
         match &self.state {
             CallState::Dispatched { effect_id } => Some(effect_id),
             CallState::Settled {
-                status: CallStatus::Unknown,
+                status: CallStatus::InDoubt,
                 effect_id,
             } => effect_id.as_deref(),
             _ => None,
@@ -124,7 +124,7 @@ impl Answer {
             return false;
         };
         let effect_id = match &progress.state {
-            CallState::Read if !matches!(status, CallStatus::Succeeded | CallStatus::Unknown) => {
+            CallState::Read if !matches!(status, CallStatus::Succeeded | CallStatus::InDoubt) => {
                 None
             }
             CallState::Dispatched { effect_id } => Some(effect_id.clone()),
@@ -199,7 +199,7 @@ impl Answer {
                     break;
                 }
                 CallState::Settled {
-                    status: CallStatus::Unknown,
+                    status: CallStatus::InDoubt,
                     ..
                 } => break,
                 CallState::Settled {

@@ -19,5 +19,5 @@ pub enum Finish {
     /// The model made the same mistake again and again; what it was.
     RepeatedFailure(String),
     /// Calls left and it is not known whether they took effect.
-    Unknown(Vec<String>),
+    InDoubt(Vec<String>),
 }

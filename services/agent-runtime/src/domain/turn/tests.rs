@@ -7,7 +7,7 @@ use super::*;
 fn budgets(iterations: u32, calls: u32) -> Budgets {
     Budgets {
         iterations,
-        calls_per_answer: 16,
+        calls_per_response: 16,
         calls,
     }
 }
@@ -195,12 +195,12 @@ fn an_unknown_effect_ends_the_turn_and_nothing_else_starts() {
             read(&call(0, "a")),
             read(&call(1, "b")),
             dispatched(0),
-            settled(0, CallStatus::Unknown),
+            settled(0, CallStatus::InDoubt),
         ],
     );
     assert_eq!(
         turn.next(),
-        Command::Finish(Finish::Unknown(vec!["e0".to_owned()]))
+        Command::Finish(Finish::InDoubt(vec!["e0".to_owned()]))
     );
     assert!(turn.apply(dispatched(1), Timestamp::default()).is_err());
 }
@@ -437,7 +437,7 @@ fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
                 // The one that left last ends first.
                 let index = left[left.len() - 1];
                 match fates[index as usize] {
-                    0 => vec![settled(index, CallStatus::Unknown)],
+                    0 => vec![settled(index, CallStatus::InDoubt)],
                     1 => vec![
                         settled(index, CallStatus::Failed),
                         observed(index, "failed"),

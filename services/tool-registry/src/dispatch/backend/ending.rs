@@ -111,7 +111,7 @@ pub(in crate::dispatch) fn without_answer(
          look at what it did, then decide",
         order.tool.id()
     );
-    Ending::Unknown(Failure::new(category, code, message))
+    Ending::InDoubt(Failure::new(category, code, message))
 }
 
 fn category_of(code: Code) -> (Category, &'static str) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contracts::tavern::{
-    common::v1::{Event, Run, watch_record::Record},
+    common::v1::{Run, RunEvent, watch_record::Record},
     run::v1::{WatchRunRequest, WatchRunResponse, run_service_client::RunServiceClient},
 };
 use futures::{Stream, StreamExt};
@@ -20,7 +20,7 @@ const OUT_OF_REACH: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug)]
 pub enum Followed {
     /// An event of the run or of one below it.
-    Event(Box<Event>),
+    Event(Box<RunEvent>),
     /// The run has ended. Nothing comes after it.
     Ended(Box<Run>),
 }
@@ -82,7 +82,7 @@ pub(super) async fn to_the_end(
 }
 
 enum Read {
-    Event(Box<Event>),
+    Event(Box<RunEvent>),
     Ended(Box<Run>),
     Nothing,
     Broken(Status),

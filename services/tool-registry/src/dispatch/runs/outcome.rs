@@ -12,7 +12,7 @@ use crate::{
 /// Reads the outcome of a run that has ended.
 pub(super) fn read(run: &Run, order: &Order) -> Ending {
     let Some(outcome) = &run.outcome else {
-        return Ending::Unknown(super::lost(order, &run.run_id));
+        return Ending::InDoubt(super::lost(order, &run.run_id));
     };
     let failure = || {
         let mut failure = failure_of(outcome.error.as_ref(), run);
@@ -30,7 +30,7 @@ pub(super) fn read(run: &Run, order: &Order) -> Ending {
             )),
         },
         RunState::Cancelled => Ending::Cancelled(failure()),
-        RunState::Unknown => Ending::Unknown(failure()),
+        RunState::InDoubt => Ending::InDoubt(failure()),
         RunState::Failed | RunState::Running | RunState::Unspecified => Ending::Failed(failure()),
     }
 }

@@ -9,8 +9,8 @@ use std::{
 
 use contracts::tavern::{
     common::v1::{
-        CallError, ErrorReason, Event, NodeStarted, PendingWork, Run, RunOutcome, RunStarted,
-        RunState, Terminal, WatchRecord, WorkKind, event::Kind, watch_record::Record,
+        CallError, ErrorReason, NodeStarted, PendingWork, Run, RunEvent, RunOutcome, RunStarted,
+        RunState, WatchEnd, WatchRecord, WorkKind, run_event::Kind, watch_record::Record,
     },
     run::v1::{
         CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest,
@@ -120,7 +120,7 @@ fn outcome_of(request: &StartRunRequest) -> Option<RunOutcome> {
             Some(busy)
         }
         Target::WorkflowId(id) if id == "unknown" => {
-            Some(ended(RunState::Unknown, "unsettled_after_crash"))
+            Some(ended(RunState::InDoubt, "unsettled_after_crash"))
         }
         Target::WorkflowId(id) if id == "two" => Some(succeeded(&json!({"a": 1, "b": inputs}))),
         _ => Some(succeeded(&json!({"out": inputs}))),
@@ -297,13 +297,13 @@ impl RunService for PlayedWorkflows {
         let stream = async_stream::stream! {
             for (kind, sequence) in events.into_iter().zip(1..) {
                 if sequence > request.after_sequence {
-                    let event = Event { sequence, run_id: request.run_id.clone(), kind: Some(kind), ..Event::default() };
+                    let event = RunEvent { sequence, run_id: request.run_id.clone(), kind: Some(kind), ..RunEvent::default() };
                     yield Ok(response(Record::Event(event)));
                 }
             }
             if run.wait_for(|run| run.outcome.is_some()).await.is_ok() {
                 let run = run.borrow().clone();
-                yield Ok(response(Record::Terminal(Terminal { run: Some(run) })));
+                yield Ok(response(Record::Terminal(WatchEnd { run: Some(run) })));
             }
         };
         Ok(Response::new(Box::pin(stream)))

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use contracts::tavern::common::v1::event::Kind;
+use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{
-    CallError, CallResult, CallStatus, ErrorCategory, Event, OutputChunk,
+    CallError, CallResult, CallStatus, ErrorCategory, OutputChunk, RunEvent,
 };
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryService;
@@ -105,7 +105,7 @@ impl RegistryDouble {
                 error.details_json = r#"{"node_id":"b/s","node_type":"core:Script"}"#.to_owned();
                 ended
             }
-            "unknown" => ended(CallStatus::Unknown, "nobody_knows"),
+            "unknown" => ended(CallStatus::InDoubt, "nobody_knows"),
             "wait" => {
                 let mut released = self.inner.released.subscribe();
                 let mut cancelled = self.inner.cancelled.subscribe();
@@ -136,10 +136,10 @@ fn chunk(effect_id: &str) -> CallToolResponse {
         text: "hello".to_owned(),
         ..OutputChunk::default()
     };
-    let event = Event {
+    let event = RunEvent {
         run_id: "call_below".to_owned(),
         kind: Some(Kind::OutputChunk(chunk)),
-        ..Event::default()
+        ..RunEvent::default()
     };
     CallToolResponse {
         record: Some(Record::Event(event)),

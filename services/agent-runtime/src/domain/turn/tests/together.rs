@@ -83,10 +83,10 @@ fn a_failure_beside_others_lets_them_end_and_skips_what_has_not_left() {
 fn an_unknown_effect_beside_others_lets_them_end_before_the_turn_does() {
     let mut turn = acting(&[beside(0, "a"), beside(1, "b"), call(2, "c")]);
     leave(&mut turn);
-    apply(&mut turn, [settled(0, CallStatus::Unknown)]);
+    apply(&mut turn, [settled(0, CallStatus::InDoubt)]);
     assert_eq!(turn.next(), Command::Await(vec![1]));
     apply(&mut turn, [settled(1, CallStatus::Succeeded)]);
-    let unknown = Finish::Unknown(vec!["e0".to_owned()]);
+    let unknown = Finish::InDoubt(vec!["e0".to_owned()]);
     assert_eq!(turn.next(), Command::Finish(unknown));
 }
 

@@ -1,8 +1,8 @@
-//! What the runs below have told a run.
+//! How far a run has recorded the logs of the runs below it.
 
 use std::collections::HashMap;
 
-use contracts::tavern::common::v1::{Event, event::Kind};
+use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
 use core_types::RunId;
 
 /// The last place in the log of each run directly below that a run has recorded.
@@ -11,12 +11,12 @@ use core_types::RunId;
 /// enough as a key: it belongs to one call, and what it records of runs further below has a place
 /// in its own log.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ForwardedSequences {
     own: String,
     last: HashMap<String, u64>,
 }
 
-impl Told {
+impl ForwardedSequences {
     pub(crate) fn new(run: RunId) -> Self {
         Self {
             own: run.to_string(),
@@ -26,13 +26,13 @@ impl Told {
 
     /// Returns true if the event that has the place `origin` below was recorded. What has no place
     /// never was.
-    pub(crate) fn has(&self, event: &Event, origin: u64) -> bool {
+    pub(crate) fn has(&self, event: &RunEvent, origin: u64) -> bool {
         let last = self.last.get(self.source(event)).copied();
         origin != 0 && last.is_some_and(|last| origin <= last)
     }
 
     /// Notes that the event was recorded.
-    pub(crate) fn note(&mut self, event: &Event, origin: u64) {
+    pub(crate) fn note(&mut self, event: &RunEvent, origin: u64) {
         if origin == 0 {
             return;
         }
@@ -48,7 +48,7 @@ impl Told {
 
     /// Returns where an event comes from: the run directly below on the way to its run, or the
     /// call whose tool wrote something.
-    fn source<'a>(&self, event: &'a Event) -> &'a str {
+    fn source<'a>(&self, event: &'a RunEvent) -> &'a str {
         if event.run_id == self.own {
             return match &event.kind {
                 Some(Kind::OutputChunk(chunk)) => &chunk.effect_id,
@@ -66,38 +66,38 @@ mod tests {
 
     use super::*;
 
-    fn event(path: &[&str], run: &str) -> Event {
-        Event {
+    fn event(path: &[&str], run: &str) -> RunEvent {
+        RunEvent {
             run_id: run.to_owned(),
             parent_path: path.iter().map(|&step| step.to_owned()).collect(),
-            ..Event::default()
+            ..RunEvent::default()
         }
     }
 
     #[test]
-    fn what_was_told_is_known_per_run_directly_below() {
+    fn recorded_events_are_known_per_run_directly_below() {
         let run = SystemIds.next_run(RunOwner::Agent);
         let own = run.to_string();
-        let mut told = Told::new(run);
+        let mut forwarded = ForwardedSequences::new(run);
         let child = event(&["above", &own], "child");
         let grandchild = event(&["above", &own, "child"], "grandchild");
         let other = event(&["above", &own], "other");
-        told.note(&child, 1);
-        told.note(&grandchild, 2);
-        assert!(told.has(&child, 2), "both came through one log");
-        assert!(told.has(&grandchild, 1));
-        assert!(!told.has(&child, 3));
-        assert!(!told.has(&other, 1));
+        forwarded.note(&child, 1);
+        forwarded.note(&grandchild, 2);
+        assert!(forwarded.has(&child, 2), "both came through one log");
+        assert!(forwarded.has(&grandchild, 1));
+        assert!(!forwarded.has(&child, 3));
+        assert!(!forwarded.has(&other, 1));
     }
 
     #[test]
     fn what_has_no_place_is_always_new() {
         let run = SystemIds.next_run(RunOwner::Agent);
-        let mut told = Told::new(run);
+        let mut forwarded = ForwardedSequences::new(run);
         let child = event(&[&run.to_string()], "child");
-        told.note(&child, 0);
-        assert!(!told.has(&child, 0));
-        told.note(&child, 5);
-        assert!(!told.has(&child, 0));
+        forwarded.note(&child, 0);
+        assert!(!forwarded.has(&child, 0));
+        forwarded.note(&child, 5);
+        assert!(!forwarded.has(&child, 0));
     }
 }
