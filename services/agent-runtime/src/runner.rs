@@ -12,7 +12,6 @@ mod driver;
 mod history;
 mod inventory;
 pub mod journal;
-mod retry;
 mod voice;
 mod writing;
 

@@ -17,16 +17,14 @@ mod settle;
 mod tool_call;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use contracts::tavern::common::v1::ErrorReason;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use core_types::MAX_CALL_DEPTH;
 use grpc_kit::Transport;
 use run_events::{End, Recorder, RunControl};
 use tokio::sync::Semaphore;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::domain::engine::{Command, Engine};
 use history::Calls;
@@ -105,42 +103,8 @@ impl Runner {
     }
 }
 
-/// Says whether a call that ended like this may be asked for again: nobody has decided anything.
-fn is_worth_repeating(status: &Status) -> bool {
-    match status.code() {
-        Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::Cancelled => true,
-        // A busy server, but not one that finds the request too large.
-        Code::ResourceExhausted => grpc_kit::reason(status) != Some(ErrorReason::LimitExceeded),
-        _ => false,
-    }
-}
-
 /// Returns the stable code of a failure that came as a status.
 fn code_of(status: &Status, otherwise: &str) -> String {
     let name = grpc_kit::reason(status).map(grpc_kit::failure::reason_name);
     name.map_or_else(|| otherwise.to_owned(), str::to_lowercase)
-}
-
-/// Waits longer and longer between attempts: 50 ms, then twice as long each time, up to 2 s.
-#[derive(Debug)]
-struct Backoff {
-    next: Duration,
-}
-
-impl Backoff {
-    fn new() -> Self {
-        Self {
-            next: Duration::from_millis(50),
-        }
-    }
-
-    /// Waits, at least as long as `hint` says.
-    async fn wait(&mut self, hint: Option<Duration>) {
-        let delay = self
-            .next
-            .max(hint.unwrap_or_default())
-            .min(Duration::from_secs(10));
-        self.next = (self.next * 2).min(Duration::from_secs(2));
-        tokio::time::sleep(delay).await;
-    }
 }

@@ -172,11 +172,6 @@ impl Catalogue {
         self.entry_of(id).map(|entry| &entry.tool)
     }
 
-    /// The name under which the prompt shows a visible tool in dialects that need an XML name.
-    pub fn published_name(&self, id: &str) -> Option<&str> {
-        self.entry_of(id).map(|entry| entry.alias.as_str())
-    }
-
     /// Whether no tool is visible.
     pub fn is_empty(&self) -> bool {
         self.inner.entries.is_empty()

@@ -6,7 +6,7 @@
 mod neutralise;
 mod skeleton;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub use neutralise::neutralise;
 pub use skeleton::{corrected, outline, skeleton};
@@ -39,15 +39,6 @@ pub fn success(tool: &str, result: &Value) -> String {
         "Observation: Tool {tool} executed successfully. Result: {}",
         neutralise(&text)
     )
-}
-
-/// A call that succeeded with named outputs; a single output is given bare (L3).
-pub fn success_with_outputs(tool: &str, outputs: &Map<String, Value>) -> String {
-    let mut values = outputs.values();
-    match (values.next(), values.next()) {
-        (Some(only), None) => success(tool, only),
-        _ => success(tool, &Value::Object(outputs.clone())),
-    }
 }
 
 /// A call whose tool failed (L5).

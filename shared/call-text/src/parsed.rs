@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 pub use source::SourceText;
 
-use crate::{Class, Diagnostic, Dialect, Problem, Rule, Span, Tolerance};
+use crate::{Class, Diagnostic, Dialect, Problem, Span, Tolerance};
 
 /// Everything that was understood of a message, and everything that was wrong with it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -66,24 +66,6 @@ impl Parsed {
             .filter(|call| call.runs)
             .flat_map(|call| &call.problems);
         blocks.chain(calls)
-    }
-
-    /// Whether the rule was met anywhere: diagnostics, tolerances, problems.
-    pub fn mentions(&self, rule: Rule) -> bool {
-        self.diagnostics
-            .iter()
-            .any(|diagnostic| diagnostic.rule == rule)
-            || self
-                .blocks
-                .iter()
-                .any(|block| block.problems.iter().any(|problem| problem.rule == rule))
-            || self.calls.iter().any(|call| {
-                call.problems.iter().any(|problem| problem.rule == rule)
-                    || call
-                        .tolerances
-                        .iter()
-                        .any(|tolerance| tolerance.rule == rule)
-            })
     }
 }
 

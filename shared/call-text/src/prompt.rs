@@ -85,12 +85,7 @@ pub fn render_tools(
             how_to(&mut text, catalogue, dialect, words);
         }
     }
-    let digest = Sha256::digest(text.as_bytes())
-        .iter()
-        .fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
+    let digest = hex::encode(Sha256::digest(text.as_bytes()));
     Rendered { text, digest }
 }
 

@@ -38,9 +38,7 @@ impl PageToken {
     /// Writes the token for the list named `list` (its method and filter).
     pub fn encode(&self, list: &str) -> String {
         let mut text = digest(list, &self.last_key).simple().to_string();
-        for byte in self.last_key.bytes() {
-            text.push_str(&format!("{byte:02x}"));
-        }
+        text.push_str(&hex::encode(&self.last_key));
         text
     }
 
@@ -53,7 +51,10 @@ impl PageToken {
             return Ok(None);
         }
         let (digest_hex, key_hex) = text.split_at_checked(32).ok_or(PageTokenError)?;
-        let last_key = unhex(key_hex).ok_or(PageTokenError)?;
+        let last_key = hex::decode(key_hex)
+            .ok()
+            .and_then(|key| String::from_utf8(key).ok());
+        let last_key = last_key.ok_or(PageTokenError)?;
         if digest(list, &last_key).simple().to_string() != digest_hex {
             return Err(PageTokenError);
         }
@@ -71,22 +72,6 @@ pub fn page_size(asked: i32) -> usize {
 
 fn digest(list: &str, key: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{list}\0{key}").as_bytes())
-}
-
-fn unhex(text: &str) -> Option<String> {
-    if !text.is_ascii() {
-        return None;
-    }
-    let bytes: Option<Vec<u8>> = text
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| {
-            std::str::from_utf8(pair)
-                .ok()
-                .and_then(|hex| u8::from_str_radix(hex, 16).ok())
-        })
-        .collect();
-    String::from_utf8(bytes?).ok()
 }
 
 #[cfg(test)]

@@ -37,11 +37,6 @@ impl Drain {
     pub async fn started(&self) {
         self.0.cancelled().await;
     }
-
-    /// Says whether the drain has started.
-    pub fn has_started(&self) -> bool {
-        self.0.is_cancelled()
-    }
 }
 
 /// When servers are to end: first in order, then at once. Clones belong together.

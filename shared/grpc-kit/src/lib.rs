@@ -18,6 +18,7 @@
 //! - [`services`], [`server`], [`health`], [`readiness`], [`drain`]: offering services.
 //! - [`transport`], [`call`]: calling them; what a call inherits.
 //! - [`failure`]: rich errors, written and read.
+//! - [`retry`]: when to send a request again.
 //! - `rpc`: what happens around every RPC: limits, deadline, panic, span.
 
 pub mod call;
@@ -27,6 +28,7 @@ pub mod failure;
 pub mod health;
 mod methods;
 pub mod readiness;
+pub mod retry;
 mod rpc;
 pub mod run_list;
 pub mod server;
@@ -40,6 +42,7 @@ pub use drain::{Drain, Shutdown, ShutdownHandle};
 pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
 pub use health::{Health, check_health, check_liveness};
 pub use readiness::Need;
+pub use retry::{Backoff, FailureClass};
 pub use server::bind::{BindError, Exposed, bind};
 pub use server::{ServeError, Served, Server};
 pub use services::Services;

@@ -105,9 +105,7 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        formatter.write_str(&hex::encode(self.0))
     }
 }
 

@@ -70,11 +70,7 @@ impl Prompt {
             );
             hasher.update(&message.text);
         }
-        hasher
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hex::encode(hasher.finalize())
     }
 
     /// Returns how many bytes the messages hold.

@@ -176,9 +176,9 @@ impl Inner {
             };
             let may_retry =
                 matches!(error.status(), Some(429 | 503)) && attempt < self.settings.retries;
-            let wait = error
-                .retry_after()
-                .unwrap_or(FIRST_WAIT * 2_u32.saturating_pow(attempt));
+            let wait = error.retry_after().unwrap_or_else(|| {
+                grpc_kit::retry::jittered(FIRST_WAIT * 2_u32.saturating_pow(attempt))
+            });
             if !may_retry
                 || wait > self.settings.retry_after_limit
                 || Instant::now() + wait >= deadline

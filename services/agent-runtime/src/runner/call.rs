@@ -5,6 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use core_types::EffectId;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use grpc_kit::{Backoff, FailureClass};
 use run_events::{CancelReason, outcome};
 use tracing::Instrument;
 
@@ -13,7 +14,6 @@ use super::{
     driver::{Driver, Stop},
     inventory::{self, Inventory, InventoryError},
     journal,
-    retry::{Backoff, Meaning, meaning},
 };
 use crate::domain::turn::{CallState, Progress, ReadCall};
 
@@ -47,7 +47,7 @@ impl Driver {
         if self.plan.inventory.is_empty() {
             return Ok(Inventory::default());
         }
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         loop {
             let fetched = tokio::select! {
                 biased;
@@ -59,7 +59,7 @@ impl Driver {
                 Err(InventoryError::Unusable(error)) => return Err(Stop::Failed(Box::new(error))),
                 Err(InventoryError::Registry(status)) => status,
             };
-            if meaning(&status) != Meaning::NotNow {
+            if FailureClass::of(&status) != FailureClass::Transient {
                 let message = format!(
                     "tool-registry does not list the agent's tools: {}",
                     status.message()

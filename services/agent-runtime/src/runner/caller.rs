@@ -9,16 +9,13 @@ use contracts::tavern::{
         tool_registry_service_client::ToolRegistryServiceClient,
     },
 };
-use grpc_kit::{CallContext, Transport};
+use grpc_kit::{Backoff, CallContext, FailureClass, Transport};
 use run_events::{CancelReason, Recorder, RunControl, durability_to_proto, outcome};
 use run_log::AppendError;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{
-    driver::Stop,
-    retry::{Backoff, Meaning, meaning},
-};
+use super::driver::Stop;
 use crate::domain::turn::ReadCall;
 
 /// How long a call may take to end once it was told to.
@@ -65,7 +62,7 @@ impl Caller {
             return Ok(not_started(call));
         }
         let retries = call_wire::granted_retries(call.retries);
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let mut broken = 0;
         loop {
             let status = match self.follow(request.clone()).await? {
@@ -89,12 +86,12 @@ impl Caller {
                 Ok(result) => return Ok(result),
                 Err(status) => status,
             };
-            match meaning(&status) {
-                Meaning::NotNow => {}
+            match FailureClass::of(&status) {
+                FailureClass::Transient => {}
                 // Of a call that left before a crash, a refusal does not say what happened then.
-                Meaning::Refused if left_before => return Ok(unknown(call, &status)),
-                Meaning::Refused => return Ok(refused(call, &status)),
-                Meaning::Broken => {
+                FailureClass::Refused if left_before => return Ok(unknown(call, &status)),
+                FailureClass::Refused => return Ok(refused(call, &status)),
+                FailureClass::Broken => {
                     broken += 1;
                     if broken == BROKEN_TRIES {
                         return Ok(unknown(call, &status));

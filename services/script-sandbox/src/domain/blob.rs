@@ -37,9 +37,7 @@ impl BlobDigest {
 
 impl fmt::Display for BlobDigest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        formatter.write_str(&hex::encode(self.0))
     }
 }
 

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use grpc_kit::Backoff;
 use tokio::time::Instant;
 use tonic::{Code, Status};
-
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// How long to continue asking a service that is not there, and how long to wait in between.
 #[derive(Debug)]
@@ -14,7 +12,7 @@ pub(crate) struct Patience {
     limit: Duration,
     deadline: Instant,
     until: Instant,
-    wait: Duration,
+    backoff: Backoff,
 }
 
 impl Patience {
@@ -24,7 +22,7 @@ impl Patience {
             limit,
             deadline,
             until: deadline.min(Instant::now() + limit),
-            wait: FIRST_WAIT,
+            backoff: Backoff::default(),
         }
     }
 
@@ -36,21 +34,17 @@ impl Patience {
         if status.code() != Code::Unavailable && !overloaded {
             return false;
         }
-        let wait = self
-            .wait
-            .max(grpc_kit::retry_after(status).unwrap_or_default())
-            .min(LONGEST_WAIT);
+        let wait = self.backoff.after(status);
         if Instant::now() + wait >= self.until {
             return false;
         }
         tokio::time::sleep(wait).await;
-        self.wait = (self.wait * 2).min(LONGEST_WAIT);
         true
     }
 
     /// Begins again, after something went well.
     pub(crate) fn reset(&mut self) {
         self.until = self.deadline.min(Instant::now() + self.limit);
-        self.wait = FIRST_WAIT;
+        self.backoff = Backoff::default();
     }
 }

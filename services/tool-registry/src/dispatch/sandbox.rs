@@ -94,10 +94,7 @@ pub(super) fn portable(id: &str) -> String {
     if id.len() <= LONGEST && id.bytes().all(|byte| byte.is_ascii_graphic()) {
         return id.to_owned();
     }
-    Sha256::digest(id)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex::encode(Sha256::digest(id))
 }
 
 fn lost(order: &Order) -> Failure {

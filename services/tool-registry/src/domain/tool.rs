@@ -197,8 +197,5 @@ fn etag_of(definition: &Definition, origin: &Origin) -> String {
     digest.update(origin.to_string());
     digest.update([0]);
     digest.update(definition.source.to_string());
-    digest.finalize()[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex::encode(&digest.finalize()[..16])
 }

@@ -124,10 +124,7 @@ impl Shared {
             return Ok(Found::Nothing { names });
         };
         let id = format!("node:{}", node.full_type);
-        let digest: String = Sha256::digest(prost::Message::encode_to_vec(node))
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = hex::encode(Sha256::digest(prost::Message::encode_to_vec(node)));
         let tool = self.kept(&id, &digest, || {
             let inputs: Vec<Input> = node.inputs.iter().map(input_of).collect();
             let definition = interface::node_tool(

@@ -5,13 +5,14 @@ use contracts::tavern::common::v1::WorkKind;
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, Limits, ResultState, execute_request::Program,
 };
+use grpc_kit::{Backoff, FailureClass};
 use run_events::RunControl;
 use tonic::{Code, Status};
 
 use crate::domain::node_type::Settled;
 use crate::wire;
 
-use super::{Backoff, Peers, code_of, is_worth_repeating};
+use super::{Peers, code_of};
 
 /// How much of the end of standard error goes into the details of a failure, in characters.
 const STDERR_TAIL: usize = 2_000;
@@ -58,19 +59,19 @@ async fn ask_until_answered(peers: Peers, call: &ScriptCall) -> Result<Settled, 
         }),
         ..ExecuteRequest::default()
     };
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::default();
     let mut failures = 0;
     loop {
         let status = match peers.sandbox.clone().execute(request.clone()).await {
             Ok(response) => return read(response.into_inner(), &call.language),
             Err(status) => status,
         };
-        match status.code() {
-            _ if is_worth_repeating(&status) => {}
-            Code::Internal | Code::Unknown if failures < TRIES_AFTER_FAILURES => failures += 1,
+        match FailureClass::of(&status) {
+            FailureClass::Transient => {}
+            FailureClass::Broken if failures < TRIES_AFTER_FAILURES => failures += 1,
             _ => return Err(refused(&status)),
         }
-        backoff.wait(grpc_kit::retry_after(&status)).await;
+        tokio::time::sleep(backoff.after(&status)).await;
     }
 }
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 use contracts::tavern::common::v1::{self as common, WorkKind};
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::{CallToolRequest, CancelCallRequest};
-use grpc_kit::{CallContext, Failure};
+use grpc_kit::{Backoff, CallContext, Failure, FailureClass};
 use run_events::{CancelReason, Recorder, RunControl, durability_to_proto, outcome};
 use run_log::AppendError;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use super::history::RecordedCall;
-use super::{Backoff, Peers, code_of, is_worth_repeating};
+use super::{Peers, code_of};
 
 /// How long a call may take to end once the run was cancelled.
 const CANCEL_GRACE: Duration = Duration::from_millis(1_200);
@@ -73,7 +73,7 @@ impl ToolCall {
     }
 
     async fn ask_until_answered(&self) -> ToolEnd {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let mut failures = 0;
         loop {
             let status = match self.ask().await {
@@ -81,11 +81,11 @@ impl ToolCall {
                 Err(Attempt::Log(error)) => return ToolEnd::LogFailed(error),
                 Err(Attempt::Status(status)) => status,
             };
-            match status.code() {
-                _ if is_worth_repeating(&status) => {
+            match FailureClass::of(&status) {
+                FailureClass::Transient => {
                     tracing::debug!(status = %status, "a tool call is asked for again");
                 }
-                Code::Internal | Code::Unknown | Code::DataLoss => {
+                FailureClass::Broken => {
                     failures += 1;
                     if failures == TRIES_AFTER_FAILURES {
                         return ToolEnd::Settled(Box::new(
@@ -93,13 +93,13 @@ impl ToolCall {
                         ));
                     }
                 }
-                _ => {
+                FailureClass::Refused => {
                     return ToolEnd::Settled(Box::new(
                         self.without_tool(&status, common::CallStatus::Rejected),
                     ));
                 }
             }
-            backoff.wait(grpc_kit::retry_after(&status)).await;
+            tokio::time::sleep(backoff.after(&status)).await;
         }
     }
 
