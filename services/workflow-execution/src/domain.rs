@@ -4,7 +4,8 @@
 //! forms it has, and compiled ([`compile`]) into a [`plan::Plan`] of integer indices; both name
 //! everything that is wrong at once, by JSON pointer; what a definition asks for without effect is
 //! found by [`diagnose`]. The [`engine`] drives a plan: events in,
-//! commands out; [`evaluate`] runs single nodes. Node types are declared through [`node_type`] and live in [`crate::node`].
+//! commands out; [`evaluate`] runs single nodes. Node types are described by [`node_definition`],
+//! implemented through [`node_type`], and live in [`crate::node`].
 //!
 //! Everything here is synchronous and total: no clock, no randomness, no panic on any input.
 
@@ -19,6 +20,7 @@ pub mod gather;
 pub mod interface;
 pub mod limits;
 pub mod load;
+pub mod node_definition;
 pub mod node_type;
 pub mod plan;
 pub mod size;

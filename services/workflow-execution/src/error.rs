@@ -1,7 +1,7 @@
 //! Why the service cannot start, and what its failures are on the wire.
 
 use call_outcome::Violation;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use contracts::tavern::common::v1::ErrorReason;
@@ -16,7 +16,7 @@ const MAX_LISTED: usize = 24;
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The data directory is of no use.
+    /// The data directory cannot be used.
     #[error("the data directory cannot be used")]
     DataDir(#[from] sql_store::DataDirError),
     /// A database file cannot be opened.
@@ -39,7 +39,7 @@ pub enum Error {
     Store(#[from] StoreError),
 }
 
-/// Says that no workflow has this id.
+/// Reports that no workflow has this id.
 pub(crate) fn workflow_not_found(id: &str) -> Failure {
     let shown: String = id.chars().take(80).collect();
     Failure::new(
@@ -80,7 +80,27 @@ fn list(mut failure: Failure, field: &str, violations: &[Violation]) -> Failure 
     }
 }
 
-/// Says that the store does not work.
+/// Reports that the workflows directory cannot be listed.
+pub(crate) fn directory_failure(path: &Path, error: &std::io::Error) -> Failure {
+    tracing::error!(path = %path.display(), %error, "the workflows directory cannot be listed");
+    Failure::new(
+        Code::Unavailable,
+        ErrorReason::StorageUnavailable,
+        "the workflows directory cannot be listed; the definitions are as before",
+    )
+}
+
+/// Reports that the definition has another etag than the caller expects.
+pub(crate) fn etag_mismatch(current: String) -> Failure {
+    let message = if current.is_empty() {
+        "the workflow does not exist; leave the etag empty to create it"
+    } else {
+        "the workflow was changed in the meantime; read it again and repeat the change"
+    };
+    Failure::new(Code::Aborted, ErrorReason::EtagMismatch, message).metadata("etag", current)
+}
+
+/// Reports that the store does not work.
 pub(crate) fn store_failure(error: &StoreError) -> Failure {
     tracing::error!(
         error = grpc_kit::failure::chain(error),

@@ -6,9 +6,9 @@
 //! - [`domain`]: what a workflow is and how it runs, without I/O; the engine is a state machine.
 //! - [`node`]: the built-in node types, one file each.
 //! - [`runner`]: does what the engine commands and records what happened.
-//! - [`library`], [`store`]: definitions from files and saved ones.
-//! - [`service`]: the parts put together; starting runs and going on with open ones.
-//! - `rpc`, [`wire`]: the contract.
+//! - [`library`], [`store`]: definitions from files and stored ones.
+//! - [`service`]: the parts put together; starting runs and resuming open ones.
+//! - `rpc`, [`wire`]: the contract, and values as JSON text.
 //! - [`settings`], [`error`]: what an operator chooses and reads.
 
 pub mod domain;
@@ -26,3 +26,22 @@ pub use error::Error;
 pub use runner::Peers;
 pub use service::{WorkflowExecution, build, build_with};
 pub use settings::WorkflowSettings;
+
+use std::sync::Arc;
+
+use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
+
+impl WorkflowExecution {
+    /// Returns what a server of its own serves.
+    pub fn services(&self) -> grpc_kit::Services {
+        self.services_beside_gateway()
+            .add(self.inner.runs.service())
+    }
+
+    /// Returns what a server serves that serves the gateway too, whose run service covers these
+    /// runs.
+    pub fn services_beside_gateway(&self) -> grpc_kit::Services {
+        let rpc = rpc::Rpc::new(Arc::clone(&self.inner));
+        grpc_kit::Services::new().add(WorkflowServiceServer::new(rpc))
+    }
+}

@@ -1,43 +1,37 @@
-//! All definitions: the files of the workflows directory and what was saved.
+//! All definitions: the files of the workflows directory and those that were stored.
 
+mod files;
 mod plans;
 
 use call_outcome::Violation;
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use core_types::{LoadDiagnostic, WorkflowId};
+use core_types::LoadDiagnostic;
 use grpc_kit::Failure;
+use tokio::sync::Mutex;
 
 use crate::domain::compile::compile_text;
-use crate::domain::diagnose::diagnose;
-use crate::domain::limits::MAX_DEFINITION_BYTES;
-use crate::domain::load::load;
 use crate::domain::node_type::Catalogue;
 use crate::domain::plan::Plan;
-use crate::error::{Error, store_failure, workflow_invalid, workflow_not_found};
-use crate::store::{Put, PutOutcome, Store, StoredWorkflow};
+use crate::error::{Error, directory_failure, store_failure, workflow_invalid, workflow_not_found};
+use crate::store::{DeleteOutcome, Put, PutOutcome, Store, StoredWorkflow};
 
+pub use files::FileChanges;
+use files::{File, Files};
 use plans::Plans;
-
-/// The most files that are read from the workflows directory.
-const MAX_FILES: usize = 10_000;
 
 /// All definitions.
 #[derive(Debug)]
 pub struct Library {
-    files: BTreeMap<String, File>,
+    directory: PathBuf,
+    /// Locked to copy or replace the handle, never across an await.
+    files: RwLock<Arc<Files>>,
+    /// Held while the directory is read again, so that two reloads do not overtake each other.
+    reloading: Mutex<()>,
     store: Arc<dyn Store>,
     catalogue: Arc<Catalogue>,
     plans: Plans,
-}
-
-/// A file of the workflows directory.
-#[derive(Debug)]
-enum File {
-    Good(Arc<str>),
-    Broken(Vec<Violation>),
 }
 
 /// A definition as it is stored.
@@ -47,11 +41,21 @@ pub struct Definition {
     pub id: String,
     /// The text.
     pub text: Arc<str>,
+    /// Whether it is a file of the workflows directory.
+    pub from_file: bool,
+}
+
+/// What an id belongs to.
+enum Found {
+    Definition(Definition),
+    /// A file with these mistakes.
+    Invalid(Vec<Violation>),
+    Nothing,
 }
 
 impl Library {
-    /// Reads every file of `directory`. A file that is no workflow is logged and kept out; an
-    /// empty path is no directory.
+    /// Reads every file of `directory`. A file that is not a valid workflow is logged and left out;
+    /// an empty path is no directory.
     ///
     /// # Errors
     /// A directory that cannot be listed.
@@ -60,20 +64,35 @@ impl Library {
         store: Arc<dyn Store>,
         catalogue: Arc<Catalogue>,
     ) -> Result<Self, Error> {
-        let files = if directory.as_os_str().is_empty() {
-            BTreeMap::new()
-        } else {
-            read_directory(directory, &catalogue).map_err(|source| Error::Workflows {
-                path: directory.to_owned(),
-                source,
-            })?
-        };
+        let files = Files::read(directory, &catalogue).map_err(|source| Error::Workflows {
+            path: directory.to_owned(),
+            source,
+        })?;
         Ok(Self {
-            files,
+            directory: directory.to_owned(),
+            files: RwLock::new(Arc::new(files)),
+            reloading: Mutex::default(),
             store,
             catalogue,
             plans: Plans::default(),
         })
+    }
+
+    /// Reads the directory again and returns what changed.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed; the definitions are as they were.
+    pub async fn reload(&self) -> Result<FileChanges, Failure> {
+        let _one_at_a_time = self.reloading.lock().await;
+        let (directory, catalogue) = (self.directory.clone(), Arc::clone(&self.catalogue));
+        let read = tokio::task::spawn_blocking(move || Files::read(&directory, &catalogue)).await;
+        let files = read
+            .map_err(std::io::Error::other)
+            .flatten()
+            .map_err(|error| directory_failure(&self.directory, &error))?;
+        let changes = files.changes_since(&self.files());
+        *self.files.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(files);
+        Ok(changes)
     }
 
     /// Returns the node types.
@@ -81,44 +100,58 @@ impl Library {
         &self.catalogue
     }
 
-    /// Returns the store of what was saved.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Says whether the id belongs to a file, which nobody can replace.
+    /// Returns whether the id belongs to a file, which is read only.
     pub fn is_file(&self, id: &str) -> bool {
-        self.files.contains_key(id)
+        self.files().get(id).is_some()
     }
 
-    /// Finds a definition.
+    /// Returns a definition.
     ///
     /// # Errors
-    /// WORKFLOW_NOT_FOUND, or WORKFLOW_INVALID for a file that is none.
+    /// WORKFLOW_NOT_FOUND, or WORKFLOW_INVALID for a file that is not valid.
     pub async fn get(&self, id: &str) -> Result<Definition, Failure> {
-        match self.files.get(id) {
-            Some(File::Good(text)) => {
-                return Ok(Definition {
-                    id: id.to_owned(),
-                    text: Arc::clone(text),
-                });
-            }
-            Some(File::Broken(violations)) => {
-                return Err(workflow_invalid("definition_json", violations));
-            }
-            None => {}
+        match self.find(id).await? {
+            Found::Definition(definition) => Ok(definition),
+            Found::Invalid(violations) => Err(workflow_invalid("definition_json", &violations)),
+            Found::Nothing => Err(workflow_not_found(id)),
         }
-        let found = self
-            .store
-            .get(id)
-            .await
-            .map_err(|error| store_failure(&error))?;
-        found
-            .map(Definition::from)
-            .ok_or_else(|| workflow_not_found(id))
     }
 
-    /// Returns the ids after `after`, in order, at most `limit`. Files that are none are left out.
+    /// Returns a definition if it is there and valid.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub async fn get_valid(&self, id: &str) -> Result<Option<Definition>, Failure> {
+        match self.find(id).await? {
+            Found::Definition(definition) => Ok(Some(definition)),
+            Found::Invalid(_) | Found::Nothing => Ok(None),
+        }
+    }
+
+    async fn find(&self, id: &str) -> Result<Found, Failure> {
+        match self.files().get(id) {
+            Some(File::Valid(text)) => {
+                return Ok(Found::Definition(Definition {
+                    id: id.to_owned(),
+                    text: Arc::clone(text),
+                    from_file: true,
+                }));
+            }
+            Some(File::Invalid(violations)) => return Ok(Found::Invalid(violations.clone())),
+            None => {}
+        }
+        let stored = self.store.get(id).await;
+        let stored = stored.map_err(|error| store_failure(&error))?;
+        Ok(stored.map_or(Found::Nothing, |stored| Found::Definition(stored.into())))
+    }
+
+    /// Returns the ids after `after`, in order, at most `limit`. Files that are not valid are left
+    /// out, unless their ids are stored as well.
     ///
     /// # Errors
     /// A store that does not work.
@@ -128,21 +161,15 @@ impl Library {
             .ids(after, limit)
             .await
             .map_err(|error| store_failure(&error))?;
-        let good = self
-            .files
-            .iter()
-            .filter(|(_, file)| matches!(file, File::Good(_)));
-        ids.extend(
-            good.map(|(id, _)| id.clone())
-                .filter(|id| id.as_str() > after),
-        );
+        let files = self.files();
+        ids.extend(files.ids().filter(|id| id.as_str() > after).cloned());
         ids.sort_unstable();
         ids.dedup();
         ids.truncate(limit);
         Ok(ids)
     }
 
-    /// Saves a definition.
+    /// Stores a definition.
     ///
     /// # Errors
     /// A store that does not work.
@@ -153,19 +180,20 @@ impl Library {
             .map_err(|error| store_failure(&error))
     }
 
+    /// Deletes a stored definition.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub async fn delete(&self, id: &str, expected: Option<&str>) -> Result<DeleteOutcome, Failure> {
+        self.store
+            .delete(id, expected)
+            .await
+            .map_err(|error| store_failure(&error))
+    }
+
     /// Returns a finding for each file that is not valid, at most [`LoadDiagnostic::MAX`].
     pub fn left_out(&self) -> Vec<LoadDiagnostic> {
-        let broken = self.files.iter().filter_map(|(id, file)| match file {
-            File::Broken(violations) => Some((id, violations)),
-            File::Good(_) => None,
-        });
-        broken
-            .map(|(id, violations)| {
-                let problem = call_outcome::sentences(violations);
-                LoadDiagnostic::left_out(format!("{id}.json"), &problem)
-            })
-            .take(LoadDiagnostic::MAX)
-            .collect()
+        self.files().left_out()
     }
 
     /// Compiles a text, or finds what it was compiled to before.
@@ -189,6 +217,11 @@ impl Library {
         });
         plan.map(|plan| self.plans.insert(for_cache, plan))
     }
+
+    fn files(&self) -> Arc<Files> {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&files)
+    }
 }
 
 impl From<StoredWorkflow> for Definition {
@@ -196,81 +229,7 @@ impl From<StoredWorkflow> for Definition {
         Self {
             id: stored.id,
             text: stored.text.into(),
+            from_file: false,
         }
     }
-}
-
-fn read_directory(
-    directory: &Path,
-    catalogue: &Catalogue,
-) -> std::io::Result<BTreeMap<String, File>> {
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-            && path.is_file()
-        {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    if paths.len() > MAX_FILES {
-        tracing::error!(
-            files = paths.len(),
-            "the workflows directory has more files than are read"
-        );
-        paths.truncate(MAX_FILES);
-    }
-    let mut files = BTreeMap::new();
-    for path in paths {
-        let Some(id) = path
-            .file_stem()
-            .and_then(|stem| stem.to_str())
-            .and_then(|stem| WorkflowId::new(stem).ok())
-        else {
-            tracing::error!(path = %path.display(), "the name of a workflow file is no workflow id");
-            continue;
-        };
-        let file = match read_file(&path, catalogue) {
-            Ok(text) => File::Good(text),
-            Err(violations) => {
-                let problems: Vec<String> =
-                    violations.iter().take(8).map(ToString::to_string).collect();
-                tracing::error!(path = %path.display(), ?problems, "a workflow file is not valid");
-                File::Broken(violations)
-            }
-        };
-        files.insert(id.to_string(), file);
-    }
-    Ok(files)
-}
-
-fn read_file(path: &Path, catalogue: &Catalogue) -> Result<Arc<str>, Vec<Violation>> {
-    let unreadable = |problem: String| {
-        vec![Violation::new(
-            "",
-            "unreadable",
-            format!("the file cannot be read: {problem}"),
-        )]
-    };
-    let length = std::fs::metadata(path)
-        .map_err(|error| unreadable(error.to_string()))?
-        .len();
-    if length > MAX_DEFINITION_BYTES as u64 {
-        return Err(unreadable(format!(
-            "it has {length} bytes; at most {MAX_DEFINITION_BYTES} are accepted"
-        )));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    compile_text(&text, catalogue)?;
-    let loaded = load(&text);
-    if let Some(workflow) = &loaded.workflow {
-        for finding in diagnose(&loaded.source, workflow, catalogue) {
-            let path = path.display();
-            tracing::warn!(%path, %finding, "a workflow file asks for something that has no effect");
-        }
-    }
-    Ok(text.into())
 }

@@ -6,7 +6,8 @@
 use call_outcome::{Category, Failure};
 use std::sync::Arc;
 
-use crate::domain::node_type::{Catalogue, Node, NodeDefinition};
+use crate::domain::node_definition::NodeDefinition;
+use crate::domain::node_type::{Catalogue, Node};
 
 pub mod execute_tool;
 pub mod format_prompt;
@@ -31,7 +32,7 @@ pub fn builtin() -> Catalogue {
     ])
 }
 
-/// Says that what came back belongs to another kind of effect than the node asked for.
+/// Reports an outcome that belongs to another kind of effect than the node asked for.
 fn wrong_effect(definition: &NodeDefinition) -> Failure {
     let message = format!(
         "{} got the outcome of something that it did not ask for",

@@ -1,14 +1,17 @@
 //! The service on the wire.
 
 mod definitions;
+mod node_types;
 
 use std::sync::Arc;
 
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowService;
 use contracts::tavern::workflow::v1::{
-    GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse,
-    ListWorkflowsRequest, ListWorkflowsResponse, PutWorkflowRequest, PutWorkflowResponse,
-    StartRunRequest, StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
+    BatchGetWorkflowsRequest, BatchGetWorkflowsResponse, DeleteWorkflowRequest,
+    DeleteWorkflowResponse, GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest,
+    ListNodeTypesResponse, ListWorkflowsRequest, ListWorkflowsResponse, PutWorkflowRequest,
+    PutWorkflowResponse, ReloadWorkflowsRequest, ReloadWorkflowsResponse, StartRunRequest,
+    StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
 };
 use core_types::PageToken;
 use core_types::page::page_size;
@@ -17,7 +20,6 @@ use tonic::{Request, Response, Status};
 
 use crate::domain::load::load;
 use crate::service::Inner;
-use crate::wire;
 
 /// Answers calls.
 #[derive(Clone, Debug)]
@@ -51,6 +53,31 @@ impl WorkflowService for Rpc {
         Ok(Response::new(GetWorkflowResponse {
             workflow: Some(workflow),
         }))
+    }
+
+    async fn batch_get_workflows(
+        &self,
+        request: Request<BatchGetWorkflowsRequest>,
+    ) -> Result<Response<BatchGetWorkflowsResponse>, Status> {
+        let ids = request.into_inner().workflow_ids;
+        Ok(Response::new(
+            definitions::batch_get(&self.inner, &ids).await?,
+        ))
+    }
+
+    async fn delete_workflow(
+        &self,
+        request: Request<DeleteWorkflowRequest>,
+    ) -> Result<Response<DeleteWorkflowResponse>, Status> {
+        definitions::delete(&self.inner, request.into_inner()).await?;
+        Ok(Response::new(DeleteWorkflowResponse {}))
+    }
+
+    async fn reload_workflows(
+        &self,
+        _: Request<ReloadWorkflowsRequest>,
+    ) -> Result<Response<ReloadWorkflowsResponse>, Status> {
+        Ok(Response::new(definitions::reload(&self.inner).await?))
     }
 
     async fn list_workflows(
@@ -118,7 +145,7 @@ impl WorkflowService for Rpc {
             (Some(_), Some(last)) => PageToken::after(last.full_type).encode("node_types"),
             _ => String::new(),
         };
-        let node_types = page.into_iter().map(wire::node_type_to_proto).collect();
+        let node_types = page.into_iter().map(node_types::to_proto).collect();
         Ok(Response::new(ListNodeTypesResponse {
             node_types,
             next_page_token,

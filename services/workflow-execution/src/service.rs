@@ -1,31 +1,31 @@
 //! The service: everything it holds, and its life from start to end.
 
+mod definition_store;
 mod recover;
 mod start;
 mod target;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use run_events::Runs;
-use run_log::{Hash, RunLogs};
+use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::error::Error;
 use crate::library::Library;
 use crate::node;
-use crate::rpc::Rpc;
 use crate::runner::{Concurrency, Peers, Runner};
 use crate::settings::WorkflowSettings;
-use crate::store::{MIGRATIONS, SqliteStore, Store, StoreError};
+use crate::store::{MIGRATIONS, SqliteStore, Store};
+
+use definition_store::DefinitionStore;
 
 /// The workflow-execution service.
 #[derive(Clone, Debug)]
 pub struct WorkflowExecution {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     active: Arc<Semaphore>,
-    keeper: Keeper,
+    definitions: DefinitionStore,
 }
 
 /// Builds the service on its data directory, with the machine's clock.
@@ -84,10 +84,7 @@ pub async fn build_with(
         clock,
         ids,
         active: Arc::new(Semaphore::new(settings.max_active_runs)),
-        keeper: Keeper {
-            store,
-            kept: Mutex::default(),
-        },
+        definitions: DefinitionStore::new(store),
     };
     Ok(WorkflowExecution {
         inner: Arc::new(inner),
@@ -95,20 +92,6 @@ pub async fn build_with(
 }
 
 impl WorkflowExecution {
-    /// Returns what a server of its own serves.
-    pub fn services(&self) -> grpc_kit::Services {
-        self.services_beside_gateway()
-            .add(self.inner.runs.service())
-    }
-
-    /// Returns what a server serves that serves the gateway too, whose run service covers these
-    /// runs.
-    pub fn services_beside_gateway(&self) -> grpc_kit::Services {
-        grpc_kit::Services::new().add(WorkflowServiceServer::new(Rpc::new(Arc::clone(
-            &self.inner,
-        ))))
-    }
-
     /// Continues with every run that the process before this one left. To be called once the server
     /// listens; services that nodes need may come later.
     ///
@@ -122,42 +105,5 @@ impl WorkflowExecution {
     pub async fn shutdown(&self) {
         self.inner.runs.shutdown().await;
         self.inner.library.store().close().await;
-    }
-}
-
-/// Keeps the definitions that open runs execute.
-#[derive(Debug)]
-struct Keeper {
-    store: Arc<dyn Store>,
-    /// Texts that this process has kept. Held while the store works, so that nothing is forgotten
-    /// between being kept and being used.
-    kept: Mutex<HashSet<Hash>>,
-}
-
-/// How many digests are remembered; beyond it a text is simply kept once more.
-const MAX_REMEMBERED: usize = 10_000;
-
-impl Keeper {
-    async fn keep(&self, text: &str) -> Result<Hash, StoreError> {
-        let hash = Hash::of(text.as_bytes());
-        let mut kept = self.kept.lock().await;
-        if kept.contains(&hash) {
-            return Ok(hash);
-        }
-        self.store.keep(text).await?;
-        if kept.len() < MAX_REMEMBERED {
-            kept.insert(hash);
-        }
-        Ok(hash)
-    }
-
-    async fn forget_except(
-        &self,
-        used: Vec<Hash>,
-        before: core_types::Timestamp,
-    ) -> Result<u64, StoreError> {
-        let kept = self.kept.lock().await;
-        let used: Vec<Hash> = used.into_iter().chain(kept.iter().copied()).collect();
-        self.store.forget(before, &used).await
     }
 }

@@ -27,7 +27,7 @@ pub struct Put<'a> {
     pub id: &'a str,
     /// The text.
     pub text: &'a str,
-    /// The etag that the present definition must have; nothing replaces whatever is there.
+    /// The etag that the current definition must have; nothing replaces any definition, or none.
     pub expected: Option<String>,
     /// The caller's request id and the digest of the request; nothing if it is never repeated.
     pub request: Option<(&'a str, Hash)>,
@@ -44,10 +44,24 @@ pub enum PutOutcome {
     Replayed(StoredWorkflow),
     /// The request id was used with another body.
     RequestIdReused,
-    /// The present definition has another etag; empty if there is none.
+    /// The current definition has another etag.
     EtagMismatch {
-        /// The present etag.
-        present: String,
+        /// The current etag; empty if there is no definition.
+        current: String,
+    },
+}
+
+/// What deleting came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeleteOutcome {
+    /// It is deleted.
+    Deleted,
+    /// No definition has the id.
+    NotFound,
+    /// The current definition has another etag.
+    EtagMismatch {
+        /// The current etag.
+        current: String,
     },
 }
 
@@ -79,6 +93,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn get(&self, id: &str) -> Result<Option<StoredWorkflow>, StoreError>;
     /// Returns the ids after `after` in order, at most `limit`.
     async fn ids(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
+    /// Deletes the definition that was saved under `id`, if it has the `expected` etag. Texts that
+    /// runs execute stay.
+    async fn delete(&self, id: &str, expected: Option<&str>) -> Result<DeleteOutcome, StoreError>;
     /// Keeps a text for a run.
     async fn keep(&self, text: &str) -> Result<Hash, StoreError>;
     /// Returns a text that was kept.

@@ -1,54 +1,15 @@
-//! Domain types as messages of the contract, and back.
+//! Values and outputs of nodes as JSON text, and back.
 
 use std::sync::Arc;
 
-use contracts::tavern::workflow::v1 as workflow;
 use json_schema::JsonLimits;
 use serde_json::{Map, Value};
 
 use crate::domain::data_flow::NULL;
 use crate::domain::gather::Outputs;
 use crate::domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
-use crate::domain::node_type::NodeDefinition;
 use crate::domain::plan::PlanNode;
 use crate::domain::slot::Slot;
-
-/// Writes a node type.
-pub fn node_type_to_proto(definition: &NodeDefinition) -> workflow::NodeType {
-    workflow::NodeType {
-        full_type: definition.full_type.to_owned(),
-        display_name: definition.display_name.to_owned(),
-        description: definition.description.to_owned(),
-        inputs: definition
-            .shape
-            .inputs
-            .iter()
-            .map(|slot| slot_to_proto(slot, true))
-            .collect(),
-        outputs: definition
-            .shape
-            .outputs
-            .iter()
-            .map(|slot| slot_to_proto(slot, false))
-            .collect(),
-        pure: definition.pure,
-    }
-}
-
-fn slot_to_proto(slot: &Slot, is_input: bool) -> workflow::Slot {
-    workflow::Slot {
-        key: slot.key.to_string(),
-        data_flow_type: slot.data_flow.name().to_owned(),
-        description: slot.description.clone(),
-        required: is_input && slot.required,
-        multi: slot.multi,
-        default_json: slot
-            .default
-            .as_ref()
-            .map(|value| value.to_string())
-            .unwrap_or_default(),
-    }
-}
 
 /// Writes the outputs of a node as an object by slot.
 pub fn outputs_to_json(node: &PlanNode, outputs: &Outputs) -> String {
@@ -110,15 +71,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn every_node_type_has_a_message() {
-        let catalogue = crate::node::builtin();
-        let message = node_type_to_proto(catalogue.get("core:TextMerge").unwrap().definition());
-        assert_eq!(message.inputs[0].default_json, "\"\\\\n\"");
-        assert!(message.inputs[1].required && message.inputs[1].multi && message.pure);
-        assert!(!message.outputs[0].required);
-    }
 
     #[test]
     fn values_from_outside_are_read_strictly() {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use contracts::tavern::{
     common::v1::ErrorReason,
     workflow::v1::{
-        GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest, NodeType, Slot, Workflow,
+        DataFlowType, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest, NodeType,
+        Slot, Workflow,
     },
 };
 use sha2::{Digest, Sha256};
@@ -218,10 +219,16 @@ fn ids_of(workflows: &[Workflow]) -> Vec<String> {
 fn input_of(slot: &Slot) -> Input {
     Input {
         key: slot.key.clone(),
-        data_flow_type: slot.data_flow_type.clone(),
+        data_flow_type: data_flow_name(slot.data_flow_type()).to_owned(),
         description: slot.description.clone(),
         required: slot.required && slot.default_json.is_empty(),
         multi: slot.multi,
         ..Input::default()
     }
+}
+
+/// Returns the name of a type as workflow files spell it.
+fn data_flow_name(data_flow: DataFlowType) -> &'static str {
+    let name = data_flow.as_str_name();
+    name.strip_prefix("DATA_FLOW_TYPE_").unwrap_or(name)
 }

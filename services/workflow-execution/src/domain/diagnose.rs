@@ -161,13 +161,15 @@ impl Findings {
             return;
         };
         let settings = join(&entry.pointer, "configValues");
+        let config = &node.definition().config;
+        let read: Vec<&str> = config.iter().map(|slot| slot.key).collect();
         for key in entry.config.keys() {
             if key == EXECUTION {
                 let message =
                     "timeouts, retries and the other execution settings have no effect yet";
                 self.not_supported(join(&settings, key), message);
-            } else if !node.settings().contains(&key.as_str()) {
-                self.unknown_key(&settings, key, node.settings());
+            } else if !read.contains(&key.as_str()) {
+                self.unknown_key(&settings, key, &read);
             }
         }
         let context = ShapeContext {

@@ -10,36 +10,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::node_definition::NodeDefinition;
 use super::slot::{Shape, Slot};
-
-/// Where a node stands with regard to its workflow's interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
-    /// Inside.
-    #[default]
-    Inner,
-    /// It brings the inputs of the run into the graph.
-    Entry,
-    /// It takes the outputs of the run out of the graph.
-    Exit,
-}
-
-/// What is the same for every node of a type.
-#[derive(Clone, Debug)]
-pub struct NodeDefinition {
-    /// The full type, such as `core:TextMerge`.
-    pub full_type: &'static str,
-    /// The name for people.
-    pub display_name: &'static str,
-    /// What it does.
-    pub description: &'static str,
-    /// The slots, where they do not depend on the workflow.
-    pub shape: Shape,
-    /// Whether it has no effect outside its run, so that it runs inline and may be repeated.
-    pub pure: bool,
-    /// Where it stands with regard to the interface.
-    pub role: Role,
-}
 
 /// What the slots of a node may depend on.
 #[derive(Clone, Copy, Debug)]
@@ -171,11 +143,6 @@ pub enum Step {
 pub trait Node: Send + Sync + std::fmt::Debug {
     /// Returns what is the same for every node of the type.
     fn definition(&self) -> &NodeDefinition;
-
-    /// Returns the keys of `configValues` that the type reads.
-    fn settings(&self) -> &'static [&'static str] {
-        &[]
-    }
 
     /// Returns the slots of one node, which may depend on its settings and its workflow.
     ///

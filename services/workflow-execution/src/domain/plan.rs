@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::node_type::{Node, NodeCall, NodeDefinition};
+use super::node_definition::NodeDefinition;
+use super::node_type::{Node, NodeCall};
 use super::slot::{Shape, Slot};
 
 /// The place of a node in [`Plan::nodes`].
@@ -55,11 +56,6 @@ impl PlanNode {
     /// Returns the definition of the node's type.
     pub fn definition(&self) -> &NodeDefinition {
         self.node.definition()
-    }
-
-    /// Says whether it runs inline and may be repeated.
-    pub fn is_pure(&self) -> bool {
-        self.bypassed || self.definition().pure
     }
 
     /// Puts together what the node sees when it runs.

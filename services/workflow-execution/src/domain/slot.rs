@@ -24,6 +24,8 @@ pub struct Slot {
     pub multi: bool,
     /// The value that is used when there is no other.
     pub default: Option<Arc<Value>>,
+    /// Values that an editor offers; empty for any value.
+    pub suggestions: Vec<&'static str>,
     /// Whether the slot describes the node's own work and carries no data, as a separator or a
     /// status does; when the node is bypassed, nothing passes from or to it.
     pub excluded_from_bypass: bool,
@@ -41,6 +43,7 @@ impl Slot {
             required: false,
             multi: false,
             default: None,
+            suggestions: Vec::new(),
             excluded_from_bypass: false,
             categories: Vec::new(),
         }
@@ -70,7 +73,19 @@ impl Slot {
         self
     }
 
-    /// Says whether an edge may lead from this output to `target`.
+    /// Offers values in an editor.
+    pub fn suggest(mut self, values: impl IntoIterator<Item = &'static str>) -> Self {
+        self.suggestions = values.into_iter().collect();
+        self
+    }
+
+    /// Adds a category.
+    pub fn category(mut self, category: &str) -> Self {
+        self.categories.push(category.to_owned());
+        self
+    }
+
+    /// Returns whether an edge may lead from this output to `target`.
     pub fn connects_to(&self, target: &Slot) -> bool {
         let behaves_as_any =
             |slot: &Slot| slot.categories.iter().any(|word| word == BEHAVIOR_WILDCARD);

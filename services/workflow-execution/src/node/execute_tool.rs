@@ -6,9 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::node_type::{
-    Effect, Node, NodeCall, NodeDefinition, Role, Settled, ShapeContext, Step,
-};
+use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects};
+use crate::domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::violation::join;
 
@@ -53,14 +52,20 @@ impl Default for ExecuteTool {
             )
             .excluded_from_bypass(),
         ];
+        let continues =
+            "Whether a failed call makes outputs (`status`, `error`) instead of failing the node.";
+        let shape = Shape::new(inputs, outputs);
         let definition = NodeDefinition {
-            full_type: "core:ExecuteTool",
-            display_name: "Execute tool",
             description: "Calls a tool of the registry. A call that fails fails the node, unless the \
                           setting `continueOnError` is true.",
-            shape: Shape::new(inputs, outputs),
-            pure: false,
-            role: Role::Inner,
+            category: "tools",
+            config: vec![ConfigSlot {
+                default: Some(json!(false)),
+                ..ConfigSlot::new(CONTINUE_ON_ERROR, DataFlow::Boolean, continues)
+            }],
+            further_slots: FurtherSlots::NamedInputs,
+            effects: NodeEffects::External,
+            ..NodeDefinition::new("core:ExecuteTool", "Execute tool", shape)
         };
         Self { definition }
     }
@@ -69,10 +74,6 @@ impl Default for ExecuteTool {
 impl Node for ExecuteTool {
     fn definition(&self) -> &NodeDefinition {
         &self.definition
-    }
-
-    fn settings(&self) -> &'static [&'static str] {
-        &[CONTINUE_ON_ERROR]
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -87,7 +88,7 @@ impl Node for ExecuteTool {
     }
 
     fn settle(&self, call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
-        let goes_on = call
+        let continues = call
             .config
             .get(CONTINUE_ON_ERROR)
             .and_then(Value::as_bool)
@@ -98,7 +99,7 @@ impl Node for ExecuteTool {
                 Arc::new(json!("succeeded")),
                 Arc::clone(&NULL),
             ]),
-            Settled::ToolFailed { status, failure } if goes_on => {
+            Settled::ToolFailed { status, failure } if continues => {
                 let error = json!({
                     "code": failure.code,
                     "message": failure.message,

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::domain::data_flow::DataFlow;
 use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
+use crate::domain::node_definition::{FurtherSlots, NodeDefinition};
+use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 
 const TEMPLATE: usize = 0;
@@ -32,26 +33,30 @@ impl Default for FormatPrompt {
         let template = "The text with gaps such as `{name}`; `{{` and `}}` stand for single braces. \
                         Braces around anything but a name are left alone.";
         let inputs = vec![
-            Slot::new("template", DataFlow::String, template).required(),
+            Slot::new("template", DataFlow::String, template)
+                .required()
+                .category("Prompt"),
             Slot::new(
                 "variables",
                 DataFlow::Object,
                 "Values for the gaps by name.",
             ),
         ];
-        let outputs = vec![Slot::new(
-            "prompt",
-            DataFlow::String,
-            "The template with every gap filled.",
-        )];
+        let outputs = vec![
+            Slot::new(
+                "prompt",
+                DataFlow::String,
+                "The template with every gap filled.",
+            )
+            .category("Prompt"),
+        ];
+        let shape = Shape::new(inputs, outputs);
         let definition = NodeDefinition {
-            full_type: "core:FormatPrompt",
-            display_name: "Format prompt",
-            description: "Fills the gaps of a template with values. Texts are put in as they are, \
+            description: "Fills the gaps of a template with values. Texts are inserted as they are, \
                           anything else as JSON.",
-            shape: Shape::new(inputs, outputs),
-            pure: true,
-            role: Role::Inner,
+            category: "text",
+            further_slots: FurtherSlots::TemplateGaps,
+            ..NodeDefinition::new("core:FormatPrompt", "Format prompt", shape)
         };
         Self { definition }
     }

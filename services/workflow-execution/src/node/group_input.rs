@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::domain::data_flow::NULL;
-use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
+use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Role};
+use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 
 /// Brings the inputs of the run into the graph. Its slots are the workflow's interface.
@@ -17,13 +18,13 @@ pub struct GroupInput {
 
 impl Default for GroupInput {
     fn default() -> Self {
+        let shape = Shape::new(Vec::new(), Vec::new());
         let definition = NodeDefinition {
-            full_type: "core:GroupInput",
-            display_name: "Group input",
-            description: "Gives the inputs of the workflow. Its outputs are the workflow's interface inputs.",
-            shape: Shape::new(Vec::new(), Vec::new()),
-            pure: true,
+            description: "Provides the inputs of the workflow. Its outputs are the workflow's interface inputs.",
+            category: "io",
+            further_slots: FurtherSlots::InterfaceInputs,
             role: Role::Entry,
+            ..NodeDefinition::new("core:GroupInput", "Group input", shape)
         };
         Self { definition }
     }

@@ -1,6 +1,7 @@
 //! `core:GroupOutput`: the outputs of the workflow.
 
-use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
+use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Role};
+use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::Shape;
 use call_outcome::{Failure, Violation};
 
@@ -14,13 +15,13 @@ pub struct GroupOutput {
 
 impl Default for GroupOutput {
     fn default() -> Self {
+        let shape = Shape::new(Vec::new(), Vec::new());
         let definition = NodeDefinition {
-            full_type: "core:GroupOutput",
-            display_name: "Group output",
             description: "Takes the outputs of the workflow. Its inputs are the workflow's interface outputs.",
-            shape: Shape::new(Vec::new(), Vec::new()),
-            pure: true,
+            category: "io",
+            further_slots: FurtherSlots::InterfaceOutputs,
             role: Role::Exit,
+            ..NodeDefinition::new("core:GroupOutput", "Group output", shape)
         };
         Self { definition }
     }

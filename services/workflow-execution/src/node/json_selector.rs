@@ -11,7 +11,8 @@ use serde_json_path::JsonPath;
 
 use crate::domain::data_flow::{DataFlow, NULL};
 use crate::domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
-use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
+use crate::domain::node_definition::NodeDefinition;
+use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::size::weight;
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::violation::join;
@@ -30,7 +31,9 @@ impl Default for JsonSelector {
     fn default() -> Self {
         let value = "The value to look into. A text that is JSON is read as JSON; any other text stands for itself.";
         let inputs = vec![
-            Slot::new("json", DataFlow::Wildcard, value).required(),
+            Slot::new("json", DataFlow::Wildcard, value)
+                .required()
+                .category("Json"),
             Slot::new(
                 "path",
                 DataFlow::String,
@@ -55,13 +58,11 @@ impl Default for JsonSelector {
             Slot::new("values", DataFlow::Array, "All values found, in order."),
             Slot::new("count", DataFlow::Integer, "How many were found.").excluded_from_bypass(),
         ];
+        let shape = Shape::new(inputs, outputs);
         let definition = NodeDefinition {
-            full_type: "core:JsonSelector",
-            display_name: "JSON selector",
-            description: "Takes values out of JSON by a path.",
-            shape: Shape::new(inputs, outputs),
-            pure: true,
-            role: Role::Inner,
+            description: "Selects values from JSON by a path.",
+            category: "data",
+            ..NodeDefinition::new("core:JsonSelector", "JSON selector", shape)
         };
         Self { definition }
     }

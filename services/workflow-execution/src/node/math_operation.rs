@@ -8,7 +8,8 @@ use std::sync::Arc;
 use serde_json::{Number, Value, json};
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, ShapeContext, Step};
+use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeMode, NodeModes};
+use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 
 use mode::Mode;
@@ -27,11 +28,12 @@ pub struct MathOperation {
 
 impl Default for MathOperation {
     fn default() -> Self {
-        let modes: Vec<&str> = Mode::ALL.iter().map(|mode| mode.name).collect();
-        let modes = format!("What to calculate: one of {}.", modes.join(", "));
+        let names: Vec<&'static str> = Mode::ALL.iter().map(|mode| mode.name).collect();
+        let described = format!("The calculation: one of {}.", names.join(", "));
         let mut inputs = vec![
-            Slot::new(OPERATION_MODE, DataFlow::String, &modes)
+            Slot::new(OPERATION_MODE, DataFlow::String, &described)
                 .default(json!("add"))
+                .suggest(names.iter().copied())
                 .excluded_from_bypass(),
         ];
         for operand in Mode::ALL.iter().flat_map(|mode| mode.operands) {
@@ -40,16 +42,40 @@ impl Default for MathOperation {
             }
         }
         inputs.push(clamp());
+        let setting = "The calculation. Missing leaves the choice to the input of the same name.";
+        let modes = Mode::ALL.iter().map(|mode| NodeMode {
+            id: mode.name,
+            shape: shape_of(mode),
+        });
         let definition = NodeDefinition {
-            full_type: "core:MathOperation",
-            display_name: "Math operation",
             description: "Calculates with numbers. A missing operand counts as 0.",
-            shape: Shape::new(inputs, vec![result()]),
-            pure: true,
-            role: Role::Inner,
+            category: "math",
+            config: vec![ConfigSlot {
+                options: names,
+                ..ConfigSlot::new(OPERATION_MODE, DataFlow::String, setting)
+            }],
+            modes: Some(NodeModes {
+                config_key: OPERATION_MODE,
+                modes: modes.collect(),
+            }),
+            ..NodeDefinition::new(
+                "core:MathOperation",
+                "Math operation",
+                Shape::new(inputs, vec![result()]),
+            )
         };
         Self { definition }
     }
+}
+
+/// Returns the slots of a node in a mode.
+fn shape_of(mode: &Mode) -> Shape {
+    let operands = mode.operands.iter();
+    let mut inputs: Vec<Slot> = operands
+        .map(|operand| Slot::new(operand.key, DataFlow::Float, operand.description))
+        .collect();
+    inputs.push(clamp());
+    Shape::new(inputs, vec![result()])
 }
 
 fn clamp() -> Slot {
@@ -75,10 +101,6 @@ impl Node for MathOperation {
         &self.definition
     }
 
-    fn settings(&self) -> &'static [&'static str] {
-        &[OPERATION_MODE]
-    }
-
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         let Some(setting) = context.config.get(OPERATION_MODE) else {
             return Ok(self.definition.shape.clone());
@@ -95,15 +117,7 @@ impl Node for MathOperation {
                 violation.nearest(name, Mode::ALL.iter().map(|mode| mode.name)),
             ]);
         };
-        let operands = mode.operands.iter();
-        let mut inputs: Vec<Slot> = operands
-            .map(|operand| Slot::new(operand.key, DataFlow::Float, operand.description))
-            .collect();
-        inputs.push(clamp());
-        Ok(Shape {
-            inputs: inputs.into(),
-            outputs: Arc::clone(&self.definition.shape.outputs),
-        })
+        Ok(shape_of(mode))
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

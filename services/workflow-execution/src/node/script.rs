@@ -6,9 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::node_type::{
-    Effect, Node, NodeCall, NodeDefinition, Role, Settled, ShapeContext, Step,
-};
+use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects};
+use crate::domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::violation::join;
 
@@ -41,9 +40,11 @@ impl Default for Script {
         let inputs = vec![
             Slot::new("language", DataFlow::String, "`python3`, `node` or `bash`.")
                 .default(json!("python3"))
+                .suggest(["python3", "node", "bash"])
                 .excluded_from_bypass(),
             Slot::new("code", DataFlow::String, code)
                 .required()
+                .category("Code")
                 .excluded_from_bypass(),
             Slot::new("inputs", DataFlow::Object, values),
         ];
@@ -66,15 +67,21 @@ impl Default for Script {
             )
             .excluded_from_bypass(),
         ];
+        let timeout = "How many seconds the script may run; at most what the sandbox allows. Missing takes the \
+                       sandbox's default.";
+        let shape = Shape::new(inputs, outputs);
         let definition = NodeDefinition {
-            full_type: "core:Script",
-            display_name: "Script",
             description: "Runs a script in the sandbox, without network and without any effect outside. \
                           A script that ends with a code other than 0 fails the node. The setting \
                           `timeoutSeconds` bounds its time.",
-            shape: Shape::new(inputs, outputs),
-            pure: false,
-            role: Role::Inner,
+            category: "tools",
+            config: vec![ConfigSlot {
+                bounds: Some((0.0, MAX_TIMEOUT_SECONDS)),
+                ..ConfigSlot::new(TIMEOUT_SECONDS, DataFlow::Float, timeout)
+            }],
+            further_slots: FurtherSlots::NamedInputs,
+            effects: NodeEffects::ReadOnly,
+            ..NodeDefinition::new("core:Script", "Script", shape)
         };
         Self { definition }
     }
@@ -83,10 +90,6 @@ impl Default for Script {
 impl Node for Script {
     fn definition(&self) -> &NodeDefinition {
         &self.definition
-    }
-
-    fn settings(&self) -> &'static [&'static str] {
-        &[TIMEOUT_SECONDS]
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::domain::data_flow::DataFlow;
 use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::node_type::{Node, NodeCall, NodeDefinition, Role, Step};
+use crate::domain::node_definition::NodeDefinition;
+use crate::domain::node_type::{Node, NodeCall, Step};
 use crate::domain::slot::{Shape, Slot};
 
 const SEPARATOR: usize = 0;
@@ -36,13 +37,11 @@ impl Default for TextMerge {
             DataFlow::String,
             "The texts with the separator between them.",
         )];
+        let shape = Shape::new(inputs, outputs);
         let definition = NodeDefinition {
-            full_type: "core:TextMerge",
-            display_name: "Merge texts",
             description: "Joins several texts into one.",
-            shape: Shape::new(inputs, outputs),
-            pure: true,
-            role: Role::Inner,
+            category: "text",
+            ..NodeDefinition::new("core:TextMerge", "Merge texts", shape)
         };
         Self { definition }
     }

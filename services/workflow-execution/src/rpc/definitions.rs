@@ -1,7 +1,12 @@
 //! Definitions on the wire.
 
+use std::collections::HashSet;
+
 use contracts::tavern::common::v1::{ErrorReason, LoadDiagnostic};
-use contracts::tavern::workflow::v1::{PutWorkflowRequest, Workflow};
+use contracts::tavern::workflow::v1::{
+    BatchGetWorkflowsResponse, DeleteWorkflowRequest, PutWorkflowRequest, ReloadWorkflowsResponse,
+    Workflow,
+};
 use core_types::{RequestId, WorkflowId};
 use grpc_kit::Failure;
 use run_events::request_hash;
@@ -10,15 +15,24 @@ use tonic::{Code, Status};
 use crate::domain::diagnose::diagnose;
 use crate::domain::limits::MAX_DEFINITION_BYTES;
 use crate::domain::load::{Loaded, load};
-use crate::error::workflow_invalid;
-use crate::library::Definition;
+use crate::error::{etag_mismatch, workflow_invalid, workflow_not_found};
+use crate::library::{Definition, FileChanges};
 use crate::service::Inner;
-use crate::store::{Put, PutOutcome, etag_of};
+use crate::store::{DeleteOutcome, Put, PutOutcome, etag_of};
 
 /// After this many bytes of definitions a page ends, even if it has fewer entries than asked for.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Saves a definition.
+/// The most definitions that a request may name.
+const MAX_BATCH: usize = 100;
+
+/// The most bytes of definitions that an answer to a batch has.
+const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
+
+const READ_ONLY: &str =
+    "belongs to a file of the workflows directory, which is read only; choose another id";
+
+/// Stores a definition.
 pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Workflow, Status> {
     check_put(inner, &request)?;
     let hash = request_hash(&request);
@@ -32,6 +46,7 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
     let definition = Definition {
         id: workflow_id,
         text: definition_json.into(),
+        from_file: false,
     };
     let compiled = inner.library.compile(&definition.text).await;
     compiled.map_err(|violations| workflow_invalid("definition_json", &violations))?;
@@ -53,17 +68,64 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
             let failure = Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message);
             Err(failure.metadata("request_id", request_id).into())
         }
-        PutOutcome::EtagMismatch { present } => {
-            let message =
-                "the workflow was changed in the meantime; get it again and repeat the change";
-            let failure = Failure::new(Code::Aborted, ErrorReason::InvalidFields, message);
-            let problem = match present.is_empty() {
-                true => "is not the present one: there is no such workflow".to_owned(),
-                false => format!("is not the present one, which is {present}"),
-            };
-            Err(failure.violation("etag", problem).into())
-        }
+        PutOutcome::EtagMismatch { current } => Err(etag_mismatch(current).into()),
     }
+}
+
+/// Deletes a stored definition.
+pub(super) async fn delete(inner: &Inner, request: DeleteWorkflowRequest) -> Result<(), Failure> {
+    let DeleteWorkflowRequest { workflow_id, etag } = request;
+    if inner.library.is_file(&workflow_id) {
+        return Err(Failure::invalid_fields().violation("workflow_id", READ_ONLY));
+    }
+    let expected = (!etag.is_empty()).then_some(etag.as_str());
+    match inner.library.delete(&workflow_id, expected).await? {
+        DeleteOutcome::Deleted => Ok(()),
+        DeleteOutcome::NotFound => Err(workflow_not_found(&workflow_id)),
+        DeleteOutcome::EtagMismatch { current } => Err(etag_mismatch(current)),
+    }
+}
+
+/// Reads the workflows directory again.
+pub(super) async fn reload(inner: &Inner) -> Result<ReloadWorkflowsResponse, Failure> {
+    let FileChanges {
+        added,
+        changed,
+        removed,
+    } = inner.library.reload().await?;
+    Ok(ReloadWorkflowsResponse {
+        added_workflow_ids: added,
+        changed_workflow_ids: changed,
+        removed_workflow_ids: removed,
+        diagnostics: left_out(inner),
+    })
+}
+
+/// Returns several definitions.
+pub(super) async fn batch_get(
+    inner: &Inner,
+    ids: &[String],
+) -> Result<BatchGetWorkflowsResponse, Failure> {
+    if ids.is_empty() || ids.len() > MAX_BATCH {
+        let problem = format!("has {} ids; expected 1 to {MAX_BATCH}", ids.len());
+        return Err(Failure::invalid_fields().violation("workflow_ids", problem));
+    }
+    let mut response = BatchGetWorkflowsResponse::default();
+    let mut seen = HashSet::new();
+    let mut bytes = 0;
+    for id in ids.iter().filter(|id| seen.insert(id.as_str())) {
+        let Some(definition) = inner.library.get_valid(id).await? else {
+            response.missing_workflow_ids.push(id.clone());
+            continue;
+        };
+        bytes += definition.text.len();
+        if bytes > MAX_BATCH_BYTES && !response.workflows.is_empty() {
+            let limit = "bytes of the definitions together";
+            return Err(Failure::limit_exceeded(limit, MAX_BATCH_BYTES, bytes));
+        }
+        response.workflows.push(resource(inner, &definition));
+    }
+    Ok(response)
 }
 
 fn check_put(inner: &Inner, request: &PutWorkflowRequest) -> Result<(), Status> {
@@ -71,8 +133,7 @@ fn check_put(inner: &Inner, request: &PutWorkflowRequest) -> Result<(), Status> 
     match WorkflowId::new(&request.workflow_id) {
         Err(error) => problems.add_violation("workflow_id", error.to_string()),
         Ok(id) if inner.library.is_file(id.as_str()) => {
-            let problem = "belongs to a file of the workflows directory, which is read only; choose another id";
-            problems.add_violation("workflow_id", problem);
+            problems.add_violation("workflow_id", READ_ONLY);
         }
         Ok(_) => {}
     }
@@ -90,12 +151,12 @@ fn check_put(inner: &Inner, request: &PutWorkflowRequest) -> Result<(), Status> 
     problems.refuse_if_any()
 }
 
-/// Gives one definition.
+/// Returns one definition.
 pub(super) async fn get(inner: &Inner, id: &str) -> Result<Workflow, Status> {
     Ok(resource(inner, &inner.library.get(id).await?))
 }
 
-/// Gives a page of definitions, and the id after which the next page begins.
+/// Returns a page of definitions, and the id after which the next page begins.
 pub(super) async fn list(
     inner: &Inner,
     after: &str,
@@ -112,9 +173,12 @@ pub(super) async fn list(
             more = true;
             break;
         }
-        let workflow = get(inner, &id).await?;
-        bytes += workflow.definition_json.len() + workflow.description.len();
-        workflows.push(workflow);
+        // It may have been deleted since the ids were read.
+        if let Some(definition) = inner.library.get_valid(&id).await? {
+            let workflow = resource(inner, &definition);
+            bytes += workflow.definition_json.len() + workflow.description.len();
+            workflows.push(workflow);
+        }
         last = Some(id);
     }
     Ok((workflows, last.filter(|_| more)))
@@ -158,5 +222,6 @@ fn resource(inner: &Inner, definition: &Definition) -> Workflow {
         definition_json: definition.text.to_string(),
         etag: etag_of(&definition.text),
         diagnostics,
+        from_file: definition.from_file,
     }
 }

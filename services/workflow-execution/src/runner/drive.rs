@@ -63,7 +63,7 @@ pub(super) async fn run(
             End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
         }
         Err(error) => {
-            tracing::error!(run = %drive.recorder.run_id(), error = %error, "a run cannot go on; it resumes at the next start");
+            tracing::error!(run = %drive.recorder.run_id(), error = %error, "a run cannot continue; it resumes at the next start");
             End::LeaveOpen
         }
     }

@@ -1,4 +1,4 @@
-//! Going on with runs that the process before this one left.
+//! Resuming the runs that the previous process left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const REQUESTS_ARE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A run that cannot continue.
 enum Stuck {
-    /// Its history or its definition is of no use.
+    /// Its history or its definition cannot be used.
     Broken(common::CallError),
     /// It had been cancelled.
     Cancelled { reason: String, calls: Calls },
@@ -44,16 +44,16 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
             .unix_nanos()
             .saturating_sub(i64::try_from(REQUESTS_ARE_KEPT.as_nanos()).unwrap_or(i64::MAX)),
     );
-    let forgotten = inner.keeper.forget_except(used, before).await?;
+    let forgotten = inner.definitions.forget_unused(used, before).await?;
     if !open.is_empty() || forgotten > 0 {
         tracing::info!(
             runs = open.len(),
             forgotten,
-            "runs of the process before this one go on"
+            "resuming the runs of the previous process"
         );
     }
     for run in open {
-        go_on(inner, run).await;
+        resume(inner, run).await;
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ fn definition_of(run: &OpenRun) -> Option<Hash> {
     }
 }
 
-async fn go_on(inner: &Arc<Inner>, run: OpenRun) {
+async fn resume(inner: &Arc<Inner>, run: OpenRun) {
     let recorder = run.recorder.clone();
     let span = telemetry::spans::invoke_workflow(&run.meta.subject);
     if let Some(parent) = telemetry::context::parse_traceparent(&run.meta.traceparent) {
@@ -78,7 +78,7 @@ async fn go_on(inner: &Arc<Inner>, run: OpenRun) {
             inner.execute(&span, recorder, prepared, permit);
         }
         Err(Stuck::Broken(error)) => {
-            tracing::error!(run = %recorder.run_id(), code = error.code, message = error.message, "a run cannot go on");
+            tracing::error!(run = %recorder.run_id(), code = error.code, message = error.message, "a run cannot continue");
             span.in_scope(|| {
                 inner.runs.execute(recorder, |_| async {
                     End::Finished(outcome::failed(error))

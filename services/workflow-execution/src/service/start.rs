@@ -188,8 +188,8 @@ impl Inner {
             Target::Definition(_) if durability == Durability::Memory => return Ok(Value::Null),
             Target::Definition(text) => {
                 let hash = self
-                    .keeper
-                    .keep(text)
+                    .definitions
+                    .put(text)
                     .await
                     .map_err(|error| store_failure(&error))?;
                 Stored::Definition(hash.to_string())

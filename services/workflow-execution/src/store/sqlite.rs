@@ -6,7 +6,7 @@ use run_log::Hash;
 use sql_store::{ErrorClass, Migrations, SqliteDatabase, classify};
 use sqlx::{Row, Sqlite, Transaction};
 
-use super::{Put, PutOutcome, Store, StoreError, StoredWorkflow, etag_of_hash};
+use super::{DeleteOutcome, Put, PutOutcome, Store, StoreError, StoredWorkflow, etag_of_hash};
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
@@ -36,9 +36,10 @@ impl Store for SqliteStore {
             return Ok(before);
         }
         if let Some(expected) = &put.expected {
-            let present = present_etag(&mut transaction, put.id).await?;
-            if present != *expected {
-                return Ok(PutOutcome::EtagMismatch { present });
+            let current = current_etag(&mut transaction, put.id).await?;
+            let current = current.unwrap_or_default();
+            if current != *expected {
+                return Ok(PutOutcome::EtagMismatch { current });
             }
         }
         let hash = keep(&mut transaction, put.text).await?;
@@ -91,6 +92,23 @@ impl Store for SqliteStore {
             .fetch_all(self.database.reader())
             .await
             .map_err(failed)
+    }
+
+    async fn delete(&self, id: &str, expected: Option<&str>) -> Result<DeleteOutcome, StoreError> {
+        let mut transaction = self.database.begin_write().await.map_err(failed)?;
+        let Some(current) = current_etag(&mut transaction, id).await? else {
+            return Ok(DeleteOutcome::NotFound);
+        };
+        if expected.is_some_and(|expected| expected != current) {
+            return Ok(DeleteOutcome::EtagMismatch { current });
+        }
+        sqlx::query("DELETE FROM workflows WHERE id = ?1")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(DeleteOutcome::Deleted)
     }
 
     async fn keep(&self, text: &str) -> Result<Hash, StoreError> {
@@ -183,24 +201,22 @@ async fn earlier(
     Ok(Some(PutOutcome::Replayed(StoredWorkflow { id, text })))
 }
 
-async fn present_etag(
+/// Returns the etag of the definition that was saved under `id`, if there is one.
+async fn current_etag(
     transaction: &mut Transaction<'static, Sqlite>,
     id: &str,
-) -> Result<String, StoreError> {
+) -> Result<Option<String>, StoreError> {
     let hash: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM workflows WHERE id = ?1")
         .bind(id)
         .fetch_optional(&mut **transaction)
         .await
         .map_err(failed)?;
-    let Some(hash) = hash else {
-        return Ok(String::new());
-    };
-    let damaged = StoreError::Damaged {
+    let damaged = |_| StoreError::Damaged {
         table: "workflows",
         column: "hash",
     };
-    let hash: [u8; 32] = hash.try_into().map_err(|_| damaged)?;
-    Ok(etag_of_hash(&Hash(hash)))
+    let hash = hash.map(|hash| hash.try_into().map_err(damaged));
+    Ok(hash.transpose()?.map(|hash| etag_of_hash(&Hash(hash))))
 }
 
 fn failed(error: sqlx::Error) -> StoreError {

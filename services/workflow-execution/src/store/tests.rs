@@ -46,7 +46,7 @@ async fn replaces_only_what_the_caller_knows(store: impl Store) {
     assert_eq!(
         refused,
         PutOutcome::EtagMismatch {
-            present: etag_of("1")
+            current: etag_of("1")
         }
     );
     assert_eq!(
@@ -100,7 +100,7 @@ async fn keeps_texts_as_long_as_they_are_used(store: impl Store) {
         store.kept(&Hash::of(b"asked")).await.unwrap().as_deref(),
         Some("asked")
     );
-    // Once the request is old, what it saved and nobody uses goes too.
+    // Once the request is old, the text that only it saved is forgotten too.
     assert_eq!(
         store
             .forget(Timestamp::from_unix_nanos(5_000), &[used])
@@ -109,6 +109,26 @@ async fn keeps_texts_as_long_as_they_are_used(store: impl Store) {
         1
     );
     assert_eq!(store.get("a").await.unwrap(), Some(stored("a", "saved")));
+}
+
+async fn deletes_only_what_the_caller_knows(store: impl Store) {
+    store.put(put("a", "1")).await.unwrap();
+    let kept = store.keep("1").await.unwrap();
+    let refused = store.delete("a", Some("x")).await.unwrap();
+    let current = etag_of("1");
+    assert_eq!(
+        refused,
+        DeleteOutcome::EtagMismatch {
+            current: current.clone()
+        }
+    );
+    let deleted = store.delete("a", Some(&current)).await.unwrap();
+    assert_eq!(deleted, DeleteOutcome::Deleted);
+    assert_eq!(store.get("a").await.unwrap(), None);
+    assert_eq!(store.ids("", 10).await.unwrap(), [] as [&str; 0]);
+    assert_eq!(store.kept(&kept).await.unwrap().as_deref(), Some("1"));
+    let again = store.delete("a", Some(&current)).await.unwrap();
+    assert_eq!(again, DeleteOutcome::NotFound);
 }
 
 macro_rules! on_every_store {
@@ -128,6 +148,7 @@ macro_rules! on_every_store {
 on_every_store!(
     saves_lists_and_replaces,
     replaces_only_what_the_caller_knows,
+    deletes_only_what_the_caller_knows,
     answers_a_repeated_request_as_the_first_time,
     keeps_texts_as_long_as_they_are_used,
 );

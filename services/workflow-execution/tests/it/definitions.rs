@@ -1,12 +1,12 @@
 //! Saving, listing and checking definitions.
 
-use contracts::tavern::common::v1::{ErrorReason, Severity};
+use contracts::tavern::common::v1::{ErrorReason, RunState, Severity};
 use contracts::tavern::workflow::v1::{
-    GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest, PutWorkflowRequest,
-    ValidateWorkflowRequest,
+    BatchGetWorkflowsRequest, DeleteWorkflowRequest, GetWorkflowRequest, ListWorkflowsRequest,
+    PutWorkflowRequest, ReloadWorkflowsRequest, ValidateWorkflowRequest, Workflow,
 };
 use serde_json::json;
-use tonic::Code;
+use tonic::{Code, Status};
 
 use crate::support::*;
 
@@ -18,6 +18,14 @@ fn put(id: &str, name: &str) -> PutWorkflowRequest {
         definition_json: definition.to_string(),
         ..Default::default()
     }
+}
+
+async fn get(client: &mut Client, id: &str) -> Result<Workflow, Status> {
+    let request = GetWorkflowRequest {
+        workflow_id: id.into(),
+    };
+    let response = client.get_workflow(request).await?;
+    Ok(response.into_inner().workflow.unwrap())
 }
 
 #[tokio::test]
@@ -74,10 +82,180 @@ async fn an_etag_keeps_changes_apart() {
         etag: first.etag,
         ..put("mine", "three")
     };
+    let status = client.put_workflow(late).await.unwrap_err();
     assert_eq!(
-        client.put_workflow(late).await.unwrap_err().code(),
-        Code::Aborted
+        (status.code(), grpc_kit::reason(&status)),
+        (Code::Aborted, Some(ErrorReason::EtagMismatch))
     );
+    let current = get(&mut client, "mine").await.unwrap();
+    assert_eq!(grpc_kit::metadata(&status)["etag"], current.etag);
+    let absent = PutWorkflowRequest {
+        etag: current.etag,
+        ..put("other", "three")
+    };
+    let status = client.put_workflow(absent).await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::EtagMismatch));
+    assert_eq!(grpc_kit::metadata(&status)["etag"], "");
+}
+
+#[tokio::test]
+async fn a_deleted_definition_is_gone_for_good_and_its_runs_continue() {
+    let world = World::new().await;
+    let mut client = world.client.clone();
+    let definition = json!({"nodes": [tool("t", "wait")]});
+    let stored = client
+        .put_workflow(PutWorkflowRequest {
+            workflow_id: "mine".into(),
+            definition_json: definition.to_string(),
+            ..Default::default()
+        })
+        .await
+        .unwrap()
+        .into_inner();
+    let run = world.begin(of_workflow("mine", json!({}))).await;
+    let delete = |etag: &str| DeleteWorkflowRequest {
+        workflow_id: "mine".into(),
+        etag: etag.to_owned(),
+    };
+    let status = client.delete_workflow(delete("x")).await.unwrap_err();
+    let etag = stored.workflow.unwrap().etag;
+    assert_eq!(
+        (status.code(), grpc_kit::reason(&status)),
+        (Code::Aborted, Some(ErrorReason::EtagMismatch))
+    );
+    assert_eq!(grpc_kit::metadata(&status)["etag"], etag);
+    client.delete_workflow(delete(&etag)).await.unwrap();
+    let world = world.restart().await;
+    let mut client = world.client.clone();
+    let status = get(&mut client, "mine").await.unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&status),
+        Some(ErrorReason::WorkflowNotFound)
+    );
+    let status = client.delete_workflow(delete("")).await.unwrap_err();
+    assert_eq!(
+        (status.code(), grpc_kit::reason(&status)),
+        (Code::NotFound, Some(ErrorReason::WorkflowNotFound))
+    );
+    world.registry.release();
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(outcome.state(), RunState::Succeeded);
+}
+
+#[tokio::test]
+async fn a_file_cannot_be_deleted() {
+    let world = World::new().await;
+    let mut client = world.client.clone();
+    let file = get(&mut client, "summarize_text").await.unwrap();
+    assert!(file.from_file);
+    let request = DeleteWorkflowRequest {
+        workflow_id: "summarize_text".into(),
+        etag: String::new(),
+    };
+    let status = client.delete_workflow(request).await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::InvalidFields));
+    assert_eq!(grpc_kit::violations(&status)[0].0, "workflow_id");
+}
+
+#[tokio::test]
+async fn several_definitions_are_returned_at_once_and_the_missing_ones_named() {
+    let world = World::new().await;
+    let mut client = world.client.clone();
+    client.put_workflow(put("b", "b")).await.unwrap();
+    client.put_workflow(put("a", "a")).await.unwrap();
+    let batch = |ids: &[&str]| BatchGetWorkflowsRequest {
+        workflow_ids: ids.iter().map(|&id| id.to_owned()).collect(),
+    };
+    let request = batch(&["b", "none", "a", "b", "summarize_text"]);
+    let found = client.batch_get_workflows(request).await.unwrap();
+    let found = found.into_inner();
+    let ids: Vec<&str> = found
+        .workflows
+        .iter()
+        .map(|workflow| workflow.workflow_id.as_str())
+        .collect();
+    assert_eq!(ids, ["b", "a", "summarize_text"]);
+    assert_eq!(found.missing_workflow_ids, ["none"]);
+    assert_eq!(found.workflows[0], get(&mut client, "b").await.unwrap());
+    for wrong in [batch(&[]), batch(&["a"; 101])] {
+        let status = client.batch_get_workflows(wrong).await.unwrap_err();
+        assert_eq!(grpc_kit::violations(&status)[0].0, "workflow_ids");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_does_not_fit_an_answer_is_refused() {
+    let world = World::new().await;
+    let mut client = world.client.clone();
+    let large = json!({"nodes": [], "note": "x".repeat(2 * 1024 * 1024)});
+    for id in ["a", "b"] {
+        let request = PutWorkflowRequest {
+            workflow_id: id.into(),
+            definition_json: large.to_string(),
+            ..Default::default()
+        };
+        client.put_workflow(request).await.unwrap();
+    }
+    let both = BatchGetWorkflowsRequest {
+        workflow_ids: vec!["a".into(), "b".into()],
+    };
+    let status = client.batch_get_workflows(both).await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::LimitExceeded));
+}
+
+#[tokio::test]
+async fn files_are_read_again_without_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(directory.path().join(format!("{name}.json")), text).unwrap();
+    };
+    for name in ["gone", "kept", "spoilt", "edited"] {
+        write(name, r#"{"nodes":[]}"#);
+    }
+    let world = World::with(|settings| settings.workflows_dir = directory.path().to_owned()).await;
+    let mut client = world.client.clone();
+    std::fs::remove_file(directory.path().join("gone.json")).unwrap();
+    write("edited", r#"{"name":"Edited","nodes":[]}"#);
+    write("spoilt", "{");
+    write("new", r#"{"nodes":[]}"#);
+    let reload = ReloadWorkflowsRequest {};
+    let changes = client.reload_workflows(reload).await.unwrap().into_inner();
+    assert_eq!(changes.added_workflow_ids, ["new"]);
+    assert_eq!(changes.changed_workflow_ids, ["edited"]);
+    assert_eq!(changes.removed_workflow_ids, ["gone", "spoilt"]);
+    let paths: Vec<&str> = changes
+        .diagnostics
+        .iter()
+        .map(|finding| finding.path.as_str())
+        .collect();
+    assert_eq!(paths, ["spoilt.json"]);
+    assert_eq!(get(&mut client, "edited").await.unwrap().name, "Edited");
+    let status = get(&mut client, "gone").await.unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&status),
+        Some(ErrorReason::WorkflowNotFound)
+    );
+    let again = client.reload_workflows(reload).await.unwrap().into_inner();
+    assert!(again.added_workflow_ids.is_empty() && again.changed_workflow_ids.is_empty());
+    assert!(again.removed_workflow_ids.is_empty());
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_read_again_leaves_the_definitions_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let workflows = directory.path().join("workflows");
+    std::fs::create_dir(&workflows).unwrap();
+    std::fs::write(workflows.join("one.json"), r#"{"nodes":[]}"#).unwrap();
+    let world = World::with(|settings| settings.workflows_dir = workflows.clone()).await;
+    let mut client = world.client.clone();
+    std::fs::remove_dir_all(&workflows).unwrap();
+    let reload = client.reload_workflows(ReloadWorkflowsRequest {}).await;
+    let status = reload.unwrap_err();
+    assert_eq!(
+        (status.code(), grpc_kit::reason(&status)),
+        (Code::Unavailable, Some(ErrorReason::StorageUnavailable))
+    );
+    assert_eq!(get(&mut client, "one").await.unwrap().workflow_id, "one");
 }
 
 #[tokio::test]
@@ -377,45 +555,4 @@ async fn checking_names_everything_with_its_place() {
         ]
     );
     assert!(violations[0].message.contains("a -> b -> a"));
-}
-
-#[tokio::test]
-async fn node_types_are_listed_by_full_type_over_pages() {
-    let world = World::new().await;
-    let mut client = world.client.clone();
-    let first = client
-        .list_node_types(ListNodeTypesRequest {
-            page_size: 5,
-            ..Default::default()
-        })
-        .await
-        .unwrap()
-        .into_inner();
-    let token = first.next_page_token;
-    let second = client
-        .list_node_types(ListNodeTypesRequest {
-            page_size: 5,
-            page_token: token,
-        })
-        .await
-        .unwrap()
-        .into_inner();
-    assert_eq!(second.next_page_token, "");
-    let types: Vec<String> = first
-        .node_types
-        .into_iter()
-        .chain(second.node_types)
-        .map(|node| node.full_type)
-        .collect();
-    let expected = [
-        "core:ExecuteTool",
-        "core:FormatPrompt",
-        "core:GroupInput",
-        "core:GroupOutput",
-        "core:JsonSelector",
-        "core:MathOperation",
-        "core:Script",
-        "core:TextMerge",
-    ];
-    assert_eq!(types, expected);
 }

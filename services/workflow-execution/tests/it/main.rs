@@ -10,6 +10,7 @@ mod cancel;
 mod definitions;
 mod examples;
 mod histories;
+mod node_types;
 mod resume;
 mod runs;
 mod support;

@@ -17,11 +17,12 @@ use contracts::tavern::{
         ListRunsResponse, WatchRunRequest, WatchRunResponse, run_service_server::RunService,
     },
     workflow::v1::{
-        GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse,
-        ListWorkflowsRequest, ListWorkflowsResponse, NodeType, PutWorkflowRequest,
-        PutWorkflowResponse, Slot, StartRunRequest, StartRunResponse, ValidateWorkflowRequest,
-        ValidateWorkflowResponse, Workflow, start_run_request::Target,
-        workflow_service_server::WorkflowService,
+        BatchGetWorkflowsRequest, BatchGetWorkflowsResponse, DataFlowType, DeleteWorkflowRequest,
+        DeleteWorkflowResponse, GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest,
+        ListNodeTypesResponse, ListWorkflowsRequest, ListWorkflowsResponse, NodeType,
+        PutWorkflowRequest, PutWorkflowResponse, ReloadWorkflowsRequest, ReloadWorkflowsResponse,
+        Slot, StartRunRequest, StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
+        Workflow, start_run_request::Target, workflow_service_server::WorkflowService,
     },
 };
 use futures::Stream;
@@ -167,6 +168,27 @@ impl WorkflowService for PlayedWorkflows {
         }))
     }
 
+    async fn batch_get_workflows(
+        &self,
+        _: Request<BatchGetWorkflowsRequest>,
+    ) -> Result<Response<BatchGetWorkflowsResponse>, Status> {
+        Err(Status::unimplemented("the double returns one at a time"))
+    }
+
+    async fn delete_workflow(
+        &self,
+        _: Request<DeleteWorkflowRequest>,
+    ) -> Result<Response<DeleteWorkflowResponse>, Status> {
+        Err(Status::unimplemented("the double does not delete"))
+    }
+
+    async fn reload_workflows(
+        &self,
+        _: Request<ReloadWorkflowsRequest>,
+    ) -> Result<Response<ReloadWorkflowsResponse>, Status> {
+        Err(Status::unimplemented("the double has no directory"))
+    }
+
     async fn list_workflows(
         &self,
         _: Request<ListWorkflowsRequest>,
@@ -193,7 +215,7 @@ impl WorkflowService for PlayedWorkflows {
     ) -> Result<Response<ListNodeTypesResponse>, Status> {
         let slot = Slot {
             key: "text".into(),
-            data_flow_type: "STRING".into(),
+            data_flow_type: DataFlowType::String.into(),
             required: true,
             ..Slot::default()
         };

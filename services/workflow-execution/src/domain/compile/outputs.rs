@@ -3,7 +3,7 @@
 use call_outcome::Violation;
 use std::collections::HashMap;
 
-use super::super::node_type::Role;
+use super::super::node_definition::Role;
 use super::super::plan::Source;
 use super::super::violation::join;
 use super::edges::ResolvedEdges;

@@ -1,0 +1,138 @@
+//! What is the same for every node of a type, as a canvas shows it and the engine uses it.
+
+use serde_json::Value;
+
+use super::data_flow::DataFlow;
+use super::slot::Shape;
+
+/// Where a node stands with regard to its workflow's interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Inside.
+    #[default]
+    Inner,
+    /// It brings the inputs of the run into the graph.
+    Entry,
+    /// It takes the outputs of the run out of the graph.
+    Exit,
+}
+
+/// What a node does beyond computing its outputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeEffects {
+    /// Nothing: it is a function of its inputs and runs inline.
+    #[default]
+    Pure,
+    /// It needs other services, but changes nothing outside its run.
+    ReadOnly,
+    /// It may change something outside its run.
+    External,
+}
+
+/// Which slots a node has beyond those of its type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FurtherSlots {
+    /// None.
+    #[default]
+    None,
+    /// An input for every other key that an edge or a preset value names.
+    NamedInputs,
+    /// An input for every gap of its template.
+    TemplateGaps,
+    /// The inputs of the workflow.
+    InterfaceInputs,
+    /// The outputs of the workflow.
+    InterfaceOutputs,
+}
+
+/// A key of a node's `configValues`.
+#[derive(Clone, Debug)]
+pub struct ConfigSlot {
+    /// The key.
+    pub key: &'static str,
+    /// The description.
+    pub description: &'static str,
+    /// The type of the value.
+    pub data_flow: DataFlow,
+    /// The value that is used when the key is missing.
+    pub default: Option<Value>,
+    /// The accepted values; empty for every value of the type.
+    pub options: Vec<&'static str>,
+    /// The bounds of a number: above the first, at most the second.
+    pub bounds: Option<(f64, f64)>,
+}
+
+/// The slots of a node in one mode.
+#[derive(Clone, Debug)]
+pub struct NodeMode {
+    /// The value of the setting that selects it.
+    pub id: &'static str,
+    /// The slots.
+    pub shape: Shape,
+}
+
+/// The modes of a node type.
+#[derive(Clone, Debug)]
+pub struct NodeModes {
+    /// The key of the setting that selects one.
+    pub config_key: &'static str,
+    /// All modes, in display order.
+    pub modes: Vec<NodeMode>,
+}
+
+/// What is the same for every node of a type.
+#[derive(Clone, Debug)]
+pub struct NodeDefinition {
+    /// The full type, such as `core:TextMerge`.
+    pub full_type: &'static str,
+    /// The display name.
+    pub display_name: &'static str,
+    /// The description.
+    pub description: &'static str,
+    /// The group in which an editor lists the type.
+    pub category: &'static str,
+    /// The slots, where they do not depend on the workflow.
+    pub shape: Shape,
+    /// The settings that the type reads.
+    pub config: Vec<ConfigSlot>,
+    /// The modes; nothing for a type without modes.
+    pub modes: Option<NodeModes>,
+    /// Which slots a node has beyond these.
+    pub further_slots: FurtherSlots,
+    /// What it does beyond computing its outputs.
+    pub effects: NodeEffects,
+    /// Where it stands with regard to the interface.
+    pub role: Role,
+}
+
+impl ConfigSlot {
+    /// Describes a setting without default and bounds.
+    pub fn new(key: &'static str, data_flow: DataFlow, description: &'static str) -> Self {
+        Self {
+            key,
+            description,
+            data_flow,
+            default: None,
+            options: Vec::new(),
+            bounds: None,
+        }
+    }
+}
+
+impl NodeDefinition {
+    /// Describes a pure node inside a workflow, with fixed slots and without settings.
+    pub fn new(full_type: &'static str, display_name: &'static str, shape: Shape) -> Self {
+        Self {
+            full_type,
+            display_name,
+            description: "",
+            category: "",
+            shape,
+            config: Vec::new(),
+            modes: None,
+            further_slots: FurtherSlots::None,
+            effects: NodeEffects::Pure,
+            role: Role::Inner,
+        }
+    }
+}
