@@ -5,7 +5,6 @@ use std::{path::PathBuf, process::ExitCode};
 use agent_runtime::{AgentSettings, Environment, Peers, build};
 use anyhow::Context;
 use clap::Parser;
-use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use grpc_kit::Need;
 
 /// Agents: profiles, conversations, models, and the loop of deliberation and action.
@@ -41,10 +40,10 @@ async fn main() -> anyhow::Result<ExitCode> {
         "agent-runtime",
         env!("CARGO_PKG_VERSION"),
     )?;
-    let registry = ToolRegistryServiceClient::new(grpc_kit::remote(&settings.registry)?);
+    let peers = Peers::over(grpc_kit::remote(&settings.registry)?);
     let need = Need::service("tool-registry", grpc_kit::remote(&settings.registry)?);
     let server = settings.server.clone();
-    let runtime = build(settings, Peers { registry }, Environment::system())
+    let runtime = build(settings, peers, Environment::system())
         .await
         .context("agent-runtime cannot start")?;
 

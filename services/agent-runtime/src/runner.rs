@@ -19,7 +19,10 @@ use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::{
     common::v1::{self as common, run_event::Kind},
-    registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
+    registry::v1::{
+        call_service_client::CallServiceClient,
+        tool_registry_service_client::ToolRegistryServiceClient,
+    },
 };
 use core_types::{Clock, Timestamp};
 use grpc_kit::{Failure, Transport};
@@ -62,6 +65,7 @@ struct Inner {
     runs: Runs,
     models: Models,
     registry: ToolRegistryServiceClient<Transport>,
+    calls: CallServiceClient<Transport>,
     clock: Arc<dyn Clock>,
     history_bytes: usize,
     room: Arc<Semaphore>,
@@ -73,6 +77,7 @@ impl Runner {
         runs: Runs,
         models: Models,
         registry: ToolRegistryServiceClient<Transport>,
+        calls: CallServiceClient<Transport>,
         clock: Arc<dyn Clock>,
         settings: &AgentSettings,
     ) -> Self {
@@ -83,6 +88,7 @@ impl Runner {
                 runs,
                 models,
                 registry,
+                calls,
                 clock,
                 history_bytes,
                 room,

@@ -7,7 +7,10 @@ use contracts::tavern::{
         agent_runtime_service_server::AgentRuntimeServiceServer,
         model_service_server::ModelServiceServer,
     },
-    registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
+    registry::v1::{
+        call_service_client::CallServiceClient,
+        tool_registry_service_client::ToolRegistryServiceClient,
+    },
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Failure, Services, Transport};
@@ -27,8 +30,20 @@ use crate::{
 /// The services that agent-runtime calls.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    /// tool-registry.
+    /// The tools of tool-registry.
     pub registry: ToolRegistryServiceClient<Transport>,
+    /// The calls of tool-registry.
+    pub calls: CallServiceClient<Transport>,
+}
+
+impl Peers {
+    /// Takes tool-registry behind a transport.
+    pub fn over(registry: Transport) -> Self {
+        Self {
+            registry: ToolRegistryServiceClient::new(registry.clone()),
+            calls: CallServiceClient::new(registry),
+        }
+    }
 }
 
 /// What the service takes from outside instead of asking the system.
@@ -107,6 +122,7 @@ pub async fn build(
         runs.clone(),
         models.clone(),
         peers.registry,
+        peers.calls,
         clock,
         &settings,
     );

@@ -6,7 +6,7 @@ use agent_runtime::AgentRuntime;
 use anyhow::Context;
 use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
@@ -59,7 +59,7 @@ impl Tavern {
         let workflow = workflow_execution::build(
             service.workflow,
             workflow_execution::Peers {
-                registry: ToolRegistryServiceClient::new(registry_transport.clone()),
+                calls: CallServiceClient::new(registry_transport.clone()),
                 sandbox: ScriptSandboxServiceClient::new(sandbox_transport),
             },
         );
@@ -68,9 +68,7 @@ impl Tavern {
 
         let agent = agent_runtime::build(
             service.agent,
-            agent_runtime::Peers {
-                registry: ToolRegistryServiceClient::new(registry_transport.clone()),
-            },
+            agent_runtime::Peers::over(registry_transport.clone()),
             agent_runtime::Environment::system(),
         );
         let agent = agent.await.context("agent-runtime")?;

@@ -1,7 +1,9 @@
 //! The services that the gateway talks to.
 
 use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
-use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::registry::v1::{
+    call_service_client::CallServiceClient, tool_registry_service_client::ToolRegistryServiceClient,
+};
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use core_types::RunOwner;
@@ -12,8 +14,10 @@ use crate::{Error, GatewaySettings};
 /// The services that the gateway talks to.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    /// tool-registry.
+    /// The tools of tool-registry.
     pub registry: ToolRegistryServiceClient<Transport>,
+    /// The calls of tool-registry.
+    pub calls: CallServiceClient<Transport>,
     /// workflow-execution.
     pub workflow: WorkflowServiceClient<Transport>,
     /// agent-runtime.
@@ -55,7 +59,8 @@ impl Peers {
                 workflow: RunServiceClient::new(workflow.clone()),
                 agent: RunServiceClient::new(agent.clone()),
             },
-            registry: ToolRegistryServiceClient::new(registry),
+            registry: ToolRegistryServiceClient::new(registry.clone()),
+            calls: CallServiceClient::new(registry),
             workflow: WorkflowServiceClient::new(workflow),
             agent: AgentRuntimeServiceClient::new(agent),
         }

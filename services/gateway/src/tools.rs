@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use call_text::Catalogue;
 use contracts::tavern::agent::v1::GetProfileRequest;
-use contracts::tavern::registry::v1::{ListToolsRequest, Tool};
+use contracts::tavern::registry::v1::{BatchGetToolsRequest, ListToolsRequest, Tool};
 use tonic::Status;
 
 use crate::domain::scope::Scope;
@@ -18,8 +18,11 @@ const FRESH_FOR: Duration = Duration::from_secs(1);
 /// How many scopes are remembered.
 const MAX_REMEMBERED: usize = 256;
 
-/// How many tools the registry gives at a time.
+/// How many tools the registry returns in a page.
 const PAGE: i32 = 500;
+
+/// The most ids that the registry takes at once.
+const MAX_BATCH: usize = 500;
 
 /// The most tools that one text may choose from.
 const MAX_TOOLS: usize = 20_000;
@@ -51,7 +54,7 @@ pub(crate) struct Loaded {
 
 /// Tools of the registry, and the ids asked for that no tool has.
 #[derive(Debug, Default)]
-struct Listed {
+struct Named {
     tools: Vec<Tool>,
     missing: Vec<String>,
 }
@@ -91,12 +94,12 @@ impl Tools {
         let since = Instant::now();
         let wanted = self.wanted(&key).await?;
         let mut missing = key.beyond(wanted.as_deref());
-        let everything = self.list(Vec::new()).await?.tools;
+        let everything = self.list().await?;
         let (visible, hidden) = match &wanted {
             None => (everything, Vec::new()),
             Some(ids) if ids.is_empty() => (Vec::new(), ids_of(&everything)),
             Some(ids) => {
-                let visible = self.list(ids.clone()).await?;
+                let visible = self.named(ids).await?;
                 missing.extend(visible.missing);
                 let seen = ids_of(&visible.tools);
                 let mut hidden = ids_of(&everything);
@@ -143,25 +146,33 @@ impl Tools {
         Ok(key.wanted(Some(answer.profile.unwrap_or_default().tool_ids_inventory)))
     }
 
-    async fn list(&self, tool_ids: Vec<String>) -> Result<Listed, Status> {
-        let mut listed = Listed::default();
+    /// Returns the tools with the given ids, and the ids that no tool has.
+    async fn named(&self, tool_ids: &[String]) -> Result<Named, Status> {
+        let mut named = Named::default();
+        for tool_ids in tool_ids.chunks(MAX_BATCH) {
+            let request = BatchGetToolsRequest {
+                tool_ids: tool_ids.to_vec(),
+            };
+            let mut registry = self.peers.registry.clone();
+            let batch = registry.batch_get_tools(request).await?.into_inner();
+            named.tools.extend(batch.tools);
+            named.missing.extend(batch.missing_tool_ids);
+        }
+        Ok(named)
+    }
+
+    async fn list(&self) -> Result<Vec<Tool>, Status> {
+        let mut tools = Vec::new();
         let mut request = ListToolsRequest {
             page_size: PAGE,
             page_token: String::new(),
-            tool_ids,
         };
         loop {
-            let page = self
-                .peers
-                .registry
-                .clone()
-                .list_tools(request.clone())
-                .await?
-                .into_inner();
-            listed.tools.extend(page.tools);
-            listed.missing.extend(page.missing_tool_ids);
-            if page.next_page_token.is_empty() || listed.tools.len() >= MAX_TOOLS {
-                return Ok(listed);
+            let mut registry = self.peers.registry.clone();
+            let page = registry.list_tools(request.clone()).await?.into_inner();
+            tools.extend(page.tools);
+            if page.next_page_token.is_empty() || tools.len() >= MAX_TOOLS {
+                return Ok(tools);
             }
             request.page_token = page.next_page_token;
         }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::common::v1::{ErrorReason, PendingWork};
 use core_types::{Clock, ConversationId, Durability, EffectId};
 use grpc_kit::{CallContext, Failure};
 use run_log::Hash;
@@ -27,7 +27,7 @@ use tonic::{Code, Status};
 use tracing::Instrument;
 
 use crate::{
-    dispatch::Dispatcher,
+    dispatch::{Dispatcher, runs::pending_run},
     flight::Flight,
     ledger::{Ledger, MAX_ATTEMPTS, Past},
     tools::Tools,
@@ -92,15 +92,6 @@ pub struct Joined {
     index: u32,
     /// Ends the call with its caller, if it has no effect id.
     ends_with_caller: Option<DropGuard>,
-}
-
-/// What cancelling a call gave.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CancelledCall {
-    /// Nothing of the call continues.
-    pub ended: bool,
-    /// What continues.
-    pub still_running: Vec<String>,
 }
 
 /// Carries calls out. Clone, cheap.
@@ -208,11 +199,15 @@ impl Calls {
         found.is_ok_and(|tool| tool.flags().parallel_safe)
     }
 
-    /// Asks a call to end, and waits for it.
+    /// Cancels a call and waits until it has ended. Returns what continues.
     ///
     /// # Errors
     /// A status when the ledger cannot be read.
-    pub async fn cancel(&self, effect: &EffectId, reason: &str) -> Result<CancelledCall, Status> {
+    pub async fn cancel(
+        &self,
+        effect: &EffectId,
+        reason: &str,
+    ) -> Result<Vec<PendingWork>, Status> {
         let flight = self.inner.flights().get(effect).cloned();
         let Some(flight) = flight else {
             return self.cancel_unattended(effect, reason).await;
@@ -220,12 +215,9 @@ impl Calls {
         flight.cancel(reason);
         let mut stage = flight.subscribe();
         let ended = stage.wait_for(|stage| stage.ended.is_some());
-        let ended = matches!(tokio::time::timeout(CANCEL_WAIT, ended).await, Ok(Ok(_)));
-        let still_running = flight.still_running();
-        Ok(CancelledCall {
-            ended: ended && still_running.is_empty(),
-            still_running,
-        })
+        // Whether it ended in time is seen by what is still running.
+        let _ = tokio::time::timeout(CANCEL_WAIT, ended).await;
+        Ok(flight.still_running())
     }
 
     /// Settles what a crash left open and what must not be dispatched again. The rest stays open
@@ -287,31 +279,25 @@ impl Calls {
         &self,
         effect: &EffectId,
         reason: &str,
-    ) -> Result<CancelledCall, Status> {
-        let done = CancelledCall {
-            ended: true,
-            still_running: Vec::new(),
-        };
+    ) -> Result<Vec<PendingWork>, Status> {
         let past = self
             .inner
             .ledger
             .look_up(effect, MAX_ATTEMPTS, None)
             .await?;
         let Past::Open(open) = past else {
-            return Ok(done);
+            return Ok(Vec::new());
         };
         let Some(child) = open.child_run_id.filter(|_| open.record.is_run) else {
-            return Ok(done);
+            return Ok(Vec::new());
         };
-        let still_running = match self.inner.dispatcher.runs.cancel(&child, reason).await {
-            Ok(still_running) => still_running,
-            Err(status) if status.code() == Code::NotFound => Vec::new(),
-            Err(_) => vec![child],
-        };
-        Ok(CancelledCall {
-            ended: still_running.is_empty(),
-            still_running,
-        })
+        Ok(
+            match self.inner.dispatcher.runs.cancel(&child, reason).await {
+                Ok(still_running) => still_running,
+                Err(status) if status.code() == Code::NotFound => Vec::new(),
+                Err(_) => vec![pending_run(&child)],
+            },
+        )
     }
 }
 

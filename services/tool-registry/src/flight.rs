@@ -3,7 +3,8 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use contracts::tavern::common::v1::{
-    CallResult, OutputChunk, OutputStream, RunEvent, RunStarted, run_event::Kind,
+    CallResult, OutputChunk, OutputStream, PendingWork, RunEvent, RunStarted, WorkKind,
+    run_event::Kind,
 };
 use core_types::{CallPath, Clock};
 use run_log::{Hash, RunWriter};
@@ -11,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use crate::ledger;
+use crate::{dispatch::runs::pending_run, ledger};
 
 /// The most output events that a call keeps; what comes after is dropped.
 const MAX_OUTPUT_EVENTS: usize = 64;
@@ -38,7 +39,7 @@ pub struct Flight {
     /// The reason of the first cancel.
     reason: OnceLock<String>,
     /// What continued when the call was given up.
-    still_running: Mutex<Vec<String>>,
+    still_running: Mutex<Vec<PendingWork>>,
     /// The ledger's entry, for calls that have one.
     entry: OnceLock<RunWriter>,
     clock: std::sync::Arc<dyn Clock>,
@@ -110,7 +111,7 @@ impl Flight {
     }
 
     /// Returns what continues although the call was given up, or what the call is doing.
-    pub fn still_running(&self) -> Vec<String> {
+    pub fn still_running(&self) -> Vec<PendingWork> {
         let named = self
             .still_running
             .lock()
@@ -119,17 +120,20 @@ impl Flight {
         let stage = self.stage.borrow();
         match (&stage.ended, &stage.child_run_id) {
             (Some(_), _) => named,
-            (None, Some(child)) => vec![child.clone()],
-            (None, None) => vec![self.tool_id.clone()],
+            (None, Some(child)) => vec![pending_run(child)],
+            (None, None) => vec![PendingWork {
+                kind: WorkKind::Call.into(),
+                id: self.effect_id.clone(),
+            }],
         }
     }
 
     /// Records that something continues although the call was given up.
-    pub fn leave_running(&self, name: &str) {
+    pub fn leave_running(&self, work: PendingWork) {
         self.still_running
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(name.to_owned());
+            .push(work);
     }
 
     /// Takes the ledger's entry of this call.

@@ -3,7 +3,10 @@
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use contracts::tavern::{
-    registry::v1::tool_registry_service_server::ToolRegistryServiceServer,
+    registry::v1::{
+        call_service_server::CallServiceServer,
+        tool_registry_service_server::ToolRegistryServiceServer,
+    },
     run::v1::run_service_client::RunServiceClient,
     sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient,
     workflow::v1::workflow_service_client::WorkflowServiceClient,
@@ -34,7 +37,7 @@ use crate::{
     invocation::Invocations,
     ledger::Ledger,
     plugins::{self, PluginInfo, Plugins, Skipped},
-    rpc::Rpc,
+    rpc::{CallRpc, CatalogueRpc},
     settings::RegistrySettings,
     store::{MIGRATIONS, SqliteStore, Store},
     tools::Tools,
@@ -179,13 +182,11 @@ impl ToolRegistry {
     /// Returns what a server serves that serves the gateway too, whose run service covers these
     /// runs.
     pub fn services_beside_gateway(&self) -> Services {
-        let rpc = Rpc::new(
-            self.tools.clone(),
-            self.calls.clone(),
-            self.invocations.clone(),
-            Arc::clone(&self.plugins),
-        );
-        Services::new().add(ToolRegistryServiceServer::new(rpc))
+        let catalogue = CatalogueRpc::new(self.tools.clone(), Arc::clone(&self.plugins));
+        let calls = CallRpc::new(self.calls.clone(), self.invocations.clone());
+        Services::new()
+            .add(ToolRegistryServiceServer::new(catalogue))
+            .add(CallServiceServer::new(calls))
     }
 
     /// Continues with what a crash cut off: open invocations, and effects that nobody may repeat. Call

@@ -27,7 +27,7 @@ pub struct RegistrySettings {
     pub workflow: ClientSettings,
     /// Where script-sandbox is. Default: http://127.0.0.1:7404.
     pub sandbox: ClientSettings,
-    /// Hosts beyond loopback on which `RegisterBackend` may name a gRPC server, each as `host` or
+    /// Hosts beyond loopback on which `PutBackend` may add a gRPC server, each as `host` or
     /// `host:port`. Default: none.
     pub backend_hosts: Vec<String>,
     /// What the workspace of a conversation may hold.

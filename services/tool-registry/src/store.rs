@@ -1,4 +1,4 @@
-//! What the operator registered: tools and gRPC servers.
+//! What the operator added: tools and gRPC servers.
 
 mod sqlite;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 pub use sqlite::{MIGRATIONS, SqliteStore};
 
-/// A registered tool.
+/// A tool that the operator added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRow {
     /// Its id.
@@ -15,7 +15,7 @@ pub struct ToolRow {
     pub definition_json: String,
 }
 
-/// A registered gRPC server.
+/// A gRPC server that the operator added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendRow {
     /// The name by which tool definitions speak of it.
@@ -51,17 +51,25 @@ pub enum StoreError {
     Failed(#[from] sqlx::Error),
 }
 
-/// Keeps what the operator registered.
+/// Keeps what the operator added.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// Returns every tool by id.
     async fn tools(&self) -> Result<Vec<ToolRow>, StoreError>;
+    /// Whether a request was carried out before with the same body.
+    async fn is_repeated(&self, request: &RequestRow) -> Result<bool, StoreError>;
     /// Saves a tool in place of one of the same id, together with its request.
     async fn put_tool(
         &self,
         tool: &ToolRow,
         request: Option<&RequestRow>,
     ) -> Result<(), StoreError>;
+    /// Deletes a tool, together with noting its request. Returns whether it was there.
+    async fn delete_tool(
+        &self,
+        tool_id: &str,
+        request: Option<&RequestRow>,
+    ) -> Result<bool, StoreError>;
     /// Returns every gRPC server by name.
     async fn backends(&self) -> Result<Vec<BackendRow>, StoreError>;
     /// Saves a gRPC server in place of one of the same name, together with its request.
@@ -70,6 +78,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         backend: &BackendRow,
         request: Option<&RequestRow>,
     ) -> Result<(), StoreError>;
-    /// Gives up the database.
+    /// Deletes a gRPC server, together with noting its request. Returns whether it was there.
+    async fn delete_backend(
+        &self,
+        name: &str,
+        request: Option<&RequestRow>,
+    ) -> Result<bool, StoreError>;
+    /// Closes the database.
     async fn close(&self);
 }

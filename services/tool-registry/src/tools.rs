@@ -1,7 +1,9 @@
 //! All tools: those of the catalogue, every workflow, every node type.
 
+mod backends;
+mod change;
 mod derived;
-mod register;
+mod put;
 
 use std::{
     collections::HashMap,
@@ -23,7 +25,9 @@ use crate::{
     store::Store,
 };
 
-pub use register::{RegisterError, Registered, Request};
+pub use backends::PutBackend;
+pub use change::{Change, ChangeError};
+pub use put::PutTool;
 
 /// The most derived tools that are kept compiled.
 const MAX_KEPT: usize = 4_096;
@@ -36,11 +40,11 @@ pub struct Tools {
 
 #[derive(Debug)]
 struct Shared {
-    /// Replaced as a whole by a registration; a reader keeps the one that it has. Locked for the
+    /// Replaced as a whole by a change; a reader keeps the one that it has. Locked for the
     /// time of a pointer copy only.
     catalogue: RwLock<Arc<Catalogue>>,
-    /// Held by one registration at a time, over its write to the store.
-    registering: tokio::sync::Mutex<()>,
+    /// Held by one change at a time, over its write to the store.
+    changing: tokio::sync::Mutex<()>,
     /// Tools that were derived, by id. An entry whose digest is no longer that of its source is made
     /// anew. Never held across an await.
     derived: Mutex<HashMap<String, (String, Arc<Tool>)>>,
@@ -122,7 +126,7 @@ impl Tools {
         Self {
             shared: Arc::new(Shared {
                 catalogue: RwLock::new(Arc::new(catalogue)),
-                registering: tokio::sync::Mutex::new(()),
+                changing: tokio::sync::Mutex::new(()),
                 derived: Mutex::default(),
                 store,
                 runs,

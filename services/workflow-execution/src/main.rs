@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use grpc_kit::Need;
 use workflow_execution::{Peers, WorkflowSettings};
@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     )?;
     let shutdown = grpc_kit::Shutdown::on_signals()?;
     let peers = Peers {
-        registry: ToolRegistryServiceClient::new(grpc_kit::remote(&settings.registry)?),
+        calls: CallServiceClient::new(grpc_kit::remote(&settings.registry)?),
         sandbox: ScriptSandboxServiceClient::new(grpc_kit::remote(&settings.sandbox)?),
     };
     let workflow = workflow_execution::build(settings.clone(), peers).await?;

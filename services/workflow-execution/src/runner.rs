@@ -18,7 +18,7 @@ mod tool_call;
 
 use std::sync::Arc;
 
-use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use core_types::MAX_CALL_DEPTH;
 use grpc_kit::Transport;
@@ -33,7 +33,7 @@ use history::Calls;
 #[derive(Clone, Debug)]
 pub struct Peers {
     /// Calls tools.
-    pub registry: ToolRegistryServiceClient<Transport>,
+    pub calls: CallServiceClient<Transport>,
     /// Runs scripts.
     pub sandbox: ScriptSandboxServiceClient<Transport>,
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use contracts::tavern::{
     common::v1 as common,
     registry::v1::{
-        self as registry, call_tool_response::Record,
-        tool_registry_service_client::ToolRegistryServiceClient,
+        self as registry, call_service_client::CallServiceClient, call_tool_response::Record,
     },
 };
 use grpc_kit::{Backoff, CallContext, FailureClass, Transport};
@@ -31,7 +30,7 @@ const BROKEN_TRIES: u32 = 3;
 /// Asks the registry for the calls of one turn. Clone, cheap.
 #[derive(Clone)]
 pub(super) struct Caller {
-    pub(super) registry: ToolRegistryServiceClient<Transport>,
+    pub(super) calls: CallServiceClient<Transport>,
     pub(super) recorder: Recorder,
     pub(super) control: RunControl,
     pub(super) conversation_id: String,
@@ -128,7 +127,7 @@ impl Caller {
         request: registry::CallToolRequest,
     ) -> Result<Result<common::CallResult, Status>, Stop> {
         let effect_id = request.effect_id.clone();
-        let calling = receive(self.registry.clone(), self.recorder.clone(), request);
+        let calling = receive(self.calls.clone(), self.recorder.clone(), request);
         tokio::pin!(calling);
         let told = tokio::select! {
             biased;
@@ -176,7 +175,7 @@ impl Caller {
     /// Asks the registry to end a call. The run's own deadline may have passed, so that the
     /// request has a time of its own.
     async fn cancel_call(&self, effect_id: &str, reason: &str) -> Result<(), Status> {
-        let mut registry = self.registry.clone();
+        let mut calls = self.calls.clone();
         let request = registry::CancelCallRequest {
             effect_id: effect_id.to_owned(),
             reason: reason.to_owned(),
@@ -184,10 +183,10 @@ impl Caller {
         let path = self.control.call_context().path().clone();
         let context = CallContext::new(path).with_timeout(CANCEL_WAIT);
         let answer = context
-            .scope(registry.cancel_call(request))
+            .scope(calls.cancel_call(request))
             .await?
             .into_inner();
-        if !answer.ended {
+        if !answer.still_running.is_empty() {
             tracing::warn!(effect_id, still_running = ?answer.still_running, "a cancelled call has not ended");
         }
         Ok(())
@@ -196,11 +195,11 @@ impl Caller {
 
 /// Asks for a call and records what happens below it, until its result comes.
 async fn receive(
-    mut registry: ToolRegistryServiceClient<Transport>,
+    mut calls: CallServiceClient<Transport>,
     recorder: Recorder,
     request: registry::CallToolRequest,
 ) -> Result<Result<common::CallResult, Status>, AppendError> {
-    let mut records = match registry.call_tool(request).await {
+    let mut records = match calls.call_tool(request).await {
         Ok(response) => response.into_inner(),
         Err(status) => return Ok(Err(status)),
     };

@@ -146,7 +146,7 @@ impl Driver {
     /// Returns what asks the registry for the calls of this turn.
     pub(super) fn caller(&self) -> Caller {
         Caller {
-            registry: self.shared.registry.clone(),
+            calls: self.shared.calls.clone(),
             recorder: self.recorder.clone(),
             control: self.control.clone(),
             conversation_id: self.meta.conversation_id.clone(),

@@ -50,6 +50,8 @@ pub(super) enum InventoryError {
 
 /// The most tools that the registry is asked for.
 const MAX_TOOLS: usize = 20_000;
+/// The most ids that the registry takes at once.
+const MAX_BATCH: usize = 500;
 
 /// Asks the registry for the tools with these ids. All others are known and not available, so that
 /// a call of one is told apart from a call of a tool that nobody has (rule N5).
@@ -57,12 +59,8 @@ pub(super) async fn fetch(
     registry: ToolRegistryServiceClient<Transport>,
     tool_ids: &[String],
 ) -> Result<Inventory, InventoryError> {
-    let mut missing = Vec::new();
-    let tools = match tool_ids.is_empty() {
-        true => Vec::new(),
-        false => list(registry.clone(), tool_ids, &mut missing).await?,
-    };
-    let everything = list(registry, &[], &mut Vec::new()).await?;
+    let (tools, mut missing) = named(registry.clone(), tool_ids).await?;
+    let everything = list(registry).await?;
     let visible: HashSet<&str> = tools.iter().map(|tool| tool.tool_id.as_str()).collect();
     let hidden = everything.into_iter().map(|tool| tool.tool_id);
     let hidden = hidden.filter(|id| !visible.contains(id.as_str())).collect();
@@ -72,11 +70,27 @@ pub(super) async fn fetch(
     Ok(Inventory { catalogue, missing })
 }
 
-/// Lists the tools with these ids, or every tool where none is named.
-async fn list(
+/// Returns the tools with these ids, and the ids that no tool has.
+async fn named(
     mut registry: ToolRegistryServiceClient<Transport>,
     tool_ids: &[String],
-    missing: &mut Vec<String>,
+) -> Result<(Vec<registry::Tool>, Vec<String>), InventoryError> {
+    let (mut tools, mut missing) = (Vec::new(), Vec::new());
+    for tool_ids in tool_ids.chunks(MAX_BATCH) {
+        let request = registry::BatchGetToolsRequest {
+            tool_ids: tool_ids.to_vec(),
+        };
+        let response = registry.batch_get_tools(request).await;
+        let batch = response.map_err(InventoryError::Registry)?.into_inner();
+        tools.extend(batch.tools);
+        missing.extend(batch.missing_tool_ids);
+    }
+    Ok((tools, missing))
+}
+
+/// Lists every tool.
+async fn list(
+    mut registry: ToolRegistryServiceClient<Transport>,
 ) -> Result<Vec<registry::Tool>, InventoryError> {
     let mut tools = Vec::new();
     let mut page_token = String::new();
@@ -84,11 +98,9 @@ async fn list(
         let request = registry::ListToolsRequest {
             page_size: 500,
             page_token,
-            tool_ids: tool_ids.to_vec(),
         };
-        let answer = registry.list_tools(request).await;
-        let page = answer.map_err(InventoryError::Registry)?.into_inner();
-        missing.extend(page.missing_tool_ids);
+        let response = registry.list_tools(request).await;
+        let page = response.map_err(InventoryError::Registry)?.into_inner();
         tools.extend(page.tools);
         page_token = page.next_page_token;
         if page_token.is_empty() || tools.len() >= MAX_TOOLS {

@@ -11,13 +11,16 @@ use contracts::tavern::{
         RunEvent, run_event::Kind,
     },
     registry::v1::{
-        self as proto, CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse,
-        ImplementationType, ListToolsRequest, ListToolsResponse, Tool, call_tool_response::Record,
-        tool_registry_service_server::ToolRegistryService,
+        self as proto, BatchGetToolsRequest, BatchGetToolsResponse, CallToolRequest,
+        CallToolResponse, CancelCallRequest, CancelCallResponse, ImplementationType,
+        ListToolsRequest, ListToolsResponse, Tool,
+        call_service_server::{CallService, CallServiceServer},
+        call_tool_response::Record,
+        tool_registry_service_server::{ToolRegistryService, ToolRegistryServiceServer},
     },
 };
 use futures::stream::BoxStream;
-use grpc_kit::Failure;
+use grpc_kit::{Failure, Services};
 use serde_json::Value;
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
@@ -251,24 +254,18 @@ fn chunk(request: &CallToolRequest) -> RunEvent {
     }
 }
 
-#[tonic::async_trait]
-impl ToolRegistryService for TestRegistry {
-    type CallToolStream = BoxStream<'static, Result<CallToolResponse, Status>>;
-
-    async fn list_tools(
-        &self,
-        request: Request<ListToolsRequest>,
-    ) -> Result<Response<ListToolsResponse>, Status> {
-        let state = self.state.lock().unwrap();
-        let mut response = ListToolsResponse::default();
-        for id in request.into_inner().tool_ids {
-            match state.tools.get(&id) {
-                Some(known) => response.tools.push(known.tool.clone()),
-                None => response.missing_tool_ids.push(id),
-            }
-        }
-        Ok(Response::new(response))
+impl TestRegistry {
+    /// Returns both services of the registry.
+    pub(crate) fn services(&self) -> Services {
+        Services::new()
+            .add(ToolRegistryServiceServer::new(self.clone()))
+            .add(CallServiceServer::new(self.clone()))
     }
+}
+
+#[tonic::async_trait]
+impl CallService for TestRegistry {
+    type CallToolStream = BoxStream<'static, Result<CallToolResponse, Status>>;
 
     async fn call_tool(
         &self,
@@ -297,47 +294,7 @@ impl ToolRegistryService for TestRegistry {
         {
             let _ = effect.cancel.send(true);
         }
-        Ok(Response::new(CancelCallResponse {
-            ended: true,
-            still_running: Vec::new(),
-        }))
-    }
-
-    async fn list_plugins(
-        &self,
-        _: Request<proto::ListPluginsRequest>,
-    ) -> Result<Response<proto::ListPluginsResponse>, Status> {
-        Err(Status::unimplemented("the double has no plugins"))
-    }
-
-    async fn register_tool(
-        &self,
-        _: Request<proto::RegisterToolRequest>,
-    ) -> Result<Response<proto::RegisterToolResponse>, Status> {
-        Err(Status::unimplemented("the test double has fixed tools"))
-    }
-
-    async fn register_backend(
-        &self,
-        _: Request<proto::RegisterBackendRequest>,
-    ) -> Result<Response<proto::RegisterBackendResponse>, Status> {
-        Err(Status::unimplemented("the test double has no backends"))
-    }
-
-    async fn get_tool(
-        &self,
-        _: Request<proto::GetToolRequest>,
-    ) -> Result<Response<proto::GetToolResponse>, Status> {
-        Err(Status::unimplemented(
-            "the test double lists its tools only",
-        ))
-    }
-
-    async fn validate_call(
-        &self,
-        _: Request<proto::ValidateCallRequest>,
-    ) -> Result<Response<proto::ValidateCallResponse>, Status> {
-        Err(Status::unimplemented("the test double validates nothing"))
+        Ok(Response::new(CancelCallResponse::default()))
     }
 
     async fn start_invocation(
@@ -345,5 +302,100 @@ impl ToolRegistryService for TestRegistry {
         _: Request<proto::StartInvocationRequest>,
     ) -> Result<Response<proto::StartInvocationResponse>, Status> {
         Err(Status::unimplemented("the test double has no runs"))
+    }
+}
+
+#[tonic::async_trait]
+impl ToolRegistryService for TestRegistry {
+    async fn batch_get_tools(
+        &self,
+        request: Request<BatchGetToolsRequest>,
+    ) -> Result<Response<BatchGetToolsResponse>, Status> {
+        let state = self.state.lock().unwrap();
+        let mut response = BatchGetToolsResponse::default();
+        for id in request.into_inner().tool_ids {
+            match state.tools.get(&id) {
+                Some(known) => response.tools.push(known.tool.clone()),
+                None => response.missing_tool_ids.push(id),
+            }
+        }
+        Ok(Response::new(response))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Request<ListToolsRequest>,
+    ) -> Result<Response<ListToolsResponse>, Status> {
+        Ok(Response::new(ListToolsResponse::default()))
+    }
+
+    async fn put_tool(
+        &self,
+        _: Request<proto::PutToolRequest>,
+    ) -> Result<Response<proto::PutToolResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn delete_tool(
+        &self,
+        _: Request<proto::DeleteToolRequest>,
+    ) -> Result<Response<proto::DeleteToolResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn get_tool(
+        &self,
+        _: Request<proto::GetToolRequest>,
+    ) -> Result<Response<proto::GetToolResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn put_backend(
+        &self,
+        _: Request<proto::PutBackendRequest>,
+    ) -> Result<Response<proto::PutBackendResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn delete_backend(
+        &self,
+        _: Request<proto::DeleteBackendRequest>,
+    ) -> Result<Response<proto::DeleteBackendResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn get_backend(
+        &self,
+        _: Request<proto::GetBackendRequest>,
+    ) -> Result<Response<proto::GetBackendResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn list_backends(
+        &self,
+        _: Request<proto::ListBackendsRequest>,
+    ) -> Result<Response<proto::ListBackendsResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn get_plugin(
+        &self,
+        _: Request<proto::GetPluginRequest>,
+    ) -> Result<Response<proto::GetPluginResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn list_plugins(
+        &self,
+        _: Request<proto::ListPluginsRequest>,
+    ) -> Result<Response<proto::ListPluginsResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
+    }
+
+    async fn validate_call(
+        &self,
+        _: Request<proto::ValidateCallRequest>,
+    ) -> Result<Response<proto::ValidateCallResponse>, Status> {
+        Err(Status::unimplemented("the test double has fixed tools"))
     }
 }

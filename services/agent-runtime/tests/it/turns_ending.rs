@@ -3,9 +3,7 @@
 use contracts::tavern::{
     agent::v1::StartTurnRequest,
     common::v1::{RunOptions, RunState, StopReason, run_event::Kind},
-    registry::v1::tool_registry_service_server::ToolRegistryServiceServer,
 };
-use grpc_kit::Services;
 use serde_json::json;
 
 use crate::{
@@ -262,7 +260,7 @@ async fn a_registry_that_is_not_there_yet_is_waited_for() {
     let (transport, slot) = grpc_kit::late();
     let running = world.build_with(transport).await;
     let run_id = running.begin(says("work")).await;
-    let services = Services::new().add(ToolRegistryServiceServer::new(registry));
+    let services = registry.services();
     slot.fill(grpc_kit::local(&services));
     assert_eq!(running.follow(&run_id, 0).await.text(), "ok");
 }

@@ -13,16 +13,12 @@ use contracts::tavern::{
         model_service_client::ModelServiceClient, start_turn_request::Opening,
     },
     common::v1::{Run, RunEvent, StopReason, run_event::Kind, watch_record::Record},
-    registry::v1::{
-        tool_registry_service_client::ToolRegistryServiceClient,
-        tool_registry_service_server::ToolRegistryServiceServer,
-    },
     run::v1::{
         CancelRunRequest, CancelRunResponse, GetRunRequest, WatchRunRequest,
         run_service_client::RunServiceClient,
     },
 };
-use grpc_kit::{Services, Transport};
+use grpc_kit::Transport;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
@@ -87,16 +83,14 @@ impl World {
 
     /// Builds the runtime. Building again on the same world is a restart.
     pub(crate) async fn build(&self) -> Running {
-        let services = Services::new().add(ToolRegistryServiceServer::new(self.registry.clone()));
+        let services = self.registry.services();
         self.build_with(grpc_kit::local(&services)).await
     }
 
     /// Builds the runtime with another way to the registry.
     pub(crate) async fn build_with(&self, registry: Transport) -> Running {
         telemetry::init_for_tests();
-        let peers = Peers {
-            registry: ToolRegistryServiceClient::new(registry),
-        };
+        let peers = Peers::over(registry);
         let runtime = build(self.settings.clone(), peers, Environment::system())
             .await
             .unwrap();

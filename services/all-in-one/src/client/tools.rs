@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use contracts::tavern::common::v1::CallStatus;
+use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::registry::v1::{CallToolRequest, GetToolRequest, ListToolsRequest, Tool};
@@ -36,10 +37,12 @@ pub(crate) enum Command {
 }
 
 type Registry = ToolRegistryServiceClient<grpc_kit::Transport>;
+type Calls = CallServiceClient<grpc_kit::Transport>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
-        let mut registry = Registry::new(remote.connect()?);
+        let transport = remote.connect()?;
+        let mut registry = Registry::new(transport.clone());
         match self {
             Self::List => list(&mut registry, remote.json).await,
             Self::Show { tool_id } => {
@@ -61,7 +64,7 @@ impl Command {
                     effect_id,
                     ..CallToolRequest::default()
                 };
-                call(&mut registry, request, remote.json).await
+                call(&mut Calls::new(transport), request, remote.json).await
             }
         }
     }
@@ -114,11 +117,11 @@ fn show(tool: &Tool, as_json: bool) -> anyhow::Result<ExitCode> {
 }
 
 async fn call(
-    registry: &mut Registry,
+    calls: &mut Calls,
     request: CallToolRequest,
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let stream = registry.call_tool(request).await;
+    let stream = calls.call_tool(request).await;
     let mut stream = stream.map_err(|status| refusal(&status))?.into_inner();
     let mut timeline = Timeline::new(Style::of_stdout());
     while let Some(response) = stream.message().await.map_err(|status| refusal(&status))? {

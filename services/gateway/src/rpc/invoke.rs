@@ -93,7 +93,7 @@ impl GatewayRpc {
         };
         let answer = self
             .peers
-            .registry
+            .calls
             .clone()
             .start_invocation(invocation)
             .await?

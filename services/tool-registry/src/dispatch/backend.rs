@@ -13,13 +13,14 @@ mod reflection;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
 use prost_types::method_options::IdempotencyLevel;
+use sha2::{Digest, Sha256};
 use tonic::{
     Request,
     client::Grpc,
@@ -91,6 +92,8 @@ pub struct Backend {
     pub endpoint: String,
     /// A serialised `FileDescriptorSet` of everything it offers.
     pub descriptors: Vec<u8>,
+    /// Changes with the address or the descriptors.
+    pub etag: String,
     channel: Channel,
     methods: HashMap<String, MethodDescriptor>,
 }
@@ -119,6 +122,7 @@ impl Backend {
         Ok(Self {
             name: name.to_owned(),
             endpoint: endpoint.to_owned(),
+            etag: etag_of(endpoint, &descriptors),
             descriptors,
             channel,
             methods,
@@ -137,7 +141,7 @@ impl Backend {
 #[derive(Clone, Debug, Default)]
 pub struct Backends {
     /// Read on every call and written on registration only; never held across an await.
-    by_name: Arc<RwLock<HashMap<String, Arc<Backend>>>>,
+    by_name: Arc<RwLock<BTreeMap<String, Arc<Backend>>>>,
     allowed: AllowedHosts,
 }
 
@@ -200,9 +204,21 @@ impl Backends {
     }
 
     /// Adds a server or replaces the one of the same name.
-    pub fn put(&self, backend: Backend) {
+    pub fn put(&self, backend: Arc<Backend>) {
         let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
-        by_name.insert(backend.name.clone(), Arc::new(backend));
+        by_name.insert(backend.name.clone(), backend);
+    }
+
+    /// Removes a server; calls that are in flight continue.
+    pub fn remove(&self, name: &str) {
+        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        by_name.remove(name);
+    }
+
+    /// Returns every server by name.
+    pub fn all(&self) -> Vec<Arc<Backend>> {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        by_name.values().cloned().collect()
     }
 
     /// Returns a server.
@@ -266,7 +282,7 @@ impl Backends {
     ) -> Result<(Arc<Backend>, MethodDescriptor), Failure> {
         let Some(backend) = self.get(service) else {
             let message = format!(
-                "no gRPC server is registered under the name '{service}'; register it by RegisterBackend"
+                "no gRPC server is registered under the name '{service}'; add it by PutBackend"
             );
             return Err(Failure::new(
                 Category::Dependency,
@@ -340,6 +356,17 @@ fn channel_to(endpoint: &str, allowed: &AllowedHosts) -> Result<Channel, Backend
     }
     let address = Endpoint::from(uri);
     Ok(address.connect_timeout(CONNECT_TIMEOUT).connect_lazy())
+}
+
+fn etag_of(endpoint: &str, descriptors: &[u8]) -> String {
+    let mut digest = Sha256::new();
+    digest.update(endpoint);
+    digest.update([0]);
+    digest.update(descriptors);
+    digest.finalize()[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn path_of(method: &MethodDescriptor) -> String {

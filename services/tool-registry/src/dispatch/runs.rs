@@ -9,7 +9,7 @@ mod outcome;
 use std::time::Duration;
 
 use contracts::tavern::{
-    common::v1::{ErrorReason, Run, RunOptions},
+    common::v1::{ErrorReason, PendingWork, Run, RunOptions, WorkKind},
     run::v1::{CancelRunRequest, run_service_client::RunServiceClient},
     workflow::v1::{
         SingleNode, StartRunRequest, start_run_request::Target,
@@ -110,18 +110,16 @@ impl WorkflowRuns {
     ///
     /// # Errors
     /// The status with which the workflow service refused.
-    pub async fn cancel(&self, run_id: &str, reason: &str) -> Result<Vec<String>, Status> {
+    pub async fn cancel(&self, run_id: &str, reason: &str) -> Result<Vec<PendingWork>, Status> {
         let request = CancelRunRequest {
             run_id: run_id.to_owned(),
             reason: reason.to_owned(),
         };
         let answer = self.runs().cancel_run(request).await?.into_inner();
         let ended = answer.run.is_some_and(|run| run.outcome.is_some());
-        let still_running = answer.still_running.into_iter().map(|work| work.id);
-        let still_running: Vec<String> = still_running.collect();
         Ok(match ended {
-            false if still_running.is_empty() => vec![run_id.to_owned()],
-            _ => still_running,
+            false if answer.still_running.is_empty() => vec![pending_run(run_id)],
+            _ => answer.still_running,
         })
     }
 
@@ -190,16 +188,24 @@ impl WorkflowRuns {
             grpc_kit::CallContext::new(order.flight.path().clone()).with_timeout(CANCEL_GRACE);
         let ending = context.scope(async {
             let still_running = self.cancel(run_id, reason).await.ok()?;
-            for name in still_running.iter().filter(|name| *name != run_id) {
-                order.flight.leave_running(name);
+            for work in still_running.into_iter().filter(|work| work.id != run_id) {
+                order.flight.leave_running(work);
             }
             follow::to_the_end(self.runs(), run_id, until).await.ok()
         });
         let ended = tokio::time::timeout_at(until, ending).await.ok().flatten();
         if ended.is_none() {
-            order.flight.leave_running(run_id);
+            order.flight.leave_running(pending_run(run_id));
         }
         ended
+    }
+}
+
+/// Names a run that has not ended.
+pub fn pending_run(run_id: &str) -> PendingWork {
+    PendingWork {
+        kind: WorkKind::Run.into(),
+        id: run_id.to_owned(),
     }
 }
 

@@ -70,6 +70,20 @@ impl Catalogue {
         Ok((next, tool))
     }
 
+    /// Returns the catalogue without the tool that has this id.
+    #[must_use]
+    pub fn without(&self, id: &str) -> Self {
+        let mut next = self.clone();
+        next.by_id.remove(id);
+        next.by_alias.retain(|_, owner| owner != id);
+        next
+    }
+
+    /// Returns the tool that has this id.
+    pub fn get(&self, id: &str) -> Option<&Arc<Tool>> {
+        self.by_id.get(id)
+    }
+
     /// Finds a tool by its id, or else by its alias.
     pub fn find(&self, written: &str) -> Option<&Arc<Tool>> {
         self.by_id
@@ -188,6 +202,13 @@ mod tests {
         let renamed = catalogue.find("a:b").unwrap().alias();
         assert_ne!(renamed, "a__b");
         assert_eq!(catalogue.find(renamed).unwrap().id(), "a:b");
+    }
+
+    #[test]
+    fn a_tool_that_is_removed_is_found_neither_by_id_nor_by_alias() {
+        let catalogue = catalogue(&["a:b", "a|b"]).without("a:b");
+        assert!(catalogue.get("a:b").is_none() && catalogue.find("a__b").is_none());
+        assert!(catalogue.get("a|b").is_some());
     }
 
     #[test]

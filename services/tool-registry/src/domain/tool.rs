@@ -16,7 +16,7 @@ use super::{
 pub enum Origin {
     /// The platform.
     Builtin,
-    /// The operator, by `RegisterTool`.
+    /// The operator, by `PutTool`.
     Registered,
     /// A workflow of the same id.
     Workflow,

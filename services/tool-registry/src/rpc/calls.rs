@@ -48,11 +48,8 @@ pub(super) async fn cancel(
             .violation("effect_id", error.to_string())
             .into_status()
     })?;
-    let cancelled = calls.cancel(&effect, &request.reason).await?;
-    Ok(CancelCallResponse {
-        ended: cancelled.ended,
-        still_running: cancelled.still_running,
-    })
+    let still_running = calls.cancel(&effect, &request.reason).await?;
+    Ok(CancelCallResponse { still_running })
 }
 
 fn read_call(request: CallToolRequest) -> Result<Call, Status> {

@@ -9,6 +9,7 @@ use contracts::tavern::{
 use core_types::Timestamp;
 
 use crate::{
+    dispatch::backend::Backend,
     domain::{
         definition::Implementation,
         diagnostic::{Diagnostic, Severity},
@@ -154,6 +155,16 @@ pub fn tool_to_proto(tool: &Tool) -> registry::Tool {
             .iter()
             .map(diagnostic_to_proto)
             .collect(),
+    }
+}
+
+/// Converts a backend to its message.
+pub fn backend_to_proto(backend: &Backend) -> registry::Backend {
+    registry::Backend {
+        name: backend.name.clone(),
+        endpoint: backend.endpoint.clone(),
+        methods: backend.methods(),
+        etag: backend.etag.clone(),
     }
 }
 

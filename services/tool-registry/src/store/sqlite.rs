@@ -46,6 +46,20 @@ impl Store for SqliteStore {
             .collect()
     }
 
+    async fn is_repeated(&self, request: &RequestRow) -> Result<bool, StoreError> {
+        let stored: Option<String> = sqlx::query_scalar(
+            "SELECT body_hash FROM requests WHERE method = ?1 AND request_id = ?2",
+        )
+        .bind(request.method)
+        .bind(&request.request_id)
+        .fetch_optional(self.database.reader())
+        .await?;
+        match stored {
+            Some(body_hash) if body_hash != request.body_hash => Err(StoreError::RequestIdReused),
+            stored => Ok(stored.is_some()),
+        }
+    }
+
     async fn put_tool(
         &self,
         tool: &ToolRow,
@@ -63,6 +77,15 @@ impl Store for SqliteStore {
         .await
         .map_err(failed)?;
         transaction.commit().await.map_err(failed)
+    }
+
+    async fn delete_tool(
+        &self,
+        tool_id: &str,
+        request: Option<&RequestRow>,
+    ) -> Result<bool, StoreError> {
+        let statement = "DELETE FROM tools WHERE tool_id = ?1";
+        delete(&self.database, statement, tool_id, request).await
     }
 
     async fn backends(&self) -> Result<Vec<BackendRow>, StoreError> {
@@ -102,9 +125,40 @@ impl Store for SqliteStore {
         transaction.commit().await.map_err(failed)
     }
 
+    async fn delete_backend(
+        &self,
+        name: &str,
+        request: Option<&RequestRow>,
+    ) -> Result<bool, StoreError> {
+        let statement = "DELETE FROM backends WHERE name = ?1";
+        delete(&self.database, statement, name, request).await
+    }
+
     async fn close(&self) {
         self.database.close().await;
     }
+}
+
+/// Deletes one row and notes the request in one transaction. Returns whether the row was there; the
+/// request is not noted otherwise.
+async fn delete(
+    database: &SqliteDatabase,
+    statement: &'static str,
+    key: &str,
+    request: Option<&RequestRow>,
+) -> Result<bool, StoreError> {
+    let mut transaction = database.begin_write().await?;
+    let deleted = sqlx::query(statement)
+        .bind(key)
+        .execute(&mut *transaction)
+        .await
+        .map_err(failed)?;
+    if deleted.rows_affected() == 0 {
+        return Ok(false);
+    }
+    note(&mut transaction, request).await?;
+    transaction.commit().await.map_err(failed)?;
+    Ok(true)
 }
 
 /// Notes a request id, and refuses one that was used with another body.

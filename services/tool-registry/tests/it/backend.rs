@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use contracts::tavern::{
     common::v1::{CallStatus, ErrorCategory},
-    registry::v1::{CallToolRequest, RegisterBackendRequest},
+    registry::v1::{CallToolRequest, PutBackendRequest},
     workflow::v1::workflow_service_server::WorkflowServiceServer,
 };
 use grpc_kit::{Server, ServerSettings, Services, Shutdown, ShutdownHandle};
@@ -17,13 +17,13 @@ use crate::{
     fixture::{Fixture, code_of, finish, with_effect},
 };
 
-struct Backend {
-    address: SocketAddr,
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
     workflows: PlayedWorkflows,
     shutdown: ShutdownHandle,
 }
 
-async fn serve() -> Backend {
+pub(crate) async fn serve() -> Backend {
     let settings = ServerSettings {
         listen: ([127, 0, 0, 1], 0).into(),
         ..ServerSettings::default()
@@ -43,18 +43,20 @@ async fn serve() -> Backend {
 }
 
 async fn register(fixture: &Fixture, backend: &Backend) -> Vec<String> {
-    let request = RegisterBackendRequest {
+    let request = PutBackendRequest {
         name: "flows".into(),
         endpoint: format!("http://{}", backend.address),
-        request_id: String::new(),
+        ..Default::default()
     };
     fixture
-        .client
+        .catalogue
         .clone()
-        .register_backend(request)
+        .put_backend(request)
         .await
         .unwrap()
         .into_inner()
+        .backend
+        .unwrap()
         .methods
 }
 
@@ -74,8 +76,8 @@ async fn a_servers_unary_methods_are_found_and_called_with_json() {
             .iter()
             .any(|method| method.ends_with("WatchRun") || method.starts_with("grpc."))
     );
-    fixture.register(tool("get", "GetWorkflow")).await;
-    fixture.register(tool("start", "StartRun")).await;
+    fixture.put_tool(tool("get", "GetWorkflow")).await;
+    fixture.put_tool(tool("start", "StartRun")).await;
     let output = fixture
         .output("c", "get", json!({"workflowId": "w1"}))
         .await;
@@ -97,7 +99,7 @@ async fn a_servers_unary_methods_are_found_and_called_with_json() {
 async fn the_effect_id_the_conversation_the_trace_and_the_deadline_reach_the_server() {
     let (fixture, backend) = (Fixture::new().await, serve().await);
     register(&fixture, &backend).await;
-    fixture.register(tool("get", "GetWorkflow")).await;
+    fixture.put_tool(tool("get", "GetWorkflow")).await;
     fixture
         .finish(CallToolRequest {
             conversation_id: "c-1".into(),
@@ -128,7 +130,7 @@ async fn the_effect_id_the_conversation_the_trace_and_the_deadline_reach_the_ser
 async fn arguments_that_do_not_fit_the_message_are_refused_all_at_once() {
     let (fixture, backend) = (Fixture::new().await, serve().await);
     register(&fixture, &backend).await;
-    fixture.register(tool("start", "StartRun")).await;
+    fixture.put_tool(tool("start", "StartRun")).await;
     let arguments = json!({"workflow_id": "w", "definition_json": "{}", "optionz": {}, "inputs_json": 5,
                            "options": {"durability": "DURABILITY_FOREVER", "timeout": 3}});
     let result = fixture.call("start", arguments).await;
@@ -155,8 +157,8 @@ async fn arguments_that_do_not_fit_the_message_are_refused_all_at_once() {
 async fn a_servers_refusal_is_a_typed_failure() {
     let (fixture, backend) = (Fixture::new().await, serve().await);
     register(&fixture, &backend).await;
-    fixture.register(tool("get", "GetWorkflow")).await;
-    fixture.register(tool("put", "PutWorkflow")).await;
+    fixture.put_tool(tool("get", "GetWorkflow")).await;
+    fixture.put_tool(tool("put", "PutWorkflow")).await;
     let missing = fixture.call("get", json!({"workflowId": "none"})).await;
     assert_eq!(
         (missing.status(), code_of(&missing)),
@@ -173,7 +175,7 @@ async fn a_servers_refusal_is_a_typed_failure() {
 async fn a_server_is_kept_over_a_restart_and_need_not_be_there() {
     let (mut fixture, backend) = (Fixture::new().await, serve().await);
     register(&fixture, &backend).await;
-    fixture.register(tool("get", "GetWorkflow")).await;
+    fixture.put_tool(tool("get", "GetWorkflow")).await;
     fixture.crash_and_restart().await;
     fixture
         .output("c", "get", json!({"workflowId": "w1"}))
@@ -203,8 +205,8 @@ async fn a_server_that_does_not_answer_in_time_leaves_the_effect_unknown_unless_
     declared["idempotent"] = json!(true);
     let backend = serve().await;
     register(&fixture, &backend).await;
-    fixture.register(tool("effect", "GetWorkflow")).await;
-    fixture.register(declared).await;
+    fixture.put_tool(tool("effect", "GetWorkflow")).await;
+    fixture.put_tool(declared).await;
     // The methods are known already; from now on the name stands for a server that never answers.
     point_to(&fixture, silent).await;
     for (id, status) in [
@@ -215,7 +217,7 @@ async fn a_server_that_does_not_answer_in_time_leaves_the_effect_unknown_unless_
             timeout: prost_types::Duration::try_from(Duration::from_secs(1)).ok(),
             ..with_effect(id, id, json!({"workflowId": "w1"}))
         };
-        let (_, result) = finish(fixture.client.clone(), request).await.unwrap();
+        let (_, result) = finish(fixture.calls.clone(), request).await.unwrap();
         assert_eq!(
             (result.status(), code_of(&result)),
             (status, "deadline_exceeded")
@@ -225,15 +227,15 @@ async fn a_server_that_does_not_answer_in_time_leaves_the_effect_unknown_unless_
 
 /// Registers a server that answers reflection and whose methods never answer.
 async fn point_to(fixture: &Fixture, address: SocketAddr) {
-    let request = RegisterBackendRequest {
+    let request = PutBackendRequest {
         name: "flows".into(),
         endpoint: format!("http://{address}"),
-        request_id: String::new(),
+        ..Default::default()
     };
     fixture
-        .client
+        .catalogue
         .clone()
-        .register_backend(request)
+        .put_backend(request)
         .await
         .unwrap();
 }
@@ -295,18 +297,20 @@ async fn a_server_that_only_speaks_the_older_reflection_is_understood() {
             .add_service(reflection)
             .serve_with_incoming(incoming),
     );
-    let request = RegisterBackendRequest {
+    let request = PutBackendRequest {
         name: "old".into(),
         endpoint: format!("http://{address}"),
-        request_id: String::new(),
+        ..Default::default()
     };
     let methods = fixture
-        .client
+        .catalogue
         .clone()
-        .register_backend(request)
+        .put_backend(request)
         .await
         .unwrap()
         .into_inner()
+        .backend
+        .unwrap()
         .methods;
     assert!(
         methods.contains(&"tavern.workflow.v1.WorkflowService/StartRun".to_owned()),
@@ -341,12 +345,12 @@ async fn an_address_that_is_none_and_a_server_that_is_not_there_are_refused() {
         ("", format!("http://{free}"), Code::InvalidArgument),
         ("x", format!("http://{free}"), Code::Unavailable),
     ] {
-        let request = RegisterBackendRequest {
+        let request = PutBackendRequest {
             name: name.into(),
             endpoint: endpoint.clone(),
-            request_id: String::new(),
+            ..Default::default()
         };
-        let registered = fixture.client.clone().register_backend(request).await;
+        let registered = fixture.catalogue.clone().put_backend(request).await;
         let status = registered.unwrap_err();
         assert_eq!(status.code(), code, "{name} {endpoint}: {status}");
     }
@@ -359,22 +363,22 @@ pub(crate) async fn register_led_to(
     tools: &[(&str, bool)],
 ) {
     let proxy = reflection_then(address).await;
-    let request = RegisterBackendRequest {
+    let request = PutBackendRequest {
         name: "led".into(),
         endpoint: format!("http://{}", proxy.address),
-        request_id: String::new(),
+        ..Default::default()
     };
     fixture
-        .client
+        .catalogue
         .clone()
-        .register_backend(request)
+        .put_backend(request)
         .await
         .unwrap();
     for (id, idempotent) in tools {
         let mut led = tool(id, "GetWorkflow");
         led["implementation"]["service"] = json!("led");
         led["idempotent"] = json!(idempotent);
-        fixture.register(led).await;
+        fixture.put_tool(led).await;
     }
     proxy.switched.send_replace(true);
 }

@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use contracts::tavern::{
-    common::v1::{CallStatus, ErrorCategory},
+    common::v1::{CallStatus, ErrorCategory, PendingWork, WorkKind},
     registry::v1::{CallToolRequest, CancelCallRequest, CancelCallResponse},
 };
 use serde_json::json;
@@ -19,7 +19,7 @@ async fn cancel(fixture: &Fixture, effect: &str) -> CancelCallResponse {
         reason: "enough".into(),
     };
     fixture
-        .client
+        .calls
         .clone()
         .cancel_call(request)
         .await
@@ -36,10 +36,10 @@ async fn cancelling_a_script_ends_it_and_is_recorded() {
     let fixture = Fixture::new().await;
     fixture.sandbox.set(Mode::Hold("never".into()));
     let asked = with_effect("e1", "CodeInterpreter:execute", code());
-    let call = tokio::spawn(finish(fixture.client.clone(), asked.clone()));
+    let call = tokio::spawn(finish(fixture.calls.clone(), asked.clone()));
     until("the dispatch", || fixture.sandbox.started() == 1).await;
     let answer = cancel(&fixture, "e1").await;
-    assert!(answer.ended && answer.still_running.is_empty());
+    assert!(answer.still_running.is_empty());
     let (_, result) = call.await.unwrap().unwrap();
     assert_eq!(result.status(), CallStatus::Cancelled);
     let error = result.error.unwrap();
@@ -54,7 +54,7 @@ async fn cancelling_a_script_ends_it_and_is_recorded() {
     })
     .await;
     assert!(
-        cancel(&fixture, "e1").await.ended,
+        cancel(&fixture, "e1").await.still_running.is_empty(),
         "repeating it changes nothing"
     );
     assert!(fixture.finish(asked).await.1.replayed);
@@ -65,11 +65,11 @@ async fn cancelling_a_workflow_cancels_its_run() {
     let fixture = Fixture::new().await;
     fixture.workflows.put("hold", json!({"name": "hold"}));
     let call = tokio::spawn(finish(
-        fixture.client.clone(),
+        fixture.calls.clone(),
         with_effect("e1", "workflow:hold", json!({})),
     ));
     until("the run", || fixture.workflows.run_count() == 1).await;
-    assert!(cancel(&fixture, "e1").await.ended);
+    assert!(cancel(&fixture, "e1").await.still_running.is_empty());
     let (_, result) = call.await.unwrap().unwrap();
     assert_eq!(result.status(), CallStatus::Cancelled);
     assert_eq!(result.child_run_id, format!("flow_{:032x}", 0));
@@ -81,13 +81,16 @@ async fn a_run_that_does_not_end_is_named() {
     fixture.workflows.put("hold", json!({"name": "hold"}));
     *fixture.workflows.deaf.lock().unwrap() = true;
     let call = tokio::spawn(finish(
-        fixture.client.clone(),
+        fixture.calls.clone(),
         with_effect("e1", "workflow:hold", json!({})),
     ));
     until("the run", || fixture.workflows.run_count() == 1).await;
     let answer = cancel(&fixture, "e1").await;
-    assert!(!answer.ended);
-    assert_eq!(answer.still_running, [format!("flow_{:032x}", 0)]);
+    let run = PendingWork {
+        kind: WorkKind::Run.into(),
+        id: format!("flow_{:032x}", 0),
+    };
+    assert_eq!(answer.still_running, [run]);
     let (_, result) = call.await.unwrap().unwrap();
     assert_eq!(result.status(), CallStatus::Cancelled);
 }
@@ -95,7 +98,12 @@ async fn a_run_that_does_not_end_is_named() {
 #[tokio::test]
 async fn an_effect_that_nobody_knows_has_ended() {
     let fixture = Fixture::new().await;
-    assert!(cancel(&fixture, "never seen").await.ended);
+    assert!(
+        cancel(&fixture, "never seen")
+            .await
+            .still_running
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -103,11 +111,11 @@ async fn a_call_with_an_effect_id_outlives_its_caller_and_one_without_does_not()
     let fixture = Fixture::new().await;
     fixture.sandbox.set(Mode::Hold("done".into()));
     let kept = with_effect("e1", "CodeInterpreter:execute", code());
-    let call = tokio::spawn(finish(fixture.client.clone(), kept.clone()));
+    let call = tokio::spawn(finish(fixture.calls.clone(), kept.clone()));
     until("the dispatch", || fixture.sandbox.started() == 1).await;
     call.abort();
     let lost = tokio::spawn(finish(
-        fixture.client.clone(),
+        fixture.calls.clone(),
         request("CodeInterpreter:execute", code()),
     ));
     until("the second dispatch", || fixture.sandbox.started() == 2).await;

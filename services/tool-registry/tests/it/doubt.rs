@@ -176,7 +176,7 @@ async fn w21_a_definite_failure_is_dispatched_again_only_if_the_tool_is_idempote
 async fn w21_no_attempt_follows_one_that_is_in_doubt() {
     let (mut fixture, peer) = led_to(vec![Answer::status("8"), Answer::Silence]).await;
     attempt(&fixture, "charge", 1).await;
-    tokio::spawn(finish(fixture.client.clone(), request("charge", "e1", 2)));
+    tokio::spawn(finish(fixture.calls.clone(), request("charge", "e1", 2)));
     until("the second attempt", || peer.requests() == 2).await;
     fixture.crash_and_restart().await;
     for number in [2, 3] {
@@ -195,7 +195,7 @@ async fn p4_a_hundred_second_attempts_dispatch_once() {
     let (fixture, peer) = led_to(vec![Answer::status("8"), Answer::Succeed]).await;
     attempt(&fixture, "charge", 1).await;
     let calls: Vec<_> = (0..100)
-        .map(|_| tokio::spawn(finish(fixture.client.clone(), request("charge", "e1", 2))))
+        .map(|_| tokio::spawn(finish(fixture.calls.clone(), request("charge", "e1", 2))))
         .collect();
     for call in calls {
         let (_, result) = call.await.unwrap().unwrap();
@@ -262,7 +262,7 @@ async fn a_run_whose_start_was_not_answered_is_in_doubt() {
 async fn an_attempt_needs_an_effect_and_is_bounded() {
     let fixture = Fixture::new().await;
     for (effect, number) in [("", 2), ("e1", 33)] {
-        let status = finish(fixture.client.clone(), request("charge", effect, number)).await;
+        let status = finish(fixture.calls.clone(), request("charge", effect, number)).await;
         let status = status.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);
         assert_eq!(grpc_kit::violations(&status)[0].0, "attempt");

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use contracts::tavern::{
     common::v1::{CallResult, CallStatus, RunEvent},
     registry::v1::{
-        CallToolRequest, RegisterToolRequest, call_tool_response::Record,
-        tool_registry_service_client::ToolRegistryServiceClient,
+        CallToolRequest, PutToolRequest, call_service_client::CallServiceClient,
+        call_tool_response::Record, tool_registry_service_client::ToolRegistryServiceClient,
     },
     run::v1::{run_service_client::RunServiceClient, run_service_server::RunServiceServer},
     sandbox::v1::{
@@ -27,7 +27,8 @@ use tool_registry::{Peers, RegistrySettings, ToolRegistry};
 
 use crate::doubles::{sandbox::UnconfinedSandbox, workflow::PlayedWorkflows};
 
-pub(crate) type Client = ToolRegistryServiceClient<Transport>;
+pub(crate) type Catalogue = ToolRegistryServiceClient<Transport>;
+pub(crate) type Calls = CallServiceClient<Transport>;
 pub(crate) type RunsClient = RunServiceClient<Transport>;
 
 pub(crate) struct Fixture {
@@ -36,7 +37,8 @@ pub(crate) struct Fixture {
     pub(crate) sandbox: UnconfinedSandbox,
     pub(crate) workflows: PlayedWorkflows,
     pub(crate) registry: Option<ToolRegistry>,
-    pub(crate) client: Client,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) calls: Calls,
     pub(crate) runs: RunsClient,
     _scripts: Option<TempDir>,
 }
@@ -72,14 +74,15 @@ impl Fixture {
         let directory = tempfile::tempdir().unwrap();
         let (sandbox, workflows) = (UnconfinedSandbox::new(), PlayedWorkflows::default());
         let registry = build(directory.path(), &plugins, &sandbox, &workflows).await;
-        let (client, runs) = clients_of(&registry);
+        let (catalogue, calls, runs) = clients_of(&registry);
         Self {
             directory,
             plugins,
             sandbox,
             workflows,
             registry: Some(registry),
-            client,
+            catalogue,
+            calls,
             runs,
             _scripts: None,
         }
@@ -108,7 +111,7 @@ impl Fixture {
             &self.workflows,
         )
         .await;
-        (self.client, self.runs) = clients_of(&registry);
+        (self.catalogue, self.calls, self.runs) = clients_of(&registry);
         self.registry = Some(registry);
     }
 
@@ -116,12 +119,12 @@ impl Fixture {
         self.registry.as_ref().unwrap().recover().await.unwrap();
     }
 
-    pub(crate) async fn register(&self, definition: Value) {
-        let request = RegisterToolRequest {
+    pub(crate) async fn put_tool(&self, definition: Value) {
+        let request = PutToolRequest {
             definition_json: definition.to_string(),
             ..Default::default()
         };
-        self.client.clone().register_tool(request).await.unwrap();
+        self.catalogue.clone().put_tool(request).await.unwrap();
     }
 
     /// Calls a tool and gives its result.
@@ -142,16 +145,16 @@ impl Fixture {
 
     /// Carries a request out and gives its events and its result.
     pub(crate) async fn finish(&self, request: CallToolRequest) -> (Vec<RunEvent>, CallResult) {
-        finish(self.client.clone(), request).await.unwrap()
+        finish(self.calls.clone(), request).await.unwrap()
     }
 }
 
 /// Carries a request out and gives its events and its result.
 pub(crate) async fn finish(
-    mut client: Client,
+    mut calls: Calls,
     request: CallToolRequest,
 ) -> Result<(Vec<RunEvent>, CallResult), Status> {
-    let mut stream = client.call_tool(request).await?.into_inner();
+    let mut stream = calls.call_tool(request).await?.into_inner();
     let mut events = Vec::new();
     while let Some(response) = stream.next().await {
         match response?.record {
@@ -240,10 +243,11 @@ async fn build(
     tool_registry::build(settings, peers).await.unwrap()
 }
 
-fn clients_of(registry: &ToolRegistry) -> (Client, RunsClient) {
+fn clients_of(registry: &ToolRegistry) -> (Catalogue, Calls, RunsClient) {
     let transport = grpc_kit::local(&registry.services());
     (
         ToolRegistryServiceClient::new(transport.clone()),
+        CallServiceClient::new(transport.clone()),
         RunServiceClient::new(transport),
     )
 }

@@ -58,7 +58,7 @@ pub(crate) fn invoke(calls: Vec<ToolCall>) -> StartInvocationRequest {
 
 async fn start(fixture: &Fixture, request: StartInvocationRequest) -> Run {
     fixture
-        .client
+        .calls
         .clone()
         .start_invocation(request)
         .await
@@ -326,7 +326,7 @@ async fn the_same_request_gives_the_same_run_and_another_body_is_refused() {
     };
     let first = start(&fixture, request.clone()).await;
     let again = fixture
-        .client
+        .calls
         .clone()
         .start_invocation(request)
         .await
@@ -340,7 +340,7 @@ async fn the_same_request_gives_the_same_run_and_another_body_is_refused() {
         ..invoke(vec![write(0, "b")])
     };
     let same = fixture
-        .client
+        .calls
         .clone()
         .start_invocation(parsed_anew.clone())
         .await
@@ -352,7 +352,7 @@ async fn the_same_request_gives_the_same_run_and_another_body_is_refused() {
         ..parsed_anew
     };
     let status = fixture
-        .client
+        .calls
         .clone()
         .start_invocation(other)
         .await
@@ -526,7 +526,7 @@ async fn wrong_requests_and_unknown_runs_are_refused() {
         ..StartInvocationRequest::default()
     };
     let status = fixture
-        .client
+        .calls
         .clone()
         .start_invocation(no_text)
         .await
@@ -537,7 +537,7 @@ async fn wrong_requests_and_unknown_runs_are_refused() {
         .collect();
     assert_eq!(fields, ["parsed", "conversation_id"]);
     let status = fixture
-        .client
+        .calls
         .clone()
         .start_invocation(invoke(vec![write(7, "a")]))
         .await

@@ -29,7 +29,7 @@ async fn p4_a_hundred_calls_of_one_effect_dispatch_once_and_all_get_its_result()
                 index,
                 ..with_effect("e1", "effect", code())
             };
-            tokio::spawn(finish(fixture.client.clone(), request))
+            tokio::spawn(finish(fixture.calls.clone(), request))
         })
         .collect();
     until("the dispatch", || fixture.sandbox.started() == 1).await;
@@ -72,7 +72,7 @@ async fn another_body_is_refused_under_way_and_settled() {
     let fixture = Fixture::new().await;
     fixture.sandbox.set(Mode::Hold("x".into()));
     let call = tokio::spawn(finish(
-        fixture.client.clone(),
+        fixture.calls.clone(),
         with_effect("e1", "CodeInterpreter:execute", code()),
     ));
     until("the dispatch", || fixture.sandbox.started() == 1).await;
@@ -82,7 +82,7 @@ async fn another_body_is_refused_under_way_and_settled() {
         json!({"language": "bash", "code": "false"}),
     );
     for round in ["under way", "settled"] {
-        let status = finish(fixture.client.clone(), other.clone())
+        let status = finish(fixture.calls.clone(), other.clone())
             .await
             .unwrap_err();
         assert_eq!(status.code(), Code::AlreadyExists, "{round}");
@@ -104,7 +104,7 @@ async fn p4_after_a_crash_only_a_repeatable_call_is_dispatched_again() {
     let repeatable = with_effect("idempotent", "CodeInterpreter:execute", code());
     let effect = with_effect("effect", "effect", code());
     for request in [&repeatable, &effect] {
-        tokio::spawn(finish(fixture.client.clone(), request.clone()));
+        tokio::spawn(finish(fixture.calls.clone(), request.clone()));
     }
     until("both dispatches", || fixture.sandbox.started() == 2).await;
     fixture.crash_and_restart().await;
@@ -128,7 +128,7 @@ async fn recovery_settles_what_nobody_may_repeat() {
     let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     fixture.sandbox.set(Mode::Hold("done".into()));
     let effect = with_effect("effect", "effect", code());
-    tokio::spawn(finish(fixture.client.clone(), effect.clone()));
+    tokio::spawn(finish(fixture.calls.clone(), effect.clone()));
     until("the dispatch", || fixture.sandbox.started() == 1).await;
     fixture.crash_and_restart().await;
     fixture.recover().await;
@@ -141,7 +141,7 @@ async fn a_tool_declared_idempotent_only_after_the_crash_is_not_repeated() {
     let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     fixture.sandbox.set(Mode::Hold("done".into()));
     let effect = with_effect("effect", "effect", code());
-    tokio::spawn(finish(fixture.client.clone(), effect.clone()));
+    tokio::spawn(finish(fixture.calls.clone(), effect.clone()));
     until("the dispatch", || fixture.sandbox.started() == 1).await;
     let mut changed = script_tool("effect");
     changed["idempotent"] = json!(true);
@@ -222,7 +222,7 @@ async fn every_wrong_field_of_a_request_is_named_at_once() {
         }),
         ..CallToolRequest::default()
     };
-    let status = finish(fixture.client.clone(), request).await.unwrap_err();
+    let status = finish(fixture.calls.clone(), request).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     let fields: Vec<String> = grpc_kit::violations(&status)
         .into_iter()

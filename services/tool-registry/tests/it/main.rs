@@ -10,6 +10,7 @@
 mod backend;
 mod builtin;
 mod cancel;
+mod changes;
 mod doubles;
 mod doubt;
 mod fixture;

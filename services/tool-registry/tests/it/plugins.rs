@@ -106,7 +106,7 @@ async fn a_tool_is_found_by_its_alias_and_shows_where_it_comes_from() {
         tool_id: "BilibiliFetch__getSubtitle".into(),
     };
     let tool = fixture
-        .client
+        .catalogue
         .clone()
         .get_tool(get)
         .await
@@ -184,7 +184,7 @@ async fn whatever_of_a_plugin_has_no_effect_is_in_the_list_of_plugins() {
     put("mixed/tools/taken.tool.json", &tool("read_file"));
     let fixture = Fixture::with_plugins(directory.path().to_owned()).await;
     let listed = fixture
-        .client
+        .catalogue
         .clone()
         .list_plugins(ListPluginsRequest {})
         .await;

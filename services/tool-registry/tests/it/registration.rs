@@ -1,29 +1,26 @@
 //! Registering, listing and validating tools.
 
-use contracts::tavern::common::v1::CallStatus;
+use contracts::tavern::common::v1::{CallStatus, ErrorReason};
 use contracts::tavern::registry::v1::{
-    CallToolRequest, GetToolRequest, ListToolsRequest, ListToolsResponse, RegisterToolRequest,
-    RegisterToolResponse, ValidateCallRequest,
+    BatchGetToolsRequest, CallToolRequest, GetToolRequest, ListToolsRequest, ListToolsResponse,
+    PutToolRequest, PutToolResponse, ValidateCallRequest,
 };
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::fixture::{Fixture, code_of, node_tool, script_tool, with_effect};
 
-async fn register(
-    fixture: &Fixture,
-    request: RegisterToolRequest,
-) -> Result<RegisterToolResponse, Status> {
+async fn register(fixture: &Fixture, request: PutToolRequest) -> Result<PutToolResponse, Status> {
     fixture
-        .client
+        .catalogue
         .clone()
-        .register_tool(request)
+        .put_tool(request)
         .await
         .map(tonic::Response::into_inner)
 }
 
-fn definition(definition: Value) -> RegisterToolRequest {
-    RegisterToolRequest {
+fn definition(definition: Value) -> PutToolRequest {
+    PutToolRequest {
         definition_json: definition.to_string(),
         ..Default::default()
     }
@@ -46,15 +43,17 @@ async fn a_tool_is_registered_kept_over_a_restart_and_replaced_under_its_etag() 
     assert_eq!(again.etag, first.etag, "repeating it changes nothing");
     let mut changed = node_tool("mine");
     changed["description"] = json!("changed");
-    let wrong = RegisterToolRequest {
+    let wrong = PutToolRequest {
         etag: "0".into(),
         ..definition(changed.clone())
     };
+    let status = register(&fixture, wrong).await.unwrap_err();
     assert_eq!(
-        register(&fixture, wrong).await.unwrap_err().code(),
-        Code::AlreadyExists
+        (status.code(), grpc_kit::reason(&status)),
+        (Code::Aborted, Some(ErrorReason::EtagMismatch))
     );
-    let right = RegisterToolRequest {
+    assert_eq!(grpc_kit::metadata(&status)["etag"], first.etag);
+    let right = PutToolRequest {
         etag: first.etag.clone(),
         ..definition(changed.clone())
     };
@@ -74,7 +73,7 @@ async fn a_tool_is_registered_kept_over_a_restart_and_replaced_under_its_etag() 
         tool_id: "mine".into(),
     };
     let kept = fixture
-        .client
+        .catalogue
         .clone()
         .get_tool(get)
         .await
@@ -90,7 +89,7 @@ async fn checking_only_changes_nothing_and_warns_of_reserved_words() {
     let fixture = Fixture::new().await;
     let mut tool = node_tool("Read_File");
     tool["parameters"] = json!({"type": "object", "properties": {"command": {"type": "string"}}});
-    let request = RegisterToolRequest {
+    let request = PutToolRequest {
         validate_only: true,
         ..definition(tool)
     };
@@ -99,7 +98,7 @@ async fn checking_only_changes_nothing_and_warns_of_reserved_words() {
     let get = GetToolRequest {
         tool_id: "Read_File".into(),
     };
-    let status = fixture.client.clone().get_tool(get).await.unwrap_err();
+    let status = fixture.catalogue.clone().get_tool(get).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound);
     assert_eq!(grpc_kit::metadata(&status)["suggestions"], "read_file");
 }
@@ -129,7 +128,9 @@ async fn every_mistake_is_named_and_tools_of_others_cannot_be_replaced() {
         let status = register(&fixture, definition(node_tool(id)))
             .await
             .unwrap_err();
-        assert_eq!(status.code(), Code::AlreadyExists, "{id}");
+        let refusal = (status.code(), grpc_kit::reason(&status));
+        let taken = (Code::AlreadyExists, Some(ErrorReason::ToolNotOwned));
+        assert_eq!(refusal, taken, "{id}");
     }
     for implementation in [
         json!({"type": "script", "command": "python x.py"}),
@@ -257,12 +258,14 @@ async fn what_a_definition_asks_for_without_effect_is_a_diagnostic() {
 #[tokio::test]
 async fn a_request_id_is_good_for_one_body() {
     let fixture = Fixture::new().await;
-    let request = |tool: &str| RegisterToolRequest {
+    let request = |tool: &str| PutToolRequest {
         request_id: "r1".into(),
         ..definition(node_tool(tool))
     };
-    register(&fixture, request("one")).await.unwrap();
-    register(&fixture, request("one")).await.unwrap();
+    for replayed in [false, true] {
+        let response = register(&fixture, request("one")).await.unwrap();
+        assert_eq!(response.replayed, replayed);
+    }
     let status = register(&fixture, request("two")).await.unwrap_err();
     assert_eq!(
         grpc_kit::reason(&status).unwrap().as_str_name(),
@@ -272,7 +275,7 @@ async fn a_request_id_is_good_for_one_body() {
 
 async fn list(fixture: &Fixture, request: ListToolsRequest) -> ListToolsResponse {
     fixture
-        .client
+        .catalogue
         .clone()
         .list_tools(request)
         .await
@@ -311,7 +314,7 @@ async fn tools_are_listed_by_id_in_pages_with_workflows_among_them() {
     };
     assert_eq!(
         fixture
-            .client
+            .catalogue
             .clone()
             .list_tools(bad)
             .await
@@ -322,31 +325,33 @@ async fn tools_are_listed_by_id_in_pages_with_workflows_among_them() {
 }
 
 #[tokio::test]
-async fn an_inventory_is_listed_in_its_order_and_says_what_is_missing() {
+async fn tools_are_returned_in_the_order_of_their_ids_with_the_missing_ids() {
     let fixture = Fixture::new().await;
     fixture.workflows.put("b", json!({"name": "b"}));
     let tool_ids = [
         "workflow:b",
         "nothing",
-        "node:core:Echo",
+        "core:Echo",
         "system:get_current_time",
         "workflow:zz",
     ];
-    let request = ListToolsRequest {
-        tool_ids: tool_ids.map(String::from).to_vec(),
-        ..Default::default()
+    let batch = |tool_ids: &[&str]| {
+        let tool_ids = tool_ids.iter().map(ToString::to_string).collect();
+        let mut catalogue = fixture.catalogue.clone();
+        async move {
+            let request = BatchGetToolsRequest { tool_ids };
+            catalogue.batch_get_tools(request).await
+        }
     };
-    let answer = list(&fixture, request).await;
-    let ids: Vec<&str> = answer
-        .tools
-        .iter()
-        .map(|tool| tool.tool_id.as_str())
-        .collect();
+    let found = batch(&tool_ids).await.unwrap().into_inner();
+    let ids: Vec<&str> = found.tools.iter().map(|tool| &*tool.tool_id).collect();
     assert_eq!(
         ids,
         ["workflow:b", "node:core:Echo", "system:get_current_time"]
     );
-    assert_eq!(answer.missing_tool_ids, ["nothing", "workflow:zz"]);
+    assert_eq!(found.missing_tool_ids, ["nothing", "workflow:zz"]);
+    let status = batch(&["x"; 501]).await.unwrap_err();
+    assert_eq!(grpc_kit::violations(&status)[0].0, "tool_ids");
 }
 
 #[tokio::test]
@@ -357,7 +362,7 @@ async fn a_call_is_checked_without_being_carried_out() {
             tool_id: "FileOperator.ListFiles".into(),
             arguments_json: arguments.into(),
         };
-        let mut client = fixture.client.clone();
+        let mut client = fixture.catalogue.clone();
         async move {
             client
                 .validate_call(request)

@@ -32,7 +32,7 @@ async fn seed_000_2_3_1_the_schema_of_a_workflow_tool_is_the_seeds_byte_for_byte
     for id in ["workflow:summarize_text", "workflow__summarize_text"] {
         let get = GetToolRequest { tool_id: id.into() };
         let tool = fixture
-            .client
+            .catalogue
             .clone()
             .get_tool(get)
             .await
@@ -125,16 +125,16 @@ async fn after_a_crash_the_same_run_is_found_again() {
     let mut fixture = Fixture::new().await;
     fixture.workflows.put("hold", json!({}));
     let asked = with_effect("e1", "workflow:hold", json!({}));
-    tokio::spawn(finish(fixture.client.clone(), asked.clone()));
+    tokio::spawn(finish(fixture.calls.clone(), asked.clone()));
     until("the run", || fixture.workflows.run_count() == 1).await;
     fixture.crash_and_restart().await;
-    let again = tokio::spawn(finish(fixture.client.clone(), asked.clone()));
+    let again = tokio::spawn(finish(fixture.calls.clone(), asked.clone()));
     // With its own time limit, the repeat is still the same request for the workflow service.
     let joined = CallToolRequest {
         timeout: prost_types::Duration::try_from(std::time::Duration::from_secs(99)).ok(),
         ..asked
     };
-    let joined = tokio::spawn(finish(fixture.client.clone(), joined));
+    let joined = tokio::spawn(finish(fixture.calls.clone(), joined));
     until("followers", || {
         !again.is_finished() && !joined.is_finished()
     })
@@ -166,7 +166,7 @@ async fn j24_a_workflow_that_calls_itself_is_refused_past_the_depth_limit() {
         asked
             .extensions_mut()
             .insert(CallContext::new(path.clone()));
-        let call = finish(fixture.client.clone(), asked.into_inner());
+        let call = finish(fixture.calls.clone(), asked.into_inner());
         let (_, result) = CallContext::new(path).scope(call).await.unwrap();
         assert_eq!(result.status(), status, "{depth}: {result:?}");
         if status == CallStatus::Rejected {
@@ -183,7 +183,7 @@ async fn a_registered_tool_takes_its_parameters_from_its_workflow() {
         json!({"interfaceInputs": {"n": {"dataFlowType": "INTEGER", "required": true}}}),
     );
     fixture
-        .register(
+        .put_tool(
             json!({"id": "count", "description": "counts", "readOnly": true,
                          "implementation": {"type": "workflow", "workflowId": "echo"}}),
         )

@@ -112,7 +112,7 @@ impl ToolCall {
             durability: durability_to_proto(self.recorder.durability()).into(),
             ..CallToolRequest::default()
         };
-        let answer = self.peers.registry.clone().call_tool(request).await;
+        let answer = self.peers.calls.clone().call_tool(request).await;
         let mut records = answer.map_err(Attempt::Status)?.into_inner();
         while let Some(response) = records.message().await.map_err(Attempt::Status)? {
             match response.record {
@@ -165,12 +165,12 @@ pub(super) async fn cancel_call(peers: &Peers, effect_id: &str, reason: String) 
     let context = CallContext::current()
         .without_deadline()
         .with_timeout(CANCEL_GRACE);
-    let mut registry = peers.registry.clone();
+    let mut calls = peers.calls.clone();
     match context
-        .scope(async move { registry.cancel_call(request).await })
+        .scope(async move { calls.cancel_call(request).await })
         .await
     {
-        Ok(answer) => answer.into_inner().ended,
+        Ok(answer) => answer.into_inner().still_running.is_empty(),
         Err(status) => {
             tracing::warn!(effect_id, status = %status, "a call could not be cancelled");
             false

@@ -512,7 +512,7 @@ async fn a_directory_that_is_not_there_is_named() {
     };
     let (transport, _slot) = grpc_kit::late();
     let peers = workflow_execution::Peers {
-        registry: contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient::new(transport.clone()),
+        calls: contracts::tavern::registry::v1::call_service_client::CallServiceClient::new(transport.clone()),
         sandbox: contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient::new(transport),
     };
     let error = workflow_execution::build(settings, peers)

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{Run, RunEvent, RunOutcome};
-use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
-use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
+use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
+use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
 use contracts::tavern::run::v1::{WatchRunRequest, run_service_client::RunServiceClient};
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
@@ -73,11 +73,11 @@ impl World {
         };
         adjust(&mut settings);
         let services = Services::new()
-            .add(ToolRegistryServiceServer::new(registry.clone()))
+            .add(CallServiceServer::new(registry.clone()))
             .add(ScriptSandboxServiceServer::new(sandbox.clone()));
         let transport = grpc_kit::local(&services);
         let peers = Peers {
-            registry: ToolRegistryServiceClient::new(transport.clone()),
+            calls: CallServiceClient::new(transport.clone()),
             sandbox: ScriptSandboxServiceClient::new(transport),
         };
         let service = workflow_execution::build(settings, peers).await.unwrap();

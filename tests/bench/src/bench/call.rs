@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use contracts::tavern::common::v1::Durability;
 use contracts::tavern::gateway::v1::ParseTextRequest;
 use contracts::tavern::registry::v1::CallToolRequest;
-use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 
 use crate::harness::{Effort, at_once, one_by_one};
 use crate::series::{Series, Unit};
@@ -88,9 +88,9 @@ fn call_tool(
     tavern: &InProcess,
     effect_id: impl Fn() -> String,
 ) -> impl Fn(usize) -> std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>> {
-    let registry = ToolRegistryServiceClient::new(tavern.transport());
+    let calls = CallServiceClient::new(tavern.transport());
     move |_| {
-        let mut registry = registry.clone();
+        let mut calls = calls.clone();
         let request = CallToolRequest {
             tool_id: TOOL.to_owned(),
             arguments_json: "{}".to_owned(),
@@ -99,7 +99,7 @@ fn call_tool(
             ..CallToolRequest::default()
         };
         Box::pin(async move {
-            let mut answers = registry.call_tool(request).await?.into_inner();
+            let mut answers = calls.call_tool(request).await?.into_inner();
             while let Some(answer) = answers.message().await? {
                 std::hint::black_box(answer);
             }

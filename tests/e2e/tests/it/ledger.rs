@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
-use contracts::tavern::registry::v1::{RegisterBackendRequest, RegisterToolRequest};
+use contracts::tavern::registry::v1::{PutBackendRequest, PutToolRequest};
 use contracts::tavern::workflow::v1::PutWorkflowRequest;
 use serde_json::{Value, json};
 use testkit::{PythonServer, Stack, eventually};
@@ -21,15 +21,17 @@ impl World {
         let out = stack.directory().join("ledger.jsonl");
         let ledger = PythonServer::start("ledger_backend.py", &out, stack.directory()).await?;
         let mut registry = stack.registry();
-        let backend = RegisterBackendRequest {
+        let backend = PutBackendRequest {
             name: "ledger".into(),
             endpoint: ledger.uri(),
             ..Default::default()
         };
         let methods = registry
-            .register_backend(backend)
+            .put_backend(backend)
             .await?
             .into_inner()
+            .backend
+            .unwrap_or_default()
             .methods;
         assert!(
             methods.contains(&"tavern.test.v1.Ledger/Append".to_owned()),
@@ -38,7 +40,7 @@ impl World {
         for (id, idempotent) in [("ledger.append", false), ("ledger.append_idempotent", true)] {
             let definition_json = append_tool(id, idempotent).to_string();
             registry
-                .register_tool(RegisterToolRequest {
+                .put_tool(PutToolRequest {
                     definition_json,
                     ..Default::default()
                 })

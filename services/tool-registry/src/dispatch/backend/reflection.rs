@@ -2,7 +2,7 @@
 //!
 //! Version 1 of the protocol is tried first, then v1alpha; the messages are the same on the wire.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::StreamExt;
 use http::uri::PathAndQuery;
@@ -98,7 +98,8 @@ async fn read_by(channel: Channel, method: &'static str) -> Result<Vec<u8>, Prob
 struct Session {
     requests: mpsc::Sender<ServerReflectionRequest>,
     answers: Streaming<ServerReflectionResponse>,
-    files: HashMap<String, FileDescriptorProto>,
+    /// By name, so that the same files are always described in the same order.
+    files: BTreeMap<String, FileDescriptorProto>,
     bytes: usize,
 }
 
@@ -123,7 +124,7 @@ impl Session {
         Ok(Self {
             requests,
             answers,
-            files: HashMap::new(),
+            files: BTreeMap::new(),
             bytes: 0,
         })
     }

@@ -8,8 +8,8 @@ use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{
     CallError, CallResult, CallStatus, ErrorCategory, OutputChunk, RunEvent,
 };
+use contracts::tavern::registry::v1::call_service_server::CallService;
 use contracts::tavern::registry::v1::call_tool_response::Record;
-use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryService;
 use contracts::tavern::registry::v1::*;
 use futures::Stream;
 use futures::stream::{self, StreamExt};
@@ -147,7 +147,7 @@ fn chunk(effect_id: &str) -> CallToolResponse {
 }
 
 #[tonic::async_trait]
-impl ToolRegistryService for RegistryDouble {
+impl CallService for RegistryDouble {
     type CallToolStream = Pin<Box<dyn Stream<Item = Result<CallToolResponse, Status>> + Send>>;
 
     async fn call_tool(
@@ -207,52 +207,7 @@ impl ToolRegistryService for RegistryDouble {
         self.inner
             .cancelled
             .send_modify(|cancelled| cancelled.push(effect_id));
-        Ok(Response::new(CancelCallResponse {
-            ended: true,
-            still_running: Vec::new(),
-        }))
-    }
-
-    async fn list_plugins(
-        &self,
-        _: Request<ListPluginsRequest>,
-    ) -> Result<Response<ListPluginsResponse>, Status> {
-        Err(Status::unimplemented("the double has no plugins"))
-    }
-
-    async fn register_tool(
-        &self,
-        _: Request<RegisterToolRequest>,
-    ) -> Result<Response<RegisterToolResponse>, Status> {
-        Err(Status::unimplemented("not in the double"))
-    }
-
-    async fn register_backend(
-        &self,
-        _: Request<RegisterBackendRequest>,
-    ) -> Result<Response<RegisterBackendResponse>, Status> {
-        Err(Status::unimplemented("not in the double"))
-    }
-
-    async fn get_tool(
-        &self,
-        _: Request<GetToolRequest>,
-    ) -> Result<Response<GetToolResponse>, Status> {
-        Err(Status::unimplemented("not in the double"))
-    }
-
-    async fn list_tools(
-        &self,
-        _: Request<ListToolsRequest>,
-    ) -> Result<Response<ListToolsResponse>, Status> {
-        Err(Status::unimplemented("not in the double"))
-    }
-
-    async fn validate_call(
-        &self,
-        _: Request<ValidateCallRequest>,
-    ) -> Result<Response<ValidateCallResponse>, Status> {
-        Err(Status::unimplemented("not in the double"))
+        Ok(Response::new(CancelCallResponse::default()))
     }
 
     async fn start_invocation(

@@ -1,0 +1,106 @@
+//! Adding, deleting and finding backends.
+
+use contracts::tavern::registry::v1::{
+    DeleteBackendRequest, DeleteBackendResponse, GetBackendResponse, ListBackendsRequest,
+    ListBackendsResponse, PutBackendRequest, PutBackendResponse,
+};
+use grpc_kit::Failure;
+use run_events::request_hash;
+use tonic::Status;
+
+use super::{
+    convert::backend_to_proto,
+    page::page_after,
+    refusal::{self, Resource, check_request_id},
+};
+use crate::tools::{Change, Tools};
+
+/// The longest name of a backend, in bytes.
+const MAX_BACKEND_NAME: usize = 128;
+/// The longest address, in bytes.
+const MAX_ENDPOINT: usize = 2_048;
+
+/// Adds or replaces a backend.
+pub(super) async fn put(
+    tools: &Tools,
+    request: PutBackendRequest,
+) -> Result<PutBackendResponse, Status> {
+    let change = Change {
+        body: Some(request_hash(&request)),
+        request_id: request.request_id,
+        etag: request.etag,
+        validate_only: request.validate_only,
+    };
+    check_request_id(&change.request_id)?;
+    let mut failure = Failure::invalid_fields();
+    let name = request.name.as_str();
+    if name.is_empty() || name.len() > MAX_BACKEND_NAME || name.chars().any(char::is_control) {
+        failure.add_violation(
+            "name",
+            format!("must have 1 to {MAX_BACKEND_NAME} visible characters"),
+        );
+    } else if name == "builtin" {
+        failure.add_violation("name", "is the platform's own; take another name");
+    }
+    if request.endpoint.len() > MAX_ENDPOINT {
+        failure.add_violation("endpoint", format!("has more than {MAX_ENDPOINT} bytes"));
+    }
+    failure.refuse_if_any()?;
+    let put = tools.put_backend(name, &request.endpoint, &change).await;
+    let put = put.map_err(|error| refusal::of_change(error, &Resource::Backend(name), &change))?;
+    Ok(PutBackendResponse {
+        backend: put.backend.as_deref().map(backend_to_proto),
+        replayed: put.replayed,
+    })
+}
+
+/// Deletes a backend.
+pub(super) async fn delete(
+    tools: &Tools,
+    request: DeleteBackendRequest,
+) -> Result<DeleteBackendResponse, Status> {
+    let change = Change {
+        body: Some(request_hash(&request)),
+        request_id: request.request_id,
+        etag: request.etag,
+        validate_only: false,
+    };
+    check_request_id(&change.request_id)?;
+    let deleted = tools.delete_backend(&request.name, &change).await;
+    let replayed = deleted.map_err(|error| {
+        let resource = Resource::Backend(&request.name);
+        refusal::of_change(error, &resource, &change)
+    })?;
+    Ok(DeleteBackendResponse { replayed })
+}
+
+/// Returns one backend.
+pub(super) fn get(tools: &Tools, name: &str) -> Result<GetBackendResponse, Status> {
+    let backend = tools.backend(name);
+    let backend = backend.ok_or_else(|| refusal::backend_not_found(name).into_status())?;
+    Ok(GetBackendResponse {
+        backend: Some(backend_to_proto(&backend)),
+    })
+}
+
+/// Lists backends.
+pub(super) fn list(
+    tools: &Tools,
+    request: &ListBackendsRequest,
+) -> Result<ListBackendsResponse, Status> {
+    let all = tools.backends();
+    let (page, next_page_token) = page_after(
+        "ListBackends",
+        &request.page_token,
+        request.page_size,
+        &all,
+        |backend| &backend.name,
+    )?;
+    Ok(ListBackendsResponse {
+        backends: page
+            .iter()
+            .map(|backend| backend_to_proto(backend))
+            .collect(),
+        next_page_token,
+    })
+}

@@ -1,0 +1,120 @@
+//! The methods of the catalogue.
+
+use std::sync::Arc;
+
+use contracts::tavern::registry::v1::{
+    BatchGetToolsRequest, BatchGetToolsResponse, DeleteBackendRequest, DeleteBackendResponse,
+    DeleteToolRequest, DeleteToolResponse, GetBackendRequest, GetBackendResponse, GetPluginRequest,
+    GetPluginResponse, GetToolRequest, GetToolResponse, ListBackendsRequest, ListBackendsResponse,
+    ListPluginsRequest, ListPluginsResponse, ListToolsRequest, ListToolsResponse,
+    PutBackendRequest, PutBackendResponse, PutToolRequest, PutToolResponse, ValidateCallRequest,
+    ValidateCallResponse, tool_registry_service_server::ToolRegistryService,
+};
+use tonic::{Request, Response};
+
+use super::{Answer, backends, convert, refusal, tools};
+use crate::{plugins::PluginInfo, tools::Tools};
+
+/// The catalogue as a gRPC service.
+#[derive(Clone, Debug)]
+pub struct CatalogueRpc {
+    tools: Tools,
+    plugins: Arc<[PluginInfo]>,
+}
+
+impl CatalogueRpc {
+    /// Takes the tools and the plugins.
+    pub fn new(tools: Tools, plugins: Arc<[PluginInfo]>) -> Self {
+        Self { tools, plugins }
+    }
+}
+
+#[tonic::async_trait]
+impl ToolRegistryService for CatalogueRpc {
+    async fn put_tool(&self, request: Request<PutToolRequest>) -> Answer<PutToolResponse> {
+        tools::put(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn delete_tool(&self, request: Request<DeleteToolRequest>) -> Answer<DeleteToolResponse> {
+        tools::delete(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn get_tool(&self, request: Request<GetToolRequest>) -> Answer<GetToolResponse> {
+        tools::get(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn batch_get_tools(
+        &self,
+        request: Request<BatchGetToolsRequest>,
+    ) -> Answer<BatchGetToolsResponse> {
+        tools::batch_get(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn list_tools(&self, request: Request<ListToolsRequest>) -> Answer<ListToolsResponse> {
+        tools::list(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn put_backend(&self, request: Request<PutBackendRequest>) -> Answer<PutBackendResponse> {
+        backends::put(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn delete_backend(
+        &self,
+        request: Request<DeleteBackendRequest>,
+    ) -> Answer<DeleteBackendResponse> {
+        backends::delete(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn get_backend(&self, request: Request<GetBackendRequest>) -> Answer<GetBackendResponse> {
+        backends::get(&self.tools, &request.into_inner().name).map(Response::new)
+    }
+
+    async fn list_backends(
+        &self,
+        request: Request<ListBackendsRequest>,
+    ) -> Answer<ListBackendsResponse> {
+        backends::list(&self.tools, &request.into_inner()).map(Response::new)
+    }
+
+    async fn get_plugin(&self, request: Request<GetPluginRequest>) -> Answer<GetPluginResponse> {
+        let directory = request.into_inner().directory;
+        let plugin = self
+            .plugins
+            .iter()
+            .find(|plugin| plugin.directory == directory)
+            .ok_or_else(|| refusal::plugin_not_found(&directory))?;
+        Ok(Response::new(GetPluginResponse {
+            plugin: Some(convert::plugin_to_proto(plugin)),
+        }))
+    }
+
+    async fn list_plugins(&self, _: Request<ListPluginsRequest>) -> Answer<ListPluginsResponse> {
+        let plugins = self.plugins.iter().map(convert::plugin_to_proto);
+        Ok(Response::new(ListPluginsResponse {
+            plugins: plugins.collect(),
+        }))
+    }
+
+    async fn validate_call(
+        &self,
+        request: Request<ValidateCallRequest>,
+    ) -> Answer<ValidateCallResponse> {
+        tools::validate(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+}

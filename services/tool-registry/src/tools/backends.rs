@@ -1,0 +1,118 @@
+//! Adding and deleting gRPC servers.
+
+use std::sync::Arc;
+
+use super::{Change, ChangeError, Tools};
+use crate::{
+    dispatch::backend::Backend,
+    store::{BackendRow, StoreError},
+};
+
+/// A backend that was added, now or before.
+#[derive(Clone, Debug)]
+pub struct PutBackend {
+    /// The backend; nothing if the request was repeated and the backend was deleted meanwhile.
+    pub backend: Option<Arc<Backend>>,
+    /// Whether the request was repeated.
+    pub replayed: bool,
+}
+
+impl Tools {
+    /// Adds a gRPC server, or replaces the one of the same name.
+    ///
+    /// # Errors
+    /// [`ChangeError`] says why not; nothing has changed then.
+    pub async fn put_backend(
+        &self,
+        name: &str,
+        endpoint: &str,
+        change: &Change,
+    ) -> Result<PutBackend, ChangeError> {
+        let row = change.row("PutBackend");
+        if self.is_repeated(row.as_ref()).await? {
+            return Ok(self.repeated_backend(name));
+        }
+        let backend = self.shared.backends.discover(name, endpoint).await?;
+        let _changing = self.shared.changing.lock().await;
+        // The same request may have been carried out while the server was asked.
+        if self.is_repeated(row.as_ref()).await? {
+            return Ok(self.repeated_backend(name));
+        }
+        let present = self.shared.backends.get(name);
+        let stored = present.map_or_else(String::new, |present| present.etag.clone());
+        if stored != backend.etag {
+            change.check_etag(&stored)?;
+        }
+        let backend = Arc::new(backend);
+        if !change.validate_only {
+            let stored = BackendRow {
+                name: backend.name.clone(),
+                endpoint: backend.endpoint.clone(),
+                descriptors: backend.descriptors.clone(),
+            };
+            self.shared.store.put_backend(&stored, row.as_ref()).await?;
+            self.shared.backends.put(Arc::clone(&backend));
+        }
+        Ok(PutBackend {
+            backend: Some(backend),
+            replayed: false,
+        })
+    }
+
+    /// Deletes a gRPC server. Returns whether the request was repeated.
+    ///
+    /// # Errors
+    /// [`ChangeError`] says why not; nothing has changed then.
+    pub async fn delete_backend(&self, name: &str, change: &Change) -> Result<bool, ChangeError> {
+        let row = change.row("DeleteBackend");
+        let _changing = self.shared.changing.lock().await;
+        if self.is_repeated(row.as_ref()).await? {
+            return Ok(true);
+        }
+        if let Some(present) = self.shared.backends.get(name) {
+            change.check_etag(&present.etag)?;
+        }
+        // One that no longer works is in the store only.
+        let was_stored = self.shared.store.delete_backend(name, row.as_ref()).await?;
+        if !was_stored {
+            return Err(ChangeError::NotFound);
+        }
+        self.shared.backends.remove(name);
+        Ok(false)
+    }
+
+    /// Returns a gRPC server.
+    pub fn backend(&self, name: &str) -> Option<Arc<Backend>> {
+        self.shared.backends.get(name)
+    }
+
+    /// Returns every gRPC server by name.
+    pub fn backends(&self) -> Vec<Arc<Backend>> {
+        self.shared.backends.all()
+    }
+
+    /// Takes the gRPC servers that were added before the last restart. What no longer works is
+    /// logged and left out; it stays in the store.
+    pub(super) async fn restore_backends(&self) -> Result<(), StoreError> {
+        for row in self.shared.store.backends().await? {
+            let known = self
+                .shared
+                .backends
+                .known(&row.name, &row.endpoint, row.descriptors);
+            match known {
+                Ok(backend) => self.shared.backends.put(Arc::new(backend)),
+                Err(error) => {
+                    tracing::error!(backend = row.name, error = %error, "a stored gRPC server is left out");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn repeated_backend(&self, name: &str) -> PutBackend {
+        PutBackend {
+            backend: self.shared.backends.get(name),
+            replayed: true,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What all changes by an operator have in common: how they are asked for and why they fail.
+
+use run_log::Hash;
+use tonic::Status;
+
+use crate::{
+    dispatch::backend::BackendError,
+    domain::{tool::Origin, violation::Violation},
+    store::{RequestRow, StoreError},
+};
+
+/// Why a tool or a backend was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The definition is wrong.
+    #[error("the definition is wrong")]
+    Invalid(Vec<Violation>),
+    /// The id is used by a tool that the operator did not add.
+    #[error("the id belongs to a tool of origin {0}")]
+    NotOwned(Origin),
+    /// There is nothing to change.
+    #[error("there is nothing of this name")]
+    NotFound,
+    /// The etag is not the stored one.
+    #[error("the etag is not the stored one")]
+    EtagMismatch {
+        /// The stored one; empty if there is no such resource.
+        stored: String,
+    },
+    /// The gRPC server cannot be used.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The workflow service, which knows what the tool is bound to, cannot be asked.
+    #[error("the workflow service cannot be asked")]
+    Unavailable(Status),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a caller asks for besides the change itself.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// The caller's name for the request; empty if it is never repeated.
+    pub request_id: String,
+    /// The digest of the request.
+    pub body: Option<Hash>,
+    /// The etag of what is to be changed; empty changes whatever is there.
+    pub etag: String,
+    /// Whether to check the request and to change nothing.
+    pub validate_only: bool,
+}
+
+impl Change {
+    /// Returns what the store keeps of the request; nothing if it is never repeated.
+    pub(super) fn row(&self, method: &'static str) -> Option<RequestRow> {
+        let body = self.body.filter(|_| !self.request_id.is_empty())?;
+        Some(RequestRow {
+            method,
+            request_id: self.request_id.clone(),
+            body_hash: body.to_string(),
+        })
+    }
+
+    /// Refuses an etag that is not the stored one.
+    pub(super) fn check_etag(&self, stored: &str) -> Result<(), ChangeError> {
+        if self.etag.is_empty() || self.etag == stored {
+            return Ok(());
+        }
+        Err(ChangeError::EtagMismatch {
+            stored: stored.to_owned(),
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! Adding and deleting tools.
+
+use std::sync::{Arc, PoisonError};
+
+use super::{Change, ChangeError, Missing, Tools, derived::Found};
+use crate::{
+    domain::{
+        catalogue::{AddError, Catalogue},
+        definition::{self, Definition, Implementation},
+        tool::{Origin, Tool},
+        violation::Violation,
+    },
+    store::{RequestRow, StoreError, ToolRow},
+};
+
+/// A tool that was added, with remarks.
+#[derive(Clone, Debug)]
+pub struct PutTool {
+    /// The tool as the request defines it.
+    pub tool: Arc<Tool>,
+    /// The remarks.
+    pub warnings: Vec<String>,
+    /// Whether the request was repeated.
+    pub replayed: bool,
+}
+
+impl Tools {
+    /// Adds a tool of the operator, or replaces one.
+    ///
+    /// # Errors
+    /// [`ChangeError`] says why not; nothing has changed then.
+    pub async fn put_tool(&self, text: &str, change: &Change) -> Result<PutTool, ChangeError> {
+        let definition = definition::read(text).map_err(ChangeError::Invalid)?;
+        let violations = self.check_implementation(&definition).await?;
+        if !violations.is_empty() {
+            return Err(ChangeError::Invalid(violations));
+        }
+        let row = change.row("PutTool");
+        let _changing = self.shared.changing.lock().await;
+        let replayed = self.is_repeated(row.as_ref()).await?;
+        let catalogue = self.catalogue();
+        let id = definition.id.to_string();
+        let mut warnings = Vec::new();
+        if let Some(twin) = catalogue.case_twin(&id) {
+            warnings.push(format!(
+                "the id differs from '{twin}' in letter case only; consider another id"
+            ));
+        }
+        let present = catalogue.get(&id);
+        let stored = present.map_or_else(String::new, |tool| tool.etag().to_owned());
+        let unchanged = present.is_some_and(|tool| tool.definition() == &definition);
+        let (next, tool) = catalogue
+            .with(definition, Origin::Registered)
+            .map_err(|error| match error {
+                AddError::Taken(origin) => ChangeError::NotOwned(origin),
+                AddError::Invalid(violations) => ChangeError::Invalid(violations),
+            })?;
+        // A repeat finds its own definition in place, whose etag is no longer the one it names.
+        if !unchanged && !replayed {
+            change.check_etag(&stored)?;
+        }
+        let tool = self.complete(&tool).await.unwrap_or(tool);
+        let found = tool.definition().diagnostics.iter();
+        warnings.extend(found.map(|each| each.message.clone()));
+        if !change.validate_only && !replayed {
+            let stored = ToolRow {
+                tool_id: id,
+                definition_json: text.to_owned(),
+            };
+            self.shared.store.put_tool(&stored, row.as_ref()).await?;
+            self.replace_catalogue(next);
+        }
+        Ok(PutTool {
+            tool,
+            warnings,
+            replayed,
+        })
+    }
+
+    /// Deletes a tool of the operator. Returns whether the request was repeated.
+    ///
+    /// # Errors
+    /// [`ChangeError`] says why not; nothing has changed then.
+    pub async fn delete_tool(&self, id: &str, change: &Change) -> Result<bool, ChangeError> {
+        let row = change.row("DeleteTool");
+        let _changing = self.shared.changing.lock().await;
+        if self.is_repeated(row.as_ref()).await? {
+            return Ok(true);
+        }
+        let catalogue = self.catalogue();
+        let present = catalogue.get(id);
+        let origin = match present {
+            Some(tool) => tool.origin().clone(),
+            None if id.starts_with("workflow:") => Origin::Workflow,
+            None if id.starts_with("node:") => Origin::Node,
+            None => Origin::Registered,
+        };
+        if origin != Origin::Registered {
+            return Err(ChangeError::NotOwned(origin));
+        }
+        if let Some(tool) = present {
+            change.check_etag(tool.etag())?;
+        }
+        // One that no longer works is in the store only.
+        if !self.shared.store.delete_tool(id, row.as_ref()).await? {
+            return Err(ChangeError::NotFound);
+        }
+        self.replace_catalogue(catalogue.without(id));
+        Ok(false)
+    }
+
+    /// Takes what was added before the last restart. What no longer works is logged and left out;
+    /// it stays in the store.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub async fn restore(&self) -> Result<(), StoreError> {
+        self.restore_backends().await?;
+        let mut catalogue = (*self.catalogue()).clone();
+        for row in self.shared.store.tools().await? {
+            let added = definition::read(&row.definition_json)
+                .map_err(AddError::Invalid)
+                .and_then(|definition| catalogue.with(definition, Origin::Registered));
+            match added {
+                Ok((next, _)) => catalogue = next,
+                Err(reason) => {
+                    tracing::error!(tool = row.tool_id, reason = ?reason, "a stored tool is left out");
+                }
+            }
+        }
+        self.replace_catalogue(catalogue);
+        Ok(())
+    }
+
+    /// Whether a request was carried out before.
+    pub(super) async fn is_repeated(
+        &self,
+        request: Option<&RequestRow>,
+    ) -> Result<bool, StoreError> {
+        match request {
+            Some(request) => self.shared.store.is_repeated(request).await,
+            None => Ok(false),
+        }
+    }
+
+    fn replace_catalogue(&self, catalogue: Catalogue) {
+        *self
+            .shared
+            .catalogue
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
+    }
+
+    /// Returns what is wrong with how a tool of the operator is implemented.
+    async fn check_implementation(
+        &self,
+        definition: &Definition,
+    ) -> Result<Vec<Violation>, ChangeError> {
+        let wrong = match &definition.implementation {
+            Implementation::Script(_) => Some(Violation::new(
+                "/implementation/type",
+                "script_without_plugin",
+                "a script tool comes with a plugin, which brings the script's files; put it into one",
+            )),
+            Implementation::Backend { service, method } => {
+                self.shared.backends.check(service, method)
+            }
+            Implementation::Node { full_type, .. } => self.check_node_type(full_type).await?,
+            // A workflow may be stored later; until then the tool says that it is not there.
+            Implementation::Workflow { .. } | Implementation::Builtin(_) => None,
+        };
+        Ok(wrong.into_iter().collect())
+    }
+
+    async fn check_node_type(&self, full_type: &str) -> Result<Option<Violation>, ChangeError> {
+        match self.shared.find_derived(&format!("node:{full_type}")).await {
+            Ok(Found::Tool(_)) => Ok(None),
+            Ok(Found::Nothing { names }) => {
+                let names = names.iter().filter_map(|name| name.strip_prefix("node:"));
+                let near = json_schema::nearest_names(full_type, names);
+                let hint = match near.as_slice() {
+                    [] => String::new(),
+                    near => format!(", did you mean {}?", near.join(" or ")),
+                };
+                let message = format!("there is no node type '{full_type}'{hint}");
+                let mut unknown =
+                    Violation::new("/implementation/nodeType", "unknown_node_type", message);
+                unknown.suggestions = near;
+                Ok(Some(unknown))
+            }
+            Err(Missing::Unavailable(status)) => Err(ChangeError::Unavailable(status)),
+            Err(missing) => {
+                let reason = missing.into_failure(full_type).message.clone();
+                Ok(Some(Violation::new(
+                    "/implementation/nodeType",
+                    "tool_invalid",
+                    reason,
+                )))
+            }
+        }
+    }
+}
