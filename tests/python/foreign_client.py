@@ -103,18 +103,21 @@ def resume(address, follower, timeout):
 
 def invoke_request(arguments):
     """Builds the request of InvokeText."""
-    request = {"scope": {}}
+    model_text = arguments.model_text
+    if arguments.text_file is not None:
+        with open(arguments.text_file, encoding="utf-8", newline="") as file:
+            model_text = file.read()
+    if arguments.profile:
+        agent = {"profile_id": arguments.profile}
+        if arguments.user_message is not None:
+            agent["user_message"] = arguments.user_message
+        else:
+            agent["model_text"] = model_text
+        request = {"agent": agent}
+    else:
+        request = {"calls": {"text": model_text}}
     if arguments.request_id:
         request["request_id"] = arguments.request_id
-    if arguments.profile:
-        request["scope"]["profile_id"] = arguments.profile
-    if arguments.user_message is not None:
-        request["user_message"] = arguments.user_message
-    elif arguments.text_file is not None:
-        with open(arguments.text_file, encoding="utf-8", newline="") as file:
-            request["model_text"] = file.read()
-    else:
-        request["model_text"] = arguments.model_text
     return request
 
 
@@ -170,11 +173,13 @@ def main():
     text.add_argument("--model-text", help="what a model wrote")
     text.add_argument("--text-file", help="a file with what a model wrote")
     text.add_argument("--user-message", help="what a user says to the agent of --profile")
-    parser.add_argument("--profile", help="the agent profile whose tools count")
+    parser.add_argument("--profile", help="the agent that gets the text")
     parser.add_argument("--request-id", default="", help="name of the request, for a repeated start")
     parser.add_argument("--break-after", type=int, default=0, help="events after which to break the connection")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds that each call may take")
     arguments = parser.parse_args()
+    if arguments.user_message is not None and not arguments.profile:
+        parser.error("--user-message needs the agent of --profile")
     try:
         run(arguments)
     except Broken as broken:

@@ -21,6 +21,7 @@ pub mod rpc;
 pub mod runner;
 pub mod service;
 pub mod settings;
+mod wire;
 
 pub use error::BuildError;
 pub use service::{AgentRuntime, Environment, Peers, build};

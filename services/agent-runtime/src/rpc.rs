@@ -7,27 +7,7 @@ mod start;
 pub use agent::AgentRpc;
 pub use model::ModelRpc;
 
-use contracts::tavern::agent::v1 as proto;
 use grpc_kit::Failure;
-
-use crate::domain::message::Role;
-
-fn role_to_proto(role: Role) -> proto::Role {
-    match role {
-        Role::System => proto::Role::System,
-        Role::User => proto::Role::User,
-        Role::Assistant => proto::Role::Assistant,
-    }
-}
-
-fn role_from_proto(role: proto::Role) -> Option<Role> {
-    match role {
-        proto::Role::System => Some(Role::System),
-        proto::Role::User => Some(Role::User),
-        proto::Role::Assistant => Some(Role::Assistant),
-        proto::Role::Unspecified => None,
-    }
-}
 
 /// Reads where a list continues: the key of the last entry of the page before.
 fn page_after(list: &str, page_token: &str) -> Result<Option<String>, Failure> {

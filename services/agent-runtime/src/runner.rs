@@ -32,7 +32,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use self::driver::Driver;
 use crate::{
     domain::{
-        plan::{Opening, Plan},
+        message::TurnMessage,
+        plan::{Opening, Plan, TurnInput},
         turn::{Divergence, Turn},
     },
     provider::Models,
@@ -113,16 +114,18 @@ impl Runner {
         recorder: Recorder,
         meta: RunMeta,
         plan: Plan,
-        opening: &Opening,
+        input: &TurnInput,
         room: Room,
     ) {
-        let turn = Turn::new(plan.budgets, opening, self.inner.clock.now());
+        let now = self.inner.clock.now();
+        let turn = Turn::new(plan.budgets, &input.opening, now);
+        let given = history::given(&input.history, now);
         let span = telemetry::spans::invoke_agent(&meta.subject);
         self.execute(
             recorder,
             meta,
             plan,
-            Resumed::fresh(turn, opening),
+            Resumed::fresh(turn, given, &input.opening),
             Some(room),
             &span,
         );
@@ -197,6 +200,8 @@ impl Runner {
 #[derive(Debug)]
 struct Resumed {
     turn: Turn,
+    /// Messages from before the turn, as its caller gave them.
+    given: Vec<TurnMessage>,
     /// Texts that the model was shown and nobody vouches for.
     untrusted: Vec<String>,
     /// Whether the log has more than the run's beginning.
@@ -217,10 +222,12 @@ enum ReplayError {
 }
 
 impl Resumed {
-    fn fresh(turn: Turn, opening: &Opening) -> Self {
-        let untrusted = history::untrusted_opening(opening);
+    fn fresh(turn: Turn, given: Vec<TurnMessage>, opening: &Opening) -> Self {
+        let mut untrusted = history::untrusted_given(&given);
+        untrusted.extend(history::untrusted_opening(opening));
         Self {
             turn,
+            given,
             untrusted,
             replayed: false,
             cancel: None,
@@ -232,12 +239,16 @@ impl Resumed {
             serde_json::from_value(open.meta.data.clone()).map_err(ReplayError::Plan)?;
         let run = open.recorder.run_id().to_string();
         let own = open.events.iter().filter(|event| event.run_id == run);
-        let (turn, opening) = fold(&plan, own.clone())?;
-        let mut resumed = Self::fresh(turn, &opening);
+        let Folded {
+            turn,
+            given,
+            opening,
+        } = fold(&plan, own.clone())?;
+        let mut resumed = Self::fresh(turn, given, &opening);
         for event in own {
             match &event.kind {
                 Some(Kind::CancelRequested(asked)) => resumed.cancel = Some(asked.reason.clone()),
-                Some(Kind::RunStarted(_)) | None => {}
+                Some(Kind::RunStarted(_) | Kind::MessageGiven(_)) | None => {}
                 Some(kind) => {
                     resumed.replayed = true;
                     resumed.untrusted.extend(history::untrusted_of(kind));
@@ -248,11 +259,18 @@ impl Resumed {
     }
 }
 
+/// What a turn's own events come to.
+struct Folded {
+    turn: Turn,
+    given: Vec<TurnMessage>,
+    opening: Opening,
+}
+
 /// Replays a turn's own events.
 fn fold<'a>(
     plan: &Plan,
     mut own: impl Iterator<Item = &'a common::RunEvent>,
-) -> Result<(Turn, Opening), ReplayError> {
+) -> Result<Folded, ReplayError> {
     let first = own.next().ok_or(ReplayError::NoBeginning)?;
     let Some(Kind::RunStarted(started)) = &first.kind else {
         return Err(ReplayError::NoBeginning);
@@ -266,8 +284,13 @@ fn fold<'a>(
         false => Opening::UserMessage(text),
     };
     let mut turn = Turn::new(plan.budgets, &opening, time_of(first));
+    let mut given = Vec::new();
     for event in own {
-        let Some(happened) = event.kind.as_ref().and_then(journal::read) else {
+        let kind = event.kind.as_ref();
+        if let Some(message) = kind.and_then(journal::given_message) {
+            given.extend(history::given(&[message], time_of(event)));
+        }
+        let Some(happened) = kind.and_then(journal::read) else {
             continue;
         };
         turn.apply(happened, time_of(event))
@@ -276,7 +299,11 @@ fn fold<'a>(
                 source,
             })?;
     }
-    Ok((turn, opening))
+    Ok(Folded {
+        turn,
+        given,
+        opening,
+    })
 }
 
 fn time_of(event: &common::RunEvent) -> Timestamp {

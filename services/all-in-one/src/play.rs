@@ -8,7 +8,10 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use contracts::tavern::common::v1::{Run, RunEvent, watch_record::Record};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::gateway::v1::{InvokeTextRequest, ToolScope, invoke_text_request::Input};
+use contracts::tavern::gateway::v1::{
+    AgentTarget, CallsTarget, InvokeTextRequest, ToolScope, agent_target::Input,
+    invoke_text_request::Target,
+};
 use grpc_kit::Transport;
 
 use crate::timeline;
@@ -69,18 +72,31 @@ async fn play(
 }
 
 fn request(step: &Step, conversation_id: &str) -> InvokeTextRequest {
-    let input = match (&step.model_text, &step.user_message) {
-        (Some(text), _) => Some(Input::ModelText(text.text())),
-        (None, message) => message.as_ref().map(Lines::text).map(Input::UserMessage),
-    };
-    let scope = ToolScope {
-        profile_id: step.agent.clone(),
-        tool_ids: step.tools.clone(),
+    let conversation_id = conversation_id.to_owned();
+    let model_text = step.model_text.as_ref().map(Lines::text);
+    let target = match step.agent.is_empty() {
+        true => Target::Calls(CallsTarget {
+            text: model_text.unwrap_or_default(),
+            scope: Some(ToolScope {
+                tool_ids: step.tools.clone(),
+                ..ToolScope::default()
+            }),
+            conversation_id,
+            ..CallsTarget::default()
+        }),
+        false => {
+            let user_message = step.user_message.as_ref().map(Lines::text);
+            let input = model_text.map(Input::ModelText);
+            Target::Agent(AgentTarget {
+                profile_id: step.agent.clone(),
+                input: input.or(user_message.map(Input::UserMessage)),
+                conversation_id,
+                ..AgentTarget::default()
+            })
+        }
     };
     InvokeTextRequest {
-        input,
-        scope: Some(scope),
-        conversation_id: conversation_id.to_owned(),
+        target: Some(target),
         ..InvokeTextRequest::default()
     }
 }

@@ -45,7 +45,9 @@ async fn greet(
     println!("  target/debug/tavern play --gateway http://{address}");
     println!("  npx --yes @bufbuild/buf curl --http2-prior-knowledge --protocol grpc \\");
     println!("    http://{address}/tavern.gateway.v1.GatewayService/InvokeText \\");
-    println!("    -d '{{\"model_text\": \"<ACTION><system:get_current_time/></ACTION>\"}}'");
+    println!(
+        "    -d '{{\"calls\": {{\"text\": \"<ACTION><system:get_current_time/></ACTION>\"}}}}'"
+    );
     Ok(())
 }
 

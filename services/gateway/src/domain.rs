@@ -1,5 +1,3 @@
-//! What the gateway decides without asking anybody.
+//! What the gateway decides without asking another service.
 
-pub(crate) mod policy;
-pub(crate) mod request;
 pub(crate) mod scope;

@@ -2,22 +2,24 @@
 
 mod invoke;
 mod parse;
+mod policy;
+mod problems;
 mod prompt;
+mod request;
 mod runs;
 mod stream;
 
 use contracts::tavern::gateway::v1 as wire;
 use contracts::tavern::gateway::v1::gateway_service_server::GatewayService;
 use futures::stream::BoxStream;
-use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
-use crate::domain::request::Problem;
 use crate::peers::Peers;
 use crate::tools::Tools;
 
-/// Bytes that a request may have beyond its text.
-pub(crate) const REQUEST_HEADROOM: usize = 256 * 1024;
+/// Bytes that a request may have beyond its text: untrusted texts and native calls, or the messages
+/// from before a turn.
+pub(crate) const REQUEST_HEADROOM: usize = (2 << 20) + (256 << 10);
 
 /// The methods of the gateway.
 #[derive(Clone, Debug)]
@@ -36,15 +38,6 @@ impl GatewayRpc {
             max_text,
         }
     }
-}
-
-/// Refuses a request with everything that is wrong with it.
-fn refuse(problems: Vec<Problem>) -> Status {
-    let name_all = |failure: Failure, wrong: Problem| failure.violation(wrong.field, wrong.problem);
-    problems
-        .into_iter()
-        .fold(Failure::invalid_fields(), name_all)
-        .into_status()
 }
 
 #[tonic::async_trait]
@@ -84,6 +77,14 @@ impl GatewayService for GatewayRpc {
         self.invoke(request.into_inner(), drain)
             .await
             .map(Response::new)
+    }
+
+    async fn start_text(
+        &self,
+        request: Request<wire::StartTextRequest>,
+    ) -> Result<Response<wire::StartTextResponse>, Status> {
+        let request = request.into_inner();
+        self.start(request.into()).await.map(Response::new)
     }
 
     async fn render_tools(

@@ -52,6 +52,7 @@ fn kind_number(kind: &Kind) -> i32 {
         Kind::Observation(_) => 23,
         Kind::RunFinished(_) => 24,
         Kind::CancelRequested(_) => 25,
+        Kind::MessageGiven(_) => 26,
     }
 }
 

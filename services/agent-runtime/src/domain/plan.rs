@@ -3,7 +3,7 @@
 use call_text::{Dialect, Policy};
 use serde::{Deserialize, Serialize};
 
-use super::profile::Language;
+use super::{message::ChatMessage, profile::Language};
 
 /// How much a turn may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,13 +51,25 @@ pub enum Opening {
     },
 }
 
-/// Everything of a turn that its log does not say. The opening is in the log.
+/// What a turn is given at its start. It is in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnInput {
+    /// Messages from before the turn, the oldest first, of a caller that keeps the conversation
+    /// itself. They are never read for calls.
+    pub history: Vec<ChatMessage>,
+    /// What the turn begins with.
+    pub opening: Opening,
+}
+
+/// Everything of a turn that its log does not say. Its input is in the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// How much the turn may use.
     pub budgets: Budgets,
     /// Whether the model continues after a text that the caller gave.
     pub go_on: bool,
+    /// Whether the conversation is dropped when the turn ends.
+    pub ephemeral: bool,
     /// The model; missing if the turn never asks one.
     pub model: Option<String>,
     /// The tools that the agent may use.

@@ -27,8 +27,9 @@ use crate::{
     },
     profiles::Profiles,
     provider::Models,
-    runner::{Runner, TURN, conversation},
+    runner::{Runner, TURN, conversation, journal::message_given},
     settings::AgentSettings,
+    wire,
 };
 
 /// The scope in which request ids of turns count.
@@ -115,11 +116,11 @@ impl Inner {
             scope: SCOPE,
             body_hash,
             input_json: asked.input_json,
-            input_is_model_text: matches!(asked.opening, Opening::ModelText { .. }),
+            input_is_model_text: matches!(asked.input.opening, Opening::ModelText { .. }),
             options: request.options,
             deadline_cap: None,
             owner_data,
-            first_events: Vec::new(),
+            first_events: asked.input.history.iter().map(message_given).collect(),
             path: None,
         };
         match self.runs.start(start).await? {
@@ -130,8 +131,7 @@ impl Inner {
             Started::New(recorder, meta) => {
                 let run_id = recorder.run_id().to_string();
                 let run = self.runs.get(&run_id).await.map_err(|_| lost(&run_id))?;
-                self.runner
-                    .start(recorder, meta, plan, &asked.opening, room);
+                self.runner.start(recorder, meta, plan, &asked.input, room);
                 Ok(StartTurnResponse {
                     run: Some(run),
                     replayed: false,
@@ -214,7 +214,7 @@ impl Inner {
             .take(size + 1)
             .map(|(place, (run_id, message))| {
                 let message = proto::Message {
-                    role: super::role_to_proto(message.role).into(),
+                    role: wire::role_to_proto(message.role).into(),
                     text: message.text,
                     observation: message.observation,
                     run_id,

@@ -15,9 +15,9 @@ use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use crate::{
-    domain::message::ChatMessage,
     provider::{ModelError, ModelRequest, Models, Piece},
     runner::describe,
+    wire,
 };
 
 /// How much text a request may hold, in bytes.
@@ -114,14 +114,15 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
     let mut messages = Vec::new();
     let mut bytes = 0;
     for (index, message) in request.messages.into_iter().enumerate() {
-        match super::role_from_proto(message.role()) {
-            Some(role) => {
+        match wire::message_from_proto(message) {
+            Some(message) => {
                 bytes += message.text.len();
-                messages.push(ChatMessage::new(role, message.text));
+                messages.push(message);
             }
-            None => {
-                failure.add_violation(format!("messages[{index}].role"), "is none; say who speaks")
-            }
+            None => failure.add_violation(
+                format!("messages[{index}].role"),
+                "is missing; name the author",
+            ),
         }
     }
     if messages.is_empty() && failure.is_empty() {

@@ -1,24 +1,33 @@
 //! StartTurn: what is asked, checked and planned.
 
-use contracts::tavern::agent::v1::{self as proto, StartTurnRequest, start_turn_request};
+use contracts::tavern::agent::v1::{self as proto, StartTurnRequest, start_turn_request::Input};
 use core_types::{ConversationId, IdSource, RequestId};
 use grpc_kit::Failure;
 
-use crate::domain::{
-    plan::{Budgets, Opening, Plan},
-    profile::Profile,
+use crate::{
+    domain::{
+        message::ChatMessage,
+        plan::{Budgets, Opening, Plan, TurnInput},
+        profile::Profile,
+    },
+    wire,
 };
 
-/// The longest message of a user or text of a model, in bytes.
-const MAX_OPENING_BYTES: usize = 512 << 10;
-/// The longest form of it that the log can hold, in bytes of JSON.
-const MAX_OPENING_JSON_BYTES: usize = 900 << 10;
+/// The longest text of one message, in bytes.
+const MAX_TEXT_BYTES: usize = 512 << 10;
+/// The longest form of the opening that the log can hold, in bytes of JSON.
+const MAX_TEXT_JSON_BYTES: usize = 900 << 10;
+/// The most messages from before a turn.
+const MAX_HISTORY_MESSAGES: usize = 500;
+/// The most text of all of them, in bytes.
+const MAX_HISTORY_BYTES: usize = 1 << 20;
 
 /// What a request asks for, apart from the profile.
 pub(super) struct Asked {
-    pub(super) opening: Opening,
+    pub(super) input: TurnInput,
     pub(super) input_json: String,
     pub(super) conversation_id: String,
+    pub(super) ephemeral: bool,
     pub(super) budgets: Budgets,
     pub(super) dialect: Option<call_text::Dialect>,
 }
@@ -35,6 +44,10 @@ pub(super) fn read(
     {
         failure.add_violation("request_id", error.to_string());
     }
+    if request.ephemeral && !request.conversation_id.is_empty() {
+        let problem = "cannot be combined with conversation_id; leave one of the two out";
+        failure.add_violation("ephemeral", problem);
+    }
     let conversation_id = match request.conversation_id.as_str() {
         "" => format!("conv_{}", ids.next_uuid().simple()),
         given => match ConversationId::new(given) {
@@ -45,21 +58,16 @@ pub(super) fn read(
             }
         },
     };
-    let opening = opening(request, &mut failure);
-    let input_json = serde_json::Value::String(text_of(&opening).to_owned()).to_string();
-    if text_of(&opening).len() > MAX_OPENING_BYTES || input_json.len() > MAX_OPENING_JSON_BYTES {
-        failure.add_violation(
-            "opening",
-            format!("is longer than {MAX_OPENING_BYTES} bytes; shorten it"),
-        );
-    }
+    let (opening, input_json) = opening(request, &mut failure);
+    let history = history(request, &mut failure);
     let budgets = budgets(request.budgets.unwrap_or_default(), defaults, &mut failure);
     let dialect = dialect(request.dialect, &mut failure);
     match failure.is_empty() {
         true => Ok(Asked {
-            opening,
+            input: TurnInput { history, opening },
             input_json,
             conversation_id,
+            ephemeral: request.ephemeral,
             budgets,
             dialect,
         }),
@@ -69,7 +77,7 @@ pub(super) fn read(
 
 /// Puts down what the turn needs to be resumed.
 pub(super) fn plan(asked: &Asked, profile: &Profile, default_model: &str) -> Plan {
-    let go_on = match &asked.opening {
+    let go_on = match &asked.input.opening {
         Opening::UserMessage(_) => true,
         Opening::ModelText { go_on, .. } => *go_on,
     };
@@ -77,6 +85,7 @@ pub(super) fn plan(asked: &Asked, profile: &Profile, default_model: &str) -> Pla
     Plan {
         budgets: asked.budgets,
         go_on,
+        ephemeral: asked.ephemeral,
         model: profile.tavern.model.clone().or(default_model),
         inventory: profile.inventory(),
         system_prompt: profile.system_prompt(),
@@ -89,12 +98,11 @@ pub(super) fn plan(asked: &Asked, profile: &Profile, default_model: &str) -> Pla
     }
 }
 
-fn opening(request: &StartTurnRequest, failure: &mut Failure) -> Opening {
-    let (opening, field) = match &request.opening {
-        Some(start_turn_request::Opening::UserMessage(text)) => {
-            (Opening::UserMessage(text.clone()), "user_message")
-        }
-        Some(start_turn_request::Opening::ModelText(text)) => (
+/// Reads what a turn begins with, and writes its text as JSON.
+fn opening(request: &StartTurnRequest, failure: &mut Failure) -> (Opening, String) {
+    let (opening, field) = match &request.input {
+        Some(Input::UserMessage(text)) => (Opening::UserMessage(text.clone()), "user_message"),
+        Some(Input::ModelText(text)) => (
             Opening::ModelText {
                 text: text.clone(),
                 go_on: request.continue_with_model,
@@ -102,14 +110,49 @@ fn opening(request: &StartTurnRequest, failure: &mut Failure) -> Opening {
             "model_text",
         ),
         None => {
-            failure.add_violation("opening", "is missing; give a user_message or a model_text");
-            return Opening::UserMessage(String::new());
+            failure.add_violation("input", "is missing; give user_message or model_text");
+            return (Opening::UserMessage(String::new()), String::new());
         }
     };
     if text_of(&opening).trim().is_empty() {
         failure.add_violation(field, "is empty");
     }
-    opening
+    // Some characters take six bytes in the log.
+    let input_json = serde_json::Value::String(text_of(&opening).to_owned()).to_string();
+    if text_of(&opening).len() > MAX_TEXT_BYTES || input_json.len() > MAX_TEXT_JSON_BYTES {
+        let problem = format!("exceeds {MAX_TEXT_BYTES} bytes; shorten it");
+        failure.add_violation(field, problem);
+    }
+    (opening, input_json)
+}
+
+fn history(request: &StartTurnRequest, failure: &mut Failure) -> Vec<ChatMessage> {
+    let given = &request.history;
+    let bytes: usize = given.iter().map(|message| message.text.len()).sum();
+    if given.len() > MAX_HISTORY_MESSAGES || bytes > MAX_HISTORY_BYTES {
+        let problem = format!(
+            "holds {} messages with {bytes} bytes of text; {MAX_HISTORY_MESSAGES} messages with \
+             {MAX_HISTORY_BYTES} bytes are the most",
+            given.len()
+        );
+        failure.add_violation("history", problem);
+        return Vec::new();
+    }
+    let mut history = Vec::with_capacity(given.len());
+    for (index, message) in given.iter().enumerate() {
+        if message.text.len() > MAX_TEXT_BYTES {
+            let problem = format!("exceeds {MAX_TEXT_BYTES} bytes; shorten it");
+            failure.add_violation(format!("history[{index}].text"), problem);
+        }
+        match wire::message_from_proto(message.clone()) {
+            Some(message) => history.push(message),
+            None => failure.add_violation(
+                format!("history[{index}].role"),
+                "is missing; name the author",
+            ),
+        }
+    }
+    history
 }
 
 fn text_of(opening: &Opening) -> &str {

@@ -50,6 +50,7 @@ pub(super) struct Driver {
     pub(super) plan: Plan,
     pub(super) turn: Turn,
     pub(super) inventory: Inventory,
+    /// The messages before the turn, by turn; each that the caller gave stands alone.
     pub(super) earlier: Vec<Vec<TurnMessage>>,
     pub(super) untrusted: Vec<String>,
     /// The calls under way.
@@ -81,7 +82,7 @@ impl Driver {
             plan,
             turn: resumed.turn,
             inventory: Inventory::default(),
-            earlier: Vec::new(),
+            earlier: resumed.given.into_iter().map(|given| vec![given]).collect(),
             untrusted: resumed.untrusted,
             flights: Flights::default(),
             give_up_flights: CancellationToken::new(),
@@ -183,11 +184,13 @@ impl Driver {
                 status.message(),
             )))
         })?;
-        let mut untrusted = Vec::new();
+        let (mut untrusted, mut messages) = (Vec::new(), Vec::new());
         for turn in earlier {
             untrusted.extend(turn.untrusted);
-            self.earlier.push(turn.messages);
+            messages.push(turn.messages);
         }
+        messages.append(&mut self.earlier);
+        self.earlier = messages;
         // The newest come last, as they count first when there are too many.
         untrusted.append(&mut self.untrusted);
         self.untrusted = untrusted;

@@ -1,12 +1,12 @@
 //! The earlier turns of a conversation, read from their logs.
 
 use contracts::tavern::common::v1::run_event::Kind;
-use core_types::RunId;
+use core_types::{RunId, Timestamp};
 use grpc_kit::Failure;
 use run_events::Runs;
 
 use crate::domain::{
-    message::TurnMessage,
+    message::{ChatMessage, Role, TurnMessage},
     plan::{Opening, Plan},
 };
 
@@ -51,9 +51,12 @@ pub async fn conversation(
         let Ok(run_id) = run.run_id.parse::<RunId>() else {
             continue;
         };
+        if plan.ephemeral {
+            continue;
+        }
         let events = runs.events(run_id).await?;
         let own = events.iter().filter(|event| event.run_id == run.run_id);
-        let (turn, opening) = match super::fold(&plan, own.clone()) {
+        let folded = match super::fold(&plan, own.clone()) {
             Ok(folded) => folded,
             Err(error) => {
                 tracing::error!(
@@ -64,12 +67,14 @@ pub async fn conversation(
                 continue;
             }
         };
-        let mut untrusted = untrusted_opening(&opening);
+        let mut untrusted = untrusted_given(&folded.given);
+        untrusted.extend(untrusted_opening(&folded.opening));
         untrusted.extend(
             own.filter_map(|event| event.kind.as_ref())
                 .flat_map(untrusted_of),
         );
-        let messages = turn.messages();
+        let mut messages = folded.given;
+        messages.extend(folded.turn.messages());
         bytes += messages
             .iter()
             .map(|message| message.text.len())
@@ -85,6 +90,23 @@ pub async fn conversation(
     }
     turns.reverse();
     Ok(turns)
+}
+
+/// Dates the messages from before a turn by its start.
+pub(super) fn given(messages: &[ChatMessage], time: Timestamp) -> Vec<TurnMessage> {
+    let dated = messages.iter().map(|message| TurnMessage {
+        role: message.role,
+        text: message.text.clone(),
+        observation: false,
+        time,
+    });
+    dated.collect()
+}
+
+/// Returns what the user is said to have written before a turn.
+pub(super) fn untrusted_given(given: &[TurnMessage]) -> Vec<String> {
+    let by_user = given.iter().filter(|message| message.role == Role::User);
+    by_user.map(|message| message.text.clone()).collect()
 }
 
 /// Returns what of a turn's opening nobody vouches for.

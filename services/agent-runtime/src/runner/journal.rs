@@ -5,7 +5,13 @@
 
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 
-use crate::domain::turn::{CallStatus, ReadCall, TurnEvent};
+use crate::{
+    domain::{
+        message::ChatMessage,
+        turn::{CallStatus, ReadCall, TurnEvent},
+    },
+    wire,
+};
 
 /// Returns what an event of a turn's own log means to the turn; none if it means nothing.
 pub fn read(kind: &Kind) -> Option<TurnEvent> {
@@ -37,7 +43,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::NodeStarted(_)
         | Kind::NodeFinished(_)
         | Kind::RunFinished(_)
-        | Kind::CancelRequested(_) => return None,
+        | Kind::CancelRequested(_)
+        | Kind::MessageGiven(_) => return None,
     })
 }
 
@@ -68,6 +75,21 @@ fn status(status: common::CallStatus) -> CallStatus {
         common::CallStatus::Skipped => CallStatus::Skipped,
         // Whoever does not say how a call ended leaves us not knowing.
         common::CallStatus::InDoubt | common::CallStatus::Unspecified => CallStatus::InDoubt,
+    }
+}
+
+/// Writes a message from before the turn.
+pub fn message_given(message: &ChatMessage) -> Kind {
+    Kind::MessageGiven(common::MessageGiven {
+        message: Some(wire::message_to_proto(message)),
+    })
+}
+
+/// Reads a message from before the turn; none if the event is another.
+pub fn given_message(kind: &Kind) -> Option<ChatMessage> {
+    match kind {
+        Kind::MessageGiven(given) => wire::message_from_proto(given.message.clone()?),
+        _ => None,
     }
 }
 

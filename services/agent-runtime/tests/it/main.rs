@@ -13,5 +13,6 @@ mod shipped;
 mod turns;
 mod turns_early;
 mod turns_ending;
+mod turns_history;
 mod turns_together;
 mod world;

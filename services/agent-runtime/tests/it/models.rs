@@ -3,9 +3,9 @@
 use contracts::tavern::{
     agent::v1::{
         GenerateRequest, GenerateResponse, GetProfileRequest, ListModelsRequest,
-        ListProfilesRequest, Message, Role, generate_response::Piece,
+        ListProfilesRequest, generate_response::Piece,
     },
-    common::v1::ErrorReason,
+    common::v1::{ChatMessage, ChatRole, ErrorReason},
 };
 use serde_json::json;
 use tonic::Status;
@@ -15,18 +15,17 @@ use crate::{
     world::{Running, World},
 };
 
-fn says(role: Role, text: &str) -> Message {
-    Message {
+fn says(role: ChatRole, text: &str) -> ChatMessage {
+    ChatMessage {
         role: role.into(),
         text: text.to_owned(),
-        ..Message::default()
     }
 }
 
 fn request(model: &str) -> GenerateRequest {
     GenerateRequest {
         model: model.to_owned(),
-        messages: vec![says(Role::User, "hello")],
+        messages: vec![says(ChatRole::User, "hello")],
         ..Default::default()
     }
 }
@@ -116,7 +115,7 @@ async fn bad_requests_name_every_field() {
     let unknown = generate(&running, request("nobody")).await.1.unwrap_err();
     assert_eq!(grpc_kit::reason(&unknown), Some(ErrorReason::ModelNotFound));
     let bad = GenerateRequest {
-        messages: vec![Message::default()],
+        messages: vec![ChatMessage::default()],
         temperature: Some(9.0),
         timeout: Some(prost_types::Duration {
             seconds: -1,

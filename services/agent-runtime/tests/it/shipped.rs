@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use agent_runtime::settings::{ModelSettings, ScriptedSettings};
 use contracts::tavern::{
-    agent::v1::{StartTurnRequest, start_turn_request::Opening},
+    agent::v1::{StartTurnRequest, start_turn_request::Input},
     common::v1::run_event::Kind,
 };
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ async fn says(running: &Running, profile_id: &str, conversation_id: &str, text: 
     let request = StartTurnRequest {
         profile_id: profile_id.to_owned(),
         conversation_id: conversation_id.to_owned(),
-        opening: Some(Opening::UserMessage(text.to_owned())),
+        input: Some(Input::UserMessage(text.to_owned())),
         ..StartTurnRequest::default()
     };
     running.play(request).await

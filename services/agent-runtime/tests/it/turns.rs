@@ -1,7 +1,7 @@
 //! Whole turns that continue to their end.
 
 use contracts::tavern::{
-    agent::v1::{Budgets, StartTurnRequest, start_turn_request::Opening},
+    agent::v1::{Budgets, StartTurnRequest, start_turn_request::Input},
     common::v1::{CallStatus, ErrorReason, RunState, StopReason, run_event::Kind},
 };
 use serde_json::{Value, json};
@@ -434,7 +434,7 @@ async fn a_text_of_the_caller_is_carried_out_without_asking_a_model() {
     let world = World::new(registry, &["Look"], &json!([]));
     let text = format!("Let me see.\n{}", call("Look", "at", "desk"));
     let request = StartTurnRequest {
-        opening: Some(Opening::ModelText(text.clone())),
+        input: Some(Input::ModelText(text.clone())),
         ..says("")
     };
     let ended = play(&world, request).await;
@@ -470,7 +470,7 @@ async fn after_a_text_of_the_caller_the_model_goes_on_if_asked_to() {
     ]);
     let world = World::new(registry, &["Look"], &turns);
     let request = StartTurnRequest {
-        opening: Some(Opening::ModelText(call("Look", "at", "desk"))),
+        input: Some(Input::ModelText(call("Look", "at", "desk"))),
         continue_with_model: true,
         ..says("")
     };
@@ -532,13 +532,8 @@ async fn every_field_that_is_wrong_is_named_at_once() {
         }),
         ..says("  ")
     };
-    let status = running.start(request).await.unwrap_err();
-    let fields: Vec<String> = grpc_kit::violations(&status)
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
     assert_eq!(
-        fields,
+        running.violated(request).await,
         [
             "conversation_id",
             "user_message",

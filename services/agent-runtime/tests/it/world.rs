@@ -10,7 +10,7 @@ use contracts::tavern::{
     agent::v1::{
         ListMessagesRequest, Message, StartTurnRequest, StartTurnResponse,
         agent_runtime_service_client::AgentRuntimeServiceClient,
-        model_service_client::ModelServiceClient, start_turn_request::Opening,
+        model_service_client::ModelServiceClient, start_turn_request::Input,
     },
     common::v1::{Run, RunEvent, StopReason, run_event::Kind, watch_record::Record},
     run::v1::{
@@ -135,7 +135,7 @@ pub(crate) struct Ended {
 pub(crate) fn says(text: &str) -> StartTurnRequest {
     StartTurnRequest {
         profile_id: "ada".to_owned(),
-        opening: Some(Opening::UserMessage(text.to_owned())),
+        input: Some(Input::UserMessage(text.to_owned())),
         ..StartTurnRequest::default()
     }
 }
@@ -147,6 +147,13 @@ impl Running {
         request: StartTurnRequest,
     ) -> Result<StartTurnResponse, Status> {
         Ok(self.agent.clone().start_turn(request).await?.into_inner())
+    }
+
+    /// Starts a turn that is refused; returns the fields that are wrong.
+    pub(crate) async fn violated(&self, request: StartTurnRequest) -> Vec<String> {
+        let status = self.start(request).await.unwrap_err();
+        let violations = grpc_kit::violations(&status).into_iter();
+        violations.map(|(field, _)| field).collect()
     }
 
     /// Starts a turn that nothing is wrong with; tells the id of its run.
@@ -342,5 +349,6 @@ fn word(kind: &Kind) -> &'static str {
         Kind::Observation(_) => "observed",
         Kind::RunFinished(_) => "finished",
         Kind::CancelRequested(_) => "cancel",
+        Kind::MessageGiven(_) => "given",
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::gateway::v1::{
-    InvokeTextRequest, ToolScope, invoke_text_request::Input as Text,
+    AgentTarget, CallsTarget, InvokeTextRequest, agent_target, invoke_text_request::Target,
 };
 
 use super::{Remote, finish, json, print, refusal};
@@ -65,18 +65,23 @@ impl Input {
             text.clear();
             std::io::stdin().read_to_string(&mut text)?;
         }
-        let (input, profile_id) = match self.agent {
-            Some(profile_id) => (Text::UserMessage(text), profile_id),
-            None => (Text::ModelText(text), String::new()),
+        let conversation_id = self.conversation;
+        let target = match self.agent {
+            Some(profile_id) => Target::Agent(AgentTarget {
+                profile_id,
+                input: Some(agent_target::Input::UserMessage(text)),
+                conversation_id,
+                ..AgentTarget::default()
+            }),
+            None => Target::Calls(CallsTarget {
+                text,
+                conversation_id,
+                ..CallsTarget::default()
+            }),
         };
         Ok(InvokeTextRequest {
             request_id: self.request_id,
-            input: Some(input),
-            scope: Some(ToolScope {
-                profile_id,
-                tool_ids: Vec::new(),
-            }),
-            conversation_id: self.conversation,
+            target: Some(target),
             ..InvokeTextRequest::default()
         })
     }

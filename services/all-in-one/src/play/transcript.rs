@@ -133,6 +133,11 @@ fn read(path: &Path) -> anyhow::Result<Transcript> {
             "{}: step {number} needs either model_text or user_message",
             path.display()
         );
+        ensure!(
+            step.model_text.is_some() || !step.agent.is_empty(),
+            "{}: step {number} needs the agent that answers the user_message",
+            path.display()
+        );
     }
     Ok(transcript)
 }

@@ -1,27 +1,12 @@
 //! Which tools a text may speak of.
 
-use contracts::tavern::gateway::v1::ToolScope;
-
 /// A scope as a key: two requests with the same scope share a catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     /// The agent whose inventory counts; empty for none.
     pub(crate) profile_id: String,
-    /// Just these tools; empty for all that the agent, or everybody, may use.
+    /// Just these tools; empty for the whole inventory, or every tool.
     pub(crate) tool_ids: Vec<String>,
-}
-
-impl From<Option<ToolScope>> for Scope {
-    fn from(scope: Option<ToolScope>) -> Self {
-        let ToolScope {
-            profile_id,
-            tool_ids,
-        } = scope.unwrap_or_default();
-        Self {
-            profile_id,
-            tool_ids,
-        }
-    }
 }
 
 impl Scope {
@@ -44,6 +29,7 @@ impl Scope {
             }
         }
     }
+
     /// Returns the ids that the scope names and that are not among those that it takes, because its
     /// agent's inventory lacks them.
     pub(crate) fn beyond(&self, wanted: Option<&[String]>) -> Vec<String> {

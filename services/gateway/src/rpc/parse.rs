@@ -9,15 +9,16 @@ use contracts::tavern::gateway::v1::{
 };
 use tonic::Status;
 
-use super::{GatewayRpc, refuse};
-use crate::domain::request::{Problem, Reading, check_call, check_parse};
+use super::GatewayRpc;
+use super::problems::Problems;
+use super::request::{Reading, check_call, check_parse, scope_of};
 
 impl GatewayRpc {
     pub(super) async fn parse(
         &self,
         request: ParseTextRequest,
     ) -> Result<ParseTextResponse, Status> {
-        let (text, reading) = check_parse(request, self.max_text).map_err(refuse)?;
+        let (text, reading) = check_parse(request, self.max_text)?;
         Ok(ParseTextResponse {
             parsed: Some(self.read(&text, &reading).await?),
         })
@@ -27,21 +28,19 @@ impl GatewayRpc {
         &self,
         request: RenderCallRequest,
     ) -> Result<RenderCallResponse, Status> {
-        let (arguments, dialect) = check_call(&request).map_err(refuse)?;
-        let catalogue = self.tools.fresh(request.scope.into()).await?;
+        let (arguments, dialect) = check_call(&request)?;
+        let catalogue = self.tools.fresh(scope_of(request.scope)).await?;
         let written = render_call(&request.tool_id, &arguments, dialect, &catalogue);
-        let text = written.map_err(|error| {
-            let field = if error.path.is_empty() {
-                "tool_id"
-            } else {
-                "arguments_json"
+        let mut problems = Problems::new();
+        let text = written.unwrap_or_else(|error| {
+            let field = match error.path.is_empty() {
+                true => "tool_id",
+                false => "arguments_json",
             };
-            refuse(vec![Problem {
-                field,
-                problem: error.to_string(),
-            }])
-        })?;
-        Ok(RenderCallResponse { text })
+            problems.add(field, error.to_string());
+            String::new()
+        });
+        problems.or(RenderCallResponse { text })
     }
 
     /// Reads a text with the tools of a scope. A call that is not known is looked for once more

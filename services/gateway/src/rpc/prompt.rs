@@ -4,8 +4,8 @@ use call_text::prompt::render_tools;
 use contracts::tavern::gateway::v1::{RenderToolsRequest, RenderToolsResponse};
 use tonic::Status;
 
-use super::{GatewayRpc, refuse};
-use crate::domain::request::check_render;
+use super::GatewayRpc;
+use super::request::{check_render, scope_of};
 use crate::tools::Loaded;
 
 impl GatewayRpc {
@@ -13,8 +13,8 @@ impl GatewayRpc {
         &self,
         request: RenderToolsRequest,
     ) -> Result<RenderToolsResponse, Status> {
-        let style = check_render(&request).map_err(refuse)?;
-        let Loaded { catalogue, missing } = self.tools.load(request.scope.into()).await?;
+        let style = check_render(&request)?;
+        let Loaded { catalogue, missing } = self.tools.load(scope_of(request.scope)).await?;
         let rendered = render_tools(&catalogue, style.dialect, style.language, style.detail);
         let tool_ids = catalogue.tools().map(|tool| tool.id.clone()).collect();
         Ok(RenderToolsResponse {

@@ -12,10 +12,11 @@ use contracts::tavern::gateway::v1::{
     StreamedCall, TextReleased,
 };
 use futures::stream::BoxStream;
+use grpc_kit::Failure;
 use tonic::{Status, Streaming};
 
-use super::{GatewayRpc, refuse};
-use crate::domain::request::{Problem, check_stream};
+use super::GatewayRpc;
+use super::request::check_stream;
 
 type Answers = BoxStream<'static, Result<StreamTextResponse, Status>>;
 
@@ -29,7 +30,7 @@ impl GatewayRpc {
         let Some(Part::Start(start)) = first else {
             return Err(misplaced("part", "must be the start in the first request"));
         };
-        let reading = check_stream(start).map_err(refuse)?;
+        let reading = check_stream(start)?;
         let catalogue = self.tools.fresh(reading.scope).await?;
         let echo = Echo::new(reading.untrusted.iter().map(String::as_str));
         let mut parser = Parser::new(catalogue.clone(), reading.policy);
@@ -66,11 +67,9 @@ impl GatewayRpc {
     }
 }
 
-fn misplaced(field: &'static str, problem: &str) -> Status {
-    refuse(vec![Problem {
-        field,
-        problem: problem.to_owned(),
-    }])
+fn misplaced(field: &str, problem: &str) -> Status {
+    let failure = Failure::invalid_fields();
+    failure.violation(field, problem).into_status()
 }
 
 fn told(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextResponse {

@@ -8,8 +8,10 @@ use anyhow::{Context, ensure};
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{Durability, RunOptions, RunState};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::gateway::v1::invoke_text_request::Input;
-use contracts::tavern::gateway::v1::{InvokeTextRequest, InvokeTextResponse, ToolScope};
+use contracts::tavern::gateway::v1::invoke_text_request::Target;
+use contracts::tavern::gateway::v1::{
+    CallsTarget, InvokeTextRequest, InvokeTextResponse, ToolScope,
+};
 use grpc_kit::{ServerSettings, Shutdown, Transport};
 use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
@@ -97,9 +99,13 @@ pub(crate) async fn connect(address: &str) -> anyhow::Result<GatewayServiceClien
 
 /// Returns what asks for `calls` calls of [`TOOL`] without a journal.
 pub(crate) fn invocation(calls: usize) -> InvokeTextRequest {
-    InvokeTextRequest {
-        input: Some(Input::ModelText(model_text(calls))),
+    let calls = CallsTarget {
+        text: model_text(calls),
         scope: Some(scope()),
+        ..CallsTarget::default()
+    };
+    InvokeTextRequest {
+        target: Some(Target::Calls(calls)),
         options: Some(in_memory()),
         ..InvokeTextRequest::default()
     }

@@ -3,14 +3,15 @@
 use contracts::tavern::common::v1::{
     CallError, CallStatus, ErrorReason, RunOptions, RunState, run_event::Kind,
 };
-use contracts::tavern::gateway::v1::invoke_text_request::Input;
-use contracts::tavern::gateway::v1::{InvokeTextRequest, ToolScope};
+use contracts::tavern::gateway::v1::{
+    AgentTarget, CallsTarget, InvokeTextRequest, ToolScope, agent_target::Input,
+};
 use contracts::tavern::registry::v1::ListToolsRequest;
 use contracts::tavern::workflow::v1::ValidateWorkflowRequest;
 use testkit::{Followed, Stack, invoke};
 use tonic::Code;
 
-use crate::text::{failing_agents, model_text, user_message};
+use crate::text::{calls, failing_agents, model_text, turn, user_message};
 
 /// A text, and what its only observation must contain.
 const TEXTS: [(&str, &str); 6] = [
@@ -100,30 +101,40 @@ async fn a_model_endpoint_that_is_down_fails_the_turn_and_says_so() -> anyhow::R
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_names_everything_that_is_wrong_with_it_at_once() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
-    let request = InvokeTextRequest {
-        input: Some(Input::UserMessage("x".repeat((1 << 20) + 1))),
+    let texts = CallsTarget {
+        text: "x".repeat((1 << 20) + 1),
         dialect: 77,
-        continue_with_model: true,
-        scope: Some(ToolScope::default()),
-        ..Default::default()
+        scope: Some(ToolScope {
+            tool_ids: vec!["x".to_owned(); 501],
+            ..ToolScope::default()
+        }),
+        ..CallsTarget::default()
     };
-    let status = stack.gateway().invoke_text(request).await.unwrap_err();
-    assert_eq!(status.code(), Code::InvalidArgument);
-    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::InvalidFields));
-    let named: Vec<String> = grpc_kit::violations(&status)
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
-    for field in [
-        "user_message",
-        "dialect",
-        "continue_with_model",
-        "scope.profile_id",
+    let messages = AgentTarget {
+        profile_id: "weather_guide".to_owned(),
+        input: Some(Input::UserMessage(String::new())),
+        dialect: 77,
+        conversation_id: "conv_a".to_owned(),
+        ephemeral: true,
+        ..AgentTarget::default()
+    };
+    for (request, wrong) in [
+        (InvokeTextRequest::default(), &["target"][..]),
+        (
+            calls(texts),
+            &["calls.text", "calls.scope.tool_ids", "calls.dialect"],
+        ),
+        (
+            turn(messages),
+            &["agent.ephemeral", "agent.user_message", "agent.dialect"],
+        ),
     ] {
-        assert!(
-            named.iter().any(|name| name == field),
-            "{field} is not in {named:?}"
-        );
+        let status = stack.gateway().invoke_text(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::InvalidFields));
+        let named = grpc_kit::violations(&status).into_iter();
+        let named: Vec<String> = named.map(|(field, _)| field).collect();
+        assert_eq!(named, wrong);
     }
     Ok(())
 }
@@ -201,7 +212,7 @@ async fn numbers_that_mean_nothing_are_refused_before_anything_runs() -> anyhow:
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_above_the_limit_of_messages_is_refused_with_details() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
-    let request = model_text(&"x".repeat(3 << 20));
+    let request = model_text(&"x".repeat(4 << 20));
     let status = stack.gateway().invoke_text(request).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::LimitExceeded));

@@ -2,26 +2,40 @@
 
 use std::path::PathBuf;
 
-use contracts::tavern::gateway::v1::invoke_text_request::Input;
-use contracts::tavern::gateway::v1::{InvokeTextRequest, ToolScope};
+use contracts::tavern::gateway::v1::{
+    AgentTarget, CallsTarget, InvokeTextRequest, agent_target::Input, invoke_text_request::Target,
+};
 
 /// Asks for the calls of what a model wrote.
 pub(crate) fn model_text(text: &str) -> InvokeTextRequest {
+    calls(CallsTarget {
+        text: text.to_owned(),
+        ..CallsTarget::default()
+    })
+}
+
+/// Asks for calls.
+pub(crate) fn calls(calls: CallsTarget) -> InvokeTextRequest {
     InvokeTextRequest {
-        input: Some(Input::ModelText(text.to_owned())),
-        ..Default::default()
+        target: Some(Target::Calls(calls)),
+        ..InvokeTextRequest::default()
     }
 }
 
 /// Asks an agent what a user would.
 pub(crate) fn user_message(agent: &str, text: &str) -> InvokeTextRequest {
-    InvokeTextRequest {
+    turn(AgentTarget {
+        profile_id: agent.to_owned(),
         input: Some(Input::UserMessage(text.to_owned())),
-        scope: Some(ToolScope {
-            profile_id: agent.to_owned(),
-            tool_ids: Vec::new(),
-        }),
-        ..Default::default()
+        ..AgentTarget::default()
+    })
+}
+
+/// Asks for a turn.
+pub(crate) fn turn(agent: AgentTarget) -> InvokeTextRequest {
+    InvokeTextRequest {
+        target: Some(Target::Agent(agent)),
+        ..InvokeTextRequest::default()
     }
 }
 

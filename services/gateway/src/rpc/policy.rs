@@ -5,7 +5,7 @@ use contracts::tavern::gateway::v1 as wire;
 
 /// Reads the switches of a request. Unknown numbers take the default, which is never the more
 /// lenient choice.
-pub(crate) fn read_policy(given: Option<wire::ParsePolicy>, dialect: Option<Dialect>) -> Policy {
+pub(super) fn read_policy(given: Option<wire::ParsePolicy>, dialect: Option<Dialect>) -> Policy {
     let given = given.unwrap_or_default();
     let mut policy = Policy {
         dialect,
