@@ -1,5 +1,6 @@
 //! The dialects, one file each.
 
+pub(crate) mod context;
 pub(crate) mod element;
 pub(crate) mod fields;
 pub(crate) mod json;

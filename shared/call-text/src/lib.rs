@@ -28,7 +28,9 @@ mod problem;
 pub mod prompt;
 pub mod render;
 mod rule;
+mod scalar;
 mod scan;
+mod schema;
 mod span;
 mod typing;
 

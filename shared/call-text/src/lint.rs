@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::typing::schema::Schema;
+use crate::schema::Schema;
 use crate::{Call, Catalogue, Diagnostic, Rule, Severity, Span};
 
 /// The values of a call that were copied from its tool's manual instead of being made up: the

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::dialect::element::Context;
+use crate::dialect::context::Context;
 use crate::dialect::json::arguments_of;
 use crate::dialect::raw::RawCall;
 use crate::{

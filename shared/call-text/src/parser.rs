@@ -4,18 +4,19 @@
 //! releases what cannot become a call, and hands the insides of blocks to the scanner of their
 //! dialect; regions in which nothing is a call (code, quotes, comments, thoughts) are walked here.
 
+mod assembler;
 mod block;
+mod block_end;
 mod code;
 mod regions;
 mod remarks;
-mod sink;
-mod walk;
+mod text_scanner;
 
 use std::cell::Cell;
 
-use self::sink::Sink;
-use self::walk::Walk;
-use crate::dialect::element::Context;
+use self::assembler::Assembler;
+use self::text_scanner::TextScanner;
+use crate::dialect::context::Context;
 use crate::scan::Feed;
 use crate::{
     Catalogue, Diagnostic, Event, FinishReason, Parsed, Policy, Rule, SegmentKind, Severity, Span,
@@ -43,9 +44,9 @@ pub fn parse_finished(
         quiet: true,
     };
     let mut state = State::new(policy);
-    state.sink.be_quiet();
+    state.assembler.be_quiet();
     state.finish(&text[..read], text.len() - read, &context);
-    state.sink.into_parsed(&text[..read])
+    state.assembler.into_parsed(&text[..read])
 }
 
 /// An incremental parse of one message.
@@ -66,16 +67,16 @@ pub struct Parser {
 #[derive(Debug)]
 struct State {
     steps: Cell<u64>,
-    walk: Walk,
-    sink: Sink,
+    scanner: TextScanner,
+    assembler: Assembler,
 }
 
 impl State {
     fn new(policy: &Policy) -> Self {
         Self {
             steps: Cell::new(0),
-            walk: Walk::default(),
-            sink: Sink::new(policy.limits.diagnostics),
+            scanner: TextScanner::default(),
+            assembler: Assembler::new(policy.limits.diagnostics),
         }
     }
 
@@ -85,22 +86,22 @@ impl State {
             eof,
             steps: &self.steps,
         };
-        self.walk.advance(&feed, context, &mut self.sink);
+        self.scanner.advance(&feed, context, &mut self.assembler);
     }
 
     /// Reads to the end of the message; `overflow` bytes of it were not read.
     fn finish(&mut self, text: &str, overflow: usize, context: &Context<'_>) {
         self.advance(text, true, context);
-        self.walk.finish(text, context, &mut self.sink);
+        self.scanner.finish(text, context, &mut self.assembler);
         if overflow > 0 {
             let span = Span::new(text.len(), text.len() + overflow);
             let message = format!(
                 "the message is longer than {} bytes; the rest was not read",
                 context.policy.limits.message_bytes
             );
-            self.sink.segment(SegmentKind::Overflow, span);
+            self.assembler.segment(SegmentKind::Overflow, span);
             let code = "limit_exceeded";
-            self.sink
+            self.assembler
                 .diagnose(Rule::V13, Severity::Error, code, span, message, "");
         }
     }
@@ -169,8 +170,8 @@ impl Parser {
             quiet: false,
         };
         self.state.finish(&self.text, self.overflow, &context);
-        let events = self.state.sink.drain();
-        (events, self.state.sink.into_parsed(&self.text))
+        let events = self.state.assembler.drain();
+        (events, self.state.assembler.into_parsed(&self.text))
     }
 
     /// Ends the message and gives the bytes looked at in all, for tests of linearity.
@@ -186,7 +187,7 @@ impl Parser {
 
     /// The remarks made so far.
     pub fn diagnostics(&self) -> &[Diagnostic] {
-        self.state.sink.diagnostics()
+        self.state.assembler.diagnostics()
     }
 
     fn replace(&mut self) {
@@ -194,7 +195,7 @@ impl Parser {
             self.replaced = true;
             let span = Span::new(self.text.len(), self.text.len() + 3);
             let message = "bytes that are not UTF-8 were replaced".to_owned();
-            self.state.sink.diagnose(
+            self.state.assembler.diagnose(
                 Rule::V11,
                 Severity::Warning,
                 "invalid_utf8",
@@ -232,7 +233,7 @@ impl Parser {
             quiet: false,
         };
         self.state.advance(&self.text, eof, &context);
-        self.state.sink.drain()
+        self.state.assembler.drain()
     }
 }
 

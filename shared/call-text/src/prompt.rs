@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use self::words::Words;
 use crate::catalogue::Entry;
 use crate::observation::{neutralise, skeleton};
-use crate::typing::schema::{Schema, Types};
+use crate::schema::{Schema, Types};
 use crate::{Catalogue, Dialect, ToolKind};
 
 /// The language of the section.

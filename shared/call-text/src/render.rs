@@ -6,7 +6,7 @@ mod fields;
 
 use serde_json::{Map, Value, json};
 
-use crate::typing::schema::{Schema, Types};
+use crate::schema::{Schema, Types};
 use crate::{Catalogue, Class, Dialect, FinishReason, Policy, canonical, parse_finished};
 
 /// Why a call cannot be written in a dialect.

@@ -8,8 +8,6 @@ mod arguments;
 mod call;
 mod check;
 mod json;
-pub(crate) mod scalar;
-pub(crate) mod schema;
 mod steps;
 mod structure;
 pub(crate) mod text;
@@ -22,7 +20,7 @@ use serde_json::Map;
 
 use self::steps::StepCall;
 use crate::catalogue::ToolMatch;
-use crate::dialect::element::Context;
+use crate::dialect::context::Context;
 use crate::dialect::raw::{Controls, RawBlock, RawCall, ScannedBlock};
 use crate::{
     Block, BlockEnd, Call, Class, Diagnostic, FinishReason, Problem, ProblemCode, Rule, Severity,

@@ -43,8 +43,10 @@ pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_a
 pub use health::{Health, check_health, check_liveness};
 pub use readiness::Need;
 pub use retry::{Backoff, FailureClass};
-pub use server::bind::{BindError, Exposed, bind};
+pub use server::bind::{BindError, bind};
 pub use server::{ServeError, Served, Server};
 pub use services::Services;
-pub use settings::{ClientSettings, Reflection, ServerSettings, TraceTrust};
-pub use transport::{LateSlot, Transport, TransportError, late, local, local_with, remote};
+pub use settings::{
+    ClientSettings, Exposed, Reflection, ServerSettings, TraceTrust, TransportError,
+};
+pub use transport::{LateSlot, Transport, late, local, local_with, remote};

@@ -1,7 +1,8 @@
 //! The server: an accept loop of our own around hyper, with every limit set.
 //!
 //! - [`bind`]: a listener, unless the address is exposed without authentication.
-//! - `accept`: who may connect, how many at once, and going on when files run out.
+//! - `accept`: accepting connections, also while the system has no files left for one.
+//! - `gate`: how many connections there may be, in all and of one peer.
 //! - `connection`: one connection from its first bytes to its end.
 //! - `flood`: control frames that cost the server more than the client.
 
@@ -9,6 +10,7 @@ mod accept;
 pub(crate) mod bind;
 mod connection;
 mod flood;
+mod gate;
 
 use std::{io, pin::pin, sync::Arc};
 
@@ -20,10 +22,10 @@ use tonic_health::server::HealthService;
 use crate::{
     Health, Need, Services, Shutdown, readiness,
     rpc::Stack,
-    settings::{Reflection, ServerSettings},
+    settings::{Exposed, Reflection, ServerSettings},
 };
 use accept::Connections;
-use bind::Exposed;
+
 use connection::{Endpoint, Ends};
 
 /// A server could not start.
@@ -110,8 +112,8 @@ impl Server {
         shutdown: Shutdown,
     ) -> Result<Served, ServeError> {
         let address = listener.local_addr().map_err(ServeError::Listener)?;
-        bind::check_exposure(address, &self.settings)?;
-        let gate = accept::Gate::new(&self.settings)?;
+        self.settings.check_exposure(address)?;
+        let gate = gate::Gate::new(&self.settings)?;
         let loopback = address.ip().to_canonical().is_loopback();
         let services = self.with_infrastructure(loopback)?;
         self.health.set(readiness::LIVENESS, true).await;

@@ -151,11 +151,29 @@ impl Default for ServerSettings {
     }
 }
 
+/// An address beyond loopback was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is {address}, which others than this machine can reach, while no caller is authenticated")]
+pub struct Exposed {
+    /// The address.
+    pub address: SocketAddr,
+}
+
 impl ServerSettings {
+    /// Refuses an address that other hosts reach while no caller is authenticated.
+    pub(crate) fn check_exposure(&self, address: SocketAddr) -> Result<(), Exposed> {
+        let loopback = address.ip().to_canonical().is_loopback();
+        if loopback || self.serve_without_authentication_beyond_loopback {
+            Ok(())
+        } else {
+            Err(Exposed { address })
+        }
+    }
+
     /// Adds everything that is wrong, with keys below `key`. No limit may be zero or absurd:
     /// zero never means "unlimited".
     pub fn check(&self, key: &str, problems: &mut Problems) {
-        if let Err(error) = crate::server::bind::check_exposure(self.listen, self) {
+        if let Err(error) = self.check_exposure(self.listen) {
             problems.add(
                 format!("{key}.listen"),
                 error.to_string(),
@@ -282,7 +300,36 @@ impl Default for ClientSettings {
     }
 }
 
+/// An address is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// Nothing is there.
+    #[error("the address of the service is empty")]
+    Empty,
+    /// Not an address with `http` and a host.
+    #[error("`{uri}` is no address of a service")]
+    Address {
+        /// The text.
+        uri: String,
+    },
+}
+
 impl ClientSettings {
+    /// Reads the address.
+    pub(crate) fn address(&self) -> Result<http::Uri, TransportError> {
+        if self.uri.is_empty() {
+            return Err(TransportError::Empty);
+        }
+        let bad = || TransportError::Address {
+            uri: self.uri.clone(),
+        };
+        let uri: http::Uri = self.uri.parse().map_err(|_| bad())?;
+        if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
+            return Err(bad());
+        }
+        Ok(uri)
+    }
+
     /// Returns the settings for the service at `uri`, everything else as by default.
     pub fn to(uri: impl Into<String>) -> Self {
         Self {
@@ -293,7 +340,7 @@ impl ClientSettings {
 
     /// Adds everything that is wrong, with keys below `key`.
     pub fn check(&self, key: &str, problems: &mut Problems) {
-        if let Err(error) = crate::transport::endpoint(self) {
+        if let Err(error) = self.address() {
             problems.add(
                 format!("{key}.uri"),
                 error.to_string(),

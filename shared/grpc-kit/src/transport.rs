@@ -27,7 +27,7 @@ use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use crate::{
     CallContext, Failure, Services,
     rpc::{LocalStack, Stack},
-    settings::{ClientSettings, ServerSettings},
+    settings::{ClientSettings, ServerSettings, TransportError},
 };
 use bounded::BoundedBody;
 use pool::{Place, Pool};
@@ -43,20 +43,6 @@ impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Transport")
     }
-}
-
-/// An address is of no use.
-#[derive(Debug, thiserror::Error)]
-pub enum TransportError {
-    /// Nothing is there.
-    #[error("the address of the service is empty")]
-    Empty,
-    /// Not an address with `http` and a host.
-    #[error("`{uri}` is no address of a service")]
-    Address {
-        /// The text.
-        uri: String,
-    },
 }
 
 /// Returns the way to services in the same process, with the limits of default settings.
@@ -227,18 +213,8 @@ fn translate_broken(status: Status, service: &str) -> Status {
     }
 }
 
-pub(crate) fn endpoint(settings: &ClientSettings) -> Result<Endpoint, TransportError> {
-    if settings.uri.is_empty() {
-        return Err(TransportError::Empty);
-    }
-    let bad = || TransportError::Address {
-        uri: settings.uri.clone(),
-    };
-    let uri: http::Uri = settings.uri.parse().map_err(|_| bad())?;
-    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
-        return Err(bad());
-    }
-    Ok(Endpoint::from(uri)
+fn endpoint(settings: &ClientSettings) -> Result<Endpoint, TransportError> {
+    Ok(Endpoint::from(settings.address()?)
         .connect_timeout(settings.connect_timeout)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(settings.keepalive_interval)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Tool, alias_of};
 use crate::names;
-use crate::typing::schema::{Checked, Facts, Schema};
+use crate::schema::{Checked, Facts, Schema};
 
 /// A tool and what was derived from it once.
 #[derive(Debug)]

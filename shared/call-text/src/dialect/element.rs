@@ -6,14 +6,18 @@
 mod ahead;
 mod between;
 mod call;
+mod mode;
 mod open;
 mod short;
+mod surroundings;
 mod value;
 
 pub(crate) use open::{Opening, opening};
 
 use self::ahead::Ahead;
+use self::mode::Mode;
 use self::value::{Doubt, ValueScan, ValueStep};
+use super::context::Context;
 use super::raw::{Early, Progress, RawBlock, RawCall};
 use crate::catalogue::ToolMatch;
 use crate::diagnostic::Tolerance;
@@ -21,34 +25,7 @@ use crate::scan::gap::GapMemo;
 use crate::scan::json::JsonEnd;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
-use crate::{
-    BlockEnd, Catalogue, Class, Dialect, FinishReason, Policy, Problem, ProblemCode, Repair, Rule,
-    Span,
-};
-
-/// What a scanner may ask about.
-#[derive(Clone, Copy)]
-pub(crate) struct Context<'c> {
-    pub(crate) catalogue: &'c Catalogue,
-    pub(crate) policy: &'c Policy,
-    /// Why the model stopped; known only at the end.
-    pub(crate) finish: FinishReason,
-    /// Nobody listens to events: the outcome is all that is asked for.
-    pub(crate) quiet: bool,
-}
-
-/// How the values of a block are delimited from now on; set by what was met so far.
-#[derive(Debug, Clone, Copy, Default)]
-struct Mode {
-    /// A value was ended by guess: unknown elements end values from now on.
-    lenient: bool,
-    /// Opening tags inside values are not counted any more.
-    unbalanced: bool,
-    /// How often the scanner went back.
-    rewinds: u32,
-}
-
-const MOST_REWINDS: u32 = 8;
+use crate::{BlockEnd, Class, Dialect, FinishReason, Problem, ProblemCode, Repair, Rule, Span};
 
 #[derive(Debug)]
 enum State {
@@ -474,7 +451,7 @@ impl ElementScanner {
         early: &mut Vec<Early>,
     ) -> Option<Progress> {
         let scan = self.scan.as_mut()?;
-        let surroundings = call::Surroundings {
+        let surroundings = surroundings::Surroundings {
             context,
             wrapper: self.wrapper,
             call_tag: self.call_tag.of(feed.text),

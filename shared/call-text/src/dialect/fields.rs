@@ -3,16 +3,16 @@
 //! The scanner cuts a block into fields; which of them is a command, a control key or a parameter
 //! of which step is stage two's business, since a block may start with any key.
 
-mod command;
+pub(crate) mod command;
 mod inside;
 mod key;
 pub(crate) mod marks;
 mod value;
 
-pub(crate) use self::command::Key;
+use self::command::Key;
 use self::marks::{BlockFamily, Marker};
 use self::value::{FieldValue, ValueStep};
-use super::element::Context;
+use super::context::Context;
 use super::raw::{Early, Plain, Progress, RawBlock, RawField, Written};
 use crate::diagnostic::Tolerance;
 use crate::scan::{Feed, Look};

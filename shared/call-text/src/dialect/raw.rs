@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::fields::Key;
+use super::fields::command::Key;
 use crate::catalogue::ToolMatch;
 use crate::{BlockEnd, Dialect, Problem, Span, Tolerance};
 

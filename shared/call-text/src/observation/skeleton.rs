@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::neutralise;
-use crate::typing::schema::{Schema, Types};
+use crate::schema::{Schema, Types};
 use crate::{Call, Catalogue, Dialect, ProblemCode, Tool, render};
 
 /// A call of a tool with a placeholder for each required parameter, which cannot run as it stands.

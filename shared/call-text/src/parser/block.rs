@@ -1,19 +1,16 @@
-//! Handing a block to the scanner of its dialect, alone or inside a fence.
+//! A block that is being scanned by the scanner of its dialect.
 
-use super::code::{self, Fence};
-use super::regions::cut_opener;
-use super::sink::{Held, Sink};
-use super::walk::{Go, Place, Walk};
-use crate::dialect::element::{Context, ElementScanner, Opening, opening};
+use super::assembler::Assembler;
+use super::code::Fence;
+use crate::dialect::context::Context;
+use crate::dialect::element::{ElementScanner, Opening, opening};
 use crate::dialect::fields::FieldScanner;
 use crate::dialect::fields::marks::{self, Marker};
-use crate::dialect::raw::{Early, Progress, RawBlock, ScannedBlock};
+use crate::dialect::raw::{Early, Progress, ScannedBlock};
 use crate::scan::tag::{self, Tag};
 use crate::scan::{Feed, Look};
 use crate::typing::TypedAhead;
-use crate::{
-    BlockEnd, Dialect, FencePolicy, Problem, ProblemCode, Rule, SegmentKind, Severity, Span,
-};
+use crate::{BlockEnd, Dialect, Span};
 
 #[derive(Debug)]
 enum Scanner {
@@ -23,9 +20,9 @@ enum Scanner {
 
 /// A fence whose content is blocks so far.
 #[derive(Debug)]
-struct FenceTry {
-    fence: Fence,
-    done: Vec<(ScannedBlock, bool)>,
+pub(super) struct FenceTry {
+    pub(super) fence: Fence,
+    pub(super) done: Vec<(ScannedBlock, bool)>,
 }
 
 /// A block that is being scanned.
@@ -36,12 +33,12 @@ pub(super) struct BlockScan {
     early: Vec<Early>,
     opened: bool,
     /// Nothing is reported before the end: the block may turn out to be text.
-    uncertain: bool,
-    fence: Option<FenceTry>,
+    pub(super) uncertain: bool,
+    pub(super) fence: Option<FenceTry>,
     /// The block is closed; the fence round it is looked at.
-    closed: Option<usize>,
+    pub(super) closed: Option<usize>,
     /// Calls that were typed while the block was written.
-    ahead: TypedAhead,
+    pub(super) ahead: TypedAhead,
 }
 
 /// Whether a block starts at a position.
@@ -152,7 +149,7 @@ impl BlockScan {
         }
     }
 
-    fn step(&mut self, feed: &Feed<'_>, context: &Context<'_>) -> Progress {
+    pub(super) fn step(&mut self, feed: &Feed<'_>, context: &Context<'_>) -> Progress {
         match &mut self.scanner {
             Scanner::Elements(scanner) => scanner.step(feed, context, &mut self.early),
             Scanner::Fields(scanner) => scanner.step(feed, context, &mut self.early),
@@ -160,7 +157,7 @@ impl BlockScan {
     }
 
     /// Types what is complete, so that closing the block takes no longer than any other piece.
-    fn type_ahead(&mut self, feed: &Feed<'_>, context: &Context<'_>) {
+    pub(super) fn type_ahead(&mut self, feed: &Feed<'_>, context: &Context<'_>) {
         if context.quiet || self.uncertain {
             return;
         }
@@ -180,24 +177,33 @@ impl BlockScan {
     }
 
     /// Reports what is known, once the block is certain to be one.
-    fn report(&mut self, feed: &Feed<'_>, context: &Context<'_>, sink: &mut Sink) {
+    pub(super) fn report(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        assembler: &mut Assembler,
+    ) {
         if self.uncertain || self.early.is_empty() {
             return;
         }
-        self.open(sink);
+        self.open(assembler);
         for early in std::mem::take(&mut self.early) {
-            sink.early(early, feed.text, context);
+            assembler.early(early, feed.text, context);
         }
     }
 
-    fn open(&mut self, sink: &mut Sink) {
+    pub(super) fn open(&mut self, assembler: &mut Assembler) {
         if !self.opened {
             self.opened = true;
-            sink.block_opened(self.dialect(), self.start());
+            assembler.block_opened(self.dialect(), self.start());
         }
     }
 
-    fn into_scanned(self, at: usize, end: BlockEnd) -> (ScannedBlock, bool, Option<FenceTry>) {
+    pub(super) fn into_scanned(
+        self,
+        at: usize,
+        end: BlockEnd,
+    ) -> (ScannedBlock, bool, Option<FenceTry>) {
         let (start, dialect, doubtful) = (self.start(), self.dialect(), self.is_doubtful());
         let raw = match self.scanner {
             Scanner::Elements(scanner) => scanner.take(),
@@ -213,212 +219,5 @@ impl BlockScan {
             doubtful,
             self.fence,
         )
-    }
-}
-
-impl Walk {
-    /// Continues with the block that is being scanned.
-    pub(super) fn scan_block(
-        &mut self,
-        mut scan: Box<BlockScan>,
-        feed: &Feed<'_>,
-        context: &Context<'_>,
-        sink: &mut Sink,
-    ) -> Go {
-        if scan.closed.is_some() {
-            return self.after_block_in_fence(scan, feed, context, sink);
-        }
-        // An unfenced block makes text of what fences held.
-        if scan.fence.is_none() && !scan.uncertain && sink.is_holding() {
-            sink.settle(false, feed.text, context);
-        }
-        let progress = scan.step(feed, context);
-        match progress {
-            Progress::More => {
-                scan.report(feed, context, sink);
-                scan.type_ahead(feed, context);
-                self.place = Place::Block(scan);
-                Go::Wait
-            }
-            Progress::NotABlock { resume } => {
-                match &scan.fence {
-                    Some(tried) => self.as_plain_fence(tried.fence),
-                    None => {
-                        if scan.uncertain {
-                            let span = Span::new(scan.start(), resume);
-                            let message = "a tool element without <ACTION> is text".to_owned();
-                            sink.diagnose(
-                                Rule::A12,
-                                Severity::Hint,
-                                "bare_tool_element",
-                                span,
-                                message,
-                                "wrap the call in <ACTION>",
-                            );
-                        }
-                        self.place = Place::Text;
-                        self.pos = resume;
-                    }
-                }
-                Go::On
-            }
-            Progress::Closed { at, end } if scan.fence.is_some() => {
-                if !matches!(end, BlockEnd::Closed) {
-                    let fence = scan.fence.as_ref().map(|tried| tried.fence);
-                    if let Some(fence) = fence {
-                        self.as_plain_fence(fence);
-                    }
-                    return Go::On;
-                }
-                scan.closed = Some(at);
-                self.place = Place::Block(scan);
-                Go::On
-            }
-            Progress::Closed { at, end } => {
-                if sink.is_holding() {
-                    sink.settle(false, feed.text, context);
-                }
-                scan.uncertain = false;
-                scan.report(feed, context, sink);
-                scan.open(sink);
-                let ahead = std::mem::take(&mut scan.ahead);
-                let (scanned, doubtful, _) = scan.into_scanned(at, end);
-                sink.block(scanned, doubtful, ahead, feed.text, context);
-                self.pos = at;
-                self.released = at;
-                self.place = Place::Text;
-                Go::On
-            }
-        }
-    }
-
-    /// Behind a block in a fence: the fence closes, or another block follows, or all is text.
-    fn after_block_in_fence(
-        &mut self,
-        scan: Box<BlockScan>,
-        feed: &Feed<'_>,
-        context: &Context<'_>,
-        sink: &mut Sink,
-    ) -> Go {
-        let (Some(at), Some(fence)) = (scan.closed, scan.fence.as_ref().map(|tried| tried.fence))
-        else {
-            self.place = Place::Text;
-            return Go::On;
-        };
-        let next = feed.skip_space(at);
-        if next == feed.len() && !feed.eof {
-            self.place = Place::Block(scan);
-            return Go::Wait;
-        }
-        let breaks = feed.text[at..next].contains('\n');
-        let closing = if breaks {
-            code::closes(feed, &fence, next)
-        } else {
-            Look::No
-        };
-        match closing {
-            Look::Yes(end) => {
-                let (scanned, doubtful, tried) = scan.into_scanned(at, BlockEnd::Closed);
-                let mut done = tried.map(|tried| tried.done).unwrap_or_default();
-                done.push((scanned, doubtful));
-                self.close_fence(fence, done, end, feed, context, sink);
-                return Go::On;
-            }
-            Look::More => {
-                self.place = Place::Block(scan);
-                return Go::Wait;
-            }
-            Look::No => {}
-        }
-        match BlockScan::at(feed, context, next) {
-            Attempt::Block(mut following) => {
-                let (scanned, doubtful, tried) = scan.into_scanned(at, BlockEnd::Closed);
-                following.in_fence(fence);
-                if let (Some(here), Some(before)) = (&mut following.fence, tried) {
-                    here.done = before.done;
-                    here.done.push((scanned, doubtful));
-                }
-                self.place = Place::Block(following);
-                Go::On
-            }
-            Attempt::More => {
-                self.place = Place::Block(scan);
-                Go::Wait
-            }
-            Attempt::Nothing => {
-                self.as_plain_fence(fence);
-                Go::On
-            }
-        }
-    }
-
-    /// The message ends inside the first tag of a block: a block of which nothing is there (A10).
-    pub(super) fn cut_opener(
-        &mut self,
-        feed: &Feed<'_>,
-        context: &Context<'_>,
-        at: usize,
-        sink: &mut Sink,
-    ) {
-        let dialect = cut_opener(feed.text, at);
-        let allowed =
-            |dialect: &Dialect| context.policy.dialect.is_none_or(|fixed| fixed == *dialect);
-        let Some(dialect) = dialect.filter(allowed) else {
-            return;
-        };
-        self.release(feed, at, sink);
-        let span = Span::new(at, feed.len());
-        let message = "the message ends inside the first tag of a block";
-        let problem = Problem::new(ProblemCode::TruncatedBlock, Rule::A10, span, message);
-        let raw = RawBlock {
-            problems: vec![problem],
-            ..RawBlock::default()
-        };
-        let scanned = ScannedBlock {
-            dialect,
-            span,
-            end: BlockEnd::Truncated,
-            raw,
-        };
-        sink.block_opened(dialect, at);
-        sink.block(scanned, false, TypedAhead::default(), feed.text, context);
-        self.pos = feed.len();
-        self.released = feed.len();
-    }
-
-    /// A fence that holds nothing but blocks: they run now, or wait for the end of the message.
-    fn close_fence(
-        &mut self,
-        fence: Fence,
-        done: Vec<(ScannedBlock, bool)>,
-        end: usize,
-        feed: &Feed<'_>,
-        context: &Context<'_>,
-        sink: &mut Sink,
-    ) {
-        let lone = context.policy.fence == FencePolicy::Lone;
-        let mut from = fence.start;
-        for (scanned, doubtful) in done {
-            let span = scanned.span;
-            let before = Span::new(from, span.start);
-            if lone {
-                sink.hold(Held::Fence(before));
-                sink.hold(Held::Block(Box::new((scanned, doubtful))));
-            } else {
-                sink.segment(SegmentKind::Fence, before);
-                let ahead = TypedAhead::default();
-                sink.block(scanned, doubtful, ahead, feed.text, context);
-            }
-            from = span.end;
-        }
-        let rest = Span::new(from, end);
-        if lone {
-            sink.hold(Held::Fence(rest));
-        } else {
-            sink.segment(SegmentKind::Fence, rest);
-        }
-        self.released = end;
-        self.pos = end;
-        self.place = Place::Text;
     }
 }

@@ -1,6 +1,6 @@
 //! Regions of prose in which nothing is a call, and what looks like a block in them.
 
-use super::sink::Sink;
+use super::assembler::Assembler;
 use crate::scan::{Feed, Look};
 use crate::{Dialect, Rule, Severity, Span};
 
@@ -82,9 +82,9 @@ pub(super) fn cut_opener(text: &str, at: usize) -> Option<Dialect> {
 
 /// Markers that were nearly written right, in published text (T1): a hint, and a warning where the
 /// fields of a call follow.
-pub(super) fn near_misses(text: &str, sink: &mut Sink) {
+pub(super) fn near_misses(text: &str, assembler: &mut Assembler) {
     const MOST: usize = 8;
-    let prose: Vec<Span> = sink.prose().collect();
+    let prose: Vec<Span> = assembler.prose().collect();
     let found: Vec<(Span, bool)> = prose
         .into_iter()
         .flat_map(|span| near_misses_in(text, span))
@@ -105,7 +105,7 @@ pub(super) fn near_misses(text: &str, sink: &mut Sink) {
             false => Severity::Hint,
         };
         let message = format!("'{written}' opens no block");
-        sink.diagnose(
+        assembler.diagnose(
             Rule::T1,
             severity,
             crate::observation::NEAR_MISS,
@@ -176,7 +176,7 @@ fn near_misses_in(text: &str, span: Span) -> impl Iterator<Item = (Span, bool)> 
 }
 
 /// `&lt;ACTION&gt;`: a block that was escaped (A8).
-pub(super) fn escaped_block(text: &str, sink: &mut Sink) {
+pub(super) fn escaped_block(text: &str, assembler: &mut Assembler) {
     const MARK: &str = "&lt;action&gt;";
     let found = memchr::memmem::find_iter(text.as_bytes(), b"&lt;").find(|at| {
         text.as_bytes()
@@ -186,7 +186,7 @@ pub(super) fn escaped_block(text: &str, sink: &mut Sink) {
     if let Some(at) = found {
         let message = "an escaped block was not run".to_owned();
         let hint = "write <ACTION> with plain angle brackets";
-        sink.diagnose(
+        assembler.diagnose(
             Rule::A8,
             Severity::Hint,
             "escaped_block_not_run",
@@ -195,4 +195,20 @@ pub(super) fn escaped_block(text: &str, sink: &mut Sink) {
             hint,
         );
     }
+}
+
+/// Whether a closing tag of this name ends blocks or what stands in them only.
+pub(super) fn closes_block(name: &str) -> bool {
+    [
+        "action",
+        "tool_call",
+        "tool_calls",
+        "function_calls",
+        "invoke",
+        "function",
+        "param",
+        "parameter",
+    ]
+    .iter()
+    .any(|known| name.eq_ignore_ascii_case(known))
 }

@@ -1,13 +1,18 @@
 //! Remarks on marks of blocks that stand in text, where they open and close nothing.
 
-use super::sink::Sink;
-use super::walk::Walk;
+use super::assembler::Assembler;
+use super::text_scanner::TextScanner;
 use crate::scan::Feed;
 use crate::{Rule, Severity, Span};
 
-impl Walk {
+impl TextScanner {
     /// Fields in the text before a block: its opening mark, or that of another one, is misplaced.
-    pub(super) fn remark_on_fields(&mut self, feed: &Feed<'_>, at: usize, sink: &mut Sink) {
+    pub(super) fn remark_on_fields(
+        &mut self,
+        feed: &Feed<'_>,
+        at: usize,
+        assembler: &mut Assembler,
+    ) {
         const FARTHEST: usize = 4096;
         let from = feed.floor(self.fields_sought.max(at.saturating_sub(FARTHEST)).min(at));
         feed.count(at - from);
@@ -19,7 +24,7 @@ impl Walk {
         if let Some(found) = marks.next() {
             let span = Span::new(from + found, at);
             let message = "fields before the opening mark of a block belong to no call".to_owned();
-            sink.diagnose(
+            assembler.diagnose(
                 Rule::T1,
                 Severity::Hint,
                 "fields_outside_block",
@@ -37,14 +42,14 @@ impl Walk {
         feed: &Feed<'_>,
         span: Span,
         rule: Rule,
-        sink: &mut Sink,
+        assembler: &mut Assembler,
     ) {
         // A line that begins with `>` need not be a quotation: it may be the `<` of the opening mark.
         if self.quoted && self.in_quote(feed, span.start) {
             return;
         }
-        self.release(feed, span.start, sink);
-        self.remark_on_lone_close(feed, span, rule, sink);
+        self.release(feed, span.start, assembler);
+        self.remark_on_lone_close(feed, span, rule, assembler);
     }
 
     /// The remark on a closing mark that stands in released text, once for each message.
@@ -53,14 +58,14 @@ impl Walk {
         feed: &Feed<'_>,
         span: Span,
         rule: Rule,
-        sink: &mut Sink,
+        assembler: &mut Assembler,
     ) {
         if std::mem::replace(&mut self.lone_close, true) {
             return;
         }
         let mark = span.of(feed.text);
         let message = format!("'{mark}' closes no block: nothing before it was run as a call");
-        sink.diagnose(
+        assembler.diagnose(
             rule,
             Severity::Hint,
             "closing_mark_without_block",
@@ -69,20 +74,25 @@ impl Walk {
             "begin the block with its opening mark",
         );
     }
-}
 
-/// Whether a closing tag of this name ends blocks or what stands in them only.
-pub(super) fn closes_block(name: &str) -> bool {
-    [
-        "action",
-        "tool_call",
-        "tool_calls",
-        "function_calls",
-        "invoke",
-        "function",
-        "param",
-        "parameter",
-    ]
-    .iter()
-    .any(|known| name.eq_ignore_ascii_case(known))
+    /// A block in a quotation: it stays text.
+    pub(super) fn remark_on_quoted(
+        &mut self,
+        feed: &Feed<'_>,
+        at: usize,
+        end: usize,
+        assembler: &mut Assembler,
+    ) {
+        self.release(feed, at, assembler);
+        self.quoted = true;
+        let message = "a block in a quotation was not run".to_owned();
+        assembler.diagnose(
+            Rule::A8,
+            Severity::Hint,
+            "quoted_block_not_run",
+            Span::new(at, end),
+            message,
+            "",
+        );
+    }
 }

@@ -7,7 +7,7 @@ use quick_xml::events::{BytesCData, BytesEnd, BytesStart, BytesText, Event};
 use serde_json::{Map, Value};
 
 use super::{is_plain_string, text_of};
-use crate::typing::schema::Schema;
+use crate::schema::Schema;
 
 type Refusal = (String, String);
 

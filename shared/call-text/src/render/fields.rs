@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::text_of;
 use crate::Dialect;
 use crate::catalogue::Entry;
-use crate::typing::schema::Schema;
+use crate::schema::Schema;
 
 const PROTOCOL_WORDS: &[&str] = &[
     "「始",

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use serde_json::Map;
 
 use super::{Source, steps, type_call};
-use crate::dialect::element::Context;
+use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, RawCall, RawField};
 use crate::{Call, Dialect};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::catalogue::Entry;
-use crate::dialect::element::Context;
+use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, RawCall, RawValue, Written};
 use crate::typing::structure::Children;
 use crate::typing::value::{Typer, escape_pointer};
@@ -233,7 +233,7 @@ fn stray_as_value(
             .schema()
             .member(only)
             .types()
-            .has(super::schema::Types::STRING)
+            .has(crate::schema::Types::STRING)
     {
         typer.notes.push(Tolerance::new(
             Rule::A16,

@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::arguments::{self, Argument};
 use super::check::check;
-use super::schema::{Schema, Types};
 use super::value::{Place, Typer, escape_pointer};
 use super::{Source, refuse, text, tool_problem};
 use crate::catalogue::{Entry, ToolMatch};
-use crate::dialect::element::Context;
+use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Plain, RawCall};
+use crate::schema::{Schema, Types};
 use crate::{Call, Class, Dialect, Problem, ProblemCode, RawArgument, Rule, Span, StepControl};
 
 /// Types a call. `hints` are the encoding hints by written name, `fetched` the parameters whose

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::scalar;
-use super::schema::{Schema, Types};
 use super::value::{Place, Typer};
+use crate::scalar;
+use crate::schema::{Schema, Types};
 use crate::{Class, Problem, ProblemCode, Rule};
 
 impl Typer<'_> {

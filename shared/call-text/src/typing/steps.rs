@@ -14,8 +14,8 @@ use self::keys::{Control, suffixes};
 use self::list::StepList;
 use self::place::{Placing, own_step};
 use crate::catalogue::{Entry, ToolMatch};
-use crate::dialect::element::Context;
-use crate::dialect::fields::Key;
+use crate::dialect::context::Context;
+use crate::dialect::fields::command::Key;
 use crate::dialect::raw::{Controls, RawCall, RawField, Written};
 use crate::{Class, Dialect, Problem, ProblemCode, Rule, Span, StepControl, Tolerance, names};
 

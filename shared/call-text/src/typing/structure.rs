@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::{Schema, Types};
 use super::text;
 use super::value::{Place, Typer};
 use crate::scan::tag::{self, TagKind};
 use crate::scan::{Feed, Look};
+use crate::schema::{Schema, Types};
 use crate::{Class, Problem, ProblemCode, Rule, Span};
 
 /// An element inside a value.

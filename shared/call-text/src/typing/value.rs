@@ -6,9 +6,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::scalar::{self, Choice};
-use super::schema::{Schema, Types};
+use crate::scalar::{self, Choice};
 use crate::scan::json;
+use crate::schema::{Schema, Types};
 use crate::{Class, Limits, Problem, ProblemCode, Rule, Span, Tolerance};
 
 /// Types values and collects what was tolerated and what was wrong.

@@ -1,141 +1,25 @@
-//! Who may connect, how many at once, and going on when files run out.
+//! Accepting connections, also while the system has no files left for one.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     io,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-use super::{ServeError, connection, connection::Endpoint};
-use crate::{rpc::PeerShare, settings::ServerSettings};
+use super::{
+    connection::{self, Endpoint},
+    gate::{Full, Gate},
+};
 
 /// The shortest time between two log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long accepting pauses when the system has no files or memory left for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Counts connections and refuses those beyond the limits.
-#[derive(Clone, Debug)]
-pub(super) struct Gate(Arc<Counted>);
-
-#[derive(Debug)]
-struct Counted {
-    maximum: usize,
-    per_peer: usize,
-    streams_per_peer: usize,
-    unlimited_loopback: bool,
-    /// Locked for a moment at the begin and end of a connection, never across an await.
-    open: Mutex<Open>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    total: usize,
-    /// Has an entry only for peers with connections, so it is no larger than `total`.
-    by_peer: HashMap<IpAddr, (usize, Arc<PeerShare>)>,
-}
-
-/// A place among the connections, free again when dropped.
-#[derive(Debug)]
-pub(super) struct Place {
-    gate: Gate,
-    peer: IpAddr,
-    /// What the connections of the peer have in common.
-    pub(super) share: Arc<PeerShare>,
-}
-
-/// A connection was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Full {
-    /// The setting with the limit.
-    setting: &'static str,
-    maximum: usize,
-}
-
-impl Gate {
-    pub(super) fn new(settings: &ServerSettings) -> Result<Self, ServeError> {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let mut maximum = settings.max_connections;
-        if let Some(limit) = limit {
-            let left = limit.saturating_sub(settings.reserved_files as u64);
-            if left == 0 {
-                return Err(ServeError::TooFewFiles {
-                    limit,
-                    reserved: settings.reserved_files,
-                });
-            }
-            maximum = maximum.min(usize::try_from(left).unwrap_or(usize::MAX));
-        }
-        Ok(Self(Arc::new(Counted {
-            maximum,
-            per_peer: settings.max_connections_per_peer,
-            streams_per_peer: settings.max_streams_per_peer,
-            unlimited_loopback: settings.unlimited_connections_from_loopback,
-            open: Mutex::default(),
-        })))
-    }
-
-    fn enter(&self, address: SocketAddr) -> Result<Place, Full> {
-        let counted = &*self.0;
-        let address = address.ip().to_canonical();
-        let peer = network_of(address);
-        let unlimited = counted.unlimited_loopback && address.is_loopback();
-        let mut open = self.open();
-        if open.total >= counted.maximum {
-            return Err(Full {
-                setting: "max_connections",
-                maximum: counted.maximum,
-            });
-        }
-        let (from_peer, share) = open.by_peer.entry(peer).or_insert_with(|| {
-            let streams = if unlimited {
-                Semaphore::MAX_PERMITS
-            } else {
-                counted.streams_per_peer
-            };
-            (0, Arc::new(PeerShare::new(streams)))
-        });
-        if *from_peer >= counted.per_peer && !unlimited {
-            return Err(Full {
-                setting: "max_connections_per_peer",
-                maximum: counted.per_peer,
-            });
-        }
-        *from_peer += 1;
-        let share = share.clone();
-        open.total += 1;
-        Ok(Place {
-            gate: self.clone(),
-            peer,
-            share,
-        })
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        // The counts are right even if a holder panicked: nothing between them can.
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.gate.open();
-        open.total = open.total.saturating_sub(1);
-        if let Entry::Occupied(mut entry) = open.by_peer.entry(self.peer) {
-            let (from_peer, _) = entry.get_mut();
-            *from_peer = from_peer.saturating_sub(1);
-            if *from_peer == 0 {
-                entry.remove();
-            }
-        }
-    }
-}
 
 /// When a refusal is logged: the first at once, and then one line per [`LOG_INTERVAL`] for each
 /// setting, however many there are.
@@ -155,16 +39,6 @@ impl RefusalLog {
         }
         *logged = now;
         Some(std::mem::take(unreported))
-    }
-}
-
-/// What counts as one peer: an IPv4 address, or an IPv6 network as one customer gets it.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(
-            address.to_bits() & !u128::from(u64::MAX),
-        )),
     }
 }
 
@@ -188,12 +62,12 @@ pub(super) async fn run(
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match gate.enter(peer) {
-                Ok(place) => {
+                Ok(permit) => {
                     let tasks = match endpoint.ends.go_away.is_cancelled() {
                         true => &connections.late,
                         false => &connections.begun,
                     };
-                    tasks.spawn(connection::run(endpoint.clone(), stream, peer, place));
+                    tasks.spawn(connection::run(endpoint.clone(), stream, peer, permit));
                 }
                 Err(full) => {
                     let Full { setting, maximum } = full;
@@ -229,54 +103,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn gate(maximum: usize, per_peer: usize) -> Gate {
-        Gate::new(&ServerSettings {
-            max_connections: maximum,
-            max_connections_per_peer: per_peer,
-            unlimited_connections_from_loopback: true,
-            ..ServerSettings::default()
-        })
-        .unwrap()
-    }
-
-    fn peer(text: &str) -> SocketAddr {
-        SocketAddr::new(text.parse().unwrap(), 1)
-    }
-
-    #[test]
-    fn a_peer_has_its_share_and_gets_it_back() {
-        let gate = gate(10, 2);
-        let first = gate.enter(peer("192.0.2.1"));
-        let second = gate.enter(peer("::ffff:192.0.2.1"));
-        assert!(first.is_ok() && second.is_ok());
-        let full = gate.enter(peer("192.0.2.1")).unwrap_err();
-        assert_eq!(full.setting, "max_connections_per_peer");
-        assert!(gate.enter(peer("192.0.2.2")).is_ok());
-        drop(first);
-        assert!(gate.enter(peer("192.0.2.1")).is_ok());
-        drop(second);
-        assert!(gate.open().by_peer.is_empty());
-    }
-
-    #[test]
-    fn an_ipv6_network_is_one_peer() {
-        let gate = gate(10, 1);
-        let _held = gate.enter(peer("2001:db8::1")).unwrap();
-        assert!(gate.enter(peer("2001:db8::2")).is_err());
-        assert!(gate.enter(peer("2001:db8:0:1::2")).is_ok());
-    }
-
-    #[test]
-    fn the_total_is_bounded_even_where_peers_are_not() {
-        let gate = gate(2, 1);
-        let held: Vec<_> = (0..2)
-            .map(|_| gate.enter(peer("127.0.0.1")).unwrap())
-            .collect();
-        let full = gate.enter(peer("127.0.0.1")).unwrap_err();
-        assert_eq!(full.setting, "max_connections");
-        drop(held);
-    }
 
     #[test]
     fn refusals_are_logged_at_once_and_then_together() {

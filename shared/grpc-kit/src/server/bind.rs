@@ -4,15 +4,7 @@ use std::{io, net::SocketAddr};
 
 use tokio::net::TcpListener;
 
-use crate::settings::ServerSettings;
-
-/// An address beyond loopback was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is {address}, which others than this machine can reach, while no caller is authenticated")]
-pub struct Exposed {
-    /// The address.
-    pub address: SocketAddr,
-}
+use crate::settings::{Exposed, ServerSettings};
 
 /// No listener could be made.
 #[derive(Debug, thiserror::Error)]
@@ -40,23 +32,11 @@ pub enum BindError {
 /// # Errors
 /// [`BindError`] when the address is exposed or taken.
 pub async fn bind(settings: &ServerSettings) -> Result<TcpListener, BindError> {
-    check_exposure(settings.listen, settings)?;
+    settings.check_exposure(settings.listen)?;
     TcpListener::bind(settings.listen)
         .await
         .map_err(|source| BindError::Listen {
             address: settings.listen,
             source,
         })
-}
-
-pub(crate) fn check_exposure(
-    address: SocketAddr,
-    settings: &ServerSettings,
-) -> Result<(), Exposed> {
-    let loopback = address.ip().to_canonical().is_loopback();
-    if loopback || settings.serve_without_authentication_beyond_loopback {
-        Ok(())
-    } else {
-        Err(Exposed { address })
-    }
 }

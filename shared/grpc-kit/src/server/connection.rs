@@ -30,8 +30,8 @@ use tonic::body::Body;
 use tower::ServiceExt;
 
 use super::{
-    accept::Place,
     flood::{Flood, FloodGuard},
+    gate::ConnectionPermit,
 };
 use crate::{
     Drain,
@@ -80,12 +80,12 @@ impl Ends {
     }
 }
 
-/// Serves one connection; `place` is held until it ends.
+/// Serves one connection; `permit` is held until it ends.
 pub(super) async fn run(
     endpoint: Arc<Endpoint>,
     stream: TcpStream,
     peer: SocketAddr,
-    place: Place,
+    permit: ConnectionPermit,
 ) {
     // Without it, small answers wait for the peer's delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
@@ -103,7 +103,7 @@ pub(super) async fn run(
         sent: counts.sent.clone(),
         ending,
         close: Some(close.clone()),
-        streams: rooms(&place, settings),
+        streams: rooms(&permit, settings),
         large_message: None,
     };
     let watched = watched(stream, &counts, settings);
@@ -111,7 +111,7 @@ pub(super) async fn run(
         let (stack, http) = (endpoint.stack.clone(), endpoint.http.clone());
         hyper::service::service_fn(move |request: Request<Incoming>| {
             let (stack, http, origin) = (stack.clone(), http.clone(), origin.clone());
-            let large_message = Some(place.share.large_message());
+            let large_message = Some(permit.share.large_message());
             let origin = Origin {
                 large_message,
                 ..origin
@@ -170,9 +170,9 @@ fn watched(stream: TcpStream, counts: &Arc<Counts>, settings: &ServerSettings) -
 }
 
 /// Returns the limits that a new stream counts against: those of its peer and of its connection.
-fn rooms(place: &Place, settings: &ServerSettings) -> Vec<StreamRoom> {
+fn rooms(permit: &ConnectionPermit, settings: &ServerSettings) -> Vec<StreamRoom> {
     vec![
-        place.share.streams(),
+        permit.share.streams(),
         StreamRoom::of_connection(settings.max_streams_per_connection),
     ]
 }

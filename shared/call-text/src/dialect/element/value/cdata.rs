@@ -4,7 +4,7 @@ use super::follow::Follow;
 use super::{Cut, ValueScan, ValueStep, other_than_yes};
 use crate::diagnostic::Tolerance;
 use crate::dialect::element::ahead::Ahead;
-use crate::dialect::element::call::Surroundings;
+use crate::dialect::element::surroundings::Surroundings;
 use crate::scan::tag::{self, TagKind};
 use crate::scan::{Feed, Look};
 use crate::{Class, Rule, Span};

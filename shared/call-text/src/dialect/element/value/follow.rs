@@ -2,7 +2,7 @@
 
 use super::ValueScan;
 use crate::dialect::element::ahead::Ahead;
-use crate::dialect::element::call::Surroundings;
+use crate::dialect::element::surroundings::Surroundings;
 use crate::scan::tag::{self, TagKind};
 use crate::scan::{Feed, Look, gap};
 

@@ -3,11 +3,11 @@
 
 use super::ValueScan;
 use crate::catalogue::ToolMatch;
-use crate::dialect::element::call::Surroundings;
 use crate::dialect::element::open::{is_generic_parameter, names_call};
+use crate::dialect::element::surroundings::Surroundings;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
-use crate::typing::schema::{Schema, Types};
+use crate::schema::{Schema, Types};
 use crate::{Class, Problem, ProblemCode, Rule, Span, Tolerance, names};
 
 /// A second reading of a value.

@@ -77,7 +77,7 @@ impl Types {
         match value {
             Value::Null => Self::NULL,
             Value::Bool(_) => Self::BOOLEAN,
-            Value::Number(number) if super::scalar::is_integral(&number.to_string()) => {
+            Value::Number(number) if crate::scalar::is_integral(&number.to_string()) => {
                 Self::INTEGER.with(Self::NUMBER)
             }
             Value::Number(_) => Self::NUMBER,

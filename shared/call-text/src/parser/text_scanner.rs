@@ -1,20 +1,20 @@
 //! Walking the text between blocks.
 
+use super::assembler::Assembler;
 use super::block::{Attempt, BlockScan};
 use super::code::{self, Fence, InlineSearch};
 use super::regions::{
-    escaped_block, holds_block, is_thought, near_misses, starts_block, thought_end,
+    closes_block, escaped_block, holds_block, is_thought, near_misses, starts_block, thought_end,
 };
-use super::remarks::closes_block;
-use super::sink::Sink;
 use crate::catalogue::ToolMatch;
-use crate::dialect::element::{Context, Opening, opening};
+use crate::dialect::context::Context;
+use crate::dialect::element::{Opening, opening};
 use crate::dialect::fields::marks;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
 use crate::{FencePolicy, Rule, Severity, Span};
 
-/// Where the walk is.
+/// Where the scanner is.
 #[derive(Debug, Default)]
 pub(super) enum Place {
     #[default]
@@ -29,7 +29,7 @@ pub(super) enum Place {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Walk {
+pub(super) struct TextScanner {
     pub(super) place: Place,
     /// Everything before is decided, except what is released later.
     pub(super) pos: usize,
@@ -48,7 +48,7 @@ pub(super) struct Walk {
     bare_tools: usize,
     /// How many fences were tried as blocks.
     pub(super) fences: usize,
-    /// Start of the region that the walk is in, for remarks.
+    /// Start of the region that the scanner is in, for remarks.
     region: usize,
     region_had_block: bool,
     /// A closing mark without a block was remarked on.
@@ -64,47 +64,52 @@ pub(super) struct Walk {
 const MOST_BARE_TOOLS: usize = 16;
 const MOST_FENCES: usize = 16;
 
-/// Whether the walk continues.
-pub(super) enum Go {
-    On,
+/// Whether the scanner continues.
+pub(super) enum Step {
+    Continue,
     Wait,
 }
 
-impl Walk {
-    pub(super) fn advance(&mut self, feed: &Feed<'_>, context: &Context<'_>, sink: &mut Sink) {
+impl TextScanner {
+    pub(super) fn advance(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        assembler: &mut Assembler,
+    ) {
         loop {
-            let go = match &self.place {
-                Place::Text => self.text(feed, context, sink),
+            let step = match &self.place {
+                Place::Text => self.text(feed, context, assembler),
                 Place::Fence(fence) => {
                     let fence = *fence;
-                    self.fence(feed, fence, sink)
+                    self.fence(feed, fence, assembler)
                 }
                 Place::FenceStart(fence) => {
                     let fence = *fence;
-                    self.fence_start(feed, fence, context, sink)
+                    self.fence_start(feed, fence, context, assembler)
                 }
-                Place::Comment => self.comment(feed, sink),
+                Place::Comment => self.comment(feed, assembler),
                 Place::Thought(name) => {
                     let name = name.clone();
-                    self.thought(feed, &name, sink)
+                    self.thought(feed, &name, assembler)
                 }
-                Place::Block(_) => self.block(feed, context, sink),
+                Place::Block(_) => self.block(feed, context, assembler),
             };
-            if matches!(go, Go::Wait) {
+            if matches!(step, Step::Wait) {
                 return;
             }
         }
     }
 
     /// The end of the message: what was held is decided, what was left open is named.
-    pub(super) fn finish(&mut self, text: &str, context: &Context<'_>, sink: &mut Sink) {
+    pub(super) fn finish(&mut self, text: &str, context: &Context<'_>, assembler: &mut Assembler) {
         if let Place::Thought(_) = self.place
             && self.region_had_block
         {
             let span = Span::new(self.region, text.len());
             let message =
                 "the thought is not closed and holds a block, which was not run".to_owned();
-            sink.diagnose(
+            assembler.diagnose(
                 Rule::A9,
                 Severity::Warning,
                 "block_in_open_thought",
@@ -117,7 +122,7 @@ impl Walk {
             && holds_block(&text[fence.body.min(text.len())..])
         {
             let message = "a block inside a code fence that is never closed was not run".to_owned();
-            sink.diagnose(
+            assembler.diagnose(
                 Rule::A7,
                 Severity::Warning,
                 "fence_not_closed",
@@ -126,37 +131,37 @@ impl Walk {
                 "write the block outside of a fence",
             );
         }
-        sink.settle(!sink.has_blocks(), text, context);
-        near_misses(text, sink);
-        if !sink.has_blocks() {
-            escaped_block(text, sink);
+        assembler.settle(!assembler.has_blocks(), text, context);
+        near_misses(text, assembler);
+        if !assembler.has_blocks() {
+            escaped_block(text, assembler);
         }
     }
 
     /// Releases text up to a position.
-    pub(super) fn release(&mut self, feed: &Feed<'_>, to: usize, sink: &mut Sink) {
+    pub(super) fn release(&mut self, feed: &Feed<'_>, to: usize, assembler: &mut Assembler) {
         if to > self.released {
             let span = Span::new(self.released, to);
             match self.place {
-                Place::Thought(_) => sink.thought(feed.text, span),
-                _ => sink.text(feed.text, span),
+                Place::Thought(_) => assembler.thought(feed.text, span),
+                _ => assembler.text(feed.text, span),
             }
             self.released = to;
         }
     }
 
-    fn text(&mut self, feed: &Feed<'_>, context: &Context<'_>, sink: &mut Sink) -> Go {
+    fn text(&mut self, feed: &Feed<'_>, context: &Context<'_>, assembler: &mut Assembler) -> Step {
         let Some(at) = self.next_special(feed) else {
             self.note_line(feed, feed.len());
             self.pos = feed.len();
-            self.release(feed, feed.len(), sink);
-            return Go::Wait;
+            self.release(feed, feed.len(), assembler);
+            return Step::Wait;
         };
         self.note_line(feed, at);
         self.pos = at;
         match feed.bytes()[at] {
-            b'`' | b'~' => self.code_mark(feed, context, at, sink),
-            _ => self.bracket(feed, context, at, sink),
+            b'`' | b'~' => self.code_mark(feed, context, at, assembler),
+            _ => self.bracket(feed, context, at, assembler),
         }
     }
 
@@ -225,26 +230,26 @@ impl Walk {
         feed: &Feed<'_>,
         context: &Context<'_>,
         at: usize,
-        sink: &mut Sink,
-    ) -> Go {
+        assembler: &mut Assembler,
+    ) -> Step {
         let width = code::run(feed, at);
         if at + width == feed.len() && !feed.eof {
-            self.release(feed, at, sink);
-            return Go::Wait;
+            self.release(feed, at, assembler);
+            return Step::Wait;
         }
         let _ = context;
         if self.starts_line(feed, at) {
             match code::opening(feed, at, width) {
                 Look::Yes(fence) => {
-                    self.release(feed, at, sink);
+                    self.release(feed, at, assembler);
                     self.place = Place::FenceStart(fence);
                     self.region = at;
                     self.region_had_block = false;
-                    return Go::On;
+                    return Step::Continue;
                 }
                 Look::More => {
-                    self.release(feed, at, sink);
-                    return Go::Wait;
+                    self.release(feed, at, assembler);
+                    return Step::Wait;
                 }
                 Look::No => {}
             }
@@ -254,7 +259,7 @@ impl Walk {
             || width >= self.unclosed_code.len()
             || self.unclosed_code[width] > at
         {
-            return Go::On;
+            return Step::Continue;
         }
         match self.inline.end(feed, at, width) {
             Look::Yes(end) => {
@@ -271,11 +276,11 @@ impl Walk {
                 let open = feed.text[at..]
                     .find(['<', '＜'])
                     .map_or(feed.len(), |offset| at + offset);
-                self.release(feed, open, sink);
-                return Go::Wait;
+                self.release(feed, open, assembler);
+                return Step::Wait;
             }
         }
-        Go::On
+        Step::Continue
     }
 
     /// A `<` or `＜` in prose.
@@ -284,24 +289,24 @@ impl Walk {
         feed: &Feed<'_>,
         context: &Context<'_>,
         at: usize,
-        sink: &mut Sink,
-    ) -> Go {
+        assembler: &mut Assembler,
+    ) -> Step {
         let step = feed.char_at(at).map_or(1, char::len_utf8);
         if at > 0 && feed.bytes()[at - 1] == b'\\' {
             // Escaped as Markdown does it (A8).
             self.pos = at + step;
-            return Go::On;
+            return Step::Continue;
         }
         match feed.literal(at, "<!--") {
             Look::Yes(body) => {
-                self.release(feed, at, sink);
+                self.release(feed, at, assembler);
                 self.place = Place::Comment;
                 self.region = at;
                 self.region_had_block = false;
                 self.pos = body;
-                return Go::On;
+                return Step::Continue;
             }
-            Look::More => return self.wait_at(feed, at, sink),
+            Look::More => return self.wait_at(feed, at, assembler),
             Look::No => {}
         }
         if step == 1 {
@@ -311,34 +316,34 @@ impl Walk {
                     let allowed =
                         fixed.is_none_or(|fixed| marker.family.dialects().contains(&fixed));
                     if allowed && !self.in_quote(feed, at) {
-                        self.release(feed, at, sink);
-                        self.remark_on_fields(feed, at, sink);
+                        self.release(feed, at, assembler);
+                        self.remark_on_fields(feed, at, assembler);
                         self.fields_sought = marker.end;
                         self.place = Place::Block(Box::new(BlockScan::fields(marker, at, feed)));
-                        return Go::On;
+                        return Step::Continue;
                     }
-                    self.inert(feed, at, marker.end, sink);
+                    self.remark_on_quoted(feed, at, marker.end, assembler);
                     self.pos = marker.end;
-                    return Go::On;
+                    return Step::Continue;
                 }
                 Look::Yes(marker) => {
-                    self.remark_on_close(feed, Span::new(at, marker.end), Rule::T1, sink);
+                    self.remark_on_close(feed, Span::new(at, marker.end), Rule::T1, assembler);
                     self.pos = marker.end;
-                    return Go::On;
+                    return Step::Continue;
                 }
-                Look::More => return self.wait_at(feed, at, sink),
+                Look::More => return self.wait_at(feed, at, assembler),
                 Look::No => {}
             }
         }
         let tag = match tag::read(feed, at, &context.policy.limits) {
             Look::Yes(tag) => tag,
-            Look::More => return self.wait_at(feed, at, sink),
+            Look::More => return self.wait_at(feed, at, assembler),
             Look::No => {
                 self.pos = at + step;
                 if feed.eof && !self.in_quote(feed, at) {
-                    self.cut_opener(feed, context, at, sink);
+                    self.cut_opener(feed, context, at, assembler);
                 }
-                return Go::On;
+                return Step::Continue;
             }
         };
         self.pos = at + step;
@@ -346,30 +351,36 @@ impl Walk {
             && is_thought(tag.name.of(feed.text))
             && !self.in_quote(feed, at)
         {
-            return self.begin_thought(feed, &tag, sink);
+            return self.begin_thought(feed, &tag, assembler);
         }
         if tag.kind == TagKind::Close && !self.lone_close {
             let name = tag.name.of(feed.text);
             let of_tool = || matches!(context.catalogue.find(name), ToolMatch::Visible(..));
-            if closes_block(name) || (sink.has_blocks() && of_tool()) {
-                self.remark_on_close(feed, tag.span, Rule::A11, sink);
+            if closes_block(name) || (assembler.has_blocks() && of_tool()) {
+                self.remark_on_close(feed, tag.span, Rule::A11, assembler);
             } else if self.tool_close.is_none() && of_tool() && !self.in_quote(feed, at) {
                 self.tool_close = Some(tag.span);
             }
         }
-        self.open(feed, context, &tag, sink)
+        self.open(feed, context, &tag, assembler)
     }
 
-    fn begin_thought(&mut self, feed: &Feed<'_>, tag: &Tag, sink: &mut Sink) -> Go {
-        self.release(feed, tag.span.start, sink);
+    fn begin_thought(&mut self, feed: &Feed<'_>, tag: &Tag, assembler: &mut Assembler) -> Step {
+        self.release(feed, tag.span.start, assembler);
         self.place = Place::Thought(tag.name.of(feed.text).to_ascii_lowercase());
         self.region = tag.span.start;
         self.region_had_block = false;
         self.pos = tag.span.end;
-        Go::On
+        Step::Continue
     }
 
-    fn open(&mut self, feed: &Feed<'_>, context: &Context<'_>, tag: &Tag, sink: &mut Sink) -> Go {
+    fn open(
+        &mut self,
+        feed: &Feed<'_>,
+        context: &Context<'_>,
+        tag: &Tag,
+        assembler: &mut Assembler,
+    ) -> Step {
         let at = tag.span.start;
         let line_start = self.starts_line(feed, at);
         let Some(mut what) = opening(
@@ -379,50 +390,36 @@ impl Walk {
             context.policy,
             line_start,
         ) else {
-            return Go::On;
+            return Step::Continue;
         };
         if self.in_quote(feed, at) {
             if what != Opening::BareTool {
-                self.inert(feed, at, tag.span.end, sink);
+                self.remark_on_quoted(feed, at, tag.span.end, assembler);
             }
             self.pos = tag.span.end;
-            return Go::On;
+            return Step::Continue;
         }
         if what == Opening::BareTool {
             if context.policy.bare_tools {
                 what = Opening::Call;
             } else if self.bare_tools >= MOST_BARE_TOOLS {
-                return Go::On;
+                return Step::Continue;
             }
             self.bare_tools += 1;
         }
-        self.release(feed, at, sink);
+        self.release(feed, at, assembler);
         if what != Opening::BareTool
             && let Some(close) = self.tool_close.take()
         {
-            self.remark_on_lone_close(feed, close, Rule::A11, sink);
+            self.remark_on_lone_close(feed, close, Rule::A11, assembler);
         }
         self.place = Place::Block(Box::new(BlockScan::elements(what, tag, feed, context)));
-        Go::On
+        Step::Continue
     }
 
-    fn inert(&mut self, feed: &Feed<'_>, at: usize, end: usize, sink: &mut Sink) {
-        self.release(feed, at, sink);
-        self.quoted = true;
-        let message = "a block in a quotation was not run".to_owned();
-        sink.diagnose(
-            Rule::A8,
-            Severity::Hint,
-            "quoted_block_not_run",
-            Span::new(at, end),
-            message,
-            "",
-        );
-    }
-
-    fn wait_at(&mut self, feed: &Feed<'_>, at: usize, sink: &mut Sink) -> Go {
-        self.release(feed, at, sink);
-        Go::Wait
+    fn wait_at(&mut self, feed: &Feed<'_>, at: usize, assembler: &mut Assembler) -> Step {
+        self.release(feed, at, assembler);
+        Step::Wait
     }
 
     /// Decides whether a fence may hold a block (A7).
@@ -431,28 +428,28 @@ impl Walk {
         feed: &Feed<'_>,
         fence: Fence,
         context: &Context<'_>,
-        sink: &mut Sink,
-    ) -> Go {
+        assembler: &mut Assembler,
+    ) -> Step {
         let never = context.policy.fence == FencePolicy::Never || context.policy.strict;
-        let too_late = context.policy.fence == FencePolicy::Lone && sink.has_blocks();
+        let too_late = context.policy.fence == FencePolicy::Lone && assembler.has_blocks();
         let at = feed.skip_space(fence.body);
         if !never && !too_late && self.fences < MOST_FENCES {
             if at == feed.len() && !feed.eof {
-                return Go::Wait;
+                return Step::Wait;
             }
             match BlockScan::at(feed, context, at) {
                 Attempt::Block(mut scan) => {
                     self.fences += 1;
                     scan.in_fence(fence);
                     self.place = Place::Block(scan);
-                    return Go::On;
+                    return Step::Continue;
                 }
-                Attempt::More => return Go::Wait,
+                Attempt::More => return Step::Wait,
                 Attempt::Nothing => {}
             }
         }
         self.as_plain_fence(fence);
-        Go::On
+        Step::Continue
     }
 
     /// The content of a fence is text.
@@ -462,19 +459,19 @@ impl Walk {
         self.line = fence.body;
     }
 
-    fn fence(&mut self, feed: &Feed<'_>, fence: Fence, sink: &mut Sink) -> Go {
+    fn fence(&mut self, feed: &Feed<'_>, fence: Fence, assembler: &mut Assembler) -> Step {
         loop {
             // `line` is the start of the line that is looked at.
             match code::closes(feed, &fence, self.line) {
                 Look::Yes(end) => {
-                    self.release(feed, end, sink);
+                    self.release(feed, end, assembler);
                     self.pos = end;
                     self.place = Place::Text;
                     let body = &feed.text[fence.body.min(end)..end];
                     if holds_block(body) {
                         let message = "a block inside a code fence was not run".to_owned();
                         let span = Span::new(fence.start, end);
-                        sink.diagnose(
+                        assembler.diagnose(
                             Rule::A7,
                             Severity::Hint,
                             "fenced_block_not_run",
@@ -483,11 +480,11 @@ impl Walk {
                             "write the block outside of a fence",
                         );
                     }
-                    return Go::On;
+                    return Step::Continue;
                 }
                 Look::More => {
-                    self.release(feed, self.line.max(self.released), sink);
-                    return Go::Wait;
+                    self.release(feed, self.line.max(self.released), assembler);
+                    return Step::Wait;
                 }
                 Look::No => {}
             }
@@ -498,27 +495,27 @@ impl Walk {
                 }
                 None => {
                     self.pos = feed.len();
-                    self.release(feed, feed.len(), sink);
-                    return Go::Wait;
+                    self.release(feed, feed.len(), assembler);
+                    return Step::Wait;
                 }
             }
         }
     }
 
     /// A comment in prose: text in which nothing is a call (A15).
-    fn comment(&mut self, feed: &Feed<'_>, sink: &mut Sink) -> Go {
+    fn comment(&mut self, feed: &Feed<'_>, assembler: &mut Assembler) -> Step {
         let from = self.pos.saturating_sub(2).max(self.region + 4);
         let found = feed.find("-->", from);
         let end = found.map_or(feed.len(), |at| at + 3);
         self.note_line(feed, end);
         self.pos = end;
-        self.release(feed, end, sink);
+        self.release(feed, end, assembler);
         if found.is_none() && !feed.eof {
-            return Go::Wait;
+            return Step::Wait;
         }
         if holds_block(&feed.text[self.region..end]) {
             let message = "a block inside a comment was not run".to_owned();
-            sink.diagnose(
+            assembler.diagnose(
                 Rule::A15,
                 Severity::Hint,
                 "commented_block_not_run",
@@ -528,28 +525,32 @@ impl Walk {
             );
         }
         self.place = Place::Text;
-        if found.is_none() { Go::Wait } else { Go::On }
+        if found.is_none() {
+            Step::Wait
+        } else {
+            Step::Continue
+        }
     }
 
-    fn thought(&mut self, feed: &Feed<'_>, name: &str, sink: &mut Sink) -> Go {
+    fn thought(&mut self, feed: &Feed<'_>, name: &str, assembler: &mut Assembler) -> Step {
         loop {
             let Some(at) = feed.find_byte(b'<', self.pos) else {
                 self.note_line(feed, feed.len());
                 self.pos = feed.len();
-                self.release(feed, feed.len(), sink);
-                return Go::Wait;
+                self.release(feed, feed.len(), assembler);
+                return Step::Wait;
             };
             self.note_line(feed, at);
             self.pos = at;
             match thought_end(feed, at, name) {
                 Look::Yes(end) => {
-                    self.release(feed, end, sink);
+                    self.release(feed, end, assembler);
                     self.pos = end;
                     self.place = Place::Text;
                     if self.region_had_block {
                         let message = "a block inside a thought was not run".to_owned();
                         let span = Span::new(self.region, end);
-                        sink.diagnose(
+                        assembler.diagnose(
                             Rule::A9,
                             Severity::Hint,
                             "block_in_thought",
@@ -558,28 +559,28 @@ impl Walk {
                             "write the block after the thought",
                         );
                     }
-                    return Go::On;
+                    return Step::Continue;
                 }
-                Look::More => return self.wait_at(feed, at, sink),
+                Look::More => return self.wait_at(feed, at, assembler),
                 Look::No => {}
             }
             match starts_block(feed, at) {
                 Look::Yes(()) => self.region_had_block = true,
-                Look::More => return self.wait_at(feed, at, sink),
+                Look::More => return self.wait_at(feed, at, assembler),
                 Look::No => {}
             }
             self.pos = at + 1;
         }
     }
 
-    fn block(&mut self, feed: &Feed<'_>, context: &Context<'_>, sink: &mut Sink) -> Go {
+    fn block(&mut self, feed: &Feed<'_>, context: &Context<'_>, assembler: &mut Assembler) -> Step {
         let Place::Block(scan) = std::mem::take(&mut self.place) else {
-            return Go::On;
+            return Step::Continue;
         };
         let start = scan.start();
-        let go = self.scan_block(scan, feed, context, sink);
+        let step = self.scan_block(scan, feed, context, assembler);
         if !matches!(self.place, Place::Block(_)) {
-            // The walk continues behind the block; find the line it is in.
+            // The scanner continues behind the block; find the line it is in.
             self.wide = None;
             self.fields_sought = self.fields_sought.max(self.released);
             if self.pos > start
@@ -588,6 +589,6 @@ impl Walk {
                 self.line = start + at + 1;
             }
         }
-        go
+        step
     }
 }

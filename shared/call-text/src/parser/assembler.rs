@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::catalogue::ToolMatch;
-use crate::dialect::element::Context;
+use crate::dialect::context::Context;
 use crate::dialect::raw::{Early, ScannedBlock};
 use crate::typing::{self, TypedAhead};
 use crate::{
@@ -22,7 +22,7 @@ pub(super) enum Held {
 }
 
 #[derive(Debug)]
-pub(super) struct Sink {
+pub(super) struct Assembler {
     parsed: Parsed,
     events: Vec<Event>,
     held: Vec<Held>,
@@ -35,7 +35,7 @@ pub(super) struct Sink {
     quiet: bool,
 }
 
-impl Sink {
+impl Assembler {
     pub(super) fn new(most_diagnostics: usize) -> Self {
         Self {
             parsed: Parsed::default(),
