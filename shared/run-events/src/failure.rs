@@ -1,11 +1,11 @@
 //! What the log cannot do, as failures for the wire.
 
-use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::common::v1::{self as common, ErrorReason};
 use grpc_kit::Failure;
 use run_log::{AppendError, CreateError, ReadError, StorageError};
 use tonic::Code;
 
-/// Says that no run has the id `run_id`.
+/// Reports that no run has the id `run_id`.
 pub(crate) fn no_such_run(run_id: &str) -> Failure {
     let shown: String = run_id.chars().take(80).collect();
     Failure::new(
@@ -55,6 +55,15 @@ pub(crate) fn create_failure(error: &CreateError, request_id: &str) -> Failure {
         )
         .metadata("request_id", request_id)
         .metadata("run_id", run.to_string()),
+        CreateError::RequestOfDeletedRun { run } => Failure::new(
+            Code::AlreadyExists,
+            ErrorReason::RequestIdReused,
+            format!(
+                "the request id was used for run {run}, which was deleted; use a new request id"
+            ),
+        )
+        .metadata("request_id", request_id)
+        .metadata("run_id", run.to_string()),
         CreateError::Storage(error) => storage_failure(error),
         CreateError::RunExists | CreateError::Unknown => {
             tracing::error!(error = %error, "a run could not be created");
@@ -84,7 +93,7 @@ pub fn append_failure(error: &AppendError) -> Failure {
         AppendError::Fenced | AppendError::Unknown => Failure::new(
             Code::Aborted,
             ErrorReason::StorageUnavailable,
-            "the run went on elsewhere; look it up again",
+            "the run continues elsewhere; look it up again",
         ),
     }
 }
@@ -95,4 +104,23 @@ pub fn read_failure(error: &ReadError, run_id: &str) -> Failure {
         ReadError::NoSuchRun => no_such_run(run_id),
         ReadError::Storage(error) => storage_failure(error),
     }
+}
+
+/// Reports that a state of the run does not allow what was asked for.
+pub(crate) fn wrong_state(run: &common::Run, reason: ErrorReason, message: &str) -> Failure {
+    let state = run.state().as_str_name();
+    let state = state.strip_prefix("RUN_STATE_").unwrap_or(state);
+    Failure::new(Code::FailedPrecondition, reason, message)
+        .metadata("run_id", run.run_id.clone())
+        .metadata("state", state)
+}
+
+/// Reports that stored data cannot be read.
+pub(crate) fn damaged(error: &dyn std::error::Error) -> Failure {
+    tracing::error!(error = %error, "a stored run cannot be read");
+    Failure::new(
+        Code::DataLoss,
+        ErrorReason::DataCorrupt,
+        "stored data is damaged; the server's log names the place",
+    )
 }

@@ -4,29 +4,35 @@
 //! This crate joins the two for every owner of runs, so that a turn, a workflow and an invocation
 //! start, are followed, end and come back after a crash in one and the same way.
 //!
-//! [`Runs`] is the entrance. It creates a run and hands out the [`Recorder`] that writes its
+//! [`Runs`] is the entrance. Behind it, `store` reads and deletes runs, `watch` follows them, and
+//! `executor` executes their work. It creates a run and hands out the [`Recorder`] that writes its
 //! events; [`Runs::execute`] carries the work out as a task under a [`RunControl`], through which
 //! a deadline or a cancel reaches everything below.
 
 mod active;
+mod cancel;
 mod codec;
 mod control;
-mod execute;
+mod executor;
 mod failure;
 mod forwarded_sequences;
 mod list;
+mod meta;
 pub mod outcome;
 mod recorder;
 mod resource;
 mod runs;
 mod service;
 mod start;
+mod store;
 mod watch;
 
+pub use cancel::Cancelled;
 pub use codec::{CodecError, durability_from_proto, durability_to_proto, timestamp_to_proto};
 pub use control::{CancelReason, RunControl, Tracked};
-pub use execute::End;
+pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure};
+pub use meta::RunMeta;
 pub use recorder::Recorder;
-pub use runs::{Cancelled, OpenRun, Runs};
-pub use start::{RunMeta, StartRun, Started, request_hash};
+pub use runs::{OpenRun, Runs};
+pub use start::{StartRun, Started, request_hash};

@@ -7,9 +7,9 @@ use grpc_kit::{Failure, run_list};
 use run_log::{Order, RunFilter, RunLog, StateFilter};
 
 use crate::failure::storage_failure;
-use crate::runs::Runs;
+use crate::store::RunStore;
 
-impl Runs {
+impl RunStore {
     /// Returns the page of a list, the newest run first, and the token of the next page.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ impl Runs {
             size,
         } = RunList::read(request)?;
         let page = self
-            .logs()
+            .logs
             .list(&filter, Order::NewestFirst, after.as_ref(), size)
             .await;
         let page = page.map_err(|error| storage_failure(&error))?;

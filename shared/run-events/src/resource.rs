@@ -6,14 +6,14 @@ use grpc_kit::Failure;
 use run_log::{RunLog, RunState, RunSummary};
 
 use crate::codec::{decode, durability_to_proto, timestamp_to_proto};
-use crate::failure::read_failure;
-use crate::runs::Runs;
-use crate::start::RunMeta;
+use crate::failure::{damaged, read_failure};
+use crate::meta::RunMeta;
+use crate::store::RunStore;
 
-impl Runs {
+impl RunStore {
     /// Makes the resource of a run, its outcome read from its last event.
     pub(crate) async fn resource(&self, summary: RunSummary) -> Result<common::Run, Failure> {
-        let meta = meta_of(&summary)?;
+        let meta = RunMeta::of(&summary)?;
         let outcome = self.outcome_of(&summary).await?;
         let state = match summary.state {
             RunState::Open => common::RunState::Running.into(),
@@ -46,7 +46,7 @@ impl Runs {
         else {
             return Ok(None);
         };
-        let last = self.logs().read(summary.id, before, 1).await;
+        let last = self.logs.read(summary.id, before, 1).await;
         let last = last.map_err(|error| read_failure(&error, &summary.id.to_string()))?;
         let Some(stored) = last.first() else {
             return Ok(None);
@@ -56,19 +56,4 @@ impl Runs {
             _ => Ok(None),
         }
     }
-}
-
-/// Reads what is stored beside a run.
-pub(crate) fn meta_of(summary: &RunSummary) -> Result<RunMeta, Failure> {
-    serde_json::from_slice(&summary.meta).map_err(|error| damaged(&error))
-}
-
-/// Says that something stored cannot be read.
-pub(crate) fn damaged(error: &dyn std::error::Error) -> Failure {
-    tracing::error!(error = %error, "a stored run cannot be read");
-    Failure::new(
-        tonic::Code::DataLoss,
-        common::ErrorReason::DataCorrupt,
-        "stored data is damaged; the server's log names the place",
-    )
 }

@@ -2,8 +2,8 @@
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::{
-    CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest,
-    ListRunsResponse, WatchRunRequest, WatchRunResponse,
+    CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
+    GetRunResponse, ListRunsRequest, ListRunsResponse, WatchRunRequest, WatchRunResponse,
     run_service_server::{RunService, RunServiceServer},
 };
 use futures::StreamExt;
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use crate::runs::Runs;
 
 impl Runs {
-    /// Returns the service that reads, follows and cancels these runs.
+    /// Returns the service that reads, follows, cancels and deletes these runs.
     pub fn service(&self) -> RunServiceServer<impl RunService + use<>> {
         RunServiceServer::new(Rpc { runs: self.clone() })
     }
@@ -40,7 +40,7 @@ impl RunService for Rpc {
         &self,
         request: Request<ListRunsRequest>,
     ) -> Result<Response<ListRunsResponse>, Status> {
-        let (runs, next_page_token) = self.runs.list_page(&request.into_inner()).await?;
+        let (runs, next_page_token) = self.runs.store().list_page(&request.into_inner()).await?;
         Ok(Response::new(ListRunsResponse {
             runs,
             next_page_token,
@@ -75,5 +75,12 @@ impl RunService for Rpc {
             run: Some(cancelled.run),
             still_running: cancelled.still_running,
         }))
+    }
+    async fn delete_run(
+        &self,
+        request: Request<DeleteRunRequest>,
+    ) -> Result<Response<DeleteRunResponse>, Status> {
+        self.runs.delete(&request.into_inner().run_id).await?;
+        Ok(Response::new(DeleteRunResponse {}))
     }
 }

@@ -8,11 +8,11 @@ use core_types::{CallPath, RequestId, RunId, Timestamp};
 use grpc_kit::{CallContext, Failure};
 use prost::Message;
 use run_log::{Created, NewRun, RequestKey, RunLog};
-use serde::{Deserialize, Serialize};
 use tonic::Code;
 
 use crate::codec::{durability_from_proto, durability_to_proto, timestamp_to_proto};
 use crate::failure::create_failure;
+use crate::meta::RunMeta;
 use crate::recorder::{Recorder, Stamp};
 use crate::runs::Runs;
 
@@ -25,7 +25,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a service says of a run that it starts.
 #[derive(Clone, Debug)]
 pub struct StartRun {
-    /// The kind, by which the owner tells its runs apart, such as `turn`.
+    /// The kind, by which the owner distinguishes its runs, such as `turn`.
     pub kind: &'static str,
     /// What is executed: a profile, workflow or tool id; may be empty.
     pub subject: String,
@@ -52,21 +52,6 @@ pub struct StartRun {
     pub first_events: Vec<Kind>,
     /// The runs above, outermost first; nothing takes them from the present call.
     pub path: Option<Vec<String>>,
-}
-
-/// What is stored beside a run so that it can be resumed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RunMeta {
-    /// What is executed.
-    pub subject: String,
-    /// The conversation whose workspace the run uses; may be empty.
-    pub conversation_id: String,
-    /// The runs above, outermost first.
-    pub path: Vec<String>,
-    /// The trace in which the run was started; empty if there was none.
-    pub traceparent: String,
-    /// What the owner needs to resume the run.
-    pub data: serde_json::Value,
 }
 
 /// A run that was started, now or before.
@@ -96,7 +81,7 @@ impl Runs {
             .deadline_cap
             .map_or(now.plus(timeout), |cap| cap.min(now.plus(timeout)));
         let durability = durability_from_proto(start.options.map_or(0, |o| o.durability));
-        let run = self.ids().next_run(self.owner());
+        let run = self.ids().next_run(self.store().owner);
         let path = start
             .path
             .unwrap_or_else(|| CallContext::current().path().steps().to_vec());
@@ -127,20 +112,22 @@ impl Runs {
         run.request = request_key(start.scope, &start.request_id, start.body_hash)?;
         run.deadline = Some(deadline);
         run.durability = durability;
-        run.meta = encode_meta(&meta)?;
+        run.meta = meta.encode()?;
         let events = std::iter::once(first).chain(start.first_events);
         let events = events.map(|kind| stamp.encode(kind)).collect();
-        self.active().begin(stamp.run);
-        let created = self.logs().create(run, events).await;
+        self.executor().active().begin(stamp.run);
+        let created = self.store().logs.create(run, events).await;
         if !matches!(created, Ok(Created::New(_))) {
-            self.active().remove(stamp.run);
+            self.executor().active().remove(stamp.run);
         }
         match created.map_err(|error| create_failure(&error, &start.request_id))? {
             Created::New(writer) => Ok(Started::New(
                 Recorder::new(writer, stamp, durability, deadline),
                 meta,
             )),
-            Created::Replayed(summary) => Ok(Started::Replayed(self.resource(summary).await?)),
+            Created::Replayed(summary) => {
+                Ok(Started::Replayed(self.store().resource(summary).await?))
+            }
         }
     }
 }
@@ -173,19 +160,6 @@ fn request_key(
         request_id,
         body_hash,
     }))
-}
-
-fn encode_meta(meta: &RunMeta) -> Result<bytes::Bytes, Failure> {
-    let text = serde_json::to_vec(meta).expect("a map with text keys always serialises");
-    if text.len() > run_log::limits::MAX_META_BYTES {
-        let problem = format!(
-            "needs {} bytes to keep, {} is the most",
-            text.len(),
-            run_log::limits::MAX_META_BYTES
-        );
-        return Err(Failure::invalid_fields().violation("", problem));
-    }
-    Ok(text.into())
 }
 
 fn checked_timeout(options: Option<&common::RunOptions>) -> Result<Duration, Failure> {

@@ -1,19 +1,20 @@
 //! Following a run by the watch convention.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::try_stream;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::watch_record::Record;
+use core_types::Clock;
 use futures::stream::BoxStream;
 use grpc_kit::{CallContext, Drain, Failure};
 use run_log::{Batch, Follower, RunLog};
 use tonic::Status;
 
 use crate::codec::{decode, timestamp_to_proto};
-use crate::failure::read_failure;
-use crate::resource::damaged;
-use crate::runs::Runs;
+use crate::failure::{damaged, read_failure};
+use crate::store::RunStore;
 
 /// How long a watch may be silent before it gives a sign of life.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -21,14 +22,15 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long a follower shall wait before it asks again after a drain.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-impl Runs {
+impl RunStore {
     /// Follows the run named `run_id` after the sequence `after`, until the run ends or the
     /// server drains.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or SEQUENCE_OUT_OF_RANGE when `after` lies beyond the end of the log.
-    pub async fn watch(
+    pub(crate) async fn watch(
         &self,
+        clock: Arc<dyn Clock>,
         run_id: &str,
         after: u64,
         drain: Drain,
@@ -37,9 +39,9 @@ impl Runs {
         if after > summary.last_sequence {
             return Err(out_of_range(after, summary.last_sequence).into());
         }
-        let follower = self.logs().follow(summary.id, after).await;
+        let follower = self.logs.follow(summary.id, after).await;
         let mut follower = follower.map_err(|error| read_failure(&error, run_id))?;
-        let runs = self.clone();
+        let store = self.clone();
         let run_id = run_id.to_owned();
         let context = CallContext::current();
         let stream = try_stream! {
@@ -49,7 +51,7 @@ impl Runs {
                 match next(&mut follower, &drain, &run_id).await? {
                     Next::Events(events) => {
                         for stored in events {
-                            // After the end, the log repeats the last event for whoever has it.
+                            // After the end, the log repeats the last event.
                             if stored.sequence <= position {
                                 continue;
                             }
@@ -79,7 +81,7 @@ impl Runs {
                         yield record(Record::Gap(gap));
                     }
                     Next::Silence => {
-                        let time = timestamp_to_proto(runs.clock().now());
+                        let time = timestamp_to_proto(clock.now());
                         let high_water_sequence = follower.high_water();
                         yield record(Record::Heartbeat(common::WatchHeartbeat {
                             high_water_sequence,
@@ -91,7 +93,7 @@ impl Runs {
                         return;
                     }
                     Next::End => {
-                        let run = Some(runs.get(&run_id).await?);
+                        let run = Some(store.get(&run_id).await?);
                         yield record(Record::Terminal(common::WatchEnd { run }));
                         return;
                     }

@@ -63,7 +63,7 @@ pub(crate) struct Chain {
     durable: Place,
     /// Why the last epoch ended.
     rejection: AppendError,
-    /// The loss of a submitted event that no caller has been told of.
+    /// The loss of a submitted event that has not been reported to a caller.
     lost: Option<AppendError>,
     /// Whether it is not known what is stored.
     unknown: bool,
@@ -74,6 +74,8 @@ pub(crate) struct Chain {
 pub(crate) enum Purpose {
     Append,
     Flush,
+    /// Sets the phase.
+    Enter(i32),
     Finish(i32),
 }
 
@@ -223,7 +225,7 @@ impl Chain {
         };
     }
 
-    /// Takes the run from whoever has it. Steps that they have queued will be rejected.
+    /// Takes the run from its present writer, whose queued steps will be rejected.
     pub(crate) fn seize(&mut self) -> u64 {
         self.lease += 1;
         self.epoch += 1;
@@ -279,6 +281,10 @@ impl Chain {
             }),
             _ => None,
         };
+        let phase = match purpose {
+            Purpose::Enter(phase) => Some(phase),
+            _ => None,
+        };
         self.assigned = Place {
             head,
             ended: self.assigned.ended || finish.is_some(),
@@ -287,11 +293,12 @@ impl Chain {
             epoch: self.epoch,
             events,
             finish,
+            phase,
             place: self.assigned,
         })
     }
 
-    /// Says whether a queued step may still be stored.
+    /// Returns whether a queued step may still be stored.
     pub(crate) fn admits(&self, step: &Step) -> Result<(), AppendError> {
         if step.epoch == self.epoch {
             Ok(())
@@ -307,7 +314,7 @@ impl Chain {
         }
     }
 
-    /// Notes that a step is not stored, or that no one knows; the steps behind it will not be.
+    /// Notes that a step is not stored, or may not be; the steps behind it will not be.
     pub(crate) fn reject(&mut self, step: &Step, error: &AppendError) {
         if step.epoch == self.epoch {
             self.epoch += 1;
@@ -329,6 +336,7 @@ pub(crate) struct Assigned {
     pub(crate) epoch: u64,
     pub(crate) events: Vec<Event>,
     pub(crate) finish: Option<Finish>,
+    pub(crate) phase: Option<i32>,
     pub(crate) place: Place,
 }
 
@@ -356,7 +364,7 @@ impl Registry {
         cell
     }
 
-    /// Tells every follower that the log is closed.
+    /// Ends every follower: the log is closed.
     pub(crate) fn close(&self) {
         let cells: Vec<_> = lock(&self.cells)
             .values()

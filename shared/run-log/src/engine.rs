@@ -9,14 +9,17 @@ use core_types::{Durability, RequestId, RunId};
 use tokio::sync::oneshot;
 
 use crate::{
-    AppendError, CreateError, Created, Event, Fault, Follower, NewEvent, NewRun, Order, ReadError,
-    ReopenError, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary, RunWriter,
-    StorageError, Verification, Violation,
+    AppendError, CreateError, Created, DeleteError, Event, Fault, Follower, NewEvent, NewRun,
+    Order, ReadError, ReopenError, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary,
+    RunWriter, StorageError, Verification, Violation,
     cell::{Place, Purpose, Registry, RunCell},
     event::Head,
     limits::{self, MAX_PAGE_RUNS, MAX_READ_BYTES, MAX_READ_EVENTS},
-    step::{Sink, Step, StepError, Store},
+    step::{Deletion, Sink, Step, StepError, Store},
 };
+
+/// How many events of a deleted run go in one commit.
+const DELETED_TOGETHER: u64 = 4_096;
 
 /// A run log over a place to read from and a place to write to.
 #[derive(Debug)]
@@ -87,6 +90,8 @@ impl Engine {
                 create: Some(Box::new(run)),
                 events: assigned.events,
                 finish: None,
+                phase: None,
+                deletion: None,
                 place: assigned.place,
                 reply: Some(reply),
                 room: None,
@@ -118,8 +123,16 @@ impl Engine {
         let Some(request) = request else {
             return Ok(None);
         };
-        let found = self.by_request(&request.scope, &request.request_id).await?;
-        found.map(|summary| replayed(summary, request)).transpose()
+        let found = self
+            .store
+            .row_by_request(&request.scope, &request.request_id);
+        match found.await? {
+            None => Ok(None),
+            Some(row) if row.deleted => Err(CreateError::RequestOfDeletedRun {
+                run: row.summary.id,
+            }),
+            Some(row) => replayed(row.summary, request).map(Some),
+        }
     }
 
     pub(crate) async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
@@ -129,7 +142,7 @@ impl Engine {
             return Err(ReopenError::Finished);
         }
         let lease = cell.chain().seize();
-        self.barrier(&cell, row.key).await?;
+        self.send(&cell, row.key, None).await?;
         // What was on its way before the seizure is now stored or rejected, so this is the truth.
         let row = self.store.row(run).await?.ok_or(ReopenError::NoSuchRun)?;
         let head = self.head(row.key, row.summary.last_sequence).await?;
@@ -144,8 +157,43 @@ impl Engine {
         Ok(RunWriter::new(cell, row.key, lease, self.sink.clone()))
     }
 
-    /// Waits until everything that was queued before is dealt with.
-    async fn barrier(&self, cell: &Arc<RunCell>, key: i64) -> Result<(), StorageError> {
+    /// Deletes a finished run: it is hidden at once, and then its events go in bounded portions, so
+    /// that no other run waits long for its commit.
+    pub(crate) async fn delete(&self, run: RunId) -> Result<(), DeleteError> {
+        let cell = self.registry.cell(run);
+        let row = self.store.row(run).await?.ok_or(DeleteError::NoSuchRun)?;
+        if row.summary.state == RunState::Open {
+            return Err(DeleteError::Open);
+        }
+        self.send(&cell, row.key, Some(Deletion::Hide)).await?;
+        let last = row.summary.last_sequence;
+        self.delete_hidden(&cell, row.key, last).await?;
+        Ok(())
+    }
+
+    /// Deletes what is left of a hidden run.
+    pub(crate) async fn delete_hidden(
+        &self,
+        cell: &Arc<RunCell>,
+        key: i64,
+        last: u64,
+    ) -> Result<(), StorageError> {
+        let mut up_to = 0;
+        while up_to < last {
+            up_to = last.min(up_to + DELETED_TOGETHER);
+            let events = Deletion::Events { up_to };
+            self.send(cell, key, Some(events)).await?;
+        }
+        self.send(cell, key, Some(Deletion::Run)).await
+    }
+
+    /// Sends a step without events, and waits until it and everything queued before is dealt with.
+    async fn send(
+        &self,
+        cell: &Arc<RunCell>,
+        key: i64,
+        deletion: Option<Deletion>,
+    ) -> Result<(), StorageError> {
         let slot = self.sink.reserve(0).await?;
         let (reply, answer) = oneshot::channel();
         {
@@ -157,6 +205,8 @@ impl Engine {
                 create: None,
                 events: Vec::new(),
                 finish: None,
+                phase: None,
+                deletion,
                 place: chain.durable(),
                 reply: Some(reply),
                 room: None,
@@ -164,7 +214,8 @@ impl Engine {
             slot.send(step, &mut chain);
         }
         match answer.await {
-            // A rejection means that someone else seized the run meanwhile: `resume` will tell.
+            // A rejection means that another writer seized the run meanwhile; `resume` notices. No
+            // writer seizes a run that has ended.
             Ok(Ok(()) | Err(StepError::Duplicate | StepError::Append(AppendError::Fenced))) => {
                 Ok(())
             }
@@ -195,11 +246,8 @@ impl Engine {
         scope: &str,
         request_id: &RequestId,
     ) -> Result<Option<RunSummary>, StorageError> {
-        Ok(self
-            .store
-            .row_by_request(scope, request_id)
-            .await?
-            .map(|row| row.summary))
+        let row = self.store.row_by_request(scope, request_id).await?;
+        Ok(row.filter(|row| !row.deleted).map(|row| row.summary))
     }
 
     pub(crate) async fn list(

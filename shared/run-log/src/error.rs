@@ -91,6 +91,12 @@ pub enum CreateError {
     /// A run with this id is already there.
     #[error("a run with this id is already there")]
     RunExists,
+    /// The request id created a run that was deleted since.
+    #[error("the request id was used for {run}, which was deleted; use a new one")]
+    RequestOfDeletedRun {
+        /// The run that the request id belonged to.
+        run: RunId,
+    },
     /// It is not known whether the run was stored. The same request again will tell.
     #[error("it is not known whether the run was stored; repeat the request to find out")]
     Unknown,
@@ -147,5 +153,19 @@ pub enum ReadError {
     NoSuchRun,
     /// The run could not be read.
     #[error("the run could not be read")]
+    Storage(#[from] StorageError),
+}
+
+/// Why a run was not deleted.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DeleteError {
+    /// There is no such run.
+    #[error("there is no such run")]
+    NoSuchRun,
+    /// The run has not ended.
+    #[error("the run has not ended")]
+    Open,
+    /// The run may be deleted in part; the next attempt, or the next start, deletes the rest.
+    #[error("the run was not deleted completely")]
     Storage(#[from] StorageError),
 }

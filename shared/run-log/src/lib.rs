@@ -28,8 +28,8 @@
 //! # What is deliberately absent
 //!
 //! Compaction is not built. Followers do report a [`Batch::Gap`] where events are missing, so
-//! that adding it changes no contract. Payloads are not merged: whoever streams small chunks puts
-//! some KiB of them into one event and uses [`RunWriter::submit`].
+//! that adding it changes no contract. Payloads are not merged: an owner that streams small
+//! chunks puts some KiB of them into one event and uses [`RunWriter::submit`].
 //!
 //! [`Durability::Sync`]: core_types::Durability::Sync
 //! [`Durability::Memory`]: core_types::Durability::Memory
@@ -49,7 +49,9 @@ mod step;
 pub mod writer;
 
 pub use core_types::{RunCursor, RunCursorError};
-pub use error::{AppendError, CreateError, ReadError, ReopenError, StorageError, Violation};
+pub use error::{
+    AppendError, CreateError, DeleteError, ReadError, ReopenError, StorageError, Violation,
+};
 pub use event::{Event, Hash, NewEvent};
 pub use follower::{Batch, Follower};
 pub use log::{Created, Fault, RunLog, Verification};

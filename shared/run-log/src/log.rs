@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use core_types::{RequestId, RunId};
 
 use crate::{
-    CreateError, Event, Follower, Hash, NewEvent, NewRun, Order, ReadError, ReopenError, RunCursor,
-    RunFilter, RunPage, RunSummary, RunWriter, StateFilter, StorageError,
+    CreateError, DeleteError, Event, Follower, Hash, NewEvent, NewRun, Order, ReadError,
+    ReopenError, RunCursor, RunFilter, RunPage, RunSummary, RunWriter, StateFilter, StorageError,
 };
 
 /// A log of runs.
@@ -77,6 +77,13 @@ pub trait RunLog: Send + Sync {
     /// # Errors
     /// [`ReadError`] when the run is not there or cannot be read.
     async fn verify(&self, run: RunId) -> Result<Verification, ReadError>;
+
+    /// Deletes a finished run with its events. Followers that have not reached its end get
+    /// [`ReadError::NoSuchRun`]. The request id that created it stays taken.
+    ///
+    /// # Errors
+    /// [`DeleteError`] when the run is not there or is open, or cannot be deleted.
+    async fn delete(&self, run: RunId) -> Result<(), DeleteError>;
 
     /// Stores what was accepted, then ends. Later calls answer [`StorageError::Closed`], and so do
     /// followers.
@@ -198,6 +205,10 @@ macro_rules! delegate_to_engine {
 
             async fn verify(&self, run: RunId) -> Result<Verification, ReadError> {
                 self.engine.verify(run).await
+            }
+
+            async fn delete(&self, run: RunId) -> Result<(), DeleteError> {
+                self.engine.delete(run).await
             }
 
             $close

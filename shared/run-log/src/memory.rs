@@ -13,13 +13,13 @@ use async_trait::async_trait;
 use core_types::{Durability, RequestId, RunId, Timestamp};
 
 use crate::{
-    AppendError, CreateError, Created, Event, Follower, NewEvent, NewRun, Order, ReadError,
-    ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunState, RunSummary, RunWriter,
+    AppendError, CreateError, Created, DeleteError, Event, Follower, NewEvent, NewRun, Order,
+    ReadError, ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunState, RunSummary, RunWriter,
     StateFilter, StorageError, Verification,
     cell::{Chain, lock},
     engine::Engine,
     event::up_to,
-    step::{RunRow, Sink, Step, StepError, Store},
+    step::{Deletion, RunRow, Sink, Step, StepError, Store},
 };
 
 /// What a run and an event cost beside their own bytes; a round figure.
@@ -97,6 +97,8 @@ struct State {
 
 #[derive(Debug)]
 struct MemoryRun {
+    /// Whether it was deleted, and only the name of its request is kept until there is no room.
+    deleted: bool,
     summary: RunSummary,
     events: Vec<Event>,
     bytes: usize,
@@ -134,6 +136,12 @@ impl State {
                 return Err(StepError::Duplicate);
             }
         }
+        if let Some(deletion) = step.deletion {
+            if deletion == Deletion::Hide {
+                self.delete(step.key);
+            }
+            return Ok(());
+        }
         let bytes = charge(step);
         self.make_room(bytes, usize::from(step.create.is_some()), limits)?;
         if let Some(run) = step.create.take() {
@@ -148,6 +156,7 @@ impl State {
         }
         run.bytes += bytes;
         self.bytes += bytes;
+        run.summary.phase = step.phase.unwrap_or(run.summary.phase);
         if let Some(finish) = step.finish {
             run.summary.state = RunState::Finished(finish.state);
             run.summary.finished = Some(finish.time);
@@ -178,6 +187,7 @@ impl State {
             request: run.request,
             parent: run.parent,
             state: RunState::Open,
+            phase: 0,
             created: run.created,
             finished: None,
             deadline: run.deadline,
@@ -194,11 +204,30 @@ impl State {
         self.runs.insert(
             key,
             MemoryRun {
+                deleted: false,
                 summary,
                 events: Vec::new(),
                 bytes: 0,
             },
         );
+    }
+
+    /// Deletes all of a run but the name of its request.
+    fn delete(&mut self, key: i64) {
+        let Some(run) = self.runs.get_mut(&key) else {
+            return;
+        };
+        if run.summary.request.is_none() {
+            self.finished.retain(|finished| *finished != key);
+            return self.remove(key);
+        }
+        self.bytes -= run.bytes;
+        run.bytes = 0;
+        run.deleted = true;
+        run.events = Vec::new();
+        run.summary.meta = bytes::Bytes::new();
+        self.by_id.remove(&run.summary.id);
+        self.by_time.remove(&run.summary.cursor().sort_key());
     }
 
     fn remove(&mut self, key: i64) {
@@ -221,6 +250,7 @@ impl State {
             key,
             summary: run.summary.clone(),
             end,
+            deleted: run.deleted,
         })
     }
 }
@@ -261,6 +291,7 @@ fn admits(filter: &RunFilter, run: &RunSummary) -> bool {
         && match filter.state {
             StateFilter::Any => true,
             StateFilter::Open => run.state == RunState::Open,
+            StateFilter::OpenIn(phase) => run.state == RunState::Open && run.phase == phase,
             StateFilter::Finished => run.state != RunState::Open,
             StateFilter::FinishedAs(code) => run.state == RunState::Finished(code),
         }

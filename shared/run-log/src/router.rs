@@ -11,9 +11,9 @@ use sql_store::{OpenError, SqliteOptions};
 use tokio::sync::Mutex;
 
 use crate::{
-    CreateError, Created, Event, Follower, MemoryLimits, MemoryRunLog, NewEvent, NewRun, Order,
-    ReadError, ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter,
-    SqliteRunLog, StorageError, Verification, engine::replayed,
+    CreateError, Created, DeleteError, Event, Follower, MemoryLimits, MemoryRunLog, NewEvent,
+    NewRun, Order, ReadError, ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunSummary,
+    RunWriter, SqliteRunLog, StorageError, Verification, engine::replayed,
 };
 
 /// Requests that hash to one of these are created one after the other.
@@ -59,8 +59,8 @@ impl RunLogs {
         }
     }
 
-    /// Creates a run whose request id nobody can have used before, as the caller knows: the log of
-    /// the other durability is not asked. That spares a fleeting run every visit to the disk.
+    /// Creates a run whose request id the caller knows to be unused: the log of the other durability
+    /// is not asked. That spares a fleeting run every visit to the disk.
     ///
     /// # Errors
     /// As [`RunLog::create`].
@@ -174,6 +174,10 @@ impl RunLog for RunLogs {
 
     async fn verify(&self, run: RunId) -> Result<Verification, ReadError> {
         self.holder(run).await?.verify(run).await
+    }
+
+    async fn delete(&self, run: RunId) -> Result<(), DeleteError> {
+        self.holder(run).await?.delete(run).await
     }
 
     async fn close(&self) {

@@ -12,7 +12,7 @@ pub struct RequestKey {
     pub scope: String,
     /// The caller's name for the request.
     pub request_id: RequestId,
-    /// A digest of the request's body, by which a repeat is told from a reuse of the name.
+    /// A digest of the request's body, which distinguishes a repeat from a reuse of the name.
     pub body_hash: Hash,
 }
 
@@ -85,6 +85,8 @@ pub struct RunSummary {
     pub parent: Option<RunId>,
     /// Whether it has ended.
     pub state: RunState,
+    /// The owner's code of the phase in which it is while it is open; zero at first.
+    pub phase: i32,
     /// When it was created.
     pub created: Timestamp,
     /// The time of its terminal event.
@@ -133,6 +135,8 @@ pub enum StateFilter {
     Any,
     /// Runs that have not ended.
     Open,
+    /// Runs that have not ended and are in this phase.
+    OpenIn(i32),
     /// Runs that have ended.
     Finished,
     /// Runs that have ended with this code of the owner.

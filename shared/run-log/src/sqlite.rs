@@ -15,8 +15,9 @@ use tokio::{
 };
 
 use crate::{
-    CreateError, Created, Event, Follower, NewEvent, NewRun, Order, ReadError, ReopenError,
-    RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter, StorageError, Verification,
+    CreateError, Created, DeleteError, Event, Follower, NewEvent, NewRun, Order, ReadError,
+    ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter, StorageError,
+    Verification,
     cell::lock,
     engine::Engine,
     step::{Queue, Sink},
@@ -30,7 +31,7 @@ mod rows;
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
 
-/// How many steps may wait for a commit; whoever comes then waits for room.
+/// How many steps may wait for a commit; the next caller waits for room.
 const QUEUED_STEPS: usize = 4096;
 /// How many bytes of payload may wait.
 const QUEUED_BYTES: usize = 64 << 20;
@@ -86,6 +87,7 @@ impl SqliteRunLog {
             registry: Arc::default(),
             next_key: AtomicI64::new(next_key),
         };
+        finish_deletions(&engine, &database).await.map_err(failed)?;
         let tasks = Mutex::new(vec![commit, publish]);
         Ok(Self {
             engine,
@@ -94,6 +96,25 @@ impl SqliteRunLog {
             tasks,
         })
     }
+}
+
+/// Deletes what is left of runs whose deletion the previous process did not finish.
+async fn finish_deletions(engine: &Engine, database: &SqliteDatabase) -> Result<(), sqlx::Error> {
+    for run in rows::hidden(database).await? {
+        let deleted = match run.id.parse() {
+            Ok(id) => {
+                let last = u64::try_from(run.end_sequence).unwrap_or_default();
+                let cell = engine.registry.cell(id);
+                engine.delete_hidden(&cell, run.key, last).await
+            }
+            Err(_) => continue,
+        };
+        if let Err(error) = deleted {
+            // No reader sees these events; the next start tries again.
+            tracing::warn!(run = run.id, %error, "a deleted run still takes room");
+        }
+    }
+    Ok(())
 }
 
 crate::log::delegate_to_engine!(SqliteRunLog, {

@@ -23,9 +23,13 @@ pub(crate) struct Step {
     pub(crate) create: Option<Box<NewRun>>,
     pub(crate) events: Vec<Event>,
     pub(crate) finish: Option<Finish>,
+    /// The phase that the run enters.
+    pub(crate) phase: Option<i32>,
+    /// What is deleted of a finished run.
+    pub(crate) deletion: Option<Deletion>,
     /// Where the run stands when this is stored.
     pub(crate) place: Place,
-    /// Who waits for it; no one waits for a submitted event.
+    /// Where the answer goes; a submitted event needs none.
     pub(crate) reply: Option<oneshot::Sender<Result<(), StepError>>>,
     /// The room that its payloads take in the queue.
     pub(crate) room: Option<OwnedSemaphorePermit>,
@@ -36,6 +40,20 @@ pub(crate) struct Step {
 pub(crate) struct Finish {
     pub(crate) state: i32,
     pub(crate) time: Timestamp,
+}
+
+/// One part of deleting a finished run. The first part hides it; the others free its room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// Hides the run: it is gone for every reader.
+    Hide,
+    /// Deletes its events up to this sequence.
+    Events {
+        /// The last sequence to delete.
+        up_to: u64,
+    },
+    /// Deletes the rest. If a request created the run, its name stays taken.
+    Run,
 }
 
 /// Why a step was not stored.
@@ -54,19 +72,19 @@ impl From<AppendError> for StepError {
 }
 
 impl Step {
-    /// Notes the success on the run's chain and tells who waits.
+    /// Notes the success on the run's chain and answers the caller.
     pub(crate) fn acknowledge(&mut self, chain: &mut Chain) {
         chain.acknowledge(self);
         self.answer(Ok(()));
     }
 
-    /// Notes the failure on the run's chain and tells who waits.
+    /// Notes the failure on the run's chain and answers the caller.
     pub(crate) fn reject(&mut self, chain: &mut Chain, error: AppendError) {
         chain.reject(self, &error);
         self.answer(Err(error.into()));
     }
 
-    /// Tells who waits; a caller who has gone away misses nothing but the answer.
+    /// Answers the caller; one that has gone away misses nothing but the answer.
     pub(crate) fn answer(&mut self, outcome: Result<(), StepError>) {
         if let Some(reply) = self.reply.take() {
             reply.send(outcome).unwrap_or_default();
@@ -137,8 +155,10 @@ impl Slot<'_> {
 /// What is read back.
 #[async_trait]
 pub(crate) trait Store: Send + Sync + std::fmt::Debug {
+    /// Returns a run that is not deleted.
     async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError>;
 
+    /// Returns the run that a request created, also if it is deleted.
     async fn row_by_request(
         &self,
         scope: &str,
@@ -171,4 +191,6 @@ pub(crate) struct RunRow {
     pub(crate) summary: RunSummary,
     /// The chain's head when the run ended.
     pub(crate) end: Option<Head>,
+    /// Whether the run was deleted, and only the name of its request is kept.
+    pub(crate) deleted: bool,
 }

@@ -75,6 +75,15 @@ impl RunWriter {
         self.write(Vec::new(), Purpose::Flush).await
     }
 
+    /// Appends events and sets the phase of the run in the same commit. Returns the sequence of the
+    /// last event.
+    ///
+    /// # Errors
+    /// [`AppendError`]; only after [`AppendError::Unknown`] may anything have been stored.
+    pub async fn enter(&self, phase: i32, events: Vec<NewEvent>) -> Result<u64, AppendError> {
+        self.write(events, Purpose::Enter(phase)).await
+    }
+
     /// Ends the run: appends `events`, the last of which is the terminal one, and sets the state
     /// in the same commit. Returns the sequence of the terminal event.
     ///
@@ -124,6 +133,8 @@ impl RunWriter {
             create: None,
             events: assigned.events,
             finish: assigned.finish,
+            phase: assigned.phase,
+            deletion: None,
             place: assigned.place,
             reply,
             room: None,

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use contracts::tavern::common::v1::{Run, RunState, watch_record::Record};
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::{
-    CancelRunRequest, GetRunRequest, ListRunsRequest, WatchRunRequest,
+    CancelRunRequest, DeleteRunRequest, GetRunRequest, ListRunsRequest, WatchRunRequest,
 };
 use grpc_kit::Transport;
 
@@ -53,6 +53,11 @@ pub(crate) enum Command {
         #[arg(long, default_value = "")]
         reason: String,
     },
+    /// Delete a run that has ended, with its log.
+    Delete {
+        /// The id of the run.
+        run_id: String,
+    },
 }
 
 impl Command {
@@ -90,6 +95,11 @@ impl Command {
                     print(&format!("still running: {}\n", work.id));
                 }
                 show(&response.run.context("the answer has no run")?, remote.json)
+            }
+            Self::Delete { run_id } => {
+                let response = runs.delete_run(DeleteRunRequest { run_id }).await;
+                response.map_err(|status| refusal(&status))?;
+                Ok(ExitCode::SUCCESS)
             }
         }
     }

@@ -5,8 +5,8 @@ use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{self as common, ErrorReason, WatchRecord};
 use contracts::tavern::run::v1::run_service_server::RunService;
 use contracts::tavern::run::v1::{
-    CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest,
-    ListRunsResponse, WatchRunRequest, WatchRunResponse,
+    CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
+    GetRunResponse, ListRunsRequest, ListRunsResponse, WatchRunRequest, WatchRunResponse,
 };
 use core_types::{RunId, RunOwner};
 use futures::future::try_join_all;
@@ -76,6 +76,15 @@ impl RunService for GatewayRpc {
         let request = request.into_inner();
         let owner = owner_of(&request.run_id)?;
         self.peers.runs.of(owner).cancel_run(request).await
+    }
+
+    async fn delete_run(
+        &self,
+        request: Request<DeleteRunRequest>,
+    ) -> Result<Response<DeleteRunResponse>, Status> {
+        let request = request.into_inner();
+        let owner = owner_of(&request.run_id)?;
+        self.peers.runs.of(owner).delete_run(request).await
     }
 }
 

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::{RunState, WorkKind, run_event::Kind, watch_record::Record};
-use contracts::tavern::run::v1::{ListRunsRequest, run_service_client::RunServiceClient};
+use contracts::tavern::run::v1::{
+    DeleteRunRequest, ListRunsRequest, run_service_client::RunServiceClient,
+};
 use core_types::{RunOwner, SystemClock, SystemIds};
 use futures::StreamExt;
 use run_events::{CancelReason, End, Recorder, Runs, StartRun, Started, outcome};
@@ -407,4 +409,50 @@ async fn everything_wrong_with_a_list_is_named_at_once() {
         .map(|(field, _)| field)
         .collect();
     assert_eq!(fields, ["created_since", "created_before", "page_token"]);
+}
+
+#[tokio::test]
+async fn only_a_run_that_has_ended_is_deleted_and_it_stays_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = runs(directory.path()).await;
+    let services = grpc_kit::Services::new().add(open.service());
+    let mut client = RunServiceClient::new(grpc_kit::local(&services));
+    let recorder = new_run(&open, a_run("r", "body")).await;
+    let run_id = recorder.run_id().to_string();
+    let request = DeleteRunRequest {
+        run_id: run_id.clone(),
+    };
+    let status = client.delete_run(request.clone()).await.unwrap_err();
+    assert_eq!(
+        (status.code(), grpc_kit::reason(&status)),
+        (
+            Code::FailedPrecondition,
+            Some(common::ErrorReason::RunNotFinished)
+        )
+    );
+    assert_eq!(grpc_kit::metadata(&status)["state"], "RUNNING");
+    open.cancel(&run_id, "").await.unwrap();
+    client.delete_run(request.clone()).await.unwrap();
+    open.shutdown().await;
+    drop((open, client, services, recorder));
+
+    let again = runs(directory.path()).await;
+    let services = grpc_kit::Services::new().add(again.service());
+    let mut client = RunServiceClient::new(grpc_kit::local(&services));
+    let status = client.delete_run(request).await.unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&status),
+        Some(common::ErrorReason::RunNotFound)
+    );
+    let watch = again.watch(&run_id, 0, grpc_kit::Drain::never()).await;
+    assert_eq!(
+        watch.err().map(|status| status.code()),
+        Some(Code::NotFound)
+    );
+    let repeated = again.start(a_run("r", "body")).await.unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&repeated.into_status()),
+        Some(common::ErrorReason::RequestIdReused),
+        "the request does not start the run again"
+    );
 }

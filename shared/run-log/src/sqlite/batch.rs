@@ -5,7 +5,10 @@ use std::{fmt::Write as _, sync::Arc};
 use core_types::Timestamp;
 use sqlx::{AssertSqlSafe, SqliteConnection};
 
-use crate::{Event, NewRun, step::Step};
+use crate::{
+    Event, NewRun,
+    step::{Deletion, Step},
+};
 
 /// The most rows of one statement.
 pub(super) const MAX_ROWS: usize = 256;
@@ -45,11 +48,7 @@ pub(super) async fn store(
     steps: &[Step],
 ) -> Result<Vec<usize>, sqlx::Error> {
     let rows: usize = steps.iter().map(|step| step.events.len()).sum();
-    if steps
-        .iter()
-        .all(|step| step.create.is_none() && step.finish.is_none())
-        && rows <= MAX_ROWS
-    {
+    if steps.iter().all(only_appends) && rows <= MAX_ROWS {
         // A single statement is its own transaction.
         insert_events(connection, texts, &event_rows(steps, &[])).await?;
         return Ok(Vec::new());
@@ -75,11 +74,22 @@ pub(super) async fn store(
     stored
 }
 
+fn only_appends(step: &Step) -> bool {
+    step.create.is_none()
+        && step.finish.is_none()
+        && step.phase.is_none()
+        && step.deletion.is_none()
+}
+
 /// Returns whether a step whose commit failed is stored after all.
 pub(super) async fn is_stored(
     connection: &mut SqliteConnection,
     step: &Step,
 ) -> Result<bool, sqlx::Error> {
+    if step.deletion.is_some() {
+        // It is repeated by its caller or at the next start, which does no harm.
+        return Ok(false);
+    }
     let Some(last) = step.events.last() else {
         let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE key = ?)";
         return sqlx::query_scalar(sql)
@@ -113,7 +123,9 @@ async fn store_mixed(
         insert_events(connection, texts, rows).await?;
     }
     for step in steps {
+        enter_phase(connection, step).await?;
         finish_run(connection, step).await?;
+        delete_run(connection, step).await?;
     }
     Ok(duplicates)
 }
@@ -194,6 +206,46 @@ async fn finish_run(connection: &mut SqliteConnection, step: &Step) -> Result<()
     .execute(connection)
     .await
     .map(drop)
+}
+
+async fn enter_phase(connection: &mut SqliteConnection, step: &Step) -> Result<(), sqlx::Error> {
+    let Some(phase) = step.phase else {
+        return Ok(());
+    };
+    sqlx::query("UPDATE runs SET phase = ? WHERE key = ?")
+        .bind(phase)
+        .bind(step.key)
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
+async fn delete_run(connection: &mut SqliteConnection, step: &Step) -> Result<(), sqlx::Error> {
+    match step.deletion {
+        None => Ok(()),
+        Some(Deletion::Hide) => {
+            let sql = "UPDATE runs SET deleted = TRUE, hidden = TRUE \
+                       WHERE key = ? AND state IS NOT NULL AND NOT deleted";
+            let hidden = sqlx::query(sql).bind(step.key);
+            hidden.execute(connection).await.map(drop)
+        }
+        Some(Deletion::Events { up_to }) => {
+            let deleted = sqlx::query("DELETE FROM events WHERE run = ? AND sequence <= ?")
+                .bind(step.key)
+                .bind(integer(up_to));
+            deleted.execute(connection).await.map(drop)
+        }
+        Some(Deletion::Run) => {
+            let deleted =
+                sqlx::query("DELETE FROM runs WHERE key = ? AND hidden AND scope IS NULL")
+                    .bind(step.key);
+            deleted.execute(&mut *connection).await?;
+            let emptied =
+                sqlx::query("UPDATE runs SET hidden = FALSE, meta = x'' WHERE key = ? AND hidden")
+                    .bind(step.key);
+            emptied.execute(connection).await.map(drop)
+        }
+    }
 }
 
 /// Sequences are counted up from 1, and SQLite's integers end where no count gets.

@@ -142,7 +142,7 @@ impl Committer {
         self.committed.send(group).await.unwrap_or_default();
     }
 
-    /// Finds out what a failed commit left behind, and tells each step its fate.
+    /// Finds out what a failed commit left behind, and answers each step.
     ///
     /// After a failed sync nothing of the old connection can be trusted, so the truth is read
     /// through a new one. When even that fails the outcome is unknown, and the writers of these

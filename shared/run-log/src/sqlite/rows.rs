@@ -28,7 +28,7 @@ impl SqliteStore {
 
 /// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
 const SELECT_RUN: &str = "SELECT key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
-     state, created, finished, deadline, meta, end_sequence, end_hash, \
+     state, phase, deleted, created, finished, deadline, meta, end_sequence, end_hash, \
      (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence FROM runs";
 
 #[derive(FromRow)]
@@ -43,6 +43,8 @@ struct StoredRun {
     body_hash: Option<Vec<u8>>,
     parent: Option<String>,
     state: Option<i32>,
+    phase: i32,
+    deleted: bool,
     created: i64,
     finished: Option<i64>,
     deadline: Option<i64>,
@@ -86,6 +88,7 @@ impl TryFrom<StoredRun> for RunRow {
             request,
             parent: parent.map_err(|_| corrupt("parent"))?,
             state: stored.state.map_or(RunState::Open, RunState::Finished),
+            phase: stored.phase,
             created: Timestamp::from_unix_nanos(stored.created),
             finished: stored.finished.map(Timestamp::from_unix_nanos),
             deadline: stored.deadline.map(Timestamp::from_unix_nanos),
@@ -94,7 +97,12 @@ impl TryFrom<StoredRun> for RunRow {
             last_sequence: u64::try_from(stored.last_sequence)
                 .map_err(|_| corrupt("last_sequence"))?,
         };
-        Ok(RunRow { key, summary, end })
+        Ok(RunRow {
+            key,
+            summary,
+            end,
+            deleted: stored.deleted,
+        })
     }
 }
 
@@ -128,11 +136,27 @@ fn hash(bytes: &[u8]) -> Option<Hash> {
     bytes.try_into().ok().map(Hash)
 }
 
+/// A deleted run whose events are still there, because its process ended too early.
+#[derive(Debug, FromRow)]
+pub(super) struct HiddenRun {
+    pub(super) key: i64,
+    pub(super) id: String,
+    pub(super) end_sequence: i64,
+}
+
+/// Returns the runs that were deleted in part.
+pub(super) async fn hidden(database: &SqliteDatabase) -> Result<Vec<HiddenRun>, sqlx::Error> {
+    sqlx::query_as("SELECT key, id, end_sequence FROM runs WHERE hidden")
+        .fetch_all(database.reader())
+        .await
+}
+
 #[async_trait]
 impl Store for SqliteStore {
     async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
         let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
-        query.push(" WHERE id = ").push_bind(run.to_string());
+        query.push(" WHERE NOT deleted AND id = ");
+        query.push_bind(run.to_string());
         let stored: Option<StoredRun> = query
             .build_query_as()
             .fetch_optional(self.database.reader())
@@ -166,10 +190,15 @@ impl Store for SqliteStore {
     ) -> Result<RunPage, StorageError> {
         let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
         query.push(match filter.state {
-            StateFilter::Any => " WHERE TRUE",
-            StateFilter::Open => " WHERE state IS NULL",
-            StateFilter::Finished | StateFilter::FinishedAs(_) => " WHERE state IS NOT NULL",
+            StateFilter::Any => " WHERE NOT deleted",
+            StateFilter::Open | StateFilter::OpenIn(_) => " WHERE state IS NULL",
+            StateFilter::Finished | StateFilter::FinishedAs(_) => {
+                " WHERE NOT deleted AND state IS NOT NULL"
+            }
         });
+        if let StateFilter::OpenIn(phase) = filter.state {
+            query.push(" AND phase = ").push_bind(phase);
+        }
         if let StateFilter::FinishedAs(code) = filter.state {
             query.push(" AND state = ").push_bind(code);
         }

@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc};
 
 use core_types::Durability;
 use run_log::{
-    AppendError, CreateError, Created, NewEvent, NewRun, Order, ReadError, ReopenError, RunFilter,
-    RunState, StorageError, Verification, Violation, limits,
+    AppendError, CreateError, Created, DeleteError, NewEvent, NewRun, Order, ReadError,
+    ReopenError, RunFilter, RunState, StateFilter, StorageError, Verification, Violation, limits,
 };
 
 use crate::fixture::{self, Fixture, at, contents, event, events, request, run_id};
@@ -26,6 +26,11 @@ on_every_log! {
     concurrent_appends_to_one_run_leave_no_gap
     reading_is_bounded
     unknown_runs_are_reported
+    a_deleted_run_is_gone_with_its_events
+    only_finished_runs_are_deleted
+    a_deleted_run_keeps_its_request_id
+    a_follower_of_a_deleted_run_is_informed
+    the_phase_of_a_run_is_stored_with_its_events
     a_closed_log_says_so
     the_wrong_durability_is_refused
 }
@@ -452,4 +457,82 @@ async fn request_ids_are_unique_over_both_logs() {
     };
     let created = on.log.create(fleeting, Vec::new()).await.unwrap();
     assert!(matches!(created, Created::Replayed(found) if found.id == run.id));
+}
+
+async fn a_deleted_run_is_gone_with_its_events(on: Fixture) {
+    let other = on.start(2).await;
+    other.append(events(1..=3)).await.unwrap();
+    let writer = on.start(1).await;
+    writer.append(events(1..=200)).await.unwrap();
+    writer.finish(1, events(201..=201)).await.unwrap();
+    on.log.delete(run_id(1)).await.unwrap();
+    assert_eq!(on.log.summary(run_id(1)).await.unwrap(), None);
+    let read = on.log.read(run_id(1), 0, 10).await;
+    assert!(matches!(read, Err(ReadError::NoSuchRun)), "{read:?}");
+    let everything = RunFilter::default();
+    let page = on.log.list(&everything, Order::NewestFirst, None, 10);
+    let listed: Vec<_> = page.await.unwrap().runs.iter().map(|run| run.id).collect();
+    assert_eq!(listed, [run_id(2)]);
+    assert_eq!(on.log.read(run_id(2), 0, 10).await.unwrap().len(), 3);
+    let again = on.log.delete(run_id(1)).await;
+    assert!(matches!(again, Err(DeleteError::NoSuchRun)), "{again:?}");
+    let reopened = on.log.reopen(run_id(1)).await;
+    assert!(matches!(reopened, Err(ReopenError::NoSuchRun)));
+}
+
+async fn only_finished_runs_are_deleted(on: Fixture) {
+    let writer = on.start(1).await;
+    let refused = on.log.delete(run_id(1)).await;
+    assert!(matches!(refused, Err(DeleteError::Open)), "{refused:?}");
+    writer.append(events(1..=1)).await.unwrap();
+    let unknown = on.log.delete(run_id(9)).await;
+    assert!(matches!(unknown, Err(DeleteError::NoSuchRun)));
+}
+
+async fn a_deleted_run_keeps_its_request_id(on: Fixture) {
+    let named = |number| NewRun {
+        request: Some(request("r", "body")),
+        ..on.new_run(number)
+    };
+    let writer = fixture::start(&*on.log, named(1)).await;
+    writer.finish(1, events(1..=1)).await.unwrap();
+    on.log.delete(run_id(1)).await.unwrap();
+    let refused = on.log.create(named(2), Vec::new()).await.unwrap_err();
+    assert!(
+        matches!(refused, CreateError::RequestOfDeletedRun { run } if run == run_id(1)),
+        "{refused}"
+    );
+    let request_id = request("r", "body").request_id;
+    let found = on.log.by_request("tenant/start", &request_id).await;
+    assert_eq!(found.unwrap(), None);
+}
+
+async fn a_follower_of_a_deleted_run_is_informed(on: Fixture) {
+    let writer = on.start(1).await;
+    writer.append(events(1..=5)).await.unwrap();
+    writer.finish(1, events(6..=6)).await.unwrap();
+    let mut follower = on.log.follow(run_id(1), 0).await.unwrap();
+    on.log.delete(run_id(1)).await.unwrap();
+    let next = follower.next_batch().await;
+    assert!(matches!(next, Err(ReadError::NoSuchRun)), "{next:?}");
+}
+
+async fn the_phase_of_a_run_is_stored_with_its_events(on: Fixture) {
+    let in_phase = async |phase| {
+        let filter = RunFilter {
+            state: StateFilter::OpenIn(phase),
+            ..RunFilter::default()
+        };
+        let page = on.log.list(&filter, Order::NewestFirst, None, 10).await;
+        page.unwrap().runs.len()
+    };
+    let writer = on.start(1).await;
+    assert_eq!((in_phase(0).await, in_phase(7).await), (1, 0));
+    assert_eq!(writer.enter(7, events(1..=2)).await.unwrap(), 2);
+    writer.append(events(3..=3)).await.unwrap();
+    assert_eq!((in_phase(0).await, in_phase(7).await), (0, 1));
+    let summary = on.log.summary(run_id(1)).await.unwrap().unwrap();
+    assert_eq!((summary.phase, summary.last_sequence), (7, 3));
+    writer.finish(1, events(4..=4)).await.unwrap();
+    assert_eq!((in_phase(0).await, in_phase(7).await), (0, 0));
 }

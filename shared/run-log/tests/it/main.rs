@@ -29,6 +29,7 @@ macro_rules! on_every_log {
 mod appender;
 mod conformance;
 mod crash;
+mod deletion;
 mod fixture;
 mod follow;
 mod lists;

@@ -13,8 +13,9 @@ use contracts::tavern::{
         RunState, WatchEnd, WatchRecord, WorkKind, run_event::Kind, watch_record::Record,
     },
     run::v1::{
-        CancelRunRequest, CancelRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest,
-        ListRunsResponse, WatchRunRequest, WatchRunResponse, run_service_server::RunService,
+        CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
+        GetRunResponse, ListRunsRequest, ListRunsResponse, WatchRunRequest, WatchRunResponse,
+        run_service_server::RunService,
     },
     workflow::v1::{
         BatchGetWorkflowsRequest, BatchGetWorkflowsResponse, DataFlowType, DeleteWorkflowRequest,
@@ -329,6 +330,13 @@ impl RunService for PlayedWorkflows {
             }
         };
         Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn delete_run(
+        &self,
+        _: Request<DeleteRunRequest>,
+    ) -> Result<Response<DeleteRunResponse>, Status> {
+        Err(Status::unimplemented("the double keeps its runs"))
     }
 
     async fn cancel_run(

@@ -1,22 +1,24 @@
-//! Carrying the work of a run out, to an end that is always recorded.
+//! Executing the work of a run, to an end that is always recorded.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1::{self as common, PendingWork, WorkKind};
 use futures::FutureExt;
 use run_log::AppendError;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::active::Active;
+use crate::active::{Active, ActiveRuns};
 use crate::codec::durability_to_proto;
 use crate::control::{CancelReason, RunControl};
 use crate::outcome;
 use crate::recorder::Recorder;
-use crate::runs::Runs;
 
-/// How long the work may take to end by itself once it was told to. Then it is dropped, which
+/// How long the work may take to end by itself after a cancel. Then it is dropped, which
 /// ends every request that it waits for.
 const GRACE: Duration = Duration::from_millis(1_500);
 
@@ -32,13 +34,36 @@ pub enum End {
     LeaveOpen,
 }
 
-impl Runs {
-    /// Carries `work` out as a task that outlives the caller, and records how it ended.
-    ///
-    /// The task runs in the present span and in the run's own call context. At the run's deadline
-    /// the control is cancelled; work that does not end within 1.5 s of a cancel is dropped. A
-    /// panic ends the run as failed. A run that is executed already is left alone.
-    pub fn execute<F, Fut>(&self, recorder: Recorder, work: F)
+/// Executes the work of runs as tasks.
+#[derive(Clone)]
+pub(crate) struct Executor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    active: ActiveRuns,
+    tasks: TaskTracker,
+    drain: CancellationToken,
+}
+
+impl Executor {
+    pub(crate) fn new() -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                active: ActiveRuns::default(),
+                tasks: TaskTracker::new(),
+                drain: CancellationToken::new(),
+            }),
+        }
+    }
+
+    /// Returns the runs that this process executes.
+    pub(crate) fn active(&self) -> &ActiveRuns {
+        &self.inner.active
+    }
+
+    /// Executes `work` as a task that outlives the caller, and records how it ended.
+    pub(crate) fn execute<F, Fut>(&self, recorder: Recorder, work: F)
     where
         F: FnOnce(RunControl) -> Fut + Send + 'static,
         Fut: Future<Output = End> + Send + 'static,
@@ -52,26 +77,34 @@ impl Runs {
             recorder: recorder.clone(),
             ended,
         };
-        if !self.active().insert(run, active) {
+        if !self.inner.active.insert(run, active) {
             return;
         }
-        let runs = self.clone();
+        let inner = Arc::clone(&self.inner);
         let context = control.call_context();
         let task = async move {
             let end = tokio::select! {
                 end = supervise(&control, recorder.remaining(), work) => end,
-                () = runs.draining() => End::LeaveOpen,
+                () = inner.drain.cancelled() => End::LeaveOpen,
             };
             if let End::Finished(mut outcome) = end {
                 outcome.durability = durability_to_proto(recorder.durability()).into();
                 finish(&recorder, outcome).await;
             }
-            runs.active().remove(run);
-            // Nobody may be waiting for the end.
+            inner.active.remove(run);
+            // It fails if no caller waits for the end.
             let _ = ended_sender.send(true);
         };
-        self.tasks()
+        self.inner
+            .tasks
             .spawn(context.scope(task).instrument(tracing::Span::current()));
+    }
+
+    /// Ends all tasks without ending their runs.
+    pub(crate) async fn shutdown(&self) {
+        self.inner.drain.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
     }
 }
 

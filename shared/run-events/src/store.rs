@@ -1,0 +1,124 @@
+//! Reading and deleting the runs of one service.
+
+use contracts::tavern::common::v1::{self as common, ErrorReason};
+use core_types::{RequestId, RunId, RunOwner};
+use grpc_kit::Failure;
+use run_log::{DeleteError, Order, RunFilter, RunLog, RunLogs, RunState, RunSummary};
+
+use crate::codec::decode;
+use crate::failure::{damaged, no_such_run, read_failure, storage_failure, wrong_state};
+use crate::meta::RunMeta;
+
+/// How many runs or events are read from the log at a time.
+const PAGE: usize = 256;
+
+/// The stored runs of one service.
+#[derive(Clone)]
+pub(crate) struct RunStore {
+    pub(crate) logs: RunLogs,
+    pub(crate) owner: RunOwner,
+}
+
+impl RunStore {
+    /// Returns what the log knows of the run.
+    pub(crate) async fn find(&self, run_id: &str) -> Result<RunSummary, Failure> {
+        let run: RunId = run_id.parse().map_err(|_| no_such_run(run_id))?;
+        if run.owner() != self.owner {
+            return Err(no_such_run(run_id));
+        }
+        let found = self.logs.summary(run).await;
+        found
+            .map_err(|error| storage_failure(&error))?
+            .ok_or_else(|| no_such_run(run_id))
+    }
+
+    pub(crate) async fn get(&self, run_id: &str) -> Result<common::Run, Failure> {
+        let summary = self.find(run_id).await?;
+        self.resource(summary).await
+    }
+
+    /// Returns everything that happened in a run.
+    pub(crate) async fn events(&self, run: RunId) -> Result<Vec<common::RunEvent>, Failure> {
+        let mut events = Vec::new();
+        let mut after = 0;
+        loop {
+            let page = self.logs.read(run, after, PAGE).await;
+            let page = page.map_err(|error| read_failure(&error, &run.to_string()))?;
+            let Some(last) = page.last() else {
+                return Ok(events);
+            };
+            after = last.sequence;
+            for stored in &page {
+                events.push(decode(stored).map_err(|error| damaged(&error))?);
+            }
+        }
+    }
+
+    /// Returns the runs of a conversation, the oldest first.
+    pub(crate) async fn by_conversation(
+        &self,
+        conversation_id: &str,
+    ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
+        let filter = RunFilter {
+            conversation: Some(conversation_id.to_owned()),
+            ..RunFilter::default()
+        };
+        let mut runs = Vec::new();
+        for summary in self.all(&filter).await? {
+            let meta = RunMeta::of(&summary)?;
+            runs.push((self.resource(summary).await?, meta));
+        }
+        Ok(runs)
+    }
+
+    /// Returns the run that a request started, if there was one.
+    pub(crate) async fn by_request(
+        &self,
+        scope: &str,
+        request_id: &RequestId,
+    ) -> Result<Option<common::Run>, Failure> {
+        let found = self.logs.by_request(scope, request_id).await;
+        match found.map_err(|error| storage_failure(&error))? {
+            Some(summary) => self.resource(summary).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns every run that the filter admits, the oldest first.
+    pub(crate) async fn all(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, Failure> {
+        let mut all = Vec::new();
+        let mut cursor = None;
+        loop {
+            let page = self
+                .logs
+                .list(filter, Order::OldestFirst, cursor.as_ref(), PAGE)
+                .await;
+            let page = page.map_err(|error| storage_failure(&error))?;
+            all.extend(page.runs);
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Deletes a finished run with its log.
+    pub(crate) async fn delete(&self, run_id: &str) -> Result<(), Failure> {
+        let summary = self.find(run_id).await?;
+        let run = summary.id;
+        if summary.state == RunState::Open {
+            let run = self.resource(summary).await?;
+            let message = "the run has not ended; cancel it or wait for its end";
+            return Err(wrong_state(&run, ErrorReason::RunNotFinished, message));
+        }
+        match self.logs.delete(run).await {
+            Ok(()) => {
+                tracing::info!(run = %run, "a run was deleted");
+                Ok(())
+            }
+            // A run that has ended does not open again, so another deletion was faster.
+            Err(DeleteError::NoSuchRun | DeleteError::Open) => Err(no_such_run(run_id)),
+            Err(DeleteError::Storage(error)) => Err(storage_failure(&error)),
+        }
+    }
+}
