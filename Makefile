@@ -54,6 +54,14 @@ test: check-rust check-node python build ## Run all tests, those in Python inclu
 	fi
 	@$(CARGO) test --locked --workspace --doc
 
+.PHONY: test-hosts
+test-hosts: export TAVERN_TEST_HOSTS := all
+test-hosts: test ## The same, and every hostile program on every kind of host as every user
+
+.PHONY: test-times
+test-times: ## Print how long the tests of each crate took in the last run of cargo-nextest
+	@$(PYTHON) tests/python/test_times.py $(TARGET)/nextest/default/junit.xml
+
 .PHONY: bench
 bench: check-rust ## Measure against the floor of this machine (release profile)
 	@$(CARGO) build --locked --release --bin tavern --bin sandbox-launcher

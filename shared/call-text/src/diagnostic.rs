@@ -102,3 +102,6 @@ pub(crate) fn cut(text: &str) -> String {
     }
     format!("{}...", &text[..end])
 }
+
+/// The code of the remark on a marker that resembles one.
+pub(crate) const NEAR_MISS: &str = "near_miss_marker";

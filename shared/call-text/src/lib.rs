@@ -23,6 +23,7 @@ pub mod native;
 pub mod observation;
 mod parsed;
 mod parser;
+mod placeholder;
 mod policy;
 mod problem;
 pub mod prompt;

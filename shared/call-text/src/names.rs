@@ -196,3 +196,15 @@ pub(crate) fn nearest<'c>(written: &str, candidates: impl Iterator<Item = &'c st
         .map(|(_, candidate)| candidate.to_owned())
         .collect()
 }
+
+/// Up to this many names stand in one observation.
+const MOST_NAMES: usize = 20;
+
+/// Names as a list; beyond the bound only how many there are.
+pub(crate) fn listed<'n>(mut names: impl Iterator<Item = &'n str>) -> String {
+    let first: Vec<&str> = names.by_ref().take(MOST_NAMES).collect();
+    match names.count() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}

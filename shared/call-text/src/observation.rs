@@ -9,9 +9,11 @@ mod skeleton;
 use serde_json::Value;
 
 pub use neutralise::neutralise;
+pub(crate) use skeleton::example as example_value;
 pub use skeleton::{corrected, outline, skeleton};
-pub(crate) use skeleton::{example as example_value, is_placeholder};
 
+use crate::diagnostic::NEAR_MISS;
+use crate::names::listed;
 use crate::{
     Block, Call, Catalogue, Diagnostic, Parsed, Problem, ProblemCode, Severity, Tolerance,
 };
@@ -109,9 +111,6 @@ fn repair(tolerance: &Tolerance) -> String {
     }
 }
 
-/// Up to this many names stand in one observation.
-const MOST_NAMES: usize = 20;
-
 /// The blocks that were left out of a message whose earlier blocks ran: how many calls, and of
 /// which tools (A1). It belongs behind the results of the calls that ran.
 pub fn not_run(parsed: &Parsed) -> Option<String> {
@@ -141,15 +140,6 @@ pub fn not_run(parsed: &Parsed) -> Option<String> {
     Some(format!(
         "Observation: {what} {was} not run. {again} may be sent again now."
     ))
-}
-
-/// Names as a list; beyond the bound only how many there are.
-pub(crate) fn listed<'n>(mut names: impl Iterator<Item = &'n str>) -> String {
-    let first: Vec<&str> = names.by_ref().take(MOST_NAMES).collect();
-    match names.count() {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
 }
 
 /// A call that repeats untrusted text.
@@ -255,9 +245,6 @@ fn for_text(parsed: &Parsed) -> Option<String> {
         remark.hint
     ))
 }
-
-/// The code of the remark on a marker that resembles one.
-pub(crate) const NEAR_MISS: &str = "near_miss_marker";
 
 fn messages(problems: &[Problem]) -> String {
     let listed: Vec<String> = problems

@@ -269,7 +269,7 @@ fn tool_problem(found: ToolMatch, raw: &RawCall, context: &Context<'_>) -> Probl
         message.push_str(&format!(", did you mean '{first}'?"));
     }
     Problem::new(ProblemCode::UnknownTool, Rule::N4, raw.name_span, message)
-        .expected(crate::observation::listed(ids.into_iter()))
+        .expected(crate::names::listed(ids.into_iter()))
         .received(&raw.name)
         .suggesting(nearest)
 }

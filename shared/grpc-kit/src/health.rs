@@ -8,7 +8,11 @@ use tonic_health::{
     server::HealthReporter,
 };
 
-use crate::{ClientSettings, Failure, readiness::LIVENESS, remote};
+use crate::{ClientSettings, Failure, remote};
+
+/// The name under which health checks ask whether the process lives: it serves from the start to the
+/// end, whatever it needs. Every other name, the empty one included, says whether it can do its work.
+pub const LIVENESS: &str = "live";
 
 /// Asks a server whether it can do its work as a whole.
 ///

@@ -5,11 +5,7 @@ use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc, time:
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-use crate::{Health, Transport};
-
-/// The name under which health checks ask whether the process lives: it serves from the start to the
-/// end, whatever it needs. Every other name, the empty one included, says whether it can do its work.
-pub const LIVENESS: &str = "live";
+use crate::{Health, Transport, health::LIVENESS};
 
 /// How often needs are checked.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -116,7 +116,7 @@ impl Server {
         let gate = gate::Gate::new(&self.settings)?;
         let loopback = address.ip().to_canonical().is_loopback();
         let services = self.with_infrastructure(loopback)?;
-        self.health.set(readiness::LIVENESS, true).await;
+        self.health.set(crate::health::LIVENESS, true).await;
         self.health.set_all(self.needs.is_empty()).await;
 
         let ends = Ends {

@@ -1,5 +1,8 @@
-//! Each test in processes of its own: once as the present user and, where that is root, once more as
-//! a user who is not.
+//! Each test in processes of its own: once as the present user and, in the whole matrix and where
+//! that user is root, once more as a user who is not.
+//!
+//! `make test` runs every test once, on the strongest host. `make test-hosts` sets [`MATRIX`] and runs
+//! it on every kind of host as every user.
 //!
 //! A test that looks at what its sandbox left behind must be alone in its process, and where the
 //! service is no root the user namespace maps its own user and nothing can be given away. So a test
@@ -27,10 +30,16 @@ use crate::{
 /// Says to a process that it is a round of a test.
 const ROUND: &str = "TAVERN_TEST_ROUND";
 
+/// The variable that asks for the whole matrix of hosts and users, by the value [`WHOLE`].
+const MATRIX: &str = "TAVERN_TEST_HOSTS";
+
+/// The value of [`MATRIX`].
+const WHOLE: &str = "all";
+
 /// Users who own nothing; below those that scripts are given.
 const ORDINARY_USERS: std::ops::Range<u32> = 63_000..64_000;
 
-/// Runs a test's body as every user.
+/// Runs a test's body as the present user and, in the whole matrix, as every user.
 pub(crate) fn as_every_user<B: AsyncFn()>(body: B) {
     if is_round() {
         runtime().block_on(body());
@@ -39,14 +48,14 @@ pub(crate) fn as_every_user<B: AsyncFn()>(body: B) {
     }
 }
 
-/// Runs a test's body on every kind of host as every user, and holds what it leaves behind against
-/// every oracle.
+/// Runs a test's body on the strongest host as the present user and, in the whole matrix, on every
+/// kind of host as every user. Holds what it leaves behind against every oracle.
 pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
     if is_round() {
         runtime().block_on(async {
             // Whoever starts the round shows this if it fails.
             let mut shown = std::io::stderr();
-            for host in Host::all().await {
+            for host in hosts().await {
                 writeln!(shown, "on the host `{}`", host.kind).unwrap();
                 let before = Before::look(&host).await;
                 let host = Host {
@@ -61,6 +70,19 @@ pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
     } else {
         rounds(name_of::<B>());
     }
+}
+
+/// The hosts of a round: every kind in the whole matrix, else the strongest.
+async fn hosts() -> Vec<Host> {
+    if is_whole_matrix() {
+        Host::all().await
+    } else {
+        vec![Host::strongest().await]
+    }
+}
+
+fn is_whole_matrix() -> bool {
+    std::env::var_os(MATRIX).is_some_and(|value| value == WHOLE)
 }
 
 fn is_round() -> bool {
@@ -86,7 +108,8 @@ fn name_of<B>() -> &'static str {
 fn rounds(test: &str) {
     let outputs: Vec<(&str, Output)> = std::thread::scope(|scope| {
         let own = scope.spawn(|| own_round(test));
-        let ordinary = is_root().then(|| scope.spawn(|| ordinary_round(test)));
+        let ordinary =
+            (is_root() && is_whole_matrix()).then(|| scope.spawn(|| ordinary_round(test)));
         let own = ("as the present user", own.join().unwrap());
         let ordinary = ordinary.map(|round| ("as an ordinary user", round.join().unwrap()));
         std::iter::once(own).chain(ordinary).collect()
@@ -153,7 +176,8 @@ fn ordinary_round(test: &str) -> Output {
         .current_dir(directory.path())
         .uid(user)
         .gid(user);
-    round(command, test).output().unwrap()
+    // The environment was cleared, and only the whole matrix has this round.
+    round(command, test).env(MATRIX, WHOLE).output().unwrap()
 }
 
 /// A user that no other test of this host is at the moment: without a namespace the kernel counts

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::neutralise;
+use crate::placeholder::PLACEHOLDER;
 use crate::schema::{Schema, Types};
 use crate::{Call, Catalogue, Dialect, ProblemCode, Tool, render};
 
@@ -15,9 +16,6 @@ pub fn outline(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<S
         .collect();
     render::render_unchecked(&tool.id, &arguments, dialect, catalogue).ok()
 }
-
-/// What a placeholder begins and ends with.
-const PLACEHOLDER: (&str, &str) = ("‹your ", "›");
 
 /// What stands in an example for a value that only the model knows: it names the parameter and what
 /// is expected, and is refused wherever it is copied to.
@@ -38,14 +36,6 @@ fn placeholder(name: &str, schema: Schema<'_>) -> Value {
     let words = format!("{name}{expected}").replace(['\n', '\r', '‹', '›'], " ");
     let (open, close) = PLACEHOLDER;
     Value::String(format!("{open}{}{close}", neutralise(&words)))
-}
-
-/// Whether a text is such a placeholder.
-pub(crate) fn is_placeholder(text: &str) -> bool {
-    let (open, close) = PLACEHOLDER;
-    let inner = text.trim().strip_prefix(open);
-    let inner = inner.and_then(|text| text.strip_suffix(close));
-    inner.is_some_and(|inner| !inner.contains(['‹', '›', '\n']))
 }
 
 /// A call of a tool with an example for each required parameter.

@@ -108,7 +108,7 @@ pub(super) fn near_misses(text: &str, assembler: &mut Assembler) {
         assembler.diagnose(
             Rule::T1,
             severity,
-            crate::observation::NEAR_MISS,
+            crate::diagnostic::NEAR_MISS,
             span,
             message,
             right,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::value::Typer;
 use crate::catalogue::Entry;
-use crate::observation::is_placeholder;
+use crate::placeholder::is_placeholder;
 use crate::{Problem, ProblemCode, RawArgument, Rule, Span};
 
 /// Checks the arguments and gives them back. What typing has reported is not reported again, nor

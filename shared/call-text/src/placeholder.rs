@@ -1,0 +1,12 @@
+//! Placeholders for values in examples, which no call can carry.
+
+/// What a placeholder begins and ends with.
+pub(crate) const PLACEHOLDER: (&str, &str) = ("‹your ", "›");
+
+/// Whether a text is such a placeholder.
+pub(crate) fn is_placeholder(text: &str) -> bool {
+    let (open, close) = PLACEHOLDER;
+    let inner = text.trim().strip_prefix(open);
+    let inner = inner.and_then(|text| text.strip_suffix(close));
+    inner.is_some_and(|inner| !inner.contains(['‹', '›', '\n']))
+}
