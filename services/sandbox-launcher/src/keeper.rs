@@ -107,6 +107,18 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
         end_everybody();
     }
     send(reports, &Report::Ended { end });
+    if watch.alone {
+        // The kernel takes down the namespaces before it tells the supervisor of our end, which can take
+        // longer than all the rest; there is nothing in them any more.
+        let (cpu, max_process_bytes) = sys::usage().at(Layer::Launch, "reading what was used")?;
+        let cpu_micros = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
+        let gone = Report::Gone {
+            cpu_micros,
+            max_process_bytes,
+            survivors: 0,
+        };
+        send(reports, &gone);
+    }
     Ok(())
 }
 

@@ -27,7 +27,7 @@ pub enum Report {
         /// How.
         end: End,
     },
-    /// Every process is gone; the last message of all.
+    /// Every process of the script is gone; nothing that follows means anything.
     Gone {
         /// Processor time of all processes that were waited for, in microseconds.
         cpu_micros: u64,

@@ -95,6 +95,21 @@ pub(crate) fn reap(pid: pid_t, block: bool) -> io::Result<Option<Reaped>> {
     }
 }
 
+/// Processor time of this process and of all it waited for, and the largest resident size among them,
+/// in bytes.
+pub(crate) fn usage() -> io::Result<(Duration, u64)> {
+    let (mut cpu, mut max_bytes) = (Duration::ZERO, 0);
+    for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
+        // SAFETY: an all-zero rusage is a valid value of that plain struct.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointer refers to a live local.
+        check(unsafe { libc::getrusage(who, &raw mut usage) }.into())?;
+        cpu += duration(usage.ru_utime) + duration(usage.ru_stime);
+        max_bytes = max_bytes.max(u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024);
+    }
+    Ok((cpu, max_bytes))
+}
+
 fn duration(time: libc::timeval) -> Duration {
     Duration::new(
         u64::try_from(time.tv_sec).unwrap_or(0),

@@ -134,11 +134,14 @@ pub(crate) async fn run(
         accepted,
         hand_over,
     };
-    let (watched, seat) = watch::watch(confined, errand, attendant, cancel).await;
+    let (mut watched, seat) = watch::watch(confined, errand, attendant, cancel).await;
     let collected = gather(tools, &script, placing, work.clone(), &watched).await;
-    // The working directory may hold a great many files, whose removal blocks.
-    let removed = tokio::task::spawn_blocking(move || drop((work, seat))).await;
-    if let Err(error) = removed {
+    // A directory on the host may hold a great many files and is gone with the answer. The kernel takes
+    // its time for a cgroup and for a file system in memory, which nobody has to wait for.
+    let waits = seat.place.scratch.is_some();
+    let gauge = watched.gauge.take();
+    let removed = tokio::task::spawn_blocking(move || drop((work, seat, gauge)));
+    if waits && let Err(error) = removed.await {
         tracing::error!(%error, "removing a working directory panicked");
     }
     Outcome {
@@ -234,6 +237,7 @@ fn conclude(watched: watch::Watched, outcome: Outcome, level: IsolationLevel) ->
         started,
         missing,
         nobody_left: _,
+        gauge: _,
     } = watched;
     let mut all = outcome.missing;
     all.extend(missing.into_iter().map(MissingLayer::reported));

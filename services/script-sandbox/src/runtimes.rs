@@ -32,10 +32,11 @@ const DESCRIBE_TIME: Duration = Duration::from_secs(60);
 pub struct Runtime {
     /// How it is run.
     pub profile: Profile,
-    /// Programs of the profile that were not looked at yet, in order.
-    pub untried: VecDeque<String>,
+    /// Other interpreters of this host that could be used, in the profile's order.
+    pub others: VecDeque<Interpreter>,
     /// The interpreter, or everything that kept one from being found.
     pub interpreter: Result<Interpreter, String>,
+    problems: Vec<String>,
 }
 
 /// An interpreter of this host.
@@ -126,38 +127,42 @@ fn read(place: &str, text: &str) -> Result<Profile, BuildError> {
 }
 
 impl Runtime {
-    /// Finds the first interpreter of a profile.
+    /// Finds the interpreters of a profile.
     ///
     /// It is asked who it is, outside of any sandbox: it is a program of the host, trusted as such,
     /// and gets nothing but the profile's own words.
     pub async fn resolve(profile: Profile) -> Self {
-        let untried = profile.find.iter().cloned().collect();
-        let mut runtime = Self {
-            profile,
-            untried,
-            interpreter: Err(String::new()),
-        };
-        runtime.give_up("").await;
-        runtime
-    }
-
-    /// Notes what is wrong with the present interpreter and finds the next one.
-    pub async fn give_up(&mut self, problem: &str) {
-        let given_up = self.interpreter.as_ref().ok().cloned();
-        let mut problems = vec![problem.to_owned()];
-        while let Some(program) = self.untried.pop_front() {
-            match describe(&self.profile, &program).await {
-                // Another name of the one that was given up.
-                Ok(found) if Some(&found) == given_up.as_ref() => {}
-                Ok(found) => {
-                    self.interpreter = Ok(found);
-                    return;
-                }
+        let (mut others, mut problems) = (VecDeque::new(), Vec::new());
+        let programs = profile.find.iter();
+        let described = programs.map(|program| describe(&profile, program));
+        for found in futures::future::join_all(described).await {
+            match found {
+                // Another name of one that is known.
+                Ok(found) if others.contains(&found) => {}
+                Ok(found) => others.push_back(found),
                 Err(problem) => problems.push(problem),
             }
         }
-        problems.retain(|problem| !problem.is_empty());
-        self.interpreter = Err(problems.join("; "));
+        let mut runtime = Self {
+            profile,
+            others,
+            interpreter: Err(String::new()),
+            problems,
+        };
+        runtime.next();
+        runtime
+    }
+
+    /// Notes what is wrong with the present interpreter and turns to the next one.
+    pub fn give_up(&mut self, problem: &str) {
+        self.problems.push(problem.to_owned());
+        self.next();
+    }
+
+    /// Turns to the next interpreter.
+    pub fn next(&mut self) {
+        let next = self.others.pop_front();
+        self.interpreter = next.ok_or_else(|| self.problems.join("; "));
     }
 }
 

@@ -17,8 +17,8 @@ pub struct Profile {
     pub language: String,
     /// The suffix of script files, with its dot.
     pub file_suffix: String,
-    /// The programs to try, in this order: names on the service's own search path, or absolute paths.
-    /// The first that works in the sandbox is used.
+    /// The programs to try: names on the service's own search path, or absolute paths. Of those that work
+    /// in the sandbox, the fastest is used.
     pub find: Vec<String>,
     /// Arguments with which the program prints one JSON object: `executable` (an absolute path,
     /// links resolved), `version`, and `mounts` (directories that it needs).

@@ -199,11 +199,7 @@ impl Facts {
             },
             Stopped::Cpu => self.cpu(),
             Stopped::Memory => self.memory(),
-            Stopped::Processes => Verdict::Processes {
-                limit: limits.processes,
-                observed: usage.max_processes,
-                refused: self.evidence.processes_refused,
-            },
+            Stopped::Processes => self.processes(),
             Stopped::Output { stream, observed } => {
                 let limit = if stream == Stream::Result {
                     limits.result
@@ -248,6 +244,8 @@ impl Facts {
             libc::SIGKILL if self.cpu_was_passed() => self.cpu(),
             libc::SIGXFSZ if self.file_was_too_long() => self.disk(),
             libc::SIGBUS if self.scratch_is_full() => self.disk(),
+            // What a program does that cannot go on without another thread, as Node.js does.
+            libc::SIGABRT if self.processes_were_refused() => self.processes(),
             _ if self.memory_was_passed() => self.memory(),
             _ => Verdict::Signalled { signal },
         }
@@ -287,6 +285,19 @@ impl Facts {
     fn scratch_was_passed(&self) -> bool {
         self.usage.max_disk > (self.limits.disk as u64).next_multiple_of(BLOCK)
             || self.usage.max_disk_files > u64::from(self.limits.disk_files)
+    }
+
+    /// The kernel has refused one or, where its limit for a user does not tell, must have refused the next.
+    fn processes_were_refused(&self) -> bool {
+        self.evidence.processes_refused > 0 || self.usage.max_processes >= self.limits.processes
+    }
+
+    fn processes(&self) -> Verdict {
+        Verdict::Processes {
+            limit: self.limits.processes,
+            observed: self.usage.max_processes,
+            refused: self.evidence.processes_refused,
+        }
     }
 
     fn cpu(&self) -> Verdict {

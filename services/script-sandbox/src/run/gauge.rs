@@ -210,7 +210,7 @@ impl Gauge {
     }
 
     /// Enters the highest figures.
-    pub(super) fn enter(&self, usage: &mut Usage) {
+    pub(super) fn enter(&self, usage: &mut Usage, limits: &Limits) {
         // The launcher's figure counts mapped files, for which a cgroup does not hold a script to account.
         let peak = self
             .cgroup
@@ -224,8 +224,9 @@ impl Gauge {
         usage.max_memory = launchers.max(self.highest.memory);
         usage.max_processes = usage.max_processes.max(self.highest.processes);
         usage.cpu_time = usage.cpu_time.max(self.highest.cpu);
-        usage.max_disk = usage.max_disk.max(self.disk.bytes);
-        usage.max_disk_files = usage.max_disk_files.max(self.disk.files);
+        let disk = self.disk.or_just_above(limits);
+        usage.max_disk = usage.max_disk.max(disk.bytes);
+        usage.max_disk_files = usage.max_disk_files.max(disk.files);
     }
 
     fn remember(&mut self, sample: Sample) {

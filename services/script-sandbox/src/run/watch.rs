@@ -57,6 +57,8 @@ pub(super) struct Watched {
     pub(super) missing: Vec<Layer>,
     /// Whether no process of the script lives, which the launcher has made sure of.
     pub(super) nobody_left: bool,
+    /// Holds the cgroup, whose removal blocks.
+    pub(super) gauge: Option<Gauge>,
 }
 
 /// What a started interpreter is to do.
@@ -207,7 +209,12 @@ impl Watch {
             let running = self.over.is_none();
             tokio::select! {
                 line = reports.next_line() => match line {
-                    Ok(Some(line)) => self.note(&line),
+                    Ok(Some(line)) => {
+                        self.note(&line);
+                        if self.gone {
+                            return;
+                        }
+                    }
                     Ok(None) | Err(_) => return,
                 },
                 () = tokio::time::sleep_until(self.patience().into()) => {
@@ -427,18 +434,21 @@ impl Watch {
             end: self.end,
             evidence: Evidence::default(),
         };
+        let mut measured = None;
         if let Some(gauge) = self.gauge {
-            // The last figures are read and the cgroup is removed where blocking does not matter.
+            // The last figures are read where blocking does not matter.
             let lengths = self.end == Some(End::Signalled(libc::SIGXFSZ));
+            let limits = self.limits;
             let last = tokio::task::spawn_blocking(move || {
                 let mut gauge = gauge;
                 gauge.last(lengths);
-                gauge.enter(&mut usage);
-                (usage, gauge.evidence())
+                gauge.enter(&mut usage, &limits);
+                (usage, gauge.evidence(), gauge)
             });
-            if let Ok((usage, evidence)) = last.await {
+            if let Ok((usage, evidence, gauge)) = last.await {
                 facts.usage = usage;
                 facts.evidence = evidence;
+                measured = Some(gauge);
             }
         }
         Watched {
@@ -449,6 +459,7 @@ impl Watch {
             started: self.started.is_some(),
             missing: self.missing,
             nobody_left: self.gone && self.survivors == 0,
+            gauge: measured,
         }
     }
 }

@@ -12,9 +12,13 @@ use rustix::{
 };
 
 use super::{directory_flags, entries};
+use crate::domain::limits::Limits;
 
-/// Deeper trees are not measured; they count as a full disk.
-const MAX_DEPTH: usize = 64;
+/// So many levels are gone down at once, each with a descriptor. What lies below waits for its turn.
+const LEVELS: usize = 64;
+
+/// How many directories wait. Where more would have to, twice as many levels are gone down.
+const WAITING: usize = 64;
 
 /// What the owner needs for what is below its directory to be measured.
 const FULL_RIGHTS: u32 = 0o700;
@@ -37,6 +41,21 @@ impl Measured {
         files: u64::MAX,
         longest: u64::MAX,
     };
+
+    /// The same, but what could not be measured is a little more than is allowed.
+    pub(crate) fn or_just_above(self, limits: &Limits) -> Self {
+        /// A quota is one of whole blocks.
+        const BLOCK: u64 = 4096;
+        let files = u64::from(limits.disk_files);
+        match self == Self::BOUNDLESS {
+            true => Self {
+                bytes: (limits.disk as u64).saturating_add(2 * BLOCK),
+                files: files.saturating_add(1),
+                longest: 0,
+            },
+            false => self,
+        }
+    }
 
     /// Adds a file that takes so many blocks of the kernel's.
     pub(crate) fn add(&mut self, blocks: u64, length: u64) {
@@ -68,16 +87,23 @@ impl Measured {
     }
 }
 
-/// Measures everything below a directory. What lies too deep, or has no rights that its owner, who is
-/// us, could get back, makes the answer [`Measured::BOUNDLESS`]. Entries that come and go meanwhile may
+/// Measures everything below a directory. Too many directories too far down, and one without rights that
+/// its owner, who is us, could get back, make the answer [`Measured::BOUNDLESS`]. Entries that come and go meanwhile may
 /// be missed, and so is a directory that another error of the host keeps from being read. Directories
 /// whose owner has taken its own rights away have them for as long as measuring takes.
 pub fn measure(top: OwnedFd) -> Measured {
     let mut walk = Walk::default();
-    match walk.directory(&top, 0) {
-        Ok(()) => walk.measured,
-        Err(Unmeasurable) => Measured::BOUNDLESS,
+    let mut next = Some(Inner {
+        directory: top,
+        rights: None,
+    });
+    while let Some(top) = next {
+        if let Err(Unmeasurable) = walk.directory(&top.directory, 0) {
+            return Measured::BOUNDLESS;
+        }
+        next = walk.waiting.pop();
     }
+    walk.measured
 }
 
 struct Unmeasurable;
@@ -87,11 +113,13 @@ struct Walk {
     measured: Measured,
     /// Files with several names that have been met by one of them.
     met: HashSet<u64>,
+    /// Directories further down.
+    waiting: Vec<Inner>,
 }
 
 impl Walk {
     fn directory(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Unmeasurable> {
-        if depth > MAX_DEPTH {
+        if depth > 2 * LEVELS {
             return Err(Unmeasurable);
         }
         // One that has been removed meanwhile holds nothing, and no error of the host is the script's.
@@ -102,7 +130,11 @@ impl Walk {
             if kind == FileType::Directory
                 && let Some(inner) = Inner::open(directory, &name)?
             {
-                self.directory(&inner.directory, depth + 1)?;
+                if depth + 1 >= LEVELS && self.waiting.len() < WAITING {
+                    self.waiting.push(inner);
+                } else {
+                    self.directory(&inner.directory, depth + 1)?;
+                }
             }
         }
         Ok(())

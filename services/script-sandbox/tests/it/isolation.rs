@@ -1,6 +1,10 @@
 //! What is reported and demanded.
 
-use std::path::Path;
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
 
 use contracts::tavern::sandbox::v1::{
     IsolationLevel as Wire, ListRuntimesRequest, MemoryEnforcement as Memory,
@@ -12,7 +16,7 @@ use script_sandbox::{
 
 use crate::{
     rounds::{as_every_user, everywhere, is_root},
-    support::{Host, expect_class, python, stdout},
+    support::{Host, expect_class, python, reduced_settings, stdout},
 };
 
 #[test]
@@ -50,6 +54,46 @@ fn the_report_says_what_is_there_and_what_is_missing() {
                 _ => Memory::CgroupV1,
             };
             assert_eq!(report.memory_enforcement(), expected);
+        }
+    });
+}
+
+#[test]
+fn of_several_interpreters_the_fastest_is_used() {
+    as_every_user(async || {
+        let directory = tempfile::tempdir().unwrap();
+        let set = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        set(directory.path());
+        let shim = |name: &str, before: &str| {
+            let path = directory.path().join(name);
+            let text = format!("#!/bin/bash\n{before}\nSHIM=\"$0\" exec /bin/bash \"$@\"\n");
+            fs::write(&path, text).unwrap();
+            set(&path);
+            path.display().to_string()
+        };
+        let slow = shim("slow", "sleep 1");
+        let (fast, broken) = (shim("fast", ""), shim("broken", "exit 3"));
+        let orders = [[&slow, &broken, &fast], [&fast, &slow, &broken]];
+        for (number, order) in orders.iter().enumerate() {
+            let profiles = directory.path().join(format!("profiles-{number}"));
+            fs::create_dir(&profiles).unwrap();
+            let describe = r#"printf '{"executable":"%s","version":"1","mounts":[]}' "$SHIM""#;
+            let profile = format!(
+                "name = 'shimmed'\nlanguage = 'shell'\nfile_suffix = '.sh'\nfind = {order:?}\n\
+                 describe = ['-c', {describe:?}]\n\
+                 command = ['{{interpreter}}', '{{script}}']\nproof = 'true'\n"
+            );
+            fs::write(profiles.join("shimmed.toml"), profile).unwrap();
+            let host = Host::with(SandboxSettings {
+                profiles_directory: profiles,
+                // At `full` no script sees what lies below /tmp.
+                ..reduced_settings()
+            })
+            .await;
+            let mut runtimes = host.sandbox.runtimes().iter();
+            let found = runtimes.find(|it| it.profile.name == "shimmed").unwrap();
+            let chosen = found.interpreter.as_ref().unwrap();
+            assert_eq!(chosen.executable, Path::new(&fast));
         }
     });
 }

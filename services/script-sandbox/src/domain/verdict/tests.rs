@@ -290,6 +290,35 @@ fn nothing_that_used_more_processor_time_than_allowed_has_just_exited() {
 }
 
 #[test]
+fn refused_processes_explain_an_abort_and_nothing_else() {
+    let limits = Limits {
+        processes: 1,
+        ..Limits::DEFAULT
+    };
+    for (signal, processes_refused, max_processes, expected) in [
+        (libc::SIGABRT, 1, 0, "processes"),
+        (libc::SIGABRT, 0, 1, "processes"),
+        (libc::SIGABRT, 0, 0, "signalled"),
+        (libc::SIGSEGV, 1, 1, "signalled"),
+    ] {
+        let ended = Facts {
+            limits,
+            usage: Usage {
+                max_processes,
+                ..Usage::default()
+            },
+            evidence: Evidence {
+                processes_refused,
+                ..Evidence::default()
+            },
+            end: Some(End::Signalled(signal)),
+            ..facts()
+        };
+        check(ended, expected);
+    }
+}
+
+#[test]
 fn full_scratch_space_explains_a_failure_and_no_success() {
     let bytes = Usage {
         max_disk: Limits::DEFAULT.disk as u64,

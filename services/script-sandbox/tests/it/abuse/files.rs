@@ -162,9 +162,30 @@ print('deep')
             ..reduced_settings()
         })
         .await;
-        // Where the quota is measured, what is too deep to measure counts as too much.
-        expect_class(&host.python(source).await, &["exited 0", "disk"]);
+        // Where the quota is measured, depth alone is no use of it.
+        expect_output(&host.python(source).await, "deep\n");
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn a_tree_of_a_hundred_levels_is_measured_like_any_other() {
+    let source = "
+import os
+for level in range(100):
+    for branch in range(3): os.mkdir(f'{branch}')
+    with open('file', 'wb') as file: file.write(b'x' * 4096)
+    os.chdir('0')
+print('deep')
+";
+    everywhere(async |host| {
+        let response = host.python(source).await;
+        expect_output(&response, "deep\n");
+        let usage = response.usage.unwrap();
+        assert!(
+            (400_000..40_000_000).contains(&usage.max_disk_bytes),
+            "{usage:?}"
+        );
     });
 }
 

@@ -31,6 +31,18 @@ process.exit(0);
 }
 
 #[test]
+fn e03_node_with_one_process_meets_its_limit() {
+    everywhere(async |host| {
+        let limits = Limits {
+            processes: Some(1),
+            ..memory_of(1024)
+        };
+        let source = "setTimeout(() => {}, 600000)";
+        ends(&host, "node", source, limits, &["processes"]).await;
+    });
+}
+
+#[test]
 fn e03_threads_of_node_are_counted_as_processes() {
     let source = "
 const { Worker } = require('worker_threads');
