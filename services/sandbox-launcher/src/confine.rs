@@ -142,7 +142,11 @@ pub(crate) fn landlock(plan: &LaunchPlan) -> Step {
 
 /// What may be done below which path.
 fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
-    let read = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
+    // A file that is shown by itself may be the interpreter.
+    let rights = |path: &std::path::Path| match path.is_dir() {
+        true => AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute,
+        false => AccessFs::ReadFile | AccessFs::Execute,
+    };
     let device = AccessFs::ReadFile | AccessFs::WriteFile;
     let write = AccessFs::from_all(NEWEST)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
@@ -162,15 +166,8 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
                 .map(|file| file.path.display().to_string());
             rules.extend(files.map(|path| (path, AccessFs::ReadFile.into())));
             rules.extend(binds.map(|path| {
-                let file = !std::path::Path::new(&path).is_dir();
-                (
-                    path,
-                    if file {
-                        AccessFs::ReadFile | AccessFs::Execute
-                    } else {
-                        read
-                    },
-                )
+                let rights = rights(std::path::Path::new(&path));
+                (path, rights)
             }));
             rules.extend(scratch.map(|path| (path.to_owned(), write)));
             let input = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -186,16 +183,7 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
                     .readable
                     .iter()
                     .filter(|path| path.exists())
-                    .map(|path| {
-                        (
-                            shown(path),
-                            if path.is_dir() {
-                                read
-                            } else {
-                                AccessFs::ReadFile.into()
-                            },
-                        )
-                    }),
+                    .map(|path| (shown(path), rights(path))),
             );
             rules.push((shown(&reduced.work), write));
             rules.push((shown(&reduced.temporary), write));
