@@ -380,7 +380,7 @@ fn class_of(refusal: &Refusal) -> Option<&'static str> {
     match refusal {
         Refusal::Runtime { .. } => Some("runtime_unavailable"),
         Refusal::Isolation { .. } => Some("isolation_unavailable"),
-        Refusal::Busy { .. } | Refusal::ShareUsedUp { .. } => Some("overloaded"),
+        Refusal::Busy { .. } => Some("overloaded"),
         Refusal::Blobs(_) => Some("blob_unavailable"),
         Refusal::Quota { .. } => Some("limit_exceeded"),
         Refusal::Lost => Some("lost"),

@@ -3,9 +3,9 @@
 use std::{io, path::PathBuf};
 
 use crate::{
+    admission::QueueFull,
     blobs::{BlobError, OpenError},
     domain::{isolation::IsolationLevel, request::Violation, session::SessionEnd},
-    shares::{Full, Room},
 };
 
 /// Why the sandbox could not be built.
@@ -79,16 +79,6 @@ pub enum Refusal {
         /// How many.
         waiting: u32,
     },
-    /// The caller has as much as one may have at once, and what waits of it is as much as may wait.
-    #[error("the caller has its share of {maximum} {what} at once, and {waiting} more wait")]
-    ShareUsedUp {
-        /// What is shared.
-        what: &'static str,
-        /// The share.
-        maximum: u32,
-        /// How many of the caller's requests wait.
-        waiting: u32,
-    },
     /// The request id was used with other content.
     #[error("the request id `{request_id}` was used with other content")]
     RequestIdReused {
@@ -143,20 +133,14 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// There is no room for one more of what is shared like this.
-    pub(crate) fn full(full: Full, what: &'static str, room: Room) -> Self {
-        match full {
-            Full::Everybody { waiting } => Self::Busy { waiting },
-            Full::Caller { waiting } => Self::ShareUsedUp {
-                what,
-                maximum: room.per_caller,
-                waiting,
-            },
-        }
-    }
-
     /// The level's name, or `none`.
     pub(crate) fn level_name(level: Option<IsolationLevel>) -> &'static str {
         level.map_or("none", IsolationLevel::name)
+    }
+}
+
+impl From<QueueFull> for Refusal {
+    fn from(QueueFull { waiting }: QueueFull) -> Self {
+        Self::Busy { waiting }
     }
 }

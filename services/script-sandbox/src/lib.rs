@@ -10,10 +10,11 @@
 //! [`start`] confined ones, [`pool`] keeps some
 //! waiting, [`placing`] puts files in and [`collect`] takes them out, large ones by way of
 //! [`blobs`], [`run`] drives one script to its end, [`stream`] lets a caller talk with it,
-//! [`session`] keeps an interpreter for many cells, [`sandbox`] admits requests, [`shares`] divides
-//! room among callers, [`rpc`] speaks the contract. What was run, and for whom, is told to the audit
-//! log by the module `audit`, and counted by the module `metrics`.
+//! [`session`] keeps an interpreter for many cells, [`sandbox`] admits requests within the bounds
+//! of [`admission`], [`rpc`] speaks the contract. The module `audit` writes what was run, and for whom,
+//! to the audit log; the module `metrics` counts it.
 
+pub mod admission;
 pub mod backend;
 pub mod blobs;
 pub mod census;
@@ -31,7 +32,6 @@ pub mod sandbox;
 pub mod scratch;
 pub mod session;
 pub mod settings;
-pub mod shares;
 pub mod spares;
 pub mod start;
 pub mod stream;

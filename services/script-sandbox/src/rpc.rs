@@ -197,13 +197,6 @@ fn refused(refusal: Refusal) -> Status {
         .metadata("missing", missing.join("; "))
         .into_status(),
         Refusal::Busy { .. } => Failure::overloaded(BUSY_DELAY).into_status(),
-        Refusal::ShareUsedUp { what, maximum, .. } => {
-            Failure::new(Code::ResourceExhausted, ErrorReason::Overloaded, message)
-                .metadata("limit", format!("{what} of one caller"))
-                .metadata("maximum", maximum.to_string())
-                .retry_after(BUSY_DELAY)
-                .into_status()
-        }
         Refusal::RequestIdReused { request_id } => {
             Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
                 .metadata("request_id", request_id)

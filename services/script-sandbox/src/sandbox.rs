@@ -11,6 +11,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
 
 use crate::{
+    admission::{Admission, Permit},
     answers::{Answers, Claim, Digest, Pending},
     audit::{Record, What},
     blobs::Blobs,
@@ -34,7 +35,6 @@ use crate::{
     scratch,
     session::Sessions,
     settings::SandboxSettings,
-    shares::{Room, Share, Shares},
     start::Tools,
     users::Users,
 };
@@ -46,14 +46,9 @@ mod talk;
 
 pub use probe::LevelFailure;
 
-/// How many calls wait for the answer to another one. Each holds its request, of some MiB at the most,
-/// and none waits for a place.
-const REPEATS: Room = Room {
-    places: 512,
-    per_caller: 128,
-    waiting: 0,
-    waiting_per_caller: 0,
-};
+/// How many calls wait for the result of an earlier call with the same request id. Each holds its
+/// request, of a few MiB at most.
+const MAX_REPEATS: u32 = 512;
 
 /// Runs scripts; shared by everything that serves it.
 #[derive(Debug)]
@@ -64,10 +59,10 @@ pub struct Sandbox {
     pool: Option<Pool>,
     report: Report,
     runtimes: Vec<Runtime>,
-    /// Room for scripts that run.
-    slots: Arc<Shares>,
-    /// Room for those who wait for an answer to what another call has asked already.
-    repeats: Arc<Shares>,
+    /// Admits scripts.
+    slots: Admission,
+    /// Admits calls that wait for the result of an earlier one.
+    repeats: Admission,
     answers: Arc<Answers>,
     sessions: Sessions,
     /// Says that every script has to end.
@@ -149,8 +144,8 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     let answers = Answers::new(settings.remembered_answers);
     let pool = tools.as_ref().and_then(|tools| keep(&settings, tools));
     let sessions = Sessions::new(settings.sessions);
-    let slots = Shares::new(settings.script_room());
-    let repeats = Shares::new(REPEATS);
+    let slots = Admission::new(settings.concurrent_scripts, settings.waiting_scripts);
+    let repeats = Admission::new(MAX_REPEATS, 0);
     let sandbox = Arc::new(Sandbox {
         settings,
         blobs,
@@ -266,7 +261,7 @@ impl Sandbox {
 
     /// How many scripts run, and how many requests wait until theirs may.
     pub fn load(&self) -> (u32, u32) {
-        (self.slots.held(), self.slots.waiting())
+        (self.slots.running(), self.slots.waiting())
     }
 
     /// Ends every session and everybody who waits for a script. Scripts that run are ended by
@@ -306,8 +301,7 @@ impl Sandbox {
                     if let Some(outcome) = known {
                         return Ok((outcome, true));
                     }
-                    let place = self.repeats.take(&script.caller).await;
-                    let _place = place.map_err(|full| Refusal::full(full, "repeats", REPEATS))?;
+                    let _permit = self.repeats.acquire().await?;
                     let answer = pending.wait_for(Option::is_some).await;
                     // Where the first one was refused there is no answer, and this one is the first.
                     if let Some(outcome) = answer.ok().and_then(|answer| answer.clone()) {
@@ -356,7 +350,7 @@ impl Sandbox {
         &self,
         script: Script,
         mut record: Record,
-    ) -> Result<(Tools, Job, Share, Record), Refusal> {
+    ) -> Result<(Tools, Job, Permit, Record), Refusal> {
         match self.prepare(script).await {
             Ok((tools, job, slot)) => {
                 record.admitted(&job.profile.name);
@@ -366,11 +360,11 @@ impl Sandbox {
         }
     }
 
-    async fn prepare(&self, script: Script) -> Result<(Tools, Job, Share), Refusal> {
+    async fn prepare(&self, script: Script) -> Result<(Tools, Job, Permit), Refusal> {
         let accepted = Instant::now();
         let (tools, runtime, interpreter) = self.means_for(&script)?;
         let interpreter = interpreter.clone();
-        let slot = self.slot(&script.caller).await?;
+        let slot = self.slots.acquire().await?;
         self.still_serves()?;
         let profile = runtime.profile.clone();
         let script = Arc::new(script);
@@ -395,12 +389,6 @@ impl Sandbox {
             },
             slot,
         ))
-    }
-
-    /// The right to run a script, for which a caller may have to wait.
-    async fn slot(&self, caller: &str) -> Result<Share, Refusal> {
-        let slot = self.slots.take(caller).await;
-        slot.map_err(|full| Refusal::full(full, "scripts", self.slots.room()))
     }
 
     /// The refusal of a request for which there is no room.

@@ -12,7 +12,6 @@ use crate::{
         limits::Limits,
     },
     session::SessionSettings,
-    shares::Room,
 };
 
 /// Settings of the script sandbox; variables begin with `TAVERN_SANDBOX__`.
@@ -46,9 +45,6 @@ pub struct SandboxSettings {
     pub scratch_directory: PathBuf,
     /// How many scripts run at once. More wait. Default 16.
     pub concurrent_scripts: u32,
-    /// How many of them are of one caller; the rest is for others. Its further ones wait. The caller
-    /// without a name is one caller. Not set: three quarters of `concurrent_scripts`.
-    pub scripts_per_caller: Option<u32>,
     /// How many interpreters of one kind wait for a script at most, started ahead. The first is started
     /// when the first script of its kind was; they count apart from `concurrent_scripts`. 0: none.
     /// Default 4.
@@ -58,9 +54,6 @@ pub struct SandboxSettings {
     pub warm_memory: usize,
     /// How many scripts wait. Beyond it a request is refused with a retry hint. Default 64.
     pub waiting_scripts: u32,
-    /// How many of them are of one caller. Beyond it that caller is refused with a retry hint; whoever
-    /// waits is served in turn. Not set: three quarters of `waiting_scripts`.
-    pub waiting_per_caller: Option<u32>,
     /// The first of 1000 user ids that scripts are given when the service runs as root. They must own
     /// nothing on this host. Services on one host share them out among themselves. Default 64000.
     pub first_user: u32,
@@ -97,11 +90,9 @@ impl Default for SandboxSettings {
             profiles_directory: PathBuf::new(),
             scratch_directory: std::env::temp_dir(),
             concurrent_scripts: 16,
-            scripts_per_caller: None,
             warm_interpreters: 4,
             warm_memory: 256 << 20,
             waiting_scripts: 64,
-            waiting_per_caller: None,
             first_user: 64_000,
             remembered_answers: 256,
             blobs: BlobSettings::default(),
@@ -175,38 +166,6 @@ impl SandboxSettings {
                 problems.add(key, "is out of range", remedy);
             }
         }
-        let (scripts, waiting) = (self.concurrent_scripts, self.waiting_scripts);
-        share_problems(
-            "scripts_per_caller",
-            self.scripts_per_caller,
-            scripts,
-            problems,
-        );
-        share_problems(
-            "waiting_per_caller",
-            self.waiting_per_caller,
-            waiting,
-            problems,
-        );
-    }
-
-    /// How the room for scripts is divided among callers.
-    pub fn script_room(&self) -> Room {
-        Room {
-            places: self.concurrent_scripts,
-            per_caller: Room::share(self.scripts_per_caller, self.concurrent_scripts),
-            waiting: self.waiting_scripts,
-            waiting_per_caller: Room::share(self.waiting_per_caller, self.waiting_scripts)
-                .min(self.waiting_scripts),
-        }
-    }
-}
-
-/// Refuses a caller's share that is nothing, or more than there is.
-pub(crate) fn share_problems(key: &str, share: Option<u32>, all: u32, problems: &mut Problems) {
-    if share.is_some_and(|share| !(1..=all.max(1)).contains(&share)) {
-        let remedy = format!("give a number from 1 to {all}, or none");
-        problems.add(key, "is out of range", remedy);
     }
 }
 
@@ -251,28 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_has_three_quarters_unless_it_is_said() {
-        let room = |variables: &[(&str, &str)]| load(variables).unwrap().script_room();
-        let usual = room(&[]);
-        assert_eq!((usual.per_caller, usual.waiting_per_caller), (12, 48));
-        let small = room(&[("CONCURRENT_SCRIPTS", "1"), ("WAITING_SCRIPTS", "0")]);
-        assert_eq!((small.per_caller, small.waiting), (1, 0));
-        assert_eq!(small.waiting_per_caller, 0);
-        let said = room(&[("SCRIPTS_PER_CALLER", "16"), ("WAITING_PER_CALLER", "1")]);
-        assert_eq!((said.per_caller, said.waiting_per_caller), (16, 1));
-    }
-
-    #[test]
     fn everything_wrong_is_named_at_once() {
         let error = load(&[
             ("HIGHEST_ISOLATION", "reduced"),
             ("CONCURRENT_SCRIPTS", "0"),
             ("FIRST_USER", "0"),
             ("BLOBS__TOTAL", "1B"),
-            ("BLOBS__TRANSFERS", "0"),
-            ("BLOBS__TRANSFERS_PER_CALLER", "2"),
-            ("SCRIPTS_PER_CALLER", "17"),
-            ("WAITING_PER_CALLER", "0"),
             ("MAXIMUM_LIMITS__OUTPUT", "1GiB"),
             ("DEFAULT_LIMITS__PROCESSES", "0"),
         ])
@@ -283,10 +226,6 @@ mod tests {
             "concurrent_scripts",
             "first_user",
             "blobs.total",
-            "blobs.transfers",
-            "blobs.transfers_per_caller",
-            "scripts_per_caller",
-            "waiting_per_caller",
             "maximum_limits.output",
             "default_limits.processes",
         ] {

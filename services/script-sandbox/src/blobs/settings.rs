@@ -5,8 +5,6 @@ use std::{path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
-use crate::{settings::share_problems, shares::Room};
-
 /// What a blob takes at least, as a file system counts.
 pub(super) const BLOCK: u64 = 4096;
 
@@ -33,11 +31,6 @@ pub struct BlobSettings {
     /// How long a blob is kept that nobody uses. Default `1d`.
     #[serde(with = "settings::duration")]
     pub time_to_live: Duration,
-    /// Uploads and downloads at once; one more is refused with a retry hint. Default 64.
-    pub transfers: u32,
-    /// How many of them are of one caller; the rest is for others. Not set: three quarters of
-    /// `transfers`.
-    pub transfers_per_caller: Option<u32>,
 }
 
 impl Default for BlobSettings {
@@ -48,8 +41,6 @@ impl Default for BlobSettings {
             per_caller: 256 * MIB,
             largest: 64 * MIB,
             time_to_live: Duration::from_secs(24 * 3600),
-            transfers: 64,
-            transfers_per_caller: None,
         }
     }
 }
@@ -78,29 +69,6 @@ impl BlobSettings {
                 "is out of range",
                 "give a time from 1s to 365d",
             );
-        }
-        if !(1..=1024).contains(&self.transfers) {
-            problems.add(
-                format!("{key}.transfers"),
-                "is out of range",
-                "give a number from 1 to 1024",
-            );
-        }
-        share_problems(
-            &format!("{key}.transfers_per_caller"),
-            self.transfers_per_caller,
-            self.transfers,
-            problems,
-        );
-    }
-
-    /// How the transfers are divided among callers. Nobody waits for one.
-    pub(crate) fn transfer_room(&self) -> Room {
-        Room {
-            places: self.transfers,
-            per_caller: Room::share(self.transfers_per_caller, self.transfers),
-            waiting: 0,
-            waiting_per_caller: 0,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The contract: `tavern.sandbox.v1.BlobService`.
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+use std::{error::Error, io, time::Duration};
 
 use contracts::tavern::{
     common::v1::ErrorReason,
@@ -16,17 +16,19 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{in_time, invalid, outward::duration, refused};
 use crate::{
+    admission::{Admission, Permit},
     blobs::{BlobError, Blobs, Held, Stored},
     domain::{
         blob::{BlobDigest, Caller},
         request::{Violation, caller_problems},
     },
-    error::Refusal,
-    shares::{Share, Shares},
 };
 
 /// How long one transfer may take.
 pub(super) const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
+
+/// How many uploads and downloads are in progress at most. Each holds a piece in memory.
+const MAX_TRANSFERS: u32 = 64;
 
 /// The largest piece of an upload, in bytes.
 const MAX_PIECE: usize = 1 << 20;
@@ -41,20 +43,19 @@ const MAX_DIGESTS: usize = 1000;
 #[derive(Clone, Debug)]
 pub struct BlobRpc {
     blobs: Blobs,
-    transfers: Arc<Shares>,
+    transfers: Admission,
 }
 
 impl BlobRpc {
     /// Serves these blobs.
     pub fn new(blobs: Blobs) -> Self {
-        let transfers = Shares::new(blobs.settings().transfer_room());
+        let transfers = Admission::new(MAX_TRANSFERS, 0);
         Self { blobs, transfers }
     }
 
-    async fn transfer(&self, caller_id: &str) -> Result<Share, Status> {
-        let room = self.transfers.room();
-        let share = self.transfers.take(caller_id).await;
-        share.map_err(|full| refused(Refusal::full(full, "transfers", room)))
+    async fn transfer(&self) -> Result<Permit, Status> {
+        let permit = self.transfers.acquire().await;
+        permit.map_err(|full| refused(full.into()))
     }
 }
 
@@ -65,13 +66,12 @@ impl BlobService for BlobRpc {
         request: Request<Streaming<UploadBlobRequest>>,
     ) -> Result<Response<UploadBlobResponse>, Status> {
         let mut pieces = request.into_inner();
-        // Until it comes nobody knows whose share the transfer is of, so that it may not take long.
         let first = in_time(pieces.message()).await?;
         let Some(Part::Header(header)) = first.and_then(|first| first.part) else {
             return Err(wrong("header", "must be the first message"));
         };
         let announced = Announced::read(&header, self.blobs.settings().largest as u64)?;
-        let _share = self.transfer(&header.caller_id).await?;
+        let _permit = self.transfer().await?;
         if let Some(answer) = self.known(&announced).await? {
             return Ok(Response::new(answer));
         }
@@ -99,7 +99,7 @@ impl BlobService for BlobRpc {
         let (Some(digest), true) = (digest, problems.is_empty()) else {
             return Err(invalid(problems));
         };
-        let share = self.transfer(&caller_id).await?;
+        let permit = self.transfer().await?;
         let blobs = self.blobs.clone();
         let held = blocking(move || blobs.hold(&Caller::named(&caller_id), digest)).await?;
         if offset_bytes > held.size() {
@@ -110,7 +110,7 @@ impl BlobService for BlobRpc {
             held,
             offset: offset_bytes,
             ended: false,
-            _share: share,
+            _permit: permit,
         };
         Ok(Response::new(Box::pin(unfold(download, Download::next))))
     }
@@ -241,7 +241,7 @@ struct Download {
     held: Held,
     offset: u64,
     ended: bool,
-    _share: Share,
+    _permit: Permit,
 }
 
 impl Download {

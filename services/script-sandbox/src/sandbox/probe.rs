@@ -60,7 +60,6 @@ pub(super) async fn probe(
     users: &Users,
     runtimes: Vec<Runtime>,
 ) -> Probed {
-    // Nobody is served yet, so that no caller's share is meant here.
     let room = &Arc::new(Semaphore::new(settings.concurrent_scripts as usize));
     let host = Arc::new(HostSystem::look());
     let mut failures = Vec::new();

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod abuse;
+mod admission;
 mod audit;
 mod blobs;
 mod census;
@@ -12,7 +13,6 @@ mod cgroups;
 mod collect;
 mod control;
 mod execute;
-mod fairness;
 mod isolation;
 mod killed;
 mod lifecycle;

@@ -1,4 +1,4 @@
-//! What one caller does is no harm to another.
+//! Who is admitted, who waits and who is refused.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use contracts::tavern::{
     },
 };
 use futures::StreamExt as _;
-use script_sandbox::{SandboxSettings, blobs::BlobSettings};
+use script_sandbox::SandboxSettings;
 use tokio::task::JoinSet;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request};
 
 use crate::{
     lifecycle::nothing_is_left,
@@ -25,18 +25,6 @@ fn of(caller: &str, asked: ExecuteRequest) -> ExecuteRequest {
         caller_id: caller.to_owned(),
         ..asked
     }
-}
-
-/// The caller is told that it is its own share that is used up, and when to come back.
-#[track_caller]
-fn expect_own_share(status: &Status, what: &str, maximum: &str) {
-    expect_refusal(status, Code::ResourceExhausted, ErrorReason::Overloaded);
-    assert!(grpc_kit::retry_after(status).is_some());
-    let metadata = grpc_kit::metadata(status);
-    assert_eq!(
-        (metadata["limit"].as_str(), metadata["maximum"].as_str()),
-        (what, maximum)
-    );
 }
 
 #[test]
@@ -58,38 +46,6 @@ fn e102_a_request_id_of_one_caller_is_nothing_to_another() {
         expect_class(&host.run(of("c", asked.clone())).await, &["exited 0"]);
         let refused = host.client.clone().execute(of("a", asked)).await;
         assert_eq!(refused.unwrap_err().code(), Code::AlreadyExists);
-    });
-}
-
-#[test]
-fn a_caller_with_its_share_of_scripts_waits_and_others_do_not() {
-    as_every_user(async || {
-        let host = Host::with(SandboxSettings {
-            concurrent_scripts: 2,
-            scripts_per_caller: Some(1),
-            waiting_scripts: 8,
-            waiting_per_caller: Some(1),
-            ..SandboxSettings::default()
-        })
-        .await;
-        let running = host.sleeper("a").await;
-        let mut calls = JoinSet::new();
-        for _ in 0..2 {
-            let mut client = host.client.clone();
-            calls.spawn(async move { client.execute(of("a", request("bash", "true"))).await });
-        }
-        // While the first one sleeps, one can wait and the other one cannot.
-        let refused = calls.join_next().await.unwrap().unwrap().unwrap_err();
-        expect_own_share(&refused, "scripts of one caller", "1");
-        for other in ["b", "", "c"] {
-            let answer = host.run(of(other, request("bash", "echo served"))).await;
-            expect_output(&answer, "served\n");
-        }
-        assert!(running.is_asleep());
-        running.end().await;
-        let waited = calls.join_next().await.unwrap().unwrap().unwrap();
-        expect_class(waited.get_ref(), &["exited 0"]);
-        nothing_is_left(&host).await;
     });
 }
 
@@ -136,51 +92,41 @@ fn e94_whoever_stops_waiting_leaves_the_queue() {
 }
 
 #[test]
-fn a_caller_with_its_share_of_transfers_is_refused_and_others_are_not() {
+fn a_transfer_beyond_the_bound_is_refused_and_can_be_retried() {
+    /// As many as the service allows.
+    const TRANSFERS: usize = 64;
     as_every_user(async || {
-        let settings = SandboxSettings {
-            blobs: BlobSettings {
-                transfers: 2,
-                transfers_per_caller: Some(1),
-                ..BlobSettings::default()
-            },
-            ..SandboxSettings::default()
-        };
-        let sandbox = script_sandbox::build(settings).await.unwrap();
+        let sandbox = script_sandbox::build(SandboxSettings::default()).await.unwrap();
         let services = script_sandbox::rpc::services(sandbox);
         let blobs = BlobServiceClient::new(grpc_kit::local(&services));
-        let upload = |caller: &str| UploadBlobRequest {
-            part: Some(Part::Header(UploadBlobHeader {
-                caller_id: caller.to_owned(),
-                ..UploadBlobHeader::default()
-            })),
+        let header = UploadBlobRequest {
+            part: Some(Part::Header(UploadBlobHeader::default())),
         };
-        let download = async |caller: &str| {
-            let wish = DownloadBlobRequest {
-                caller_id: caller.to_owned(),
+        let download = async || {
+            let request = DownloadBlobRequest {
                 sha256: "0".repeat(64),
                 ..DownloadBlobRequest::default()
             };
-            blobs.clone().download_blob(wish).await.err().unwrap()
+            blobs.clone().download_blob(request).await.err().unwrap()
         };
-        // An upload that never ends, and is begun again while a download has the caller's share.
-        let begun = move || futures::stream::iter([upload("a")]).chain(futures::stream::pending());
-        let endless = tokio::spawn({
-            let mut blobs = blobs.clone();
-            async move { while blobs.upload_blob(begun()).await.is_err() {} }
-        });
+        // Uploads that never end, begun again where a download has taken the last place.
+        let mut endless = JoinSet::new();
+        for _ in 0..TRANSFERS {
+            let (mut blobs, header) = (blobs.clone(), header.clone());
+            endless.spawn(async move {
+                let begun = || futures::stream::iter([header.clone()]).chain(futures::stream::pending());
+                while blobs.upload_blob(begun()).await.is_err() {}
+            });
+        }
         let refused = loop {
-            let status = download("a").await;
+            let status = download().await;
             if status.code() != Code::NotFound {
                 break status;
             }
         };
-        expect_own_share(&refused, "transfers of one caller", "1");
-        let mut other = blobs.clone();
-        let other = other.upload_blob(futures::stream::iter([upload("b")]));
-        assert_eq!(other.await.unwrap().get_ref().size_bytes, 0);
-        assert_eq!(download("b").await.code(), Code::NotFound);
-        endless.abort();
-        while download("a").await.code() != Code::NotFound {}
+        expect_refusal(&refused, Code::ResourceExhausted, ErrorReason::Overloaded);
+        assert!(grpc_kit::retry_after(&refused).is_some());
+        endless.shutdown().await;
+        while download().await.code() != Code::NotFound {}
     });
 }
