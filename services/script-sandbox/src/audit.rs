@@ -21,14 +21,14 @@ use crate::{
     domain::{
         blob::BlobDigest,
         isolation::{IsolationLevel, MemoryEnforcement},
-        outcome::{Outcome, Usage},
+        outcome::Outcome,
         request::{Content, Program, Script},
-        session::{CellOutcome, EndReason, SessionEnd},
+        session::{CellOutcome, EndReason, SessionEnd, SessionInfo},
+        usage::Usage,
         verdict::class::{Reached, milliseconds},
     },
     error::Refusal,
     metrics,
-    session::View,
 };
 
 /// The longest name of a runtime that is told before it is known.
@@ -153,7 +153,7 @@ impl Record {
     }
 
     /// The record of a cell that is begun for the call with this span.
-    pub(crate) fn of_cell(session: &View, number: u64, source: &str, span: Span) -> Self {
+    pub(crate) fn of_cell(session: &SessionInfo, number: u64, source: &str, span: Span) -> Self {
         let digest = || BlobDigest::of(source.as_bytes()).to_string();
         let subject = Subject {
             session_id: session.id.clone(),
@@ -225,7 +225,7 @@ impl Record {
     }
 
     /// A session can be used; its end is another record.
-    pub(crate) fn opened(&self, session: &View) {
+    pub(crate) fn opened(&self, session: &SessionInfo) {
         self.tell(&Told {
             event: Event::Opened,
             isolation: Some(session.isolation),
@@ -235,7 +235,7 @@ impl Record {
     }
 
     /// A session has ended.
-    pub(crate) fn session_ended(mut self, session: &View, end: &SessionEnd) {
+    pub(crate) fn session_ended(mut self, session: &SessionInfo, end: &SessionEnd) {
         self.state = State::Told;
         self.tell(&Told {
             event: Event::Ended,

@@ -9,5 +9,7 @@ pub mod outcome;
 pub mod profile;
 pub mod request;
 pub mod session;
+pub mod usage;
 pub mod verdict;
+pub mod violation;
 pub mod warm;

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use crate::{
     admission::QueueFull,
     blobs::{BlobError, OpenError},
-    domain::{isolation::IsolationLevel, request::Violation, session::SessionEnd},
+    domain::{isolation::IsolationLevel, session::SessionEnd, violation::Violation},
 };
 
 /// Why the sandbox could not be built.

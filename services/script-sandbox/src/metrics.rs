@@ -1,23 +1,19 @@
-//! What an operator watches: how much runs, waits and is kept ready, and how that goes.
+//! Counts what ran and what was refused.
 //!
-//! Figures go wherever `telemetry` sends metrics. What ran is counted by the audit record that tells
-//! of it, so that both say the same; levels are looked at whenever they are exported. Attributes take
-//! few values each: no name of a caller is one, nor a runtime that nobody has.
+//! The audit record of a run counts it, so that log and metrics agree. Attributes take few values each:
+//! never the name of a caller, nor that of an unknown runtime.
 
-use std::{
-    sync::{Arc, LazyLock, Weak},
-    time::Duration,
-};
+use std::{sync::LazyLock, time::Duration};
 
 use opentelemetry::{
     KeyValue,
-    metrics::{AsyncInstrument, Counter, Histogram, Meter},
+    metrics::{Counter, Histogram, Meter},
 };
 use telemetry::attributes::{
-    ERROR_TYPE, SANDBOX_STATE, SANDBOX_VERDICT, SANDBOX_WHAT, SCRIPT_RUNTIME, WARM_START,
+    ERROR_TYPE, SANDBOX_VERDICT, SANDBOX_WHAT, SCRIPT_RUNTIME, WARM_START,
 };
 
-use crate::{domain::outcome::Usage, sandbox::Sandbox};
+use crate::domain::usage::Usage;
 
 /// Bounds of the buckets of times, in seconds: a warm start takes a millisecond, a session hours.
 const SECONDS: [f64; 18] = [
@@ -98,56 +94,3 @@ pub(crate) fn refused(what: &'static str, why: &'static str) {
     let what = KeyValue::new(SANDBOX_WHAT, what);
     RUNS.refused.add(1, &[what, KeyValue::new(ERROR_TYPE, why)]);
 }
-
-/// Tells the levels of a sandbox for as long as it lives.
-pub(crate) fn watch(sandbox: &Arc<Sandbox>) {
-    let meter = telemetry::meter();
-    let level = |name: &'static str, unit: &'static str, about: &'static str, look: Look| {
-        let sandbox: Weak<Sandbox> = Arc::downgrade(sandbox);
-        let gauge = meter.u64_observable_gauge(name).with_unit(unit);
-        let gauge = gauge.with_description(about).with_callback(move |seen| {
-            if let Some(sandbox) = sandbox.upgrade() {
-                look(&sandbox, seen);
-            }
-        });
-        gauge.build();
-    };
-    level(
-        "tavern.sandbox.scripts",
-        "{script}",
-        "Scripts that run, and requests that wait until they may.",
-        |sandbox, seen| {
-            let state = |state| [KeyValue::new(SANDBOX_STATE, state)];
-            let (running, waiting) = sandbox.load();
-            seen.observe(running.into(), &state("running"));
-            seen.observe(waiting.into(), &state("waiting"));
-        },
-    );
-    level(
-        "tavern.sandbox.sessions",
-        "{session}",
-        "Sessions that live.",
-        |sandbox, seen| seen.observe(sandbox.sessions().alive() as u64, &[]),
-    );
-    level(
-        "tavern.sandbox.interpreters",
-        "{process}",
-        "Interpreters that wait for a script, and how many should.",
-        |sandbox, seen| {
-            for runtime in sandbox.runtimes() {
-                let pool = sandbox.pool_state(runtime);
-                for (state, level) in [("ready", pool.ready), ("wanted", pool.target)] {
-                    let name = runtime.profile.name.clone();
-                    let about = [
-                        KeyValue::new(SCRIPT_RUNTIME, name),
-                        KeyValue::new(SANDBOX_STATE, state),
-                    ];
-                    seen.observe(level.into(), &about);
-                }
-            }
-        },
-    );
-}
-
-/// Looks at a level of a sandbox.
-type Look = fn(&Sandbox, &dyn AsyncInstrument<u64>);

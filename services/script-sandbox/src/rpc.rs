@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::{
-    domain::request::{Violation, request_id_problems},
+    domain::{request::request_id_problems, violation::Violation},
     error::Refusal,
     sandbox::Sandbox,
 };

@@ -27,7 +27,6 @@ use crate::{
     error::{BuildError, Refusal},
     hardware,
     launch::Launcher,
-    metrics,
     placing::HeldBlobs,
     pool::{Bounds, Pool, PoolState},
     run::{self, Job, Origin, attend::Collector},
@@ -40,6 +39,7 @@ use crate::{
 };
 
 mod ending;
+mod gauges;
 mod probe;
 mod sessions;
 mod talk;
@@ -159,7 +159,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
         sessions,
         ending: watch::Sender::new(false),
     });
-    metrics::watch(&sandbox);
+    gauges::observe(&sandbox);
     Ok(sandbox)
 }
 

@@ -21,20 +21,19 @@ mod settings;
 
 mod actor;
 mod cell;
+mod command;
 mod ward;
 
 use crate::{
     domain::{
-        isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
-        limits::Limits,
         request::Script,
-        session::{CellOutcome, EndReason, SessionEnd, SessionState},
+        session::{CellOutcome, EndReason, SessionEnd, SessionInfo, SessionState},
     },
     error::Refusal,
     stream::{Talk, outbox::Outbox},
 };
 pub(crate) use actor::{Actor, usher};
-use actor::{Command, Order};
+use command::{Command, Order};
 pub use settings::SessionSettings;
 
 /// What is asked of a new session.
@@ -46,45 +45,6 @@ pub struct Wish {
     pub idle_time: Duration,
     /// How long it may live.
     pub total_time: Duration,
-}
-
-/// What everybody may know of a session.
-#[derive(Clone, Debug)]
-pub struct View {
-    /// The id.
-    pub id: String,
-    /// Whose it is.
-    pub caller: String,
-    /// The runtime's own name.
-    pub runtime: String,
-    /// Whether it can be used.
-    pub state: SessionState,
-    /// The limits.
-    pub limits: Limits,
-    /// How long it may go without a cell.
-    pub idle_time: Duration,
-    /// How long it may live.
-    pub total_time: Duration,
-    /// When it was made, in nanoseconds since the Unix epoch.
-    pub created: i64,
-    /// How many cells were begun.
-    pub cells: u64,
-    /// The level.
-    pub isolation: IsolationLevel,
-    /// Layers that it does not have.
-    pub missing: Vec<MissingLayer>,
-    /// What enforces the limits on memory and processes.
-    pub enforcement: MemoryEnforcement,
-}
-
-impl View {
-    /// Why it ended; `None` if it has not.
-    pub fn end(&self) -> Option<&SessionEnd> {
-        match &self.state {
-            SessionState::Ended(end) => Some(end),
-            _ => None,
-        }
-    }
 }
 
 /// Something that happens to a cell, its output aside.
@@ -138,7 +98,7 @@ pub struct CellWish {
 /// What is known of one session.
 #[derive(Debug)]
 struct Entry {
-    view: watch::Receiver<View>,
+    view: watch::Receiver<SessionInfo>,
     /// `None` once the session was told to end. One order waits, more wait at their senders.
     orders: Option<mpsc::Sender<Order>>,
     request: Option<(String, [u8; 32])>,
@@ -155,7 +115,7 @@ pub struct Sessions {
 /// A session that may be started: its quota is taken.
 #[derive(Debug)]
 pub(crate) struct Admitted {
-    pub(crate) view: watch::Sender<View>,
+    pub(crate) view: watch::Sender<SessionInfo>,
     pub(crate) orders: mpsc::Receiver<Order>,
 }
 
@@ -180,7 +140,7 @@ impl Sessions {
         &self,
         request_id: &str,
         digest: [u8; 32],
-        view: View,
+        view: SessionInfo,
     ) -> Result<Claim, Refusal> {
         let mut entries = self.lock();
         if !request_id.is_empty() {
@@ -233,9 +193,9 @@ impl Sessions {
     }
 
     /// Waits until a session can be used, or never can.
-    pub(crate) async fn ready(&self, id: &str) -> Result<View, Refusal> {
+    pub(crate) async fn ready(&self, id: &str) -> Result<SessionInfo, Refusal> {
         let mut view = self.view(id)?;
-        let started = |view: &View| view.state != SessionState::Starting;
+        let started = |view: &SessionInfo| view.state != SessionState::Starting;
         let view = view.wait_for(started).await.map(|view| view.clone());
         view.map_err(|_| Refusal::Lost)
     }
@@ -251,7 +211,7 @@ impl Sessions {
     ///
     /// # Errors
     /// When nobody knows it.
-    pub fn get(&self, id: &str) -> Result<View, Refusal> {
+    pub fn get(&self, id: &str) -> Result<SessionInfo, Refusal> {
         Ok(self.view(id)?.borrow().clone())
     }
 
@@ -261,9 +221,9 @@ impl Sessions {
         caller: Option<&str>,
         after: Option<&str>,
         most: usize,
-    ) -> (Vec<View>, bool) {
+    ) -> (Vec<SessionInfo>, bool) {
         let entries = self.lock();
-        let mut found: Vec<View> = entries
+        let mut found: Vec<SessionInfo> = entries
             .iter()
             .filter(|(id, _)| after.is_none_or(|after| id.as_str() > after))
             .map(|(_, entry)| entry.view.borrow().clone())
@@ -316,7 +276,7 @@ impl Sessions {
     ///
     /// # Errors
     /// When nobody knows it.
-    pub async fn delete(&self, id: &str) -> Result<View, Refusal> {
+    pub async fn delete(&self, id: &str) -> Result<SessionInfo, Refusal> {
         let mut view = self.view(id)?;
         let (answer, done) = oneshot::channel();
         let command = Command::End(EndReason::Deleted);
@@ -372,7 +332,7 @@ impl Sessions {
         }
     }
 
-    fn view(&self, id: &str) -> Result<watch::Receiver<View>, Refusal> {
+    fn view(&self, id: &str) -> Result<watch::Receiver<SessionInfo>, Refusal> {
         let entries = self.lock();
         let entry = entries.get(id).ok_or_else(|| unknown(id))?;
         Ok(entry.view.clone())

@@ -4,7 +4,8 @@ use super::*;
 use crate::domain::{
     isolation::MemoryEnforcement,
     limits::Limits,
-    outcome::{Captured, ScriptResult, Usage},
+    outcome::{Captured, ScriptResult},
+    usage::Usage,
     verdict::Verdict,
 };
 

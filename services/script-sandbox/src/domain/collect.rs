@@ -5,7 +5,8 @@ pub mod pattern;
 
 use std::time::Duration;
 
-use super::{blob::BlobDigest, limits::Span, request::Violation};
+use super::{blob::BlobDigest, limits::Span};
+use crate::domain::violation::Violation;
 use name::PathText;
 use pattern::Pattern;
 

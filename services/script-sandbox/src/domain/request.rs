@@ -9,6 +9,7 @@ use super::{
     collect,
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::Limits,
+    violation::Violation,
 };
 use room::Taken;
 
@@ -38,15 +39,6 @@ pub const MAX_CONVERSATION_ID_BYTES: usize = 256;
 pub const MAX_CALLER_BYTES: usize = 128;
 /// The largest JSON input, in bytes.
 pub const MAX_INPUT_BYTES: usize = 1 << 20;
-
-/// One thing that is wrong with a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The field, by path.
-    pub field: String,
-    /// What is wrong and what to do.
-    pub problem: String,
-}
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Eq)]

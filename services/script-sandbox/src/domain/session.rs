@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use super::{limits::Span, outcome::Usage, request::Violation, verdict::Verdict};
+use super::{
+    isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
+    limits::{Limits, Span},
+    verdict::Verdict,
+};
+use crate::domain::{usage::Usage, violation::Violation};
 
 /// The largest cell, in bytes.
 pub const MAX_CELL_BYTES: usize = 512 << 10;
@@ -78,6 +83,45 @@ pub enum SessionState {
     Running,
     /// It has ended.
     Ended(Box<SessionEnd>),
+}
+
+/// What callers may know of a session.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    /// The id.
+    pub id: String,
+    /// Whose it is.
+    pub caller: String,
+    /// The runtime's own name.
+    pub runtime: String,
+    /// Whether it can be used.
+    pub state: SessionState,
+    /// The limits.
+    pub limits: Limits,
+    /// How long it may go without a cell.
+    pub idle_time: Duration,
+    /// How long it may live.
+    pub total_time: Duration,
+    /// When it was made, in nanoseconds since the Unix epoch.
+    pub created: i64,
+    /// How many cells were begun.
+    pub cells: u64,
+    /// The level.
+    pub isolation: IsolationLevel,
+    /// Layers that it does not have.
+    pub missing: Vec<MissingLayer>,
+    /// What enforces the limits on memory and processes.
+    pub enforcement: MemoryEnforcement,
+}
+
+impl SessionInfo {
+    /// Why it ended; `None` if it has not.
+    pub fn end(&self) -> Option<&SessionEnd> {
+        match &self.state {
+            SessionState::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
 }
 
 /// How a cell ended.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sandbox_launcher::report::{End, Failure, Layer};
 
-use super::{limits::Limits, outcome::Usage};
+use super::limits::Limits;
+use crate::domain::usage::Usage;
 
 pub mod class;
 

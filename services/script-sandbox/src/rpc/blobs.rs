@@ -20,7 +20,8 @@ use crate::{
     blobs::{BlobError, Blobs, Held, Stored},
     domain::{
         blob::{BlobDigest, Caller},
-        request::{Violation, caller_problems},
+        request::caller_problems,
+        violation::Violation,
     },
 };
 

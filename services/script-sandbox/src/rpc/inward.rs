@@ -16,7 +16,8 @@ use crate::domain::{
     collect::{self, Caps},
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::{Asked, Limits, Span},
-    request::{Content, InputFile, Network, Program, Script, Violation},
+    request::{Content, InputFile, Network, Program, Script},
+    violation::Violation,
 };
 
 /// A request that is answered once for each id.

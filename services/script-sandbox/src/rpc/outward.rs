@@ -9,8 +9,9 @@ use crate::{
     domain::{
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
-        outcome::{Outcome, ScriptResult, Usage},
+        outcome::{Outcome, ScriptResult},
         session::EndReason,
+        usage::Usage,
         verdict::{Stream, Verdict},
     },
     pool::PoolState,

@@ -15,10 +15,11 @@ use super::{Rpc, invalid, inward, refused, talk::Answers};
 use crate::{
     Sandbox,
     domain::{
-        request::{Violation, request_id_problems},
-        session::{cell_problems, time},
+        request::request_id_problems,
+        session::{SessionInfo, cell_problems, time},
+        violation::Violation,
     },
-    session::{CellWish, View, Wish},
+    session::{CellWish, Wish},
 };
 
 mod outward;
@@ -177,7 +178,7 @@ impl Rpc {
         &self,
         session_id: &str,
         problems: &mut Vec<Violation>,
-    ) -> Result<Option<View>, Status> {
+    ) -> Result<Option<SessionInfo>, Status> {
         if session_id.is_empty() {
             problems.push(Violation {
                 field: "session_id".to_owned(),
@@ -194,7 +195,7 @@ impl Rpc {
     }
 
     /// The session of a request that has nothing else.
-    fn the_session(&self, session_id: &str) -> Result<View, Status> {
+    fn the_session(&self, session_id: &str) -> Result<SessionInfo, Status> {
         let mut problems = Vec::new();
         let found = self.find(session_id, &mut problems)?;
         found.ok_or_else(|| invalid(problems))

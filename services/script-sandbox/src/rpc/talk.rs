@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{Rpc, in_time, invalid, inward, outward, refused};
 use crate::{
-    domain::request::Violation,
+    domain::violation::Violation,
     stream::{Happening, Input, Next, StdinState, Talk, outbox::Item},
 };
 

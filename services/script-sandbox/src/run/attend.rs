@@ -13,7 +13,10 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use super::{feed, output::capture};
+use super::{
+    feed,
+    output::{Overflow, capture},
+};
 use crate::{
     domain::{
         isolation::{MemoryEnforcement, MissingLayer},
@@ -23,15 +26,6 @@ use crate::{
     },
     placing::Placing,
 };
-
-/// A stream passed its limit.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Overflow {
-    /// Which one.
-    pub(crate) stream: Stream,
-    /// How many bytes had been read.
-    pub(crate) observed: u64,
-}
 
 /// A launched script, as its attendant gets it.
 #[derive(Debug)]

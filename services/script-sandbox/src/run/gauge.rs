@@ -10,7 +10,7 @@ use crate::{
     cgroup::Cgroup,
     domain::{
         limits::Limits,
-        outcome::Usage,
+        usage::Usage,
         verdict::{Evidence, Stopped},
     },
     launch::WorkDirectory,

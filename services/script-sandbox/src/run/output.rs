@@ -2,11 +2,19 @@
 
 use tokio::{io::AsyncReadExt, net::unix::pipe, sync::mpsc};
 
-use super::attend::Overflow;
 use crate::domain::{outcome::Captured, verdict::Stream};
 
 /// One read; the size of a pipe.
 const CHUNK: usize = 64 << 10;
+
+/// A stream passed its limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overflow {
+    /// Which one.
+    pub(crate) stream: Stream,
+    /// How many bytes had been read.
+    pub(crate) observed: u64,
+}
 
 /// Reads a stream to its end. Memory is bounded by the limit: what is over it is read and counted,
 /// so that the script does not hang while it is being killed.

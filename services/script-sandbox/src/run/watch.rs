@@ -18,19 +18,21 @@ use tokio::{
 };
 
 use super::{
-    attend::{Attendant, Attended, Charge, Overflow, Progress, Stage},
+    attend::{Attendant, Attended, Charge, Progress, Stage},
     gauge::{Gauge, Scratch},
 };
 use crate::{
     domain::{
         limits::Limits,
-        outcome::{Captured, Usage},
+        outcome::Captured,
         request::Script,
+        usage::Usage,
         verdict::{Evidence, Facts, Stopped, Stream},
     },
     launch::Supervisor,
     placing::Placing,
     pool::HandOver,
+    run::output::Overflow,
     start::{Confined, Seat},
 };
 

@@ -12,12 +12,12 @@ use crate::{
     domain::{
         limits::Limits,
         request::{Program, Script},
-        session::SessionState,
+        session::{SessionInfo, SessionState},
     },
     error::Refusal,
     run::{self, Job, Origin},
     runtimes::{Interpreter, Runtime},
-    session::{Actor, Admitted, Claim, Sessions, View, Wish, usher},
+    session::{Actor, Admitted, Claim, Sessions, Wish, usher},
     start::Tools,
 };
 
@@ -48,12 +48,12 @@ impl Sandbox {
         request_id: &str,
         digest: [u8; 32],
         wish: Wish,
-    ) -> Result<(View, bool), Refusal> {
+    ) -> Result<(SessionInfo, bool), Refusal> {
         let id = format!("sess_{}", SystemIds.next_uuid().simple());
         let mut record = Record::of_session(&id, request_id, &wish.script);
         let means = self.session_means(&wish.script);
         let (tools, runtime, interpreter) = means.map_err(|refusal| record.refused(refusal))?;
-        let view = View {
+        let view = SessionInfo {
             id: id.clone(),
             caller: wish.script.caller.clone(),
             runtime: runtime.profile.name.clone(),

@@ -7,11 +7,11 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
-use tracing::Span;
 
 use super::{
-    CellEvent, CellWish, SessionSettings, View,
+    SessionSettings,
     cell::{Cell, Ended},
+    command::{Command, Order, Stop},
     frames::FromDriver,
     ward::{Broken, Usher, Ward},
 };
@@ -19,12 +19,12 @@ use crate::{
     audit::Record,
     domain::{
         isolation::MissingLayer,
-        outcome::{Outcome, Usage},
-        session::{EndReason, SessionEnd, SessionState},
+        outcome::Outcome,
+        session::{EndReason, SessionEnd, SessionInfo, SessionState},
+        usage::Usage,
         verdict::Verdict,
     },
     run::attend::{Attendant, Stage},
-    stream::outbox::Outbox,
 };
 
 /// How long a driver may take to become ready once its interpreter runs.
@@ -32,49 +32,6 @@ const READY: Duration = Duration::from_secs(30);
 
 /// How long the end of an interpreter is waited for whose channel has closed.
 const CLOSED: Duration = Duration::from_secs(10);
-
-/// Something that a session is to do, and where the answer goes. No answer: it has ended.
-#[derive(Debug)]
-pub(crate) struct Order {
-    pub(super) command: Command,
-    pub(super) answer: oneshot::Sender<bool>,
-}
-
-/// Something that a session is to do.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// Run a cell; the answer says whether it does.
-    Run {
-        wish: CellWish,
-        outbox: std::sync::Arc<Outbox<CellEvent>>,
-        gone: oneshot::Receiver<()>,
-        /// The span of the call.
-        span: Span,
-    },
-    /// Interrupt the cell that runs; the answer comes when it has ended and says whether one ran.
-    Interrupt {
-        /// How long it may take.
-        grace: Duration,
-    },
-    /// End.
-    End(EndReason),
-}
-
-/// Why a session is to end.
-#[derive(Debug)]
-pub(super) struct Stop {
-    pub(super) reason: EndReason,
-    pub(super) detail: String,
-}
-
-impl Stop {
-    pub(super) fn because(reason: EndReason) -> Self {
-        Self {
-            reason,
-            detail: String::new(),
-        }
-    }
-}
 
 /// The attendant of a session, and where the channels come from.
 pub(crate) fn usher() -> (Box<dyn Attendant>, oneshot::Receiver<Ward>) {
@@ -85,7 +42,7 @@ pub(crate) fn usher() -> (Box<dyn Attendant>, oneshot::Receiver<Ward>) {
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Actor {
-    pub(crate) view: watch::Sender<View>,
+    pub(crate) view: watch::Sender<SessionInfo>,
     pub(crate) orders: mpsc::Receiver<Order>,
     pub(crate) settings: SessionSettings,
     pub(crate) run: JoinHandle<Outcome>,

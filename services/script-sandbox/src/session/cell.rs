@@ -10,7 +10,6 @@ use tokio::{
 
 use super::{
     CellEnd, CellEvent, CellWish,
-    actor::{Command, Order, Stop},
     frames::{Done, FromDriver, ToDriver},
     ward::{Broken, Ward},
 };
@@ -21,6 +20,7 @@ use crate::{
         session::{CellOutcome, EndReason, Interruption, SessionEnd, cell_outcome},
         verdict::class::Reached,
     },
+    session::command::{Command, Order, Stop},
     stream::{input, left, outbox::Outbox, tap::Moved},
 };
 

@@ -20,8 +20,8 @@ use crate::{
         verdict::Stream,
     },
     run::{
-        attend::{Attendant, Attended, Charge, Overflow, Progress, Stage},
-        output::capture,
+        attend::{Attendant, Attended, Charge, Progress, Stage},
+        output::{Overflow, capture},
     },
 };
 

@@ -96,7 +96,9 @@ fn a_transfer_beyond_the_bound_is_refused_and_can_be_retried() {
     /// As many as the service allows.
     const TRANSFERS: usize = 64;
     as_every_user(async || {
-        let sandbox = script_sandbox::build(SandboxSettings::default()).await.unwrap();
+        let sandbox = script_sandbox::build(SandboxSettings::default())
+            .await
+            .unwrap();
         let services = script_sandbox::rpc::services(sandbox);
         let blobs = BlobServiceClient::new(grpc_kit::local(&services));
         let header = UploadBlobRequest {
@@ -114,7 +116,8 @@ fn a_transfer_beyond_the_bound_is_refused_and_can_be_retried() {
         for _ in 0..TRANSFERS {
             let (mut blobs, header) = (blobs.clone(), header.clone());
             endless.spawn(async move {
-                let begun = || futures::stream::iter([header.clone()]).chain(futures::stream::pending());
+                let begun =
+                    || futures::stream::iter([header.clone()]).chain(futures::stream::pending());
                 while blobs.upload_blob(begun()).await.is_err() {}
             });
         }

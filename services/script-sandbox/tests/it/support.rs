@@ -187,11 +187,6 @@ impl Sleeper {
         self.process
     }
 
-    /// Returns whether it still sleeps.
-    pub(crate) fn is_asleep(&self) -> bool {
-        !self.call.is_finished()
-    }
-
     /// Its caller goes; nobody may be left of it.
     pub(crate) async fn end(self) {
         self.call.abort();

@@ -6,19 +6,19 @@ use contracts::tavern::sandbox::v1::{self as wire, RunCellResponse, run_cell_res
 use futures::StreamExt as _;
 
 use crate::{
-    domain::session::{CellOutcome, SessionEnd, SessionState},
+    domain::session::{CellOutcome, SessionEnd, SessionInfo, SessionState},
     rpc::{
         outward,
         talk::{ALIVE, Answers},
     },
     session::{
-        CellEnd, CellEvent, View,
+        CellEnd, CellEvent,
         frames::{CellError, Frame},
     },
     stream::{Next, Talk, outbox::Item},
 };
 
-pub(super) fn session(view: &View) -> wire::Session {
+pub(super) fn session(view: &SessionInfo) -> wire::Session {
     let state = match view.state {
         SessionState::Starting => wire::SessionState::Starting,
         SessionState::Idle => wire::SessionState::Idle,

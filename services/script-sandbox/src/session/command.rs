@@ -1,0 +1,52 @@
+//! What a session can be ordered to do.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::oneshot;
+use tracing::Span;
+
+use super::{CellEvent, CellWish};
+use crate::{domain::session::EndReason, stream::outbox::Outbox};
+
+/// Something that a session is to do, and where the answer goes. No answer: it has ended.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(super) command: Command,
+    pub(super) answer: oneshot::Sender<bool>,
+}
+
+/// Something that a session is to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Run a cell; the answer says whether it does.
+    Run {
+        wish: CellWish,
+        outbox: Arc<Outbox<CellEvent>>,
+        gone: oneshot::Receiver<()>,
+        /// The span of the call.
+        span: Span,
+    },
+    /// Interrupt the cell that runs; the answer comes when it has ended and says whether one ran.
+    Interrupt {
+        /// How long it may take.
+        grace: Duration,
+    },
+    /// End.
+    End(EndReason),
+}
+
+/// Why a session is to end.
+#[derive(Debug)]
+pub(super) struct Stop {
+    pub(super) reason: EndReason,
+    pub(super) detail: String,
+}
+
+impl Stop {
+    pub(super) fn because(reason: EndReason) -> Self {
+        Self {
+            reason,
+            detail: String::new(),
+        }
+    }
+}
