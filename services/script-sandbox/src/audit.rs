@@ -15,11 +15,11 @@
 
 use std::time::Duration;
 
+use blob_store::BlobDigest;
 use tracing::Span;
 
 use crate::{
     domain::{
-        blob::BlobDigest,
         isolation::{IsolationLevel, MemoryEnforcement},
         outcome::Outcome,
         request::{Content, Program, Script},

@@ -17,22 +17,17 @@ use std::{
     time::Instant,
 };
 
+use blob_store::{BlobDigest, BlobStore, Caller};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
     io::Errno,
 };
 
-use crate::{
-    blobs::Blobs,
-    domain::{
-        blob::{BlobDigest, Caller},
-        collect::{
-            Collected, INLINE_FILE, INLINE_TOTAL, MAX_ENTRIES, MAX_LISTING_BYTES, MAX_PATH_BYTES,
-            OutputFile, RefusedReason, Wanted,
-            name::PathText,
-            pattern::{Pattern, Positions},
-        },
-    },
+use crate::domain::collect::{
+    Collected, INLINE_FILE, INLINE_TOTAL, MAX_ENTRIES, MAX_LISTING_BYTES, MAX_PATH_BYTES,
+    OutputFile, RefusedReason, Wanted,
+    name::PathText,
+    pattern::{Pattern, Positions},
 };
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
@@ -62,7 +57,7 @@ pub struct Collection {
     /// What was placed before.
     pub placed: Placed,
     /// The store of files that are too large for an answer.
-    pub blobs: Blobs,
+    pub blobs: BlobStore,
     /// Whose store it is.
     pub caller: Caller,
 }

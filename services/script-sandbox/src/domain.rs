@@ -1,6 +1,5 @@
 //! What the sandbox decides without touching the system.
 
-pub mod blob;
 pub mod collect;
 pub mod hardware;
 pub mod isolation;

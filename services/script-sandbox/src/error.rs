@@ -2,9 +2,10 @@
 
 use std::{io, path::PathBuf};
 
+use blob_store::{BlobError, OpenError};
+
 use crate::{
     admission::QueueFull,
-    blobs::{BlobError, OpenError},
     domain::{isolation::IsolationLevel, session::SessionEnd, violation::Violation},
 };
 

@@ -9,14 +9,13 @@
 //! [`census`] measure, [`launch`] starts processes, [`spares`] some of them ahead,
 //! [`start`] confined ones, [`pool`] keeps some
 //! waiting, [`placing`] puts files in and [`collect`] takes them out, large ones by way of
-//! [`blobs`], [`run`] drives one script to its end, [`stream`] lets a caller talk with it,
+//! [`blob_store`], [`run`] drives one script to its end, [`stream`] lets a caller talk with it,
 //! [`session`] keeps an interpreter for many cells, [`sandbox`] admits requests within the bounds
 //! of [`admission`], [`rpc`] speaks the contract. The module `audit` writes what was run, and for whom,
 //! to the audit log; the module `metrics` counts it.
 
 pub mod admission;
 pub mod backend;
-pub mod blobs;
 pub mod census;
 pub mod cgroup;
 pub mod collect;

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, io, sync::Arc};
 
+use blob_store::{BlobDigest, BlobError, BlobStore, Caller, Held};
 use sandbox_launcher::{
     channel,
     plan::{Area, DeliveredFile, Delivery},
@@ -9,12 +10,8 @@ use sandbox_launcher::{
 use tokio::{io::AsyncWriteExt, net::UnixStream};
 
 use crate::{
-    blobs::{BlobError, Blobs, Held},
     collect::{Placed, PlacedFile},
-    domain::{
-        blob::{BlobDigest, Caller},
-        request::{Content, Program, Script},
-    },
+    domain::request::{Content, Program, Script},
 };
 
 /// The name of the file that holds a script's JSON input.
@@ -32,7 +29,7 @@ impl HeldBlobs {
     ///
     /// # Errors
     /// The files whose blobs are not there or are damaged, by their places in the request.
-    pub fn of(script: &Script, blobs: &Blobs) -> Result<Self, Vec<(usize, BlobError)>> {
+    pub fn of(script: &Script, blobs: &BlobStore) -> Result<Self, Vec<(usize, BlobError)>> {
         let caller = Caller::named(&script.caller);
         let mut held = HashMap::new();
         let mut absent = Vec::new();

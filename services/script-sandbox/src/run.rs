@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use blob_store::Caller;
 use sandbox_launcher::plan::Start;
 use tokio::sync::oneshot;
 
@@ -13,7 +14,6 @@ use crate::{
     backend::Place,
     collect::Collection,
     domain::{
-        blob::Caller,
         collect::Collected,
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         outcome::{Outcome, ScriptResult},

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use blob_store::BlobStore;
 use sandbox_launcher::processes::end_leftovers as end_leftovers_of_launchers;
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
@@ -14,7 +15,6 @@ use crate::{
     admission::{Admission, Permit},
     answers::{Answers, Claim, Digest, Pending},
     audit::{Record, What},
-    blobs::Blobs,
     cgroup::Cgroups,
     domain::{
         collect::Caps,
@@ -54,7 +54,7 @@ const MAX_REPEATS: u32 = 512;
 #[derive(Debug)]
 pub struct Sandbox {
     settings: SandboxSettings,
-    blobs: Blobs,
+    blobs: BlobStore,
     tools: Option<Tools>,
     pool: Option<Pool>,
     report: Report,
@@ -104,7 +104,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     } else {
         None
     };
-    let blobs = Blobs::open(&settings.blobs).map_err(BuildError::Blobs)?;
+    let blobs = BlobStore::open(&settings.blobs).map_err(BuildError::Blobs)?;
     blobs.sweep_in_background();
     end_leftovers(&settings, cgroups.clone()).await;
     let users = Users::new(settings.first_user);
@@ -242,7 +242,7 @@ impl Sandbox {
     }
 
     /// The files that are kept for scripts and of scripts.
-    pub fn blobs(&self) -> &Blobs {
+    pub fn blobs(&self) -> &BlobStore {
         &self.blobs
     }
 

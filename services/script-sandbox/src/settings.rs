@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use blob_store::BlobSettings;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
 use crate::{
-    blobs::BlobSettings,
     domain::{
         isolation::{IsolationLevel, MemoryEnforcement},
         limits::Limits,

@@ -6,6 +6,7 @@
 
 use std::{fs, io, sync::Arc, time::Duration};
 
+use blob_store::BlobStore;
 use sandbox_launcher::{
     plan::{LaunchPlan, OutsideUser, ProcessLimits, RESULT_FD, Start},
     report::{Failure, Layer},
@@ -20,7 +21,6 @@ use tokio::{
 
 use crate::{
     backend::{Backend, Place, Wanted},
-    blobs::Blobs,
     census,
     cgroup::{Cgroup, Cgroups},
     domain::{
@@ -48,7 +48,7 @@ pub struct Tools {
     /// The host's cgroups, if they are used.
     pub cgroups: Option<Cgroups>,
     /// Keeps the large files that scripts leave.
-    pub blobs: Blobs,
+    pub blobs: BlobStore,
     /// Gives each script a user.
     pub users: Users,
     /// How many scripts may run at once.

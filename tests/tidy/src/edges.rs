@@ -8,12 +8,13 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 12] = [
+const SHARED: [(&str, &[&str]); 13] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
     ("json-schema", &[]),
     ("settings", &[]),
+    ("blob-store", &["settings"]),
     ("call-outcome", &["json-schema"]),
     (
         "call-wire",

@@ -8,17 +8,12 @@ use std::{
     time::Instant,
 };
 
+use blob_store::{BlobDigest, BlobError, BlobStore, Caller};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use sha2::{Digest as _, Sha256};
 
 use super::BENEATH;
-use crate::{
-    blobs::{BlobError, Blobs},
-    domain::{
-        blob::{BlobDigest, Caller},
-        collect::RefusedReason,
-    },
-};
+use crate::domain::collect::RefusedReason;
 
 /// One read; the time is looked at after each.
 const PIECE: usize = 256 << 10;
@@ -85,7 +80,7 @@ pub(super) fn inline(file: &mut File, size: u64) -> Result<Content, RefusedReaso
 pub(super) fn blob(
     file: &mut File,
     size: u64,
-    blobs: &Blobs,
+    blobs: &BlobStore,
     caller: &Caller,
     deadline: Instant,
 ) -> Result<Content, RefusedReason> {

@@ -8,11 +8,10 @@ use std::{
     time::Duration,
 };
 
+use blob_store::BlobSettings;
+
 use super::*;
-use crate::{
-    blobs::BlobSettings,
-    domain::collect::{Caps, pattern::Pattern},
-};
+use crate::domain::collect::{Caps, pattern::Pattern};
 
 struct Place {
     work: tempfile::TempDir,
@@ -31,7 +30,7 @@ impl Place {
             collection: Collection {
                 wanted,
                 placed: Placed::new(),
-                blobs: Blobs::open(&BlobSettings::default()).unwrap(),
+                blobs: BlobStore::open(&BlobSettings::default()).unwrap(),
                 caller: Caller::named("alice"),
             },
         }
@@ -371,7 +370,7 @@ fn a_full_store_refuses_large_files_and_takes_small_ones() {
         largest: 64 << 10,
         ..BlobSettings::default()
     };
-    place.collection.blobs = Blobs::open(&settings).unwrap();
+    place.collection.blobs = BlobStore::open(&settings).unwrap();
     place.put("large", &vec![1; 100 << 10]);
     place.put("small", b"x");
     let collected = place.collect();

@@ -5,8 +5,9 @@ pub mod pattern;
 
 use std::time::Duration;
 
-use super::{blob::BlobDigest, limits::Span};
+use super::limits::Span;
 use crate::domain::violation::Violation;
+use blob_store::BlobDigest;
 use name::PathText;
 use pattern::Pattern;
 

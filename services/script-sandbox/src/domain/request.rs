@@ -5,12 +5,12 @@ mod room;
 use std::collections::BTreeSet;
 
 use super::{
-    blob::BlobDigest,
     collect,
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::Limits,
     violation::Violation,
 };
+use blob_store::BlobDigest;
 use room::Taken;
 
 /// The largest script, in bytes.

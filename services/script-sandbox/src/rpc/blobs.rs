@@ -2,6 +2,7 @@
 
 use std::{error::Error, io, time::Duration};
 
+use blob_store::{BlobDigest, BlobError, BlobStore, Caller, Held, Stored};
 use contracts::tavern::{
     common::v1::ErrorReason,
     sandbox::v1::{
@@ -17,12 +18,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::{in_time, invalid, outward::duration, refused};
 use crate::{
     admission::{Admission, Permit},
-    blobs::{BlobError, Blobs, Held, Stored},
-    domain::{
-        blob::{BlobDigest, Caller},
-        request::caller_problems,
-        violation::Violation,
-    },
+    domain::{request::caller_problems, violation::Violation},
 };
 
 /// How long one transfer may take.
@@ -43,13 +39,13 @@ const MAX_DIGESTS: usize = 1000;
 /// Answers the RPCs about blobs.
 #[derive(Clone, Debug)]
 pub struct BlobRpc {
-    blobs: Blobs,
+    blobs: BlobStore,
     transfers: Admission,
 }
 
 impl BlobRpc {
     /// Serves these blobs.
-    pub fn new(blobs: Blobs) -> Self {
+    pub fn new(blobs: BlobStore) -> Self {
         let transfers = Admission::new(MAX_TRANSFERS, 0);
         Self { blobs, transfers }
     }
@@ -276,7 +272,7 @@ impl Download {
     }
 }
 
-fn stat(blobs: &Blobs, caller: &Caller, digest: BlobDigest) -> BlobStat {
+fn stat(blobs: &BlobStore, caller: &Caller, digest: BlobDigest) -> BlobStat {
     let known = blobs.stat(caller, digest);
     BlobStat {
         sha256: digest.to_string(),

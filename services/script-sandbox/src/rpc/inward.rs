@@ -5,6 +5,7 @@ use std::{
     mem,
 };
 
+use blob_store::BlobDigest;
 use contracts::tavern::sandbox::v1::{
     self as wire, CreateSessionRequest, ExecuteRequest, execute_request,
 };
@@ -12,7 +13,6 @@ use prost::Message;
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::{
-    blob::BlobDigest,
     collect::{self, Caps},
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::{Asked, Limits, Span},

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use blob_store::BlobStore;
 use sandbox_launcher::report::{Failure, Layer};
 use tokio::{
     sync::{Semaphore, oneshot},
@@ -13,7 +14,6 @@ use tokio::{
 
 use crate::{
     backend::{HostSystem, backend},
-    blobs::Blobs,
     cgroup::Cgroups,
     domain::{
         isolation::{IsolationLevel, MissingLayer},
@@ -56,7 +56,7 @@ pub(super) async fn probe(
     settings: &SandboxSettings,
     launcher: &Launcher,
     cgroups: Option<&Cgroups>,
-    blobs: &Blobs,
+    blobs: &BlobStore,
     users: &Users,
     runtimes: Vec<Runtime>,
 ) -> Probed {

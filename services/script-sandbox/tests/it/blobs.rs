@@ -1,5 +1,6 @@
 //! Large files over the wire.
 
+use blob_store::{BlobDigest, BlobSettings};
 use contracts::tavern::{
     common::v1::ErrorReason,
     sandbox::v1::{
@@ -9,7 +10,7 @@ use contracts::tavern::{
     },
 };
 use grpc_kit::Transport;
-use script_sandbox::{SandboxSettings, blobs::BlobSettings, domain::blob::BlobDigest};
+use script_sandbox::SandboxSettings;
 use tonic::{Code, Status};
 
 use crate::support::{

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use blob_store::Caller;
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, InputFile, Limits, NetworkPolicy, execute_request::Program,
 };
@@ -11,7 +12,6 @@ use proptest::{
     strategy::ValueTree,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
-use script_sandbox::domain::blob::Caller;
 use tonic::Code;
 
 use crate::{

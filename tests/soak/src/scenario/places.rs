@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use blob_store::{BlobSettings, BlobStore, Caller};
 use rustix::fs::{CWD, RenameFlags};
 use sandbox_launcher::{
     channel,
@@ -20,12 +21,8 @@ use sandbox_launcher::{
     plan::{Area, DeliveredFile, Delivery},
 };
 use script_sandbox::{
-    blobs::{BlobSettings, Blobs},
     collect::{Collection, Placed},
-    domain::{
-        blob::Caller,
-        collect::{Caps, Collected, RefusedReason, Wanted},
-    },
+    domain::collect::{Caps, Collected, RefusedReason, Wanted},
     scratch::ScratchDirectory,
 };
 
@@ -153,7 +150,7 @@ pub(crate) fn collecting(times: u32) -> anyhow::Result<String> {
             as_blobs: false,
         },
         placed: Placed::new(),
-        blobs: Blobs::open(&BlobSettings::default())?,
+        blobs: BlobStore::open(&BlobSettings::default())?,
         caller: Caller::named("soak"),
     };
     let work = scene.open()?;

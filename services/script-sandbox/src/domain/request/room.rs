@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use blob_store::BlobDigest;
+
 use super::{Content, Program, Script};
-use crate::domain::blob::BlobDigest;
 
 /// What a file system hands out at once, in bytes.
 const BLOCK: u64 = 4096;

@@ -21,8 +21,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::index::Key;
-use crate::domain::blob::{BlobDigest, Caller};
+use crate::{caller::Caller, digest::BlobDigest, error::OpenError, key::Key};
 
 /// Where a blob is while it is being taken in.
 const INCOMING: &str = "incoming";
@@ -37,34 +36,15 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// Why the directory could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// It cannot be made, read or written.
-    #[error("cannot use {} for blobs", path.display())]
-    Unusable {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Another process uses it.
-    #[error("{} holds the blobs of another process that runs; set another directory", path.display())]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-    },
-}
-
 /// The name of a blob's file. It has the size, so that a file that was cut is known by a look.
 #[derive(Clone, Debug)]
-pub(super) struct FileName {
+pub(crate) struct FileName {
     caller: String,
     path: String,
 }
 
 impl FileName {
-    pub(super) fn new(key: &Key, size: u64) -> Self {
+    pub(crate) fn new(key: &Key, size: u64) -> Self {
         let caller = key.caller().directory().to_owned();
         let path = format!("{caller}/{}-{size}", key.digest());
         Self { caller, path }
@@ -73,15 +53,15 @@ impl FileName {
 
 /// A blob that lies in the directory.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) key: Key,
-    pub(super) size: u64,
-    pub(super) used: SystemTime,
+pub(crate) struct Found {
+    pub(crate) key: Key,
+    pub(crate) size: u64,
+    pub(crate) used: SystemTime,
 }
 
 /// The directory of the blobs; vanishes with all it holds when it is dropped, if it is temporary.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(crate) struct Directory {
     path: PathBuf,
     root: OwnedFd,
     _lock: OwnedFd,
@@ -91,7 +71,7 @@ pub(super) struct Directory {
 
 impl Directory {
     /// Opens the directory at `path`, or a new temporary one if that is empty.
-    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let temporary = path.as_os_str().is_empty();
         let path = if temporary {
             remove_abandoned();
@@ -128,12 +108,12 @@ impl Directory {
 
     /// Where it is.
     #[cfg(test)]
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Everything that is whole, the least recently used first. What is not is removed.
-    pub(super) fn scan(&self) -> Result<Vec<Found>, OpenError> {
+    pub(crate) fn scan(&self) -> Result<Vec<Found>, OpenError> {
         let mut found = Vec::new();
         self.look(&mut found).map_err(|error| OpenError::Unusable {
             path: self.path.clone(),
@@ -168,7 +148,7 @@ impl Directory {
     }
 
     /// Makes a file for a blob that is being taken in; tells its name.
-    pub(super) fn begin(&self) -> io::Result<(String, File)> {
+    pub(crate) fn begin(&self) -> io::Result<(String, File)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = format!("{INCOMING}/{number}");
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
@@ -178,7 +158,7 @@ impl Directory {
     }
 
     /// Gives a file that is whole its final name.
-    pub(super) fn finish(&self, incoming: &str, blob: &FileName) -> io::Result<()> {
+    pub(crate) fn finish(&self, incoming: &str, blob: &FileName) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.root, blob.caller.as_str(), Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -188,7 +168,7 @@ impl Directory {
     }
 
     /// Removes a file that will not become a blob.
-    pub(super) fn give_up(&self, incoming: &str) -> io::Result<()> {
+    pub(crate) fn give_up(&self, incoming: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(
             &self.root,
             incoming,
@@ -197,7 +177,7 @@ impl Directory {
     }
 
     /// Opens a blob for reading.
-    pub(super) fn read(&self, blob: &FileName) -> io::Result<File> {
+    pub(crate) fn read(&self, blob: &FileName) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path = blob.path.as_str();
         let file = rustix::fs::openat2(&self.root, path, flags, Mode::empty(), BENEATH)?;
@@ -205,7 +185,7 @@ impl Directory {
     }
 
     /// Removes a blob.
-    pub(super) fn remove(&self, blob: &FileName) -> io::Result<()> {
+    pub(crate) fn remove(&self, blob: &FileName) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.root, blob.path.as_str(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
@@ -215,7 +195,7 @@ impl Directory {
     }
 
     /// Writes down when a blob was used.
-    pub(super) fn touch(&self, blob: &FileName, now: SystemTime) -> io::Result<()> {
+    pub(crate) fn touch(&self, blob: &FileName, now: SystemTime) -> io::Result<()> {
         let since = now
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use settings::Problems;
 
 /// What a blob takes at least, as a file system counts.
-pub(super) const BLOCK: u64 = 4096;
+pub(crate) const BLOCK: u64 = 4096;
 
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;

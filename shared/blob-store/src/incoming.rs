@@ -4,20 +4,16 @@ use std::{fs::File, io::Write, sync::Arc, time::SystemTime};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::domain::blob::{BlobDigest, Caller};
-
-use super::{
-    BlobError, Shared,
-    directory::FileName,
-    held::Pin,
-    index::{Key, Room},
+use crate::{
+    caller::Caller, digest::BlobDigest, directory::FileName, error::BlobError, held::Pin,
+    index::Reservation, inner::Inner, key::Key,
 };
 
 /// A blob that is being taken in; nothing of it is left if it is dropped before it is finished.
 #[derive(Debug)]
 pub struct Incoming {
-    shared: Arc<Shared>,
-    room: Room,
+    inner: Arc<Inner>,
+    reservation: Reservation,
     caller: Caller,
     hasher: Sha256,
     size: u64,
@@ -39,11 +35,11 @@ pub struct Stored {
 }
 
 impl Incoming {
-    pub(super) fn begin(shared: Arc<Shared>, caller: Caller) -> Result<Self, BlobError> {
-        let (name, file) = shared.directory.begin()?;
+    pub(crate) fn begin(inner: Arc<Inner>, caller: Caller) -> Result<Self, BlobError> {
+        let (name, file) = inner.directory.begin()?;
         Ok(Self {
-            shared,
-            room: Room::none(caller.clone()),
+            inner,
+            reservation: Reservation::none(caller.clone()),
             caller,
             hasher: Sha256::new(),
             size: 0,
@@ -58,7 +54,7 @@ impl Incoming {
     /// When the blob becomes too large, there is no room, or the disk fails.
     pub fn write(&mut self, piece: &[u8]) -> Result<(), BlobError> {
         let bytes = piece.len() as u64;
-        self.shared.enlarge(&mut self.room, bytes)?;
+        self.inner.enlarge(&mut self.reservation, bytes)?;
         self.file.write_all(piece)?;
         self.hasher.update(piece);
         self.size += bytes;
@@ -83,26 +79,26 @@ impl Incoming {
         self.file.sync_data()?;
         let key = Key::new(&self.caller, digest);
         let now = SystemTime::now();
-        let mut index = self.shared.index();
+        let mut index = self.inner.index();
         let existed = index.pin(&key, now).is_some();
         if !existed {
             if let Some(name) = &self.name {
                 let blob = FileName::new(&key, self.size);
-                self.shared.directory.finish(name, &blob)?;
+                self.inner.directory.finish(name, &blob)?;
                 // The file system's own time is too coarse to tell uses apart.
-                if let Err(error) = self.shared.directory.touch(&blob, now) {
+                if let Err(error) = self.inner.directory.touch(&blob, now) {
                     tracing::debug!(%error, "the time of a blob could not be set");
                 }
             }
             self.name = None;
-            index.settle(&mut self.room, digest, now);
+            index.settle(&mut self.reservation, digest, now);
         }
         drop(index);
         Ok(Stored {
             digest,
             size: self.size,
             existed,
-            _pin: Pin::already(self.shared.clone(), key),
+            _pin: Pin::already(self.inner.clone(), key),
         })
     }
 }
@@ -110,10 +106,10 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         if let Some(name) = &self.name
-            && let Err(error) = self.shared.directory.give_up(name)
+            && let Err(error) = self.inner.directory.give_up(name)
         {
             tracing::error!(%error, "a file that became no blob could not be removed");
         }
-        self.shared.index().release(&mut self.room);
+        self.inner.index().release(&mut self.reservation);
     }
 }

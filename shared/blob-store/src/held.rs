@@ -10,8 +10,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{BlobError, Shared, directory::FileName, index::Key};
-use crate::domain::blob::BlobDigest;
+use crate::{digest::BlobDigest, directory::FileName, error::BlobError, inner::Inner, key::Key};
 
 /// One read.
 const PIECE: usize = 256 << 10;
@@ -26,18 +25,18 @@ pub struct Held {
 
 impl Held {
     /// Pins a blob and reads it once from end to end.
-    pub(super) fn verified(shared: Arc<Shared>, key: Key) -> Result<Self, BlobError> {
+    pub(crate) fn verified(inner: Arc<Inner>, key: Key) -> Result<Self, BlobError> {
         let now = SystemTime::now();
         let digest = key.digest();
-        let pinned = shared.index().pin(&key, now);
+        let pinned = inner.index().pin(&key, now);
         let size = pinned.ok_or(BlobError::NotFound(digest))?;
-        let pin = Pin::already(shared.clone(), key);
+        let pin = Pin::already(inner.clone(), key);
         let name = FileName::new(&pin.key, size);
-        let opened = shared.directory.read(&name);
+        let opened = inner.directory.read(&name);
         let read = opened.and_then(|mut file| Ok((content_of(&mut file)?, file)));
         match read {
             Ok(((observed, length), file)) if observed == digest && length == size => {
-                if let Err(error) = shared.directory.touch(&name, now) {
+                if let Err(error) = inner.directory.touch(&name, now) {
                     tracing::debug!(%error, "the time of a blob could not be set");
                 }
                 Ok(Self { size, file, pin })
@@ -93,22 +92,22 @@ fn content_of(file: &mut File) -> io::Result<(BlobDigest, u64)> {
 
 /// Keeps a blob from being removed.
 #[derive(Debug)]
-pub(super) struct Pin {
-    shared: Arc<Shared>,
+pub(crate) struct Pin {
+    inner: Arc<Inner>,
     key: Key,
 }
 
 impl Pin {
     /// Takes over a pin that the index has counted.
-    pub(super) fn already(shared: Arc<Shared>, key: Key) -> Self {
-        Self { shared, key }
+    pub(crate) fn already(inner: Arc<Inner>, key: Key) -> Self {
+        Self { inner, key }
     }
 
     /// Removes the blob in spite of all pins: whoever has its content open keeps that.
     fn remove(&self, name: &FileName) {
-        let mut index = self.shared.index();
+        let mut index = self.inner.index();
         index.remove(&self.key);
-        if let Err(error) = self.shared.directory.remove(name) {
+        if let Err(error) = self.inner.directory.remove(name) {
             tracing::error!(%error, "a damaged blob could not be removed");
         }
     }
@@ -116,6 +115,6 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.shared.index().unpin(&self.key);
+        self.inner.index().unpin(&self.key);
     }
 }

@@ -12,15 +12,15 @@ fn settings(directory: &Path) -> BlobSettings {
     }
 }
 
-fn open(directory: &Path) -> Blobs {
-    Blobs::open(&settings(directory)).unwrap()
+fn open(directory: &Path) -> BlobStore {
+    BlobStore::open(&settings(directory)).unwrap()
 }
 
 fn caller() -> Caller {
     Caller::named("alice")
 }
 
-fn put(blobs: &Blobs, caller: &Caller, content: &[u8]) -> BlobDigest {
+fn put(blobs: &BlobStore, caller: &Caller, content: &[u8]) -> BlobDigest {
     let mut incoming = blobs.take(caller).unwrap();
     for piece in content.chunks(1000) {
         incoming.write(piece).unwrap();
@@ -28,7 +28,7 @@ fn put(blobs: &Blobs, caller: &Caller, content: &[u8]) -> BlobDigest {
     incoming.finish(None).unwrap().digest
 }
 
-fn content(blobs: &Blobs, caller: &Caller, digest: BlobDigest) -> Result<Vec<u8>, BlobError> {
+fn content(blobs: &BlobStore, caller: &Caller, digest: BlobDigest) -> Result<Vec<u8>, BlobError> {
     let held = blobs.hold(caller, digest)?;
     let mut bytes = vec![0; held.size() as usize];
     held.read_exact_at(&mut bytes, 0)?;
@@ -201,7 +201,7 @@ fn what_has_aged_is_removed_from_the_disk() {
 fn one_process_uses_a_directory_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let first = open(directory.path());
-    let second = Blobs::open(&settings(directory.path()));
+    let second = BlobStore::open(&settings(directory.path()));
     assert!(matches!(second, Err(OpenError::InUse { .. })));
     drop(first);
     open(directory.path());
@@ -209,12 +209,12 @@ fn one_process_uses_a_directory_at_a_time() {
 
 #[test]
 fn temporary_blobs_end_with_their_store() {
-    let blobs = Blobs::open(&BlobSettings::default()).unwrap();
+    let blobs = BlobStore::open(&BlobSettings::default()).unwrap();
     put(&blobs, &caller(), b"short");
-    let path = blobs.shared.directory.path().to_owned();
+    let path = blobs.inner.directory.path().to_owned();
     assert!(path.is_dir());
     // A second store neither takes the first for abandoned nor shares anything with it.
-    let other = Blobs::open(&BlobSettings::default()).unwrap();
+    let other = BlobStore::open(&BlobSettings::default()).unwrap();
     assert_eq!(other.stat(&caller(), BlobDigest::of(b"short")), None);
     assert!(path.is_dir());
     drop(blobs);

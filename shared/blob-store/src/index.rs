@@ -7,39 +7,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{
-    BlobError, Whose,
+use crate::{
+    caller::Caller,
+    digest::BlobDigest,
+    error::{BlobError, Whose},
+    key::Key,
     settings::{BLOCK, BlobSettings},
 };
-use crate::domain::blob::{BlobDigest, Caller};
 
-/// One blob of one caller.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Key {
-    caller: Caller,
-    digest: BlobDigest,
-}
-
-impl Key {
-    pub(super) fn new(caller: &Caller, digest: BlobDigest) -> Self {
-        Self {
-            caller: caller.clone(),
-            digest,
-        }
-    }
-
-    pub(super) fn caller(&self) -> &Caller {
-        &self.caller
-    }
-
-    pub(super) fn digest(&self) -> BlobDigest {
-        self.digest
-    }
-}
-
-/// What the index knows.
+/// Every blob in the store.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(crate) struct Index {
     total: u64,
     per_caller: u64,
     largest: u64,
@@ -69,18 +47,18 @@ struct Account {
     order: BTreeMap<u64, BlobDigest>,
 }
 
-/// Room for a blob that is being taken in. It must be given back by [`Index::release`] or turned
+/// Reservation for a blob that is being taken in. It must be given back by [`Index::release`] or turned
 /// into a blob by [`Index::settle`].
 #[derive(Debug)]
-pub(super) struct Room {
+pub(crate) struct Reservation {
     caller: Caller,
     size: u64,
     /// What it takes of the budgets.
     charged: u64,
 }
 
-impl Room {
-    pub(super) fn none(caller: Caller) -> Self {
+impl Reservation {
+    pub(crate) fn none(caller: Caller) -> Self {
         Self {
             caller,
             size: 0,
@@ -91,11 +69,11 @@ impl Room {
 
 /// What came of asking for room.
 #[derive(Debug)]
-pub(super) struct Enlarged {
+pub(crate) struct Enlarged {
     /// Blobs that were let go for it, with their sizes; their files must be removed.
-    pub(super) gone: Vec<(Key, u64)>,
+    pub(crate) gone: Vec<(Key, u64)>,
     /// Whether there is room now.
-    pub(super) fits: Result<(), BlobError>,
+    pub(crate) fits: Result<(), BlobError>,
 }
 
 /// What a blob of `size` bytes takes.
@@ -104,7 +82,7 @@ fn charge(size: u64) -> u64 {
 }
 
 impl Index {
-    pub(super) fn new(settings: &BlobSettings) -> Self {
+    pub(crate) fn new(settings: &BlobSettings) -> Self {
         Self {
             total: settings.total as u64,
             per_caller: settings.per_caller as u64,
@@ -119,14 +97,14 @@ impl Index {
     }
 
     /// Enters a blob that was found on disk. They must come in the order of their last use.
-    pub(super) fn found(&mut self, key: Key, size: u64, used: SystemTime) {
+    pub(crate) fn found(&mut self, key: Key, size: u64, used: SystemTime) {
         self.charge(key.caller(), charge(size));
         self.enter(key, size, used, 0);
     }
 
     /// Makes `room` larger by `bytes`. The oldest blobs go for it, of the same caller if that
     /// caller's budget is used up, else of anyone; none that is in use.
-    pub(super) fn enlarge(&mut self, room: &mut Room, bytes: u64) -> Enlarged {
+    pub(crate) fn enlarge(&mut self, room: &mut Reservation, bytes: u64) -> Enlarged {
         let mut gone = Vec::new();
         let fits = self.try_enlarge(room, bytes, &mut gone);
         Enlarged { gone, fits }
@@ -134,7 +112,7 @@ impl Index {
 
     fn try_enlarge(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         bytes: u64,
         gone: &mut Vec<(Key, u64)>,
     ) -> Result<(), BlobError> {
@@ -177,13 +155,13 @@ impl Index {
     }
 
     /// Gives room back.
-    pub(super) fn release(&mut self, room: &mut Room) {
+    pub(crate) fn release(&mut self, room: &mut Reservation) {
         self.discharge(&room.caller, room.charged);
         (room.size, room.charged) = (0, 0);
     }
 
     /// Turns room into a blob of exactly that size, and pins it once.
-    pub(super) fn settle(&mut self, room: &mut Room, digest: BlobDigest, now: SystemTime) {
+    pub(crate) fn settle(&mut self, room: &mut Reservation, digest: BlobDigest, now: SystemTime) {
         let size = room.size;
         // An empty blob takes a block as well, for which nobody has asked.
         self.charge(&room.caller, charge(size) - room.charged);
@@ -192,39 +170,39 @@ impl Index {
     }
 
     /// Pins a blob, which counts as a use; tells its size.
-    pub(super) fn pin(&mut self, key: &Key, now: SystemTime) -> Option<u64> {
+    pub(crate) fn pin(&mut self, key: &Key, now: SystemTime) -> Option<u64> {
         let size = self.touch(key, now)?;
         self.entries.get_mut(key)?.pins += 1;
         Some(size)
     }
 
     /// Takes a pin off.
-    pub(super) fn unpin(&mut self, key: &Key) {
+    pub(crate) fn unpin(&mut self, key: &Key) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.pins = entry.pins.saturating_sub(1);
         }
     }
 
     /// Counts a use; tells the blob's size.
-    pub(super) fn touch(&mut self, key: &Key, now: SystemTime) -> Option<u64> {
+    pub(crate) fn touch(&mut self, key: &Key, now: SystemTime) -> Option<u64> {
         let entry = self.entries.get_mut(key)?;
         // What has aged is gone, even before anybody has looked for it.
         if entry.pins == 0 && has_aged(entry.used, now, self.time_to_live) {
             return None;
         }
-        let account = self.callers.entry(key.caller.clone()).or_default();
+        let account = self.callers.entry(key.caller().clone()).or_default();
         self.order.remove(&entry.use_number);
         account.order.remove(&entry.use_number);
         entry.use_number = self.next;
         entry.used = now;
         self.next += 1;
         self.order.insert(entry.use_number, key.clone());
-        account.order.insert(entry.use_number, key.digest);
+        account.order.insert(entry.use_number, key.digest());
         Some(entry.size)
     }
 
     /// Forgets a blob; tells its size.
-    pub(super) fn remove(&mut self, key: &Key) -> Option<u64> {
+    pub(crate) fn remove(&mut self, key: &Key) -> Option<u64> {
         let entry = self.entries.remove(key)?;
         self.order.remove(&entry.use_number);
         if let Some(account) = self.callers.get_mut(key.caller()) {
@@ -235,7 +213,7 @@ impl Index {
     }
 
     /// Forgets what has not been used for too long and is not in use.
-    pub(super) fn take_aged(&mut self, now: SystemTime) -> Vec<(Key, u64)> {
+    pub(crate) fn take_aged(&mut self, now: SystemTime) -> Vec<(Key, u64)> {
         let aged: Vec<Key> = self
             .order
             .values()
@@ -255,8 +233,8 @@ impl Index {
         let use_number = self.next;
         self.next += 1;
         self.order.insert(use_number, key.clone());
-        let account = self.callers.entry(key.caller.clone()).or_default();
-        account.order.insert(use_number, key.digest);
+        let account = self.callers.entry(key.caller().clone()).or_default();
+        account.order.insert(use_number, key.digest());
         let entry = Entry {
             size,
             use_number,
@@ -331,7 +309,7 @@ mod tests {
 
     /// Takes a blob of some blocks in and lets it go; tells which others went for it.
     fn put(index: &mut Index, caller: &str, content: &str, blocks: u64, now: u64) -> Vec<Key> {
-        let mut room = Room::none(Caller::named(caller));
+        let mut room = Reservation::none(Caller::named(caller));
         let enlarged = index.enlarge(&mut room, blocks * BLOCK);
         enlarged.fits.unwrap();
         let key = key(caller, content);
@@ -372,7 +350,7 @@ mod tests {
         put(&mut index, "x", "b", 1, 0);
         index.pin(&key("x", "a"), at(1)).unwrap();
         index.pin(&key("x", "b"), at(1)).unwrap();
-        let mut room = Room::none(Caller::named("x"));
+        let mut room = Reservation::none(Caller::named("x"));
         let fits = index.enlarge(&mut room, 1).fits;
         assert!(matches!(
             fits,
@@ -393,8 +371,8 @@ mod tests {
     fn room_that_is_being_filled_counts_for_its_caller_and_for_all() {
         let mut index = index(3, 2);
         let mut rooms = [
-            Room::none(Caller::named("x")),
-            Room::none(Caller::named("y")),
+            Reservation::none(Caller::named("x")),
+            Reservation::none(Caller::named("y")),
         ];
         for room in &mut rooms {
             index.enlarge(room, BLOCK).fits.unwrap();

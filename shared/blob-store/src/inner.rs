@@ -1,0 +1,80 @@
+//! What every clone of a store shares: the index in memory and the directory on disk.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use crate::{
+    directory::{Directory, FileName},
+    error::BlobError,
+    index::{Index, Reservation},
+    key::Key,
+    settings::BlobSettings,
+};
+
+/// What is known of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobInfo {
+    /// Its size.
+    pub size: u64,
+    /// How long it is kept if it is not used again.
+    pub time_to_live: Duration,
+}
+
+/// What every clone of a store shares.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) settings: BlobSettings,
+    pub(crate) directory: Directory,
+    /// Held for a change together with the one system call that makes it true on disk, so that the
+    /// two never part; never while content is read or written.
+    pub(crate) index: Mutex<Index>,
+}
+
+impl Inner {
+    pub(crate) fn index(&self) -> MutexGuard<'_, Index> {
+        // Every change is complete before anything can panic.
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes what has aged.
+    pub(crate) fn sweep(&self) {
+        let mut index = self.index();
+        let aged = index.take_aged(SystemTime::now());
+        self.remove_all(&aged);
+    }
+
+    /// Makes `room` larger, for which others may have to go.
+    pub(crate) fn enlarge(&self, room: &mut Reservation, bytes: u64) -> Result<(), BlobError> {
+        let mut index = self.index();
+        let aged = index.take_aged(SystemTime::now());
+        self.remove_all(&aged);
+        let outcome = index.enlarge(room, bytes);
+        self.remove_all(&outcome.gone);
+        outcome.fits
+    }
+
+    pub(crate) fn touch(&self, key: &Key) -> Option<BlobInfo> {
+        let now = SystemTime::now();
+        let mut index = self.index();
+        let size = index.touch(key, now)?;
+        // The time on disk only matters after the next start.
+        if let Err(error) = self.directory.touch(&FileName::new(key, size), now) {
+            tracing::debug!(%error, "the time of a blob could not be set");
+        }
+        Some(BlobInfo {
+            size,
+            time_to_live: self.settings.time_to_live,
+        })
+    }
+
+    /// Called with the index locked.
+    fn remove_all(&self, gone: &[(Key, u64)]) {
+        for (key, size) in gone {
+            if let Err(error) = self.directory.remove(&FileName::new(key, *size)) {
+                tracing::error!(%error, digest = %key.digest(), "a blob could not be removed");
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Content kept by its digest.
+//!
+//! Each caller has a store of its own, so that a digest does not reveal what other callers have. The
+//! store is bounded in bytes, in all and for each caller, and blobs age out: `index` decides that in
+//! memory, `directory` does it on disk, `incoming` takes a new blob in and `held` keeps one that is in
+//! use.
+//!
+//! Everything here blocks, if briefly; an async caller goes through `spawn_blocking`.
+
+mod caller;
+mod digest;
+mod directory;
+mod error;
+mod held;
+mod incoming;
+mod index;
+mod inner;
+mod key;
+mod settings;
+mod store;
+
+pub use caller::Caller;
+pub use digest::BlobDigest;
+pub use error::{BlobError, OpenError, Whose};
+pub use held::Held;
+pub use incoming::{Incoming, Stored};
+pub use inner::BlobInfo;
+pub use settings::BlobSettings;
+pub use store::BlobStore;

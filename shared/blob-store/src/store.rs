@@ -1,0 +1,100 @@
+//! The store: blobs come in, are held and age out.
+
+use std::{
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+
+use crate::{
+    caller::Caller,
+    digest::BlobDigest,
+    directory::Directory,
+    error::{BlobError, OpenError},
+    held::Held,
+    incoming::Incoming,
+    index::Index,
+    inner::{BlobInfo, Inner},
+    key::Key,
+    settings::BlobSettings,
+};
+
+/// How often what has aged is looked for when nobody asks for anything.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Content kept by its digest. Clones are the same store.
+#[derive(Clone, Debug)]
+pub struct BlobStore {
+    inner: Arc<Inner>,
+}
+
+impl BlobStore {
+    /// Opens the store and counts what is there.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, read or written, or another process uses it.
+    pub fn open(settings: &BlobSettings) -> Result<Self, OpenError> {
+        let directory = Directory::open(&settings.directory)?;
+        let mut index = Index::new(settings);
+        for found in directory.scan()? {
+            index.found(found.key, found.size, found.used);
+        }
+        let blobs = Self {
+            inner: Arc::new(Inner {
+                settings: settings.clone(),
+                directory,
+                index: Mutex::new(index),
+            }),
+        };
+        blobs.inner.sweep();
+        Ok(blobs)
+    }
+
+    /// Removes what has aged, again and again, until the store is dropped. Must be called within a
+    /// runtime.
+    pub fn sweep_in_background(&self) {
+        let inner: Weak<Inner> = Arc::downgrade(&self.inner);
+        let pause = SWEEP.min(self.inner.settings.time_to_live);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(pause).await;
+                let Some(inner) = inner.upgrade() else {
+                    return;
+                };
+                let swept = tokio::task::spawn_blocking(move || inner.sweep()).await;
+                if let Err(error) = swept {
+                    tracing::error!(%error, "looking for aged blobs panicked");
+                }
+            }
+        });
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &BlobSettings {
+        &self.inner.settings
+    }
+
+    /// Begins to store a blob.
+    ///
+    /// # Errors
+    /// When no file can be made for it.
+    pub fn take(&self, caller: &Caller) -> Result<Incoming, BlobError> {
+        Incoming::begin(self.inner.clone(), caller.clone())
+    }
+
+    /// Holds a blob whose content has been held against its digest. It is not removed before it is
+    /// let go.
+    ///
+    /// # Errors
+    /// When it is not there or was damaged.
+    pub fn hold(&self, caller: &Caller, digest: BlobDigest) -> Result<Held, BlobError> {
+        Held::verified(self.inner.clone(), Key::new(caller, digest))
+    }
+
+    /// Describes a blob, which counts as a use; `None` if it is not there.
+    pub fn stat(&self, caller: &Caller, digest: BlobDigest) -> Option<BlobInfo> {
+        self.inner.touch(&Key::new(caller, digest))
+    }
+}
+
+#[cfg(test)]
+mod tests;
