@@ -16,17 +16,17 @@
 use std::time::Duration;
 
 use blob_store::BlobDigest;
+use sandbox_engine::domain::{
+    isolation::{IsolationLevel, MemoryEnforcement},
+    outcome::Outcome,
+    script::{Content, Program, Script},
+    usage::Usage,
+    verdict::class::{Reached, milliseconds},
+};
 use tracing::Span;
 
 use crate::{
-    domain::{
-        isolation::{IsolationLevel, MemoryEnforcement},
-        outcome::Outcome,
-        request::{Content, Program, Script},
-        session::{CellOutcome, EndReason, SessionEnd, SessionInfo},
-        usage::Usage,
-        verdict::class::{Reached, milliseconds},
-    },
+    domain::session::{CellOutcome, EndReason, SessionEnd, SessionInfo},
     error::Refusal,
     metrics,
 };

@@ -1,51 +1,19 @@
 //! Why a request was refused, or the sandbox could not be built.
 
-use std::{io, path::PathBuf};
-
 use blob_store::{BlobError, OpenError};
+use sandbox_engine::domain::{isolation::IsolationLevel, violation::Violation};
 
-use crate::{
-    admission::QueueFull,
-    domain::{isolation::IsolationLevel, session::SessionEnd, violation::Violation},
-};
+use crate::{admission::QueueFull, domain::session::SessionEnd};
 
 /// Why the sandbox could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The launcher program is not there.
-    #[error(
-        "no launcher program at {}; build `sandbox-launcher` and put it beside this program, or set launcher_path",
-        tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
-    )]
-    NoLauncher {
-        /// Where it was looked for.
-        tried: Vec<PathBuf>,
-    },
-    /// The thread that starts launchers could not be started.
-    #[error("cannot start the spawning thread")]
-    Spawner(#[source] io::Error),
+    /// Nothing can be run.
+    #[error(transparent)]
+    Engine(#[from] sandbox_engine::BuildError),
     /// The blobs cannot be kept.
     #[error(transparent)]
-    Blobs(OpenError),
-    /// A runtime profile cannot be used.
-    #[error("the runtime profile {place} is wrong: {}", problems.join("; "))]
-    Profile {
-        /// Which profile.
-        place: String,
-        /// Everything that is wrong with it.
-        problems: Vec<String>,
-    },
-    /// Two runtime profiles have one name.
-    #[error("requests could mean either of two runtimes: {}", .0.join("; "))]
-    Names(Vec<String>),
-    /// The directory of profiles cannot be read.
-    #[error("cannot read the profiles in {}", path.display())]
-    Profiles {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Blobs(#[from] OpenError),
 }
 
 /// Why a request was refused. Nothing was run.

@@ -9,11 +9,10 @@ use opentelemetry::{
     KeyValue,
     metrics::{Counter, Histogram, Meter},
 };
+use sandbox_engine::domain::usage::Usage;
 use telemetry::attributes::{
     ERROR_TYPE, SANDBOX_VERDICT, SANDBOX_WHAT, SCRIPT_RUNTIME, WARM_START,
 };
-
-use crate::domain::usage::Usage;
 
 /// Bounds of the buckets of times, in seconds: a warm start takes a millisecond, a session hours.
 const SECONDS: [f64; 18] = [

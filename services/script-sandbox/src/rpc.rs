@@ -13,20 +13,17 @@ use contracts::tavern::{
     },
 };
 use grpc_kit::{Failure, Need, Services};
+use sandbox_engine::domain::{script::request_id_problems, violation::Violation};
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::{
-    domain::{request::request_id_problems, violation::Violation},
-    error::Refusal,
-    sandbox::Sandbox,
-};
+use crate::{error::Refusal, sandbox::Sandbox};
 
 mod blobs;
 mod inward;
 mod outward;
 mod sessions;
-mod talk;
+mod streaming;
 
 /// When to come back if too many scripts wait, or too many transfers are under way.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
@@ -48,7 +45,7 @@ pub fn scripts(sandbox: &Arc<Sandbox>) -> Need {
     })
 }
 
-/// Answers the RPCs of a sandbox.
+/// ResponseStream the RPCs of a sandbox.
 #[derive(Clone, Debug)]
 pub struct Rpc {
     sandbox: Arc<Sandbox>,
@@ -113,13 +110,13 @@ impl ScriptSandboxService for Rpc {
         }
     }
 
-    type ExecuteStreamStream = talk::Answers<ExecuteStreamResponse>;
+    type ExecuteStreamStream = streaming::ResponseStream<ExecuteStreamResponse>;
 
     async fn execute_stream(
         &self,
         request: Request<Streaming<ExecuteStreamRequest>>,
     ) -> Result<Response<Self::ExecuteStreamStream>, Status> {
-        talk::execute(self, request).await
+        streaming::execute(self, request).await
     }
 
     async fn get_isolation(

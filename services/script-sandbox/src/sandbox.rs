@@ -1,50 +1,42 @@
 //! The sandbox: admits requests and runs them.
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use blob_store::BlobStore;
-use sandbox_launcher::processes::end_leftovers as end_leftovers_of_launchers;
+use sandbox_engine::{
+    Engine, Report,
+    domain::{
+        collect::Caps,
+        isolation::{IsolationLevel, MemoryEnforcement},
+        limits::Limits,
+        outcome::Outcome,
+        script::{Content, InputFile, Network, Script},
+    },
+    input_files::HeldBlobs,
+    pool::PoolState,
+    run::{self, Job, Origin, io_handler::Collector},
+    runtimes::{Interpreter, Runtime},
+    slot::Tools,
+};
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
 
 use crate::{
     admission::{Admission, Permit},
-    answers::{Answers, Claim, Digest, Pending},
     audit::{Record, What},
-    cgroup::Cgroups,
-    domain::{
-        collect::Caps,
-        hardware::Hardware,
-        isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
-        limits::Limits,
-        outcome::Outcome,
-        request::{Content, InputFile, Network, Script},
-    },
     error::{BuildError, Refusal},
-    hardware,
-    launch::Launcher,
-    placing::HeldBlobs,
-    pool::{Bounds, Pool, PoolState},
-    run::{self, Job, Origin, attend::Collector},
-    runtimes::{self, Interpreter, Runtime},
-    scratch,
+    idempotency::{Digest, IdempotencyStore, Lookup, Pending},
     session::Sessions,
     settings::SandboxSettings,
-    start::Tools,
-    users::Users,
 };
 
 mod ending;
 mod gauges;
-mod probe;
 mod sessions;
-mod talk;
-
-pub use probe::LevelFailure;
+mod streaming;
 
 /// How many calls wait for the result of an earlier call with the same request id. Each holds its
 /// request, of a few MiB at most.
@@ -55,33 +47,15 @@ const MAX_REPEATS: u32 = 512;
 pub struct Sandbox {
     settings: SandboxSettings,
     blobs: BlobStore,
-    tools: Option<Tools>,
-    pool: Option<Pool>,
-    report: Report,
-    runtimes: Vec<Runtime>,
+    engine: Engine,
     /// Admits scripts.
     slots: Admission,
     /// Admits calls that wait for the result of an earlier one.
     repeats: Admission,
-    answers: Arc<Answers>,
+    idempotency: Arc<IdempotencyStore>,
     sessions: Sessions,
     /// Says that every script has to end.
     ending: watch::Sender<bool>,
-}
-
-/// What the self-test found.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The strongest level that works; `None` if none does.
-    pub level: Option<IsolationLevel>,
-    /// What enforces the limits on memory and processes.
-    pub enforcement: MemoryEnforcement,
-    /// Layers that every script is without.
-    pub missing: Vec<MissingLayer>,
-    /// Why stronger levels do not work.
-    pub failures: Vec<LevelFailure>,
-    /// What the kernel reports of the processor that scripts share.
-    pub hardware: Hardware,
 }
 
 /// Looks at the host and builds a sandbox. A host that reaches no level gives a sandbox that refuses
@@ -90,72 +64,21 @@ pub struct Report {
 /// # Errors
 /// When the launcher program or a runtime profile is missing or wrong.
 pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError> {
-    let launcher = Launcher::new(&settings.launcher_path)?;
-    let profiles = runtimes::profiles(&settings.profiles_directory)?;
-    let mut resolving = tokio::task::JoinSet::new();
-    for profile in profiles {
-        resolving.spawn(Runtime::resolve(profile));
-    }
-    let mut runtimes = resolving.join_all().await;
-    runtimes.sort_by(|one, other| one.profile.name.cmp(&other.profile.name));
-
-    let cgroups = if settings.use_cgroups {
-        Cgroups::find()
-    } else {
-        None
-    };
-    let blobs = BlobStore::open(&settings.blobs).map_err(BuildError::Blobs)?;
+    let blobs = BlobStore::open(&settings.blobs)?;
     blobs.sweep_in_background();
-    end_leftovers(&settings, cgroups.clone()).await;
-    let users = Users::new(settings.first_user);
-    let probed = probe::probe(
-        &settings,
-        &launcher,
-        cgroups.as_ref(),
-        &blobs,
-        &users,
-        runtimes,
-    )
-    .await;
-    let probe::Probed {
-        level,
-        tools,
-        failures,
-        runtimes,
-        missing,
-    } = probed;
-    let enforcement = cgroups
-        .as_ref()
-        .map_or(MemoryEnforcement::Sampled, Cgroups::enforcement);
-    let report = Report {
-        level,
-        enforcement,
-        missing,
-        failures,
-        hardware: hardware::look(Path::new(hardware::DIRECTORY)),
-    };
-    report.log(settings.lowest_isolation);
-    for runtime in &runtimes {
-        if let Err(problem) = &runtime.interpreter {
-            let name = &runtime.profile.name;
-            tracing::warn!(runtime = name, problem, "a runtime cannot be used");
-        }
-    }
-    let answers = Answers::new(settings.remembered_answers);
-    let pool = tools.as_ref().and_then(|tools| keep(&settings, tools));
+    let engine = Engine::build(settings.engine(), &blobs).await?;
+    log(&engine, settings.lowest_isolation);
+    let idempotency = IdempotencyStore::new(settings.remembered_answers);
     let sessions = Sessions::new(settings.sessions);
     let slots = Admission::new(settings.concurrent_scripts, settings.waiting_scripts);
     let repeats = Admission::new(MAX_REPEATS, 0);
     let sandbox = Arc::new(Sandbox {
         settings,
         blobs,
-        tools,
-        pool,
-        report,
-        runtimes,
+        engine,
         slots,
         repeats,
-        answers,
+        idempotency,
         sessions,
         ending: watch::Sender::new(false),
     });
@@ -163,64 +86,31 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     Ok(sandbox)
 }
 
-/// Ends and removes what services that were killed have left. Processes come first: their users may be
-/// given to others after that. Files and cgroups may be many, and wait for what is just being ended.
-async fn end_leftovers(settings: &SandboxSettings, cgroups: Option<Cgroups>) {
-    const TRIES: u32 = 30;
-    const PAUSE: Duration = Duration::from_secs(1);
-    let ended = tokio::task::spawn_blocking(end_leftovers_of_launchers);
-    match ended.await {
-        Ok(0) => {}
-        Ok(left) => tracing::error!(left, "processes of scripts of an earlier service go on"),
-        Err(error) => tracing::error!(%error, "ending leftovers panicked"),
+/// Logs what can be run, and what keeps the rest from running.
+fn log(engine: &Engine, lowest: IsolationLevel) {
+    let report = &engine.report;
+    for failure in &report.failures {
+        tracing::warn!(level = failure.level.name(), failure = %failure.failure, "isolation level not reached");
     }
-    let scratch = settings.scratch_directory.clone();
-    std::thread::spawn(move || {
-        for _ in 0..TRIES {
-            let clean = cgroups.as_ref().is_none_or(Cgroups::sweep);
-            if scratch::sweep(&scratch) && clean {
-                return;
-            }
-            std::thread::sleep(PAUSE);
-        }
-        tracing::error!("what an earlier service has left could not be removed");
-    });
-}
-
-/// Keeps launchers ready and, if the operator wants any, interpreters.
-fn keep(settings: &SandboxSettings, tools: &Tools) -> Option<Pool> {
-    tools.spares.keep();
-    let bounds = Bounds {
-        interpreters: settings.warm_interpreters,
-        memory: settings.warm_memory as u64,
-    };
-    (bounds.interpreters > 0).then(|| Pool::new(tools.clone(), settings.default_limits, bounds))
-}
-
-impl Report {
-    /// Returns whether scripts are run, if this is the least isolation that is allowed.
-    pub fn is_ready(&self, lowest: IsolationLevel) -> bool {
-        self.level >= Some(lowest)
+    let level = Refusal::level_name(report.level);
+    if report.level < Some(lowest) {
+        let lowest = lowest.name();
+        tracing::error!(
+            level,
+            lowest,
+            "scripts are refused: the host does not reach the lowest isolation"
+        );
+    } else {
+        tracing::info!(
+            level,
+            memory_enforcement = report.enforcement.name(),
+            "scripts can be run"
+        );
     }
-
-    fn log(&self, lowest: IsolationLevel) {
-        for failure in &self.failures {
-            tracing::warn!(level = failure.level.name(), failure = %failure.failure, "isolation level not reached");
-        }
-        let level = Refusal::level_name(self.level);
-        if self.level < Some(lowest) {
-            let lowest = lowest.name();
-            tracing::error!(
-                level,
-                lowest,
-                "scripts are refused: the host does not reach the lowest isolation"
-            );
-        } else {
-            tracing::info!(
-                level,
-                memory_enforcement = self.enforcement.name(),
-                "scripts can be run"
-            );
+    for runtime in &engine.runtimes {
+        if let Err(problem) = &runtime.interpreter {
+            let name = &runtime.profile.name;
+            tracing::warn!(runtime = name, problem, "a runtime cannot be used");
         }
     }
 }
@@ -228,7 +118,7 @@ impl Report {
 impl Sandbox {
     /// What the self-test found.
     pub fn report(&self) -> &Report {
-        &self.report
+        &self.engine.report
     }
 
     /// The settings.
@@ -238,7 +128,7 @@ impl Sandbox {
 
     /// Every runtime, also those that cannot be used.
     pub fn runtimes(&self) -> &[Runtime] {
-        &self.runtimes
+        &self.engine.runtimes
     }
 
     /// The files that are kept for scripts and of scripts.
@@ -254,7 +144,7 @@ impl Sandbox {
 
     /// How the waiting interpreters of a runtime are.
     pub fn pool_state(&self, runtime: &Runtime) -> PoolState {
-        let pool = self.pool.as_ref();
+        let pool = self.engine.pool.as_ref();
         pool.map(|pool| pool.state(&runtime.profile.name))
             .unwrap_or_default()
     }
@@ -268,12 +158,7 @@ impl Sandbox {
     /// [`Self::end_scripts`], or by losing their callers.
     pub async fn shutdown(&self) {
         self.sessions.shutdown().await;
-        if let Some(pool) = &self.pool {
-            pool.close().await;
-        }
-        if let Some(tools) = &self.tools {
-            tools.spares.close().await;
-        }
+        self.engine.shutdown().await;
     }
 
     /// The limits that a request takes that names none, and the most that it can ask for.
@@ -294,9 +179,9 @@ impl Sandbox {
         script: Script,
     ) -> Result<(Arc<Outcome>, bool), Refusal> {
         let mut claimed = loop {
-            match self.answers.claim(&script.caller, request_id, digest) {
-                Claim::First(claimed) => break claimed,
-                Claim::Repeated(mut pending) => {
+            match self.idempotency.look_up(&script.caller, request_id, digest) {
+                Lookup::New(claimed) => break claimed,
+                Lookup::InFlight(mut pending) => {
                     let known = pending.borrow().clone();
                     if let Some(outcome) = known {
                         return Ok((outcome, true));
@@ -308,8 +193,8 @@ impl Sandbox {
                         return Ok((self.unless_shut_down(outcome)?, true));
                     }
                 }
-                Claim::Lost => return Err(Refusal::Lost),
-                Claim::Reused => {
+                Lookup::Lost => return Err(Refusal::Lost),
+                Lookup::Conflict => {
                     return Err(Refusal::RequestIdReused {
                         request_id: request_id.to_owned(),
                     });
@@ -370,6 +255,7 @@ impl Sandbox {
         let script = Arc::new(script);
         let blobs = self.hold_blobs(&script).await?;
         let warm = self
+            .engine
             .pool
             .as_ref()
             .and_then(|pool| pool.take(runtime, &script));
@@ -437,7 +323,7 @@ impl Sandbox {
     fn tools_for(&self, script: &Script) -> Result<&Tools, Refusal> {
         let settings = &self.settings;
         let missing = || {
-            let failures = self.report.failures.iter();
+            let failures = self.engine.report.failures.iter();
             failures
                 .map(|failure| failure.failure.to_string())
                 .collect()
@@ -446,13 +332,14 @@ impl Sandbox {
             .lowest_isolation
             .max(script.minimum_isolation.unwrap_or(IsolationLevel::Reduced));
         let tools = self
+            .engine
             .tools
             .as_ref()
-            .filter(|_| self.report.level >= Some(level));
+            .filter(|_| self.engine.report.level >= Some(level));
         let tools = tools.ok_or_else(|| Refusal::Isolation {
             what: "isolation",
             wanted: level.name(),
-            available: Refusal::level_name(self.report.level),
+            available: Refusal::level_name(self.engine.report.level),
             missing: missing(),
         })?;
         if script.network == Network::End && !sandbox_launcher::confine::tells_network() {
@@ -468,11 +355,11 @@ impl Sandbox {
                 .minimum_enforcement
                 .unwrap_or(MemoryEnforcement::Sampled),
         );
-        if self.report.enforcement < enforcement {
+        if self.engine.report.enforcement < enforcement {
             return Err(Refusal::Isolation {
                 what: "memory enforcement",
                 wanted: enforcement.name(),
-                available: self.report.enforcement.name(),
+                available: self.engine.report.enforcement.name(),
                 missing: vec!["no writable cgroup".to_owned()],
             });
         }
@@ -480,11 +367,13 @@ impl Sandbox {
     }
 
     fn runtime(&self, name: &str) -> Result<&Runtime, Refusal> {
-        self.runtimes
+        self.engine
+            .runtimes
             .iter()
             .find(|runtime| runtime.profile.answers_to(name))
             .ok_or_else(|| {
                 let known: Vec<&str> = self
+                    .engine
                     .runtimes
                     .iter()
                     .map(|runtime| runtime.profile.name.as_str())

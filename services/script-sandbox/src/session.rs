@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use sandbox_engine::domain::script::Script;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::Instant,
@@ -21,24 +22,21 @@ mod settings;
 
 mod actor;
 mod cell;
+mod channels;
 mod command;
-mod ward;
 
 use crate::{
-    domain::{
-        request::Script,
-        session::{CellOutcome, EndReason, SessionEnd, SessionInfo, SessionState},
-    },
+    domain::session::{CellOutcome, EndReason, SessionEnd, SessionInfo, SessionState},
     error::Refusal,
-    stream::{Talk, outbox::Outbox},
+    streaming::{StreamHandle, output_queue::OutputQueue},
 };
-pub(crate) use actor::{Actor, usher};
+pub(crate) use actor::{Actor, session_io};
 use command::{Command, Order};
 pub use settings::SessionSettings;
 
 /// What is asked of a new session.
 #[derive(Debug)]
-pub struct Wish {
+pub struct SessionRequest {
     /// The caller, runtime, files, variables and limits. The wall time and the output are those of a cell.
     pub script: Script,
     /// How long it may go without a cell.
@@ -84,7 +82,7 @@ pub struct CellEnd {
 
 /// A cell to run.
 #[derive(Debug)]
-pub struct CellWish {
+pub struct CellRequest {
     /// Its code.
     pub source: String,
     /// How long it may run.
@@ -120,7 +118,7 @@ pub(crate) struct Admitted {
 }
 
 /// What a request for a session came to.
-pub(crate) enum Claim {
+pub(crate) enum SessionLookup {
     /// It is new.
     New(Admitted),
     /// It was made by the same request before; its id.
@@ -141,7 +139,7 @@ impl Sessions {
         request_id: &str,
         digest: [u8; 32],
         view: SessionInfo,
-    ) -> Result<Claim, Refusal> {
+    ) -> Result<SessionLookup, Refusal> {
         let mut entries = self.lock();
         if !request_id.is_empty() {
             let same = |entry: &&Entry| {
@@ -152,7 +150,7 @@ impl Sessions {
             if let Some(entry) = entries.values().find(same) {
                 return match &entry.request {
                     Some((_, known)) if *known == digest => {
-                        Ok(Claim::Known(entry.view.borrow().id.clone()))
+                        Ok(SessionLookup::Known(entry.view.borrow().id.clone()))
                     }
                     _ => Err(Refusal::RequestIdReused {
                         request_id: request_id.to_owned(),
@@ -189,7 +187,7 @@ impl Sessions {
             request: (!request_id.is_empty()).then(|| (request_id.to_owned(), digest)),
         };
         entries.insert(id, entry);
-        Ok(Claim::New(Admitted { view, orders }))
+        Ok(SessionLookup::New(Admitted { view, orders }))
     }
 
     /// Waits until a session can be used, or never can.
@@ -239,21 +237,25 @@ impl Sessions {
     ///
     /// # Errors
     /// When the session is not there, has ended, or runs a cell.
-    pub async fn run(&self, id: &str, wish: CellWish) -> Result<Talk<CellEvent>, Refusal> {
-        let outbox = Outbox::new();
-        let (talk, gone) = Talk::new(outbox.clone());
+    pub async fn run(
+        &self,
+        id: &str,
+        request: CellRequest,
+    ) -> Result<StreamHandle<CellEvent>, Refusal> {
+        let queue = OutputQueue::new();
+        let (stream, gone) = StreamHandle::new(queue.clone());
         let (answer, accepted) = oneshot::channel();
         let order = Order {
             command: Command::Run {
-                wish,
-                outbox,
+                request,
+                queue,
                 gone,
                 span: Span::current(),
             },
             answer,
         };
         if self.order(id, order, accepted).await? {
-            return Ok(talk);
+            return Ok(stream);
         }
         let cell = self.get(id)?.cells;
         Err(Refusal::SessionBusy {

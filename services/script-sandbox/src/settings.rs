@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use blob_store::BlobSettings;
-use serde::{Deserialize, Serialize};
-use settings::Problems;
-
-use crate::{
+use sandbox_engine::{
+    EngineSettings,
     domain::{
         isolation::{IsolationLevel, MemoryEnforcement},
         limits::Limits,
     },
-    session::SessionSettings,
 };
+use serde::{Deserialize, Serialize};
+use settings::Problems;
+
+use crate::session::SessionSettings;
 
 /// Settings of the script sandbox; variables begin with `TAVERN_SANDBOX__`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -154,6 +155,23 @@ impl settings::Settings for SandboxSettings {
 }
 
 impl SandboxSettings {
+    /// How the engine is built.
+    pub(crate) fn engine(&self) -> EngineSettings {
+        EngineSettings {
+            launcher_path: self.launcher_path.clone(),
+            profiles_directory: self.profiles_directory.clone(),
+            scratch_directory: self.scratch_directory.clone(),
+            highest_isolation: self.highest_isolation,
+            use_cgroups: self.use_cgroups,
+            concurrent_scripts: self.concurrent_scripts,
+            sessions: self.sessions.maximum,
+            warm_interpreters: self.warm_interpreters,
+            warm_memory: self.warm_memory as u64,
+            default_limits: self.default_limits,
+            first_user: self.first_user,
+        }
+    }
+
     fn check_counts(&self, problems: &mut Problems) {
         for (key, value, least, most) in [
             ("concurrent_scripts", self.concurrent_scripts, 1, 1024),

@@ -15,7 +15,7 @@ impl BlobDigest {
     }
 
     /// Takes the digest out of a hasher.
-    pub(crate) fn finished(hasher: Sha256) -> Self {
+    pub fn finished(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())
     }
 

@@ -8,7 +8,8 @@ use contracts::tavern::sandbox::v1::{
     script_sandbox_service_client::ScriptSandboxServiceClient, verdict::Kind,
 };
 use grpc_kit::Transport;
-use script_sandbox::{Sandbox, SandboxSettings, domain::isolation::IsolationLevel};
+use sandbox_engine::domain::isolation::IsolationLevel;
+use script_sandbox::{Sandbox, SandboxSettings};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{left::Left, race::Tally};

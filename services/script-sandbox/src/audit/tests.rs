@@ -1,9 +1,9 @@
 use std::sync::{Arc, Mutex};
 
+use sandbox_engine::domain::limits::Limits;
 use tracing_subscriber::{Layer, filter::filter_fn, layer::SubscriberExt};
 
 use super::*;
-use crate::domain::limits::Limits;
 
 /// The lines that a body leaves in the audit log.
 fn lines(body: impl FnOnce()) -> Vec<String> {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::{
+use sandbox_engine::domain::{
     isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
     limits::{Limits, Span},
+    usage::Usage,
     verdict::Verdict,
+    violation::Violation,
 };
-use crate::domain::{usage::Usage, violation::Violation};
 
 /// The largest cell, in bytes.
 pub const MAX_CELL_BYTES: usize = 512 << 10;

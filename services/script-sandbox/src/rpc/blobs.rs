@@ -13,13 +13,11 @@ use contracts::tavern::{
 };
 use futures::stream::{BoxStream, unfold};
 use grpc_kit::Failure;
+use sandbox_engine::domain::{script::caller_problems, violation::Violation};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{in_time, invalid, outward::duration, refused};
-use crate::{
-    admission::{Admission, Permit},
-    domain::{request::caller_problems, violation::Violation},
-};
+use crate::admission::{Admission, Permit};
 
 /// How long one transfer may take.
 pub(super) const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
@@ -36,7 +34,7 @@ const PIECE: usize = 256 << 10;
 /// The most digests that are looked up at once.
 const MAX_DIGESTS: usize = 1000;
 
-/// Answers the RPCs about blobs.
+/// ResponseStream the RPCs about blobs.
 #[derive(Clone, Debug)]
 pub struct BlobRpc {
     blobs: BlobStore,

@@ -10,15 +10,14 @@ use contracts::tavern::sandbox::v1::{
     self as wire, CreateSessionRequest, ExecuteRequest, execute_request,
 };
 use prost::Message;
-use sha2::{Digest as _, Sha256};
-
-use crate::domain::{
+use sandbox_engine::domain::{
     collect::{self, Caps},
     isolation::{IsolationLevel, MemoryEnforcement},
-    limits::{Asked, Limits, Span},
-    request::{Content, InputFile, Network, Program, Script},
+    limits::{Limits, RequestedLimits, Span},
+    script::{Content, InputFile, Network, Program, Script},
     violation::Violation,
 };
+use sha2::{Digest as _, Sha256};
 
 /// A request that is answered once for each id.
 pub(super) trait Repeatable: Message {
@@ -201,8 +200,8 @@ pub(super) fn files(
     read
 }
 
-fn wanted(collect: wire::Collect) -> collect::Asked {
-    collect::Asked {
+fn wanted(collect: wire::Collect) -> collect::RequestedCollect {
+    collect::RequestedCollect {
         patterns: collect.patterns,
         files: collect.max_files,
         file_bytes: collect.max_file_bytes,
@@ -262,8 +261,8 @@ fn enforcement(value: i32) -> Result<Option<MemoryEnforcement>, ()> {
     })
 }
 
-pub(super) fn asked(limits: &wire::Limits) -> Asked {
-    Asked {
+pub(super) fn asked(limits: &wire::Limits) -> RequestedLimits {
+    RequestedLimits {
         wall_time: limits.wall_time.map(span),
         cpu_time: limits.cpu_time.map(span),
         memory: limits.memory_bytes,

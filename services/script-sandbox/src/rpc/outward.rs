@@ -3,21 +3,23 @@
 use std::time::Duration;
 
 use contracts::tavern::sandbox::v1::{self as wire, verdict::Kind};
-use sandbox_launcher::report::{Failure, Layer};
-
-use crate::{
+use sandbox_engine::{
     domain::{
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::{Outcome, ScriptResult},
-        session::EndReason,
         usage::Usage,
         verdict::{Stream, Verdict},
     },
     pool::PoolState,
     runtimes::Runtime,
+};
+use sandbox_launcher::report::{Failure, Layer};
+
+use crate::{
+    domain::session::EndReason,
     sandbox::Sandbox,
-    stream::{Started, outbox::Chunk},
+    streaming::{Started, output_queue::Chunk},
 };
 
 mod files;

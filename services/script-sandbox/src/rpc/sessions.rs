@@ -9,17 +9,15 @@ use contracts::tavern::sandbox::v1::{
     session_service_server::SessionService,
 };
 use core_types::page::{PageToken, page_size};
+use sandbox_engine::domain::{script::request_id_problems, violation::Violation};
 use tonic::{Request, Response, Status};
 
-use super::{Rpc, invalid, inward, refused, talk::Answers};
+use super::{Rpc, invalid, inward, refused};
 use crate::{
     Sandbox,
-    domain::{
-        request::request_id_problems,
-        session::{SessionInfo, cell_problems, time},
-        violation::Violation,
-    },
-    session::{CellWish, Wish},
+    domain::session::{SessionInfo, cell_problems, time},
+    rpc::streaming::ResponseStream,
+    session::{CellRequest, SessionRequest},
 };
 
 mod outward;
@@ -39,8 +37,11 @@ impl SessionService for Rpc {
         let mut request = request.into_inner();
         let digest = inward::digest(&mut request);
         let request_id = request.request_id.clone();
-        let wish = wish(&self.sandbox, request).map_err(invalid)?;
-        let made = self.sandbox.create_session(&request_id, digest, wish).await;
+        let request = read_request(&self.sandbox, request).map_err(invalid)?;
+        let made = self
+            .sandbox
+            .create_session(&request_id, digest, request)
+            .await;
         let (view, replayed) = made.map_err(refused)?;
         Ok(Response::new(CreateSessionResponse {
             session: Some(outward::session(&view)),
@@ -48,7 +49,7 @@ impl SessionService for Rpc {
         }))
     }
 
-    type RunCellStream = Answers<RunCellResponse>;
+    type RunCellStream = ResponseStream<RunCellResponse>;
 
     async fn run_cell(
         &self,
@@ -81,14 +82,14 @@ impl SessionService for Rpc {
         let Some(session) = session.filter(|_| problems.is_empty()) else {
             return Err(invalid(problems));
         };
-        let wish = CellWish {
+        let request = CellRequest {
             source: request.source_text,
             wall_time,
             output,
             deadline,
         };
-        let talk = self.sandbox.sessions().run(&session.id, wish).await;
-        Ok(Response::new(outward::answers(talk.map_err(refused)?)))
+        let stream = self.sandbox.sessions().run(&session.id, request).await;
+        Ok(Response::new(outward::answers(stream.map_err(refused)?)))
     }
 
     async fn interrupt_cell(
@@ -203,7 +204,10 @@ impl Rpc {
 }
 
 /// Reads a request with everything that is wrong with it.
-fn wish(sandbox: &Sandbox, request: CreateSessionRequest) -> Result<Wish, Vec<Violation>> {
+fn read_request(
+    sandbox: &Sandbox,
+    request: CreateSessionRequest,
+) -> Result<SessionRequest, Vec<Violation>> {
     let mut problems = request_id_problems(&request.request_id);
     let mut refuse = |field: &str, problem: &str| {
         problems.push(Violation {
@@ -250,7 +254,7 @@ fn wish(sandbox: &Sandbox, request: CreateSessionRequest) -> Result<Wish, Vec<Vi
     if !problems.is_empty() {
         return Err(problems);
     }
-    Ok(Wish {
+    Ok(SessionRequest {
         script,
         idle_time,
         total_time,

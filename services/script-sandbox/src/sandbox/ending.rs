@@ -3,12 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use grpc_kit::Shutdown;
+use sandbox_engine::domain::{outcome::Outcome, verdict::Verdict};
 
 use super::Sandbox;
-use crate::{
-    domain::{outcome::Outcome, verdict::Verdict},
-    error::Refusal,
-};
+use crate::error::Refusal;
 
 /// The part of the grace after which scripts are ended; the rest is for the answers.
 const SCRIPTS_PART: f32 = 0.75;

@@ -10,7 +10,7 @@ use super::Sandbox;
 /// Observes the levels of a sandbox for as long as it lives.
 pub(super) fn observe(sandbox: &Arc<Sandbox>) {
     let meter = telemetry::meter();
-    let level = |name: &'static str, unit: &'static str, about: &'static str, look: Look| {
+    let level = |name: &'static str, unit: &'static str, about: &'static str, look: Observe| {
         let sandbox: Weak<Sandbox> = Arc::downgrade(sandbox);
         let gauge = meter.u64_observable_gauge(name).with_unit(unit);
         let gauge = gauge.with_description(about).with_callback(move |seen| {
@@ -58,4 +58,4 @@ pub(super) fn observe(sandbox: &Arc<Sandbox>) {
 }
 
 /// Looks at a level of a sandbox.
-type Look = fn(&Sandbox, &dyn AsyncInstrument<u64>);
+type Observe = fn(&Sandbox, &dyn AsyncInstrument<u64>);

@@ -3,22 +3,24 @@
 use std::{sync::Arc, time::Instant};
 
 use core_types::{Clock as _, IdSource as _, SystemClock, SystemIds};
+use sandbox_engine::{
+    domain::{
+        limits::Limits,
+        script::{Program, Script},
+    },
+    run::{self, Job, Origin},
+    runtimes::{Interpreter, Runtime},
+    slot::Tools,
+};
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::Sandbox;
 use crate::{
     audit::Record,
-    domain::{
-        limits::Limits,
-        request::{Program, Script},
-        session::{SessionInfo, SessionState},
-    },
+    domain::session::{SessionInfo, SessionState},
     error::Refusal,
-    run::{self, Job, Origin},
-    runtimes::{Interpreter, Runtime},
-    session::{Actor, Admitted, Claim, Sessions, Wish, usher},
-    start::Tools,
+    session::{Actor, Admitted, SessionLookup, SessionRequest, Sessions, session_io},
 };
 
 impl Sandbox {
@@ -47,43 +49,43 @@ impl Sandbox {
         &self,
         request_id: &str,
         digest: [u8; 32],
-        wish: Wish,
+        request: SessionRequest,
     ) -> Result<(SessionInfo, bool), Refusal> {
         let id = format!("sess_{}", SystemIds.next_uuid().simple());
-        let mut record = Record::of_session(&id, request_id, &wish.script);
-        let means = self.session_means(&wish.script);
+        let mut record = Record::of_session(&id, request_id, &request.script);
+        let means = self.session_means(&request.script);
         let (tools, runtime, interpreter) = means.map_err(|refusal| record.refused(refusal))?;
         let view = SessionInfo {
             id: id.clone(),
-            caller: wish.script.caller.clone(),
+            caller: request.script.caller.clone(),
             runtime: runtime.profile.name.clone(),
             state: SessionState::Starting,
-            limits: wish.script.limits,
-            idle_time: wish.idle_time,
-            total_time: wish.total_time,
+            limits: request.script.limits,
+            idle_time: request.idle_time,
+            total_time: request.total_time,
             created: SystemClock.now().unix_nanos(),
             cells: 0,
             isolation: tools.backend.level(),
             missing: Vec::new(),
-            enforcement: self.report.enforcement,
+            enforcement: self.engine.report.enforcement,
         };
         let claim = self.sessions.claim(request_id, digest, view);
         let admitted = match claim.map_err(|refusal| record.refused(refusal))? {
-            Claim::New(admitted) => admitted,
-            Claim::Known(id) => {
+            SessionLookup::New(admitted) => admitted,
+            SessionLookup::Known(id) => {
                 record.replayed();
                 return Ok((self.sessions.ready(&id).await?, true));
             }
         };
         // A caller that goes and cannot come back for the session leaves none behind.
-        let mut unclaim = Unclaim {
+        let mut forget = ForgetOnDrop {
             sessions: &self.sessions,
             id: Some(&id),
         };
-        let mut script = wish.script;
+        let mut script = request.script;
         // The driver is no file, and lives as long as the session.
         script.program = Program::Entry(String::new());
-        script.limits.wall_time = wish.total_time;
+        script.limits.wall_time = request.total_time;
         let script = Arc::new(script);
         let blobs = self.hold_blobs(&script).await;
         let blobs = blobs.map_err(|refusal| record.refused(refusal))?;
@@ -100,17 +102,17 @@ impl Sandbox {
         record.admitted(&runtime.profile.name);
         self.start(admitted, job, tools.clone(), record);
         if !request_id.is_empty() {
-            unclaim.id = None;
+            forget.id = None;
         }
         let view = self.sessions.ready(&id).await?;
         if let Some(end) = view.end().cloned() {
-            unclaim.id = Some(&id);
-            drop(unclaim);
+            forget.id = Some(&id);
+            drop(forget);
             let end = Box::new(end);
             return Err(Refusal::SessionEnded { id, end });
         }
-        unclaim.id = None;
-        drop(unclaim);
+        forget.id = None;
+        drop(forget);
         Ok((view, false))
     }
 
@@ -128,17 +130,17 @@ impl Sandbox {
     }
 
     fn start(&self, admitted: Admitted, job: Job, tools: Tools, record: Record) {
-        let (usher, ward) = usher();
+        let (session_io, channels) = session_io();
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.session.live", runtime = job.profile.name);
-        let run = async move { run::run(&tools, job, usher, cancelled).await };
+        let run = async move { run::run(&tools, job, session_io, cancelled).await };
         let actor = Actor {
             view: admitted.view,
             orders: admitted.orders,
             settings: self.settings.sessions,
             run: tokio::spawn(run.instrument(span.clone())),
             cancel,
-            ward,
+            channels,
             outcome: None,
             record,
         };
@@ -152,12 +154,12 @@ impl Sandbox {
 }
 
 /// Forgets a session when it is dropped, which ends it, unless that was called off.
-struct Unclaim<'a> {
+struct ForgetOnDrop<'a> {
     sessions: &'a Sessions,
     id: Option<&'a str>,
 }
 
-impl Drop for Unclaim<'_> {
+impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.sessions.forget(id);

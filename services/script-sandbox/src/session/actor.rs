@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use core_types::{Clock as _, SystemClock};
+use sandbox_engine::{
+    domain::{isolation::MissingLayer, outcome::Outcome, usage::Usage, verdict::Verdict},
+    run::io_handler::{IoHandler, Stage},
+};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
@@ -11,20 +15,13 @@ use tokio::{
 use super::{
     SessionSettings,
     cell::{Cell, Ended},
+    channels::{Broken, SessionChannels, SessionIo},
     command::{Command, Order, Stop},
     frames::FromDriver,
-    ward::{Broken, Usher, Ward},
 };
 use crate::{
     audit::Record,
-    domain::{
-        isolation::MissingLayer,
-        outcome::Outcome,
-        session::{EndReason, SessionEnd, SessionInfo, SessionState},
-        usage::Usage,
-        verdict::Verdict,
-    },
-    run::attend::{Attendant, Stage},
+    domain::session::{EndReason, SessionEnd, SessionInfo, SessionState},
 };
 
 /// How long a driver may take to become ready once its interpreter runs.
@@ -34,9 +31,9 @@ const READY: Duration = Duration::from_secs(30);
 const CLOSED: Duration = Duration::from_secs(10);
 
 /// The attendant of a session, and where the channels come from.
-pub(crate) fn usher() -> (Box<dyn Attendant>, oneshot::Receiver<Ward>) {
-    let (task, ward) = oneshot::channel();
-    (Box::new(Usher { task }), ward)
+pub(crate) fn session_io() -> (Box<dyn IoHandler>, oneshot::Receiver<SessionChannels>) {
+    let (task, channels) = oneshot::channel();
+    (Box::new(SessionIo { task }), channels)
 }
 
 /// One session.
@@ -48,7 +45,7 @@ pub(crate) struct Actor {
     pub(crate) run: JoinHandle<Outcome>,
     /// Dropped to end the run.
     pub(crate) cancel: oneshot::Sender<()>,
-    pub(crate) ward: oneshot::Receiver<Ward>,
+    pub(crate) channels: oneshot::Receiver<SessionChannels>,
     /// How the run ended, once it has; nothing within if its task was lost.
     pub(crate) outcome: Option<Option<Outcome>>,
     pub(crate) record: Record,
@@ -59,9 +56,9 @@ impl Actor {
     pub(crate) async fn live(mut self) {
         let mut unfinished = None;
         let stop = match self.begin().await {
-            Ok(mut ward) => {
-                let (stop, cell) = self.serve(&mut ward).await;
-                unfinished = cell.map(|cell| (cell, ward));
+            Ok(mut channels) => {
+                let (stop, cell) = self.serve(&mut channels).await;
+                unfinished = cell.map(|cell| (cell, channels));
                 stop
             }
             Err(stop) => stop,
@@ -84,32 +81,32 @@ impl Actor {
         tracing::info!(reason = ?end.reason, "a session has ended");
         record.session_ended(&view.borrow(), &end);
         view.send_modify(|view| view.state = SessionState::Ended(Box::new(end.clone())));
-        if let Some((cell, mut ward)) = unfinished {
-            cell.cut_off(&mut ward, end);
+        if let Some((cell, mut channels)) = unfinished {
+            cell.cut_off(&mut channels, end);
         }
         // Whoever still waits for an answer finds the end in the view.
         drop(orders);
     }
 
     /// Waits until the driver is ready.
-    async fn begin(&mut self) -> Result<Ward, Stop> {
-        let mut ward = tokio::select! {
-            ward = &mut self.ward => match ward {
-                Ok(ward) => ward,
+    async fn begin(&mut self) -> Result<SessionChannels, Stop> {
+        let mut channels = tokio::select! {
+            channels = &mut self.channels => match channels {
+                Ok(channels) => channels,
                 Err(_) => return Err(self.not_ready().await),
             },
             stop = refuse(&mut self.orders) => return Err(stop),
         };
         let ready = async {
             // A launcher that is gone is told by the run.
-            let _ = ward.delivery.send(&mut ward.files).await;
+            let _ = channels.delivery.send(&mut channels.files).await;
             let placed = |stage| stage >= Stage::Placed;
-            let progress = ward
+            let progress = channels
                 .progress
                 .wait_for(|progress| placed(progress.stage))
                 .await;
             let missing = progress.map(|progress| progress.missing.clone());
-            let message = ward.channel.next().await;
+            let message = channels.channel.next().await;
             (missing.unwrap_or_default(), message)
         };
         let (missing, message) = tokio::select! {
@@ -130,14 +127,14 @@ impl Actor {
             return Err(self.not_ready().await);
         }
         let missing = missing.into_iter().map(MissingLayer::reported);
-        let missing: Vec<MissingLayer> = ward.missing.iter().cloned().chain(missing).collect();
+        let missing: Vec<MissingLayer> = channels.missing.iter().cloned().chain(missing).collect();
         self.view.send_modify(|view| {
             view.missing = missing;
-            view.enforcement = ward.enforcement;
+            view.enforcement = channels.enforcement;
             self.record.opened(view);
             view.state = SessionState::Idle;
         });
-        Ok(ward)
+        Ok(channels)
     }
 
     /// The run is over before it was of any use, or about to be.
@@ -166,7 +163,7 @@ impl Actor {
     }
 
     /// Runs cells until there is a reason to end, which may come in the middle of one.
-    async fn serve(&mut self, ward: &mut Ward) -> (Stop, Option<Cell>) {
+    async fn serve(&mut self, channels: &mut SessionChannels) -> (Stop, Option<Cell>) {
         loop {
             let idle_time = self.view.borrow().idle_time;
             let order = tokio::select! {
@@ -186,8 +183,8 @@ impl Actor {
                 Command::End(reason) => return (Stop::because(reason), None),
                 Command::Interrupt { .. } => drop(answer.send(false)),
                 Command::Run {
-                    wish,
-                    outbox,
+                    request,
+                    queue,
                     gone,
                     span,
                 } => {
@@ -197,19 +194,21 @@ impl Actor {
                         view.state = SessionState::Running;
                     });
                     let limit = self.view.borrow().limits.result;
-                    let record = Record::of_cell(&self.view.borrow(), number, &wish.source, span);
-                    let mut cell = Cell::begin(number, wish, limit, outbox, gone, ward, record);
+                    let record =
+                        Record::of_cell(&self.view.borrow(), number, &request.source, span);
+                    let mut cell =
+                        Cell::begin(number, request, limit, queue, gone, channels, record);
                     // A caller that has gone meanwhile is noticed by the cell.
                     let _ = answer.send(true);
                     let grace = self.settings.interrupt_grace;
                     let ended = cell
-                        .attend(ward, &mut self.orders, &mut self.run, grace)
+                        .run_to_end(channels, &mut self.orders, &mut self.run, grace)
                         .await;
                     match ended {
                         Ended::Done(done) => {
                             self.view
                                 .send_modify(|view| view.state = SessionState::Idle);
-                            cell.done(*done, ward);
+                            cell.done(*done, channels);
                         }
                         Ended::Stop(stop) => return (stop, Some(cell)),
                         Ended::Run(outcome) => {

@@ -2,6 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use sandbox_engine::domain::{
+    outcome::{Captured, Outcome},
+    verdict::class::Reached,
+};
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
@@ -9,19 +13,15 @@ use tokio::{
 };
 
 use super::{
-    CellEnd, CellEvent, CellWish,
+    CellEnd, CellEvent, CellRequest,
+    channels::{Broken, SessionChannels},
     frames::{Done, FromDriver, ToDriver},
-    ward::{Broken, Ward},
 };
 use crate::{
     audit::Record,
-    domain::{
-        outcome::{Captured, Outcome},
-        session::{CellOutcome, EndReason, Interruption, SessionEnd, cell_outcome},
-        verdict::class::Reached,
-    },
+    domain::session::{CellOutcome, EndReason, Interruption, SessionEnd, cell_outcome},
     session::command::{Command, Order, Stop},
-    stream::{input, left, outbox::Outbox, tap::Moved},
+    streaming::{input, left, output_queue::OutputQueue, output_reader::Moved},
 };
 
 /// After what time an interruption is repeated, and then after twice as long each time: one that comes
@@ -38,7 +38,7 @@ pub(super) struct Cell {
     /// How much it may write, on each stream.
     output: usize,
     record: Record,
-    outbox: Arc<Outbox<CellEvent>>,
+    queue: Arc<OutputQueue<CellEvent>>,
     gone: oneshot::Receiver<()>,
     left: bool,
     began: Instant,
@@ -85,30 +85,30 @@ impl Cell {
     /// Hands the code to the driver.
     pub(super) fn begin(
         number: u64,
-        wish: CellWish,
+        request: CellRequest,
         limit: usize,
-        outbox: Arc<Outbox<CellEvent>>,
+        queue: Arc<OutputQueue<CellEvent>>,
         gone: oneshot::Receiver<()>,
-        ward: &mut Ward,
+        channels: &mut SessionChannels,
         record: Record,
     ) -> Self {
-        let CellWish {
+        let CellRequest {
             source,
             wall_time,
             output,
             deadline,
-        } = wish;
+        } = request;
         let message = ToDriver {
             cell: number,
             source: &source,
             limit,
         };
-        if let Err(error) = ward.channel.say(&message) {
+        if let Err(error) = channels.channel.say(&message) {
             tracing::error!(%error, "a cell could not be written down");
         }
-        ward.stdout.renew(output);
-        ward.stderr.renew(output);
-        outbox.put(CellEvent::Started {
+        channels.stdout.renew(output);
+        channels.stderr.renew(output);
+        queue.put(CellEvent::Started {
             cell: number,
             wall_time,
             output,
@@ -119,7 +119,7 @@ impl Cell {
             limit,
             output,
             record,
-            outbox,
+            queue,
             gone,
             left: false,
             began,
@@ -130,16 +130,16 @@ impl Cell {
         }
     }
 
-    /// Attends the cell until it has ended, or the session has to.
-    pub(super) async fn attend(
+    /// Runs the cell until it has ended, or the session has to.
+    pub(super) async fn run_to_end(
         &mut self,
-        ward: &mut Ward,
+        channels: &mut SessionChannels,
         orders: &mut mpsc::Receiver<Order>,
         run: &mut JoinHandle<Outcome>,
         grace: Duration,
     ) -> Ended {
         loop {
-            match self.next(ward, orders, run).await {
+            match self.next(channels, orders, run).await {
                 Happened::Message(Ok(FromDriver::Done(done))) if done.cell == self.number => {
                     return Ended::Done(Box::new(done));
                 }
@@ -149,19 +149,19 @@ impl Cell {
                 Happened::Message(Err(Broken::Closed)) => return Ended::Closed,
                 Happened::Message(Err(broken)) => return Ended::Broken(broken.to_string()),
                 Happened::Moved(Moved::Over) => {
-                    self.interrupt(Interruption::Output, grace, ward).await;
+                    self.interrupt(Interruption::Output, grace, channels).await;
                 }
                 Happened::Moved(Moved::Some | Moved::End) => {}
                 Happened::CallerLeft => {
                     self.left = true;
-                    self.interrupt(Interruption::Asked, grace, ward).await;
+                    self.interrupt(Interruption::Asked, grace, channels).await;
                 }
                 Happened::Time => match self.interrupted {
-                    None => self.interrupt(Interruption::Wall, grace, ward).await,
+                    None => self.interrupt(Interruption::Wall, grace, channels).await,
                     Some(Interrupted { until, .. }) if Instant::now() >= until => {
                         return Ended::Stop(Stop::because(EndReason::NotInterrupted));
                     }
-                    Some(_) => self.signal(ward).await,
+                    Some(_) => self.signal(channels).await,
                 },
                 Happened::RunOver(outcome) => return Ended::Run(outcome),
                 Happened::Ordered(None) => {
@@ -171,7 +171,7 @@ impl Cell {
                     Command::Run { .. } => drop(answer.send(false)),
                     Command::End(reason) => return Ended::Stop(Stop::because(reason)),
                     Command::Interrupt { grace } => {
-                        self.interrupt(Interruption::Asked, grace, ward).await;
+                        self.interrupt(Interruption::Asked, grace, channels).await;
                         self.waiting.push(answer);
                     }
                 },
@@ -181,24 +181,24 @@ impl Cell {
 
     async fn next(
         &mut self,
-        ward: &mut Ward,
+        channels: &mut SessionChannels,
         orders: &mut mpsc::Receiver<Order>,
         run: &mut JoinHandle<Outcome>,
     ) -> Happened {
-        let Ward {
+        let SessionChannels {
             stdout,
             stderr,
             channel,
             ..
-        } = ward;
+        } = channels;
         let due = match self.interrupted {
             None => self.wall_end,
             Some(Interrupted { again, until, .. }) => again.min(until),
         };
         tokio::select! {
             message = channel.next() => Happened::Message(message),
-            moved = stdout.step(&self.outbox), if !stdout.has_ended() => Happened::Moved(moved),
-            moved = stderr.step(&self.outbox), if !stderr.has_ended() => Happened::Moved(moved),
+            moved = stdout.step(&self.queue), if !stdout.has_ended() => Happened::Moved(moved),
+            moved = stderr.step(&self.queue), if !stderr.has_ended() => Happened::Moved(moved),
             order = orders.recv() => Happened::Ordered(order),
             outcome = run => Happened::RunOver(outcome.ok().map(Box::new)),
             () = tokio::time::sleep_until(due) => Happened::Time,
@@ -207,7 +207,12 @@ impl Cell {
     }
 
     /// Interrupts the code. The first reason is the one that is told, the shortest grace counts.
-    async fn interrupt(&mut self, why: Interruption, grace: Duration, ward: &mut Ward) {
+    async fn interrupt(
+        &mut self,
+        why: Interruption,
+        grace: Duration,
+        channels: &mut SessionChannels,
+    ) {
         let until = Instant::now() + grace;
         match &mut self.interrupted {
             Some(interrupted) => interrupted.until = interrupted.until.min(until),
@@ -218,14 +223,14 @@ impl Cell {
                     pause: AGAIN,
                     until,
                 });
-                self.signal(ward).await;
+                self.signal(channels).await;
             }
         }
     }
 
-    async fn signal(&mut self, ward: &mut Ward) {
+    async fn signal(&mut self, channels: &mut SessionChannels) {
         // A launcher that is gone is told by the run.
-        let _ = input::signal(&mut ward.files, libc::SIGINT).await;
+        let _ = input::signal(&mut channels.files, libc::SIGINT).await;
         if let Some(interrupted) = &mut self.interrupted {
             interrupted.again = Instant::now() + interrupted.pause;
             interrupted.pause = interrupted.pause.saturating_mul(2);
@@ -233,32 +238,37 @@ impl Cell {
     }
 
     /// Tells how the cell ended.
-    pub(super) fn done(self, done: Done, ward: &mut Ward) {
+    pub(super) fn done(self, done: Done, channels: &mut SessionChannels) {
         // The driver has flushed before it spoke, so what belongs to the cell is in the pipes.
-        ward.stdout.drain(&self.outbox);
-        ward.stderr.drain(&self.outbox);
+        channels.stdout.drain(&self.queue);
+        channels.stderr.drain(&self.queue);
         let done = done.bounded(self.limit);
         if let Some(value) = done.value {
-            self.outbox.put(CellEvent::Value(value));
+            self.queue.put(CellEvent::Value(value));
         }
         if let Some(error) = done.error {
-            self.outbox.put(CellEvent::Error(error));
+            self.queue.put(CellEvent::Error(error));
         }
         let why = self.interrupted.map(|interrupted| interrupted.why);
-        self.end(cell_outcome(done.outcome, why), None, ward);
+        self.end(cell_outcome(done.outcome, why), None, channels);
     }
 
     /// Tells that the session ended first; nobody of it is left.
-    pub(super) fn cut_off(self, ward: &mut Ward, end: SessionEnd) {
-        ward.stdout.drain(&self.outbox);
-        ward.stderr.drain(&self.outbox);
-        self.end(CellOutcome::SessionEnded, Some(end), ward);
+    pub(super) fn cut_off(self, channels: &mut SessionChannels, end: SessionEnd) {
+        channels.stdout.drain(&self.queue);
+        channels.stderr.drain(&self.queue);
+        self.end(CellOutcome::SessionEnded, Some(end), channels);
     }
 
-    fn end(mut self, outcome: CellOutcome, session_end: Option<SessionEnd>, ward: &Ward) {
+    fn end(
+        mut self,
+        outcome: CellOutcome,
+        session_end: Option<SessionEnd>,
+        channels: &SessionChannels,
+    ) {
         let figures = |captured: Captured| (captured.sent, captured.truncated);
         let wall_time = self.began.elapsed();
-        let (stdout, stderr) = (ward.stdout.captured(), ward.stderr.captured());
+        let (stdout, stderr) = (channels.stdout.captured(), channels.stderr.captured());
         let reached = match outcome {
             CellOutcome::WallExceeded => Some(Reached::time(self.wall_end - self.began, wall_time)),
             CellOutcome::OutputExceeded => {
@@ -268,14 +278,14 @@ impl Cell {
             _ => None,
         };
         self.record.cell_ended(outcome, reached, wall_time);
-        self.outbox.put(CellEvent::Ended(Box::new(CellEnd {
+        self.queue.put(CellEvent::Ended(Box::new(CellEnd {
             outcome,
             session_end,
             wall_time,
             stdout: figures(stdout),
             stderr: figures(stderr),
         })));
-        self.outbox.close();
+        self.queue.close();
         for answer in self.waiting {
             // Whoever asked may have gone.
             let _ = answer.send(true);

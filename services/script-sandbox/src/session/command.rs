@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 use tracing::Span;
 
-use super::{CellEvent, CellWish};
-use crate::{domain::session::EndReason, stream::outbox::Outbox};
+use super::{CellEvent, CellRequest};
+use crate::{domain::session::EndReason, streaming::output_queue::OutputQueue};
 
 /// Something that a session is to do, and where the answer goes. No answer: it has ended.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub(crate) struct Order {
 pub(crate) enum Command {
     /// Run a cell; the answer says whether it does.
     Run {
-        wish: CellWish,
-        outbox: Arc<Outbox<CellEvent>>,
+        request: CellRequest,
+        queue: Arc<OutputQueue<CellEvent>>,
         gone: oneshot::Receiver<()>,
         /// The span of the call.
         span: Span,

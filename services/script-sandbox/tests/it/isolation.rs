@@ -9,10 +9,8 @@ use std::{
 use contracts::tavern::sandbox::v1::{
     IsolationLevel as Wire, ListRuntimesRequest, MemoryEnforcement as Memory,
 };
-use script_sandbox::{
-    BuildError, SandboxSettings,
-    domain::isolation::{IsolationLevel, MemoryEnforcement},
-};
+use sandbox_engine::domain::isolation::{IsolationLevel, MemoryEnforcement};
+use script_sandbox::{BuildError, SandboxSettings};
 
 use crate::{
     rounds::{as_every_user, everywhere, is_root},
@@ -176,7 +174,7 @@ fn the_level_without_proc_runs_scripts_without_proc() {
 fn runtimes_say_whether_and_why_not() {
     as_every_user(async || {
         let profiles = tempfile::tempdir().unwrap();
-        let cobol = include_str!("../../profiles/bash.toml")
+        let cobol = include_str!("../../../../shared/sandbox-engine/profiles/bash.toml")
             .replace("name = \"bash\"", "name = \"cobol\"")
             .replace("aliases = [\"sh\"]", "aliases = []")
             .replace(
@@ -230,7 +228,10 @@ async fn a_missing_launcher_is_named_with_its_remedy() {
         ..SandboxSettings::default()
     };
     let error = script_sandbox::build(settings).await.unwrap_err();
-    assert!(matches!(error, BuildError::NoLauncher { .. }));
+    assert!(matches!(
+        error,
+        BuildError::Engine(sandbox_engine::BuildError::NoLauncher { .. })
+    ));
     assert!(
         error.to_string().contains("/nowhere/launcher")
             && error.to_string().contains("launcher_path")

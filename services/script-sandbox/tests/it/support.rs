@@ -19,10 +19,8 @@ use contracts::tavern::{
     },
 };
 use grpc_kit::Transport;
-use script_sandbox::{
-    Sandbox, SandboxSettings,
-    domain::isolation::{IsolationLevel, MemoryEnforcement},
-};
+use sandbox_engine::domain::isolation::{IsolationLevel, MemoryEnforcement};
+use script_sandbox::{Sandbox, SandboxSettings};
 
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};

@@ -6,7 +6,8 @@ use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, InputFile, Limits, ListRuntimesRequest, Runtime,
     execute_request::Program,
 };
-use script_sandbox::{SandboxSettings, domain::isolation::IsolationLevel};
+use sandbox_engine::domain::isolation::IsolationLevel;
+use script_sandbox::SandboxSettings;
 
 use crate::rounds::as_every_user;
 use crate::support::{
@@ -500,7 +501,7 @@ async fn what_a_waiting_interpreter_cannot_do_is_started_cold() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_that_cannot_wait_says_why_and_works() {
     let directory = tempfile::tempdir().unwrap();
-    let profile = include_str!("../../profiles/python3.toml")
+    let profile = include_str!("../../../../shared/sandbox-engine/profiles/python3.toml")
         .replace("\"json\", ", "\"no_such_module_anywhere\", ");
     std::fs::write(directory.path().join("python3.toml"), profile).unwrap();
     let host = Host::with(SandboxSettings {

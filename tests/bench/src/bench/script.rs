@@ -14,8 +14,9 @@ use contracts::tavern::sandbox::v1::verdict::Kind;
 use contracts::tavern::sandbox::v1::{ExecuteRequest, ExecuteResponse};
 use grpc_kit::Transport;
 use rustix::time::{ClockId, clock_gettime};
-use script_sandbox::domain::isolation::IsolationLevel;
-use script_sandbox::{SandboxSettings, runtimes::Runtime};
+use sandbox_engine::domain::isolation::IsolationLevel;
+use sandbox_engine::runtimes::Runtime;
+use script_sandbox::SandboxSettings;
 
 use crate::harness::{Effort, at_once};
 use crate::series::{Series, Unit};

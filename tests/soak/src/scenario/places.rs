@@ -15,15 +15,15 @@ use std::{
 use anyhow::{Context, ensure};
 use blob_store::{BlobSettings, BlobStore, Caller};
 use rustix::fs::{CWD, RenameFlags};
+use sandbox_engine::{
+    domain::collect::{Caps, CollectSpec, Collected, RefusedReason},
+    output_files::{Collection, Placed},
+    scratch::ScratchDirectory,
+};
 use sandbox_launcher::{
     channel,
     place::{self, Areas},
     plan::{Area, DeliveredFile, Delivery},
-};
-use script_sandbox::{
-    collect::{Collection, Placed},
-    domain::collect::{Caps, Collected, RefusedReason, Wanted},
-    scratch::ScratchDirectory,
 };
 
 use crate::race::{Rearranger, Tally};
@@ -144,7 +144,7 @@ const CHANGED: &str = "files had changed between two looks";
 pub(crate) fn collecting(times: u32) -> anyhow::Result<String> {
     let scene = Scene::make()?;
     let collection = Collection {
-        wanted: Wanted {
+        wanted: CollectSpec {
             patterns: Vec::new(),
             caps: Caps::DEFAULT,
             as_blobs: false,

@@ -1,8 +1,7 @@
 //! The files that a script has left.
 
 use contracts::tavern::sandbox::v1::{self as wire, output_file::Place};
-
-use crate::domain::collect::{Collected, OutputFile, RefusedFile, RefusedReason};
+use sandbox_engine::domain::collect::{Collected, OutputFile, RefusedFile, RefusedReason};
 
 pub(super) fn collected(collected: &Collected) -> wire::CollectedFiles {
     wire::CollectedFiles {

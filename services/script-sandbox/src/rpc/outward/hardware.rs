@@ -1,8 +1,7 @@
 //! The processor that scripts share.
 
 use contracts::tavern::sandbox::v1 as wire;
-
-use crate::domain::hardware::{Hardware, Multithreading};
+use sandbox_engine::domain::hardware::{Hardware, Multithreading};
 
 pub(super) fn hardware(hardware: &Hardware) -> wire::Hardware {
     let flaws = hardware.flaws.iter();

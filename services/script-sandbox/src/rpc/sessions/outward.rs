@@ -9,13 +9,13 @@ use crate::{
     domain::session::{CellOutcome, SessionEnd, SessionInfo, SessionState},
     rpc::{
         outward,
-        talk::{ALIVE, Answers},
+        streaming::{ALIVE, ResponseStream},
     },
     session::{
         CellEnd, CellEvent,
         frames::{CellError, Frame},
     },
-    stream::{Next, Talk, outbox::Item},
+    streaming::{Next, StreamHandle, output_queue::Item},
 };
 
 pub(super) fn session(view: &SessionInfo) -> wire::Session {
@@ -60,13 +60,13 @@ fn timestamp(nanos: i64) -> prost_types::Timestamp {
 }
 
 /// The answers of a cell's talk.
-pub(super) fn answers(talk: Talk<CellEvent>) -> Answers<RunCellResponse> {
-    let begin = (talk, Instant::now(), 0_u64, false);
-    futures::stream::unfold(begin, |(talk, began, sequence, over)| async move {
+pub(super) fn answers(stream: StreamHandle<CellEvent>) -> ResponseStream<RunCellResponse> {
+    let begin = (stream, Instant::now(), 0_u64, false);
+    futures::stream::unfold(begin, |(stream, began, sequence, over)| async move {
         if over {
             return None;
         }
-        let event = match talk.next(ALIVE).await {
+        let event = match stream.next(ALIVE).await {
             Next::Item(Item::Output(chunk)) => Event::Output(outward::chunk(chunk)),
             Next::Item(Item::Event(happened)) => event(happened),
             Next::Nothing => Event::Alive(wire::ExecutionAlive {
@@ -80,7 +80,7 @@ pub(super) fn answers(talk: Talk<CellEvent>) -> Answers<RunCellResponse> {
             sequence,
             event: Some(event),
         };
-        Some((Ok(answer), (talk, began, sequence, over)))
+        Some((Ok(answer), (stream, began, sequence, over)))
     })
     .boxed()
 }

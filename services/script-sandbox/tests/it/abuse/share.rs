@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use contracts::tavern::sandbox::v1::ExecuteRequest;
 
-use script_sandbox::domain::isolation::MemoryEnforcement;
+use sandbox_engine::domain::isolation::MemoryEnforcement;
 
 use crate::{
     oracle::left_behind,

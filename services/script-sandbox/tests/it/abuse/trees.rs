@@ -6,7 +6,8 @@ use std::{
     path::Path,
 };
 
-use script_sandbox::{SandboxSettings, domain::isolation::MemoryEnforcement};
+use sandbox_engine::domain::isolation::MemoryEnforcement;
+use script_sandbox::SandboxSettings;
 
 use crate::support::{Host, reduced_settings};
 
@@ -21,7 +22,8 @@ pub(super) fn planted() -> tempfile::TempDir {
 pub(super) async fn hosts_that_show(tree: &Path) -> Vec<Host> {
     let profiles = tempfile::tempdir().unwrap();
     let mounts = format!("mounts = [\"{}\"]\nproof =", tree.display());
-    let profile = include_str!("../../../profiles/python3.toml").replacen("proof =", &mounts, 1);
+    let profile = include_str!("../../../../../shared/sandbox-engine/profiles/python3.toml")
+        .replacen("proof =", &mounts, 1);
     fs::write(profiles.path().join("python3.toml"), profile).unwrap();
     let sampled = SandboxSettings {
         use_cgroups: false,

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use blob_store::BlobDigest;
 use contracts::tavern::sandbox::v1::{
     CreateSessionRequest, DeleteSessionRequest, ExecuteResponse, RunCellRequest,
 };
-use script_sandbox::{
-    SandboxSettings,
-    domain::{blob::BlobDigest, isolation::IsolationLevel},
-};
+use sandbox_engine::domain::isolation::IsolationLevel;
+use script_sandbox::SandboxSettings;
 
 use super::{Record, number, of_trace, the_only, traced};
 use crate::{

@@ -1,0 +1,221 @@
+//! `ExecuteStream`: the messages of a talk, in both directions.
+
+use std::{
+    pin::Pin,
+    time::{Duration, Instant},
+};
+
+use contracts::tavern::sandbox::v1::{
+    self as wire, ExecuteStreamRequest, ExecuteStreamResponse, execute_stream_request::Message,
+    execute_stream_response::Event,
+};
+use futures::{Stream, StreamExt as _};
+use sandbox_engine::domain::violation::Violation;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Rpc, in_time, invalid, inward, outward, refused};
+use crate::streaming::{Input, Next, StdinState, StreamEvent, StreamHandle, output_queue::Item};
+
+/// The answers of a stream.
+pub(super) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// How long a stream is silent before it says that the script still runs.
+pub(super) const ALIVE: Duration = Duration::from_secs(15);
+
+/// The largest piece of input.
+const MAX_STDIN_BYTES: usize = 256 << 10;
+
+fn wrong(field: &str, problem: impl Into<String>) -> Status {
+    invalid(vec![Violation {
+        field: field.to_owned(),
+        problem: problem.into(),
+    }])
+}
+
+/// Starts the talk that the first message asks for.
+pub(super) async fn execute(
+    rpc: &Rpc,
+    request: Request<Streaming<ExecuteStreamRequest>>,
+) -> Result<Response<ResponseStream<ExecuteStreamResponse>>, Status> {
+    let deadline = super::deadline_of(&request, rpc.sandbox.longest_request());
+    let mut messages = request.into_inner();
+    let first = in_time(messages.message()).await?;
+    let start = match first.and_then(|first| first.message) {
+        Some(Message::Start(start)) => start,
+        Some(_) => return Err(wrong("start", "must be the first message")),
+        None => return Err(wrong("message", "must be set; the first one is `start`")),
+    };
+    let mut problems = Vec::new();
+    if !start.request_id.is_empty() {
+        problems.push(Violation {
+            field: "start.request_id".to_owned(),
+            problem: "must be empty: a stream cannot be replayed; use Execute".to_owned(),
+        });
+    }
+    let (default, maximum) = rpc.sandbox.streamed_limits();
+    let traceparent = telemetry::context::current_traceparent().unwrap_or_default();
+    let most_collected = rpc.sandbox.most_collected();
+    let script = match inward::script(start, traceparent, &default, &maximum, &most_collected) {
+        Ok(script) => script,
+        Err(more) => {
+            let within = more
+                .into_iter()
+                .map(|Violation { field, problem }| Violation {
+                    field: format!("start.{field}"),
+                    problem,
+                });
+            problems.extend(within);
+            return Err(invalid(problems));
+        }
+    };
+    if !problems.is_empty() {
+        return Err(invalid(problems));
+    }
+    // One message in each hand is enough: what waits is bounded behind this.
+    let (say, input) = mpsc::channel(1);
+    let stream = rpc
+        .sandbox
+        .execute_stream(script, input, deadline)
+        .await
+        .map_err(refused)?;
+    let (fail, fault) = oneshot::channel();
+    let mut pump = JoinSet::new();
+    pump.spawn(async move {
+        if let Err(status) = hand_on(&mut messages, &say).await {
+            // Without a reader nobody is left to tell.
+            let _ = fail.send(status);
+        }
+    });
+    Ok(Response::new(answers(stream, pump, fault)))
+}
+
+/// Hands the caller's messages on until there are no more.
+async fn hand_on(
+    messages: &mut Streaming<ExecuteStreamRequest>,
+    say: &mpsc::Sender<Input>,
+) -> Result<(), Status> {
+    let mut ended = false;
+    while let Some(message) = messages.message().await? {
+        let input = read(message, &mut ended)?;
+        if say.send(input).await.is_err() {
+            // The script has gone; its answers say how.
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn read(message: ExecuteStreamRequest, ended: &mut bool) -> Result<Input, Status> {
+    match message.message {
+        Some(Message::Start(_)) => Err(wrong("start", "must come once, as the first message")),
+        Some(Message::Stdin(_)) if *ended => Err(wrong("stdin", "must not follow `stdin_end`")),
+        Some(Message::Stdin(chunk)) => match chunk.data.len() {
+            1..=MAX_STDIN_BYTES => Ok(Input::Stdin(chunk.data)),
+            _ => Err(wrong(
+                "stdin.data",
+                format!("must be from 1 to {MAX_STDIN_BYTES} bytes"),
+            )),
+        },
+        Some(Message::StdinEnd(_)) if *ended => Err(wrong("stdin_end", "must come only once")),
+        Some(Message::StdinEnd(_)) => {
+            *ended = true;
+            Ok(Input::End)
+        }
+        Some(Message::Signal(signal)) => inward::signal(signal.signal)
+            .map(Input::Signal)
+            .ok_or_else(|| wrong("signal.signal", "must be a known signal")),
+        None => Err(wrong("message", "must be set")),
+    }
+}
+
+/// What the answers of a talk are made from.
+struct Responses {
+    stream: StreamHandle<StreamEvent>,
+    fault: oneshot::Receiver<Status>,
+    sequence: u64,
+    started: Option<Instant>,
+    over: bool,
+    /// Ends with the answers.
+    _pump: JoinSet<()>,
+}
+
+fn answers(
+    stream: StreamHandle<StreamEvent>,
+    pump: JoinSet<()>,
+    fault: oneshot::Receiver<Status>,
+) -> ResponseStream<ExecuteStreamResponse> {
+    let responses = Responses {
+        stream,
+        fault,
+        sequence: 0,
+        started: None,
+        over: false,
+        _pump: pump,
+    };
+    futures::stream::unfold(responses, |mut responses| async move {
+        let answer = responses.next().await?;
+        Some((answer, responses))
+    })
+    .boxed()
+}
+
+impl Responses {
+    async fn next(&mut self) -> Option<Result<ExecuteStreamResponse, Status>> {
+        if self.over {
+            return None;
+        }
+        let event = loop {
+            let next = tokio::select! {
+                biased;
+                Ok(status) = &mut self.fault, if !self.fault.is_terminated() => {
+                    self.over = true;
+                    return Some(Err(status));
+                }
+                next = self.stream.next(ALIVE) => next,
+            };
+            match next {
+                Next::Item(item) => break self.event(item),
+                Next::Nothing => {
+                    if let Some(started) = self.started {
+                        let wall_time = Some(outward::duration(started.elapsed()));
+                        break Event::Alive(wire::ExecutionAlive { wall_time });
+                    }
+                }
+                Next::End => return None,
+            }
+        };
+        self.sequence += 1;
+        Some(Ok(ExecuteStreamResponse {
+            sequence: self.sequence,
+            event: Some(event),
+        }))
+    }
+
+    fn event(&mut self, item: Item<StreamEvent>) -> Event {
+        match item {
+            Item::Output(chunk) => Event::Output(outward::chunk(chunk)),
+            Item::Event(StreamEvent::Started(started)) => {
+                self.started = Some(Instant::now());
+                Event::Started(outward::started(&started))
+            }
+            Item::Event(StreamEvent::Stdin(progress)) => Event::Stdin(wire::StdinProgress {
+                written_bytes: progress.written,
+                state: match progress.state {
+                    StdinState::Open => wire::StdinState::Open,
+                    StdinState::Ended => wire::StdinState::Ended,
+                    StdinState::ClosedByScript => wire::StdinState::ClosedByScript,
+                }
+                .into(),
+                dropped_bytes: progress.dropped,
+            }),
+            Item::Event(StreamEvent::Ended(outcome)) => {
+                self.over = true;
+                Event::Ended(outward::response(&outcome, false))
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Admits scripts whose callers talk with them.
+
+use std::sync::Arc;
+
+use sandbox_engine::{
+    domain::{limits::Limits, script::Script},
+    run,
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use tracing::Instrument;
+
+use super::Sandbox;
+use crate::{
+    audit::{Record, What},
+    error::Refusal,
+    streaming::{
+        Input, StreamEvent, StreamHandle, left, output_queue::OutputQueue, stream_io::StreamIo,
+    },
+};
+
+impl Sandbox {
+    /// The limits that a streamed request takes that names none, and the most that it can ask for.
+    pub fn streamed_limits(&self) -> (Limits, Limits) {
+        let (default, maximum) = self.limits();
+        let output = self.settings.maximum_streamed_output;
+        (default, Limits { output, ..maximum })
+    }
+
+    /// Starts a script and lets its caller talk with it. It ends with the talk, and at the deadline.
+    ///
+    /// # Errors
+    /// When the request is refused; nothing was run then.
+    pub async fn execute_stream(
+        &self,
+        script: Script,
+        input: mpsc::Receiver<Input>,
+        deadline: Instant,
+    ) -> Result<StreamHandle<StreamEvent>, Refusal> {
+        let record = Record::of_script(What::Stream, "", &script);
+        let (tools, job, slot, record) = self.admit(script, record).await?;
+        let queue = OutputQueue::new();
+        let (stream, mut gone) = StreamHandle::new(queue.clone());
+        let stream_io = StreamIo {
+            runtime: job.profile.name.clone(),
+            isolation: tools.backend.level(),
+            queue: queue.clone(),
+            input,
+        };
+        let (cancel, cancelled) = oneshot::channel();
+        let span = tracing::info_span!("sandbox.script.stream", runtime = job.profile.name);
+        let running = async move {
+            let outcome = run::run(&tools, job, Box::new(stream_io), cancelled).await;
+            drop(slot);
+            record.ended(&outcome);
+            queue.put(StreamEvent::Ended(Arc::new(outcome)));
+            queue.close();
+        };
+        let running = tokio::spawn(running.instrument(span));
+        let told_to_end = self.told_to_end();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = left(&mut gone, deadline) => {}
+                () = told_to_end => {}
+                _ = running => {}
+            }
+            drop(cancel);
+        });
+        Ok(stream)
+    }
+}

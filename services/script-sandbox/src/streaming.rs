@@ -1,0 +1,93 @@
+//! Talking with a script while it runs: its output is handed on as it comes, and its input and
+//! signals come from the caller.
+//!
+//! [`output_queue`] is what lies between a script and a reader that may be slow, [`output_reader`] takes a pipe into
+//! it, [`input`] feeds the script, and [`stream_io`] puts them together for one run.
+
+pub mod output_queue;
+
+pub(crate) mod input;
+pub(crate) mod output_reader;
+pub(crate) mod stream_io;
+
+use std::{sync::Arc, time::Duration};
+
+use sandbox_engine::domain::{
+    isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
+    limits::Limits,
+    outcome::Outcome,
+};
+use tokio::{sync::oneshot, time::Instant};
+
+pub use input::{Input, StdinProgress, StdinState};
+use output_queue::{Item, OutputQueue};
+
+/// Something that happens to a script, its output aside.
+#[derive(Clone, Debug)]
+pub enum StreamEvent {
+    /// The interpreter runs.
+    Started(Started),
+    /// Input was handed over, or is closed.
+    Stdin(StdinProgress),
+    /// It has ended.
+    Ended(Arc<Outcome>),
+}
+
+/// The interpreter runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Started {
+    /// The runtime's own name.
+    pub runtime: String,
+    /// The level.
+    pub isolation: IsolationLevel,
+    /// Layers that the run does not have.
+    pub missing: Vec<MissingLayer>,
+    /// What enforces the limits on memory and processes.
+    pub enforcement: MemoryEnforcement,
+    /// The limits in force.
+    pub limits: Limits,
+}
+
+/// The reader's side of a run or a cell. Dropping it ends the run, or interrupts the cell.
+#[derive(Debug)]
+pub struct StreamHandle<E> {
+    queue: Arc<OutputQueue<E>>,
+    _here: oneshot::Sender<()>,
+}
+
+impl<E> StreamHandle<E> {
+    /// Begins a talk; what is returned besides it ends when the talk is dropped.
+    pub(crate) fn new(queue: Arc<OutputQueue<E>>) -> (Self, oneshot::Receiver<()>) {
+        let (here, gone) = oneshot::channel();
+        let stream = Self { queue, _here: here };
+        (stream, gone)
+    }
+
+    /// The next thing that happened, waited for at most this long.
+    pub async fn next(&self, patience: Duration) -> Next<E> {
+        match tokio::time::timeout(patience, self.queue.take()).await {
+            Ok(Some(item)) => Next::Item(item),
+            Ok(None) => Next::End,
+            Err(_) => Next::Nothing,
+        }
+    }
+}
+
+/// What a talk gives.
+#[derive(Debug)]
+pub enum Next<E> {
+    /// Something that happened.
+    Item(Item<E>),
+    /// Nothing, so far.
+    Nothing,
+    /// Nothing more, ever.
+    End,
+}
+
+/// Waits until the reader has gone or its deadline has passed.
+pub(crate) async fn left(gone: &mut oneshot::Receiver<()>, deadline: Instant) {
+    tokio::select! {
+        _ = gone => {}
+        () = tokio::time::sleep_until(deadline) => {}
+    }
+}

@@ -1,0 +1,158 @@
+//! Attends a script whose caller listens and speaks while it runs.
+
+use std::sync::Arc;
+
+use sandbox_engine::{
+    domain::{
+        isolation::{IsolationLevel, MissingLayer},
+        outcome::Captured,
+        verdict::Stream,
+    },
+    run::{
+        capture::{Overflow, capture},
+        io_handler::{IoHandler, IoTasks, Progress, ScriptIo, Stage},
+    },
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+
+use super::{
+    Started, StreamEvent,
+    input::{Feeder, Input},
+    output_reader::{Moved, OutputReader},
+};
+use crate::streaming::output_queue::OutputQueue;
+
+/// Hands a script's output on as it comes, and to the script what the caller says.
+#[derive(Debug)]
+pub(crate) struct StreamIo {
+    /// The runtime's own name.
+    pub(crate) runtime: String,
+    /// The level.
+    pub(crate) isolation: IsolationLevel,
+    /// Where everything goes.
+    pub(crate) queue: Arc<OutputQueue<StreamEvent>>,
+    /// What the caller says.
+    pub(crate) input: mpsc::Receiver<Input>,
+}
+
+impl IoHandler for StreamIo {
+    fn handle(self: Box<Self>, io: ScriptIo) -> IoTasks {
+        let ScriptIo {
+            mut files,
+            stdin,
+            stdout,
+            stderr,
+            result,
+            job: _,
+            delivery,
+            script,
+            missing,
+            enforcement,
+            overflow,
+        } = io;
+        let Self {
+            runtime,
+            isolation,
+            queue,
+            input,
+        } = *self;
+        let limits = script.limits;
+        let started = Started {
+            runtime,
+            isolation,
+            missing,
+            enforcement,
+            limits,
+        };
+        let progress = watch::Sender::default();
+        let announced = watch::Sender::new(false);
+        let mut heard = announced.subscribe();
+
+        let relayed = |stream, pipe| {
+            let (queue, overflow) = (queue.clone(), overflow.clone());
+            let mut heard = announced.subscribe();
+            let reader = OutputReader::new(stream, pipe, limits.output);
+            tokio::spawn(async move {
+                // The start comes before everything else. Without anybody to tell it, it never will.
+                let _ = heard.wait_for(|announced| *announced).await;
+                relay(stream, reader, queue, overflow).await
+            })
+        };
+        let outputs = [
+            relayed(Stream::Stdout, stdout),
+            relayed(Stream::Stderr, stderr),
+            tokio::spawn(capture(
+                Stream::Result,
+                result,
+                limits.result,
+                overflow.clone(),
+            )),
+        ];
+        let (seen, told) = (progress.subscribe(), queue.clone());
+        tokio::spawn(announce(seen, started, told, announced));
+        let mut helpers = JoinSet::new();
+        helpers.spawn(async move {
+            let ready = async move {
+                // If it fails, the launcher's reports tell why.
+                let _ = delivery.send(&mut files).await;
+                let _ = heard.wait_for(|announced| *announced).await;
+                files
+            };
+            let feeder = Feeder {
+                stdin,
+                input,
+                queue,
+            };
+            feeder.feed(script.stdin.clone(), ready).await;
+        });
+        IoTasks {
+            outputs,
+            helpers,
+            progress,
+        }
+    }
+}
+
+/// Tells of the start, and lets everything through once nobody is left.
+async fn announce(
+    mut progress: watch::Receiver<Progress>,
+    mut started: Started,
+    queue: Arc<OutputQueue<StreamEvent>>,
+    announced: watch::Sender<bool>,
+) {
+    let reached = |stage| move |progress: &Progress| progress.stage >= stage;
+    // The sender is gone only if the run is, which lets nobody wait either.
+    if let Ok(seen) = progress.wait_for(reached(Stage::Started)).await
+        && seen.started
+    {
+        let more = seen.missing.iter().copied().map(MissingLayer::reported);
+        started.missing.extend(more);
+        queue.put(StreamEvent::Started(started));
+    }
+    announced.send_replace(true);
+    let _ = progress.wait_for(reached(Stage::Gone)).await;
+    queue.lift();
+}
+
+/// Moves a stream to its end.
+async fn relay(
+    stream: Stream,
+    mut reader: OutputReader,
+    queue: Arc<OutputQueue<StreamEvent>>,
+    overflow: mpsc::Sender<Overflow>,
+) -> Captured {
+    loop {
+        match reader.step(&queue).await {
+            Moved::Some => {}
+            Moved::Over => {
+                let observed = reader.read();
+                // The channel has room for one message of each stream.
+                let _ = overflow.try_send(Overflow { stream, observed });
+            }
+            Moved::End => return reader.captured(),
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Kernel-enforced limits on memory and processes, where the host lets the service make cgroups.
+
+use std::{
+    fs, io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, UNIX_EPOCH},
+};
+
+mod v1;
+mod v2;
+
+use crate::{
+    domain::{isolation::MemoryEnforcement, limits::Limits},
+    proc_usage::UsageSample,
+    scratch,
+};
+
+/// How long a cgroup may stay busy after its last process has gone.
+const BUSY_TIME: Duration = Duration::from_secs(10);
+
+/// How often a busy cgroup is looked at again.
+const STEP: Duration = Duration::from_millis(5);
+
+/// How the names of all cgroups begin; the id of the service's process follows.
+const PREFIX: &str = "tavern-script-";
+
+/// How many names are tried for one cgroup.
+const MAX_NAMES: u32 = 100;
+
+/// The host's cgroups, as far as the service can use them.
+#[derive(Clone, Debug)]
+pub enum Cgroups {
+    /// Version 1: one directory per controller.
+    V1(v1::Controllers),
+    /// Version 2: one directory for all.
+    V2(v2::Parent),
+}
+
+impl Cgroups {
+    /// Tries to make, limit and remove a cgroup. `None` if this host does not let us.
+    pub fn find() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let found = v1::Controllers::find(&mounts, &memberships)
+            .map(Self::V1)
+            .into_iter()
+            .chain(v2::Parent::find(&mounts, &memberships).map(Self::V2));
+        let found = found
+            .into_iter()
+            .find(|cgroups| cgroups.make(&Limits::DEFAULT, false).is_ok())?;
+        Some(found)
+    }
+
+    /// Kills and removes what services that were killed have left: what nobody has locked. Returns
+    /// whether nothing of it is left.
+    pub fn sweep(&self) -> bool {
+        let parents = match self {
+            Self::V1(controllers) => controllers.directories(),
+            Self::V2(parent) => vec![parent.directory()],
+        };
+        let entries = parents
+            .into_iter()
+            .flat_map(|parent| fs::read_dir(parent).into_iter().flatten().flatten());
+        let mut clean = true;
+        for entry in entries {
+            let name = entry.file_name();
+            let owner = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+            let Some(owner): Option<u32> = owner else {
+                continue;
+            };
+            // In a container the service that was killed may have had our number.
+            let alive =
+                owner != std::process::id() && Path::new("/proc").join(owner.to_string()).exists();
+            if !alive && let Ok(Some(_lock)) = scratch::claim(&entry.path()) {
+                kill_members(&entry.path().join("cgroup.procs"));
+                clean &= fs::remove_dir(entry.path()).is_ok();
+            }
+        }
+        clean
+    }
+
+    /// Which kind it is.
+    pub fn enforcement(&self) -> MemoryEnforcement {
+        match self {
+            Self::V1(_) => MemoryEnforcement::CgroupV1,
+            Self::V2(_) => MemoryEnforcement::CgroupV2,
+        }
+    }
+
+    /// Makes a cgroup with the limits of one script. The launcher's keeper is in it as well, and if
+    /// `with_supervisor` is set, so is the supervisor; both do not count.
+    ///
+    /// # Errors
+    /// When the host refuses; nothing stays behind then.
+    pub fn make(&self, limits: &Limits, with_supervisor: bool) -> io::Result<Cgroup> {
+        let mut left = MAX_NAMES;
+        loop {
+            match self.make_next(limits, with_supervisor) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && left > 1 => left -= 1,
+                made => return made,
+            }
+        }
+    }
+
+    /// The same under the next name. It holds the time of the service's start beside the process id, which
+    /// another service has had before or has in another container, and may be taken all the same.
+    fn make_next(&self, limits: &Limits, with_supervisor: bool) -> io::Result<Cgroup> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        static FIRST_PART: LazyLock<String> = LazyLock::new(|| {
+            let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+            format!("{PREFIX}{}-{now:x}", std::process::id())
+        });
+        let name = format!("{}-{}", *FIRST_PART, NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut cgroup = Cgroup {
+            directories: Vec::new(),
+            locks: Vec::new(),
+            files: Files::default(),
+            knobs: Knobs::default(),
+            helpers: 1 + u64::from(with_supervisor),
+            joined: with_supervisor,
+        };
+        match self {
+            Self::V1(controllers) => v1::make(controllers, &name, &mut cgroup)?,
+            Self::V2(parent) => v2::make(parent, &name, &mut cgroup)?,
+        }
+        cgroup.limit(limits)?;
+        Ok(cgroup)
+    }
+}
+
+/// The cgroup of one script; removed when it is dropped, which must be after its last process.
+#[derive(Debug)]
+pub struct Cgroup {
+    directories: Vec<PathBuf>,
+    /// Say that the directories belong to a service that lives.
+    locks: Vec<OwnedFd>,
+    files: Files,
+    knobs: Knobs,
+    /// Processes in it that are not the script's.
+    helpers: u64,
+    joined: bool,
+}
+
+/// Where a cgroup is limited.
+#[derive(Debug, Default)]
+struct Knobs {
+    /// Takes bytes of memory.
+    memory: PathBuf,
+    /// Takes bytes of memory and swap, or how much swap there is beside; empty if swap is not counted.
+    swap: PathBuf,
+    /// Whether the file above takes the swap alone.
+    swap_alone: bool,
+    /// Takes bytes of memory above which the kernel takes back what it can and kills nobody; empty if
+    /// a limit on memory that is too small for what is in use is refused.
+    high: PathBuf,
+    /// Kills every process in it, also those that are just being made; empty if this kernel cannot.
+    kill: PathBuf,
+    /// Takes bytes of the buffers of TCP sockets; empty if they count as memory, or not at all.
+    socket_buffers: PathBuf,
+    /// Takes a number of processes.
+    processes: PathBuf,
+    /// Takes the share of the processor; empty if it cannot be set.
+    share: PathBuf,
+    /// The ordinary share.
+    ordinary_share: u32,
+}
+
+/// The most bytes that the buffers of a script's TCP sockets may hold beside its memory, where they do
+/// not count as such. Its connections lead only to itself.
+const MAX_SOCKET_BUFFERS: u64 = 16 << 20;
+
+/// An ordinary group gets so many times what one in the background gets.
+const BACKGROUND_DIVISOR: u32 = 2;
+
+/// Where the figures of a cgroup are read. A missing file reads as zero.
+#[derive(Debug, Default)]
+struct Files {
+    memory: PathBuf,
+    memory_peak: PathBuf,
+    memory_events: PathBuf,
+    processes: PathBuf,
+    process_events: PathBuf,
+    cpu: PathBuf,
+    /// The line of the file above that has the count, and how many nanoseconds one count is. Empty:
+    /// the file has only the count.
+    cpu_line: &'static str,
+    cpu_unit: u64,
+}
+
+impl Cgroup {
+    /// Lets a process join.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn join(&self, process: u32) -> io::Result<()> {
+        let mut procs = self.procs().into_iter();
+        procs.try_for_each(|procs| fs::write(procs, process.to_string()))
+    }
+
+    /// The files that the id of a script's first process is written to; none if it is in the cgroup
+    /// from its beginning.
+    pub fn to_join(&self) -> Vec<PathBuf> {
+        if self.joined {
+            Vec::new()
+        } else {
+            self.procs()
+        }
+    }
+
+    fn procs(&self) -> Vec<PathBuf> {
+        self.directories
+            .iter()
+            .map(|directory| directory.join("cgroup.procs"))
+            .collect()
+    }
+
+    /// Sets the limits on memory and processes, whatever they were.
+    ///
+    /// # Errors
+    /// When the kernel refuses, as when more memory is in use already.
+    pub fn limit(&self, limits: &Limits) -> io::Result<()> {
+        let Knobs {
+            memory,
+            swap,
+            swap_alone,
+            socket_buffers,
+            processes,
+            ..
+        } = &self.knobs;
+        let bytes = limits.memory as u64;
+        self.make_room(bytes)?;
+        let with_swap = if *swap_alone { 0 } else { bytes };
+        let mut steps = [(swap, with_swap), (memory, bytes)];
+        // Memory alone may at no moment have more than memory and swap together: the sum goes up
+        // first and down last. Swap that is limited by itself can be set at any time.
+        if bytes < number(memory) {
+            steps.reverse();
+        }
+        let most = u64::from(limits.processes) + self.helpers;
+        let others = [
+            (socket_buffers, bytes.min(MAX_SOCKET_BUFFERS)),
+            (processes, most),
+        ];
+        // What this kernel does not have is not there to be limited.
+        steps
+            .into_iter()
+            .chain(others)
+            .filter(|(file, _)| !file.as_os_str().is_empty())
+            .try_for_each(|(file, value)| fs::write(file, value.to_string()))
+    }
+
+    /// Sees to it that no more than so many bytes are in use, where setting the limit would kill.
+    fn make_room(&self, bytes: u64) -> io::Result<()> {
+        let (high, used) = (&self.knobs.high, &self.files.memory);
+        if high.as_os_str().is_empty() || number(used) <= bytes {
+            return Ok(());
+        }
+        fs::write(high, bytes.to_string())?;
+        let left = number(used);
+        fs::write(high, "max")?;
+        if left > bytes {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        Ok(())
+    }
+
+    /// Lets others go first where processors are scarce, if the kernel can.
+    pub fn lower_priority(&self) {
+        self.share(self.knobs.ordinary_share / BACKGROUND_DIVISOR);
+    }
+
+    /// Takes the ordinary share of the processors again.
+    pub fn restore_priority(&self) {
+        self.share(self.knobs.ordinary_share);
+    }
+
+    fn share(&self, share: u32) {
+        let file = &self.knobs.share;
+        if !file.as_os_str().is_empty()
+            && let Err(error) = fs::write(file, share.to_string())
+        {
+            tracing::warn!(%error, "the share of a cgroup could not be set");
+        }
+    }
+
+    /// Returns whether the kernel keeps the most memory that was in use; before 5.19, version 2 does not.
+    pub fn keeps_peak(&self) -> bool {
+        self.files.memory_peak.exists()
+    }
+
+    /// What the kernel has counted so far.
+    pub fn sample(&self) -> UsageSample {
+        let files = &self.files;
+        let peak = number(&files.memory_peak);
+        let processes = number(&files.processes).saturating_sub(self.helpers);
+        UsageSample {
+            memory: peak.max(number(&files.memory)),
+            memory_kills: field(&files.memory_events, "oom_kill"),
+            processes: u32::try_from(processes).unwrap_or(u32::MAX),
+            processes_refused: field(&files.process_events, "max"),
+            cpu: Duration::from_nanos(
+                match files.cpu_line {
+                    "" => number(&files.cpu),
+                    line => field(&files.cpu, line),
+                }
+                .saturating_mul(files.cpu_unit),
+            ),
+        }
+    }
+
+    /// Kills every process in it, until none is left or a time has passed.
+    pub fn kill_all(&self) {
+        let Some(procs) = self.procs().into_iter().next() else {
+            return;
+        };
+        if !self.knobs.kill.as_os_str().is_empty() {
+            // Where it fails they are killed one by one.
+            let _ = fs::write(&self.knobs.kill, "1");
+        }
+        let mut waited = Duration::ZERO;
+        loop {
+            if kill_members(&procs) == 0 || waited >= BUSY_TIME {
+                return;
+            }
+            std::thread::sleep(STEP);
+            waited += STEP;
+        }
+    }
+
+    /// Makes one directory and remembers it for removal.
+    fn add(&mut self, directory: PathBuf) -> io::Result<()> {
+        fs::create_dir(&directory)?;
+        // A service that starts just now may have taken it for one that was left.
+        let lock = scratch::claim(&directory)
+            .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::AlreadyExists.into()))
+            .inspect_err(|_| drop(fs::remove_dir(&directory)))?;
+        self.directories.push(directory);
+        self.locks.push(lock);
+        Ok(())
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // A cgroup stays busy for some milliseconds after its last process; nobody waits for that.
+        let left: Vec<PathBuf> = std::mem::take(&mut self.directories)
+            .into_iter()
+            .filter(|directory| fs::remove_dir(directory).is_err())
+            .collect();
+        if !left.is_empty() {
+            std::thread::spawn(move || remove_when_idle(left));
+        }
+    }
+}
+
+/// Kills everybody in the list of a cgroup; returns how many there were.
+fn kill_members(procs: &Path) -> usize {
+    let text = fs::read_to_string(procs).unwrap_or_default();
+    let members = text.lines().filter_map(|line| line.parse().ok());
+    let members = members.filter_map(rustix::process::Pid::from_raw);
+    members
+        .inspect(|pid| {
+            // It may have ended between the look and the blow.
+            let _ = rustix::process::kill_process(*pid, rustix::process::Signal::KILL);
+        })
+        .count()
+}
+
+fn remove_when_idle(mut left: Vec<PathBuf>) {
+    let mut waited = Duration::ZERO;
+    while !left.is_empty() && waited < BUSY_TIME {
+        std::thread::sleep(STEP);
+        waited += STEP;
+        left.retain(|directory| fs::remove_dir(directory).is_err());
+    }
+    for directory in left {
+        tracing::error!(directory = %directory.display(), "a script's cgroup could not be removed");
+    }
+}
+
+/// The path of a file, or an empty one where this kernel does not have it.
+fn if_there(file: PathBuf) -> PathBuf {
+    if file.exists() { file } else { PathBuf::new() }
+}
+
+fn number(path: &Path) -> u64 {
+    fs::read_to_string(path)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// The number behind a name, in a file of `name number` lines.
+fn field(path: &Path, name: &str) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut values = text.lines().filter_map(|line| line.split_once(' '));
+    values
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

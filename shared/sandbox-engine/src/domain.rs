@@ -1,0 +1,13 @@
+//! What the engine decides without touching the system.
+
+pub mod collect;
+pub mod hardware;
+pub mod isolation;
+pub mod limits;
+pub mod outcome;
+pub mod pool_sizer;
+pub mod profile;
+pub mod script;
+pub mod usage;
+pub mod verdict;
+pub mod violation;

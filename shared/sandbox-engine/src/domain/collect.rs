@@ -1,0 +1,351 @@
+//! Which of the files that a script leaves are wanted, and what became of them.
+
+pub mod name;
+pub mod pattern;
+
+use std::time::Duration;
+
+use super::limits::Span;
+use crate::domain::violation::Violation;
+use blob_store::BlobDigest;
+use name::PathText;
+use pattern::Pattern;
+
+/// The most patterns.
+pub const MAX_PATTERNS: usize = 64;
+/// Files up to this size are in the answer itself, in bytes.
+pub const INLINE_FILE: u64 = 64 << 10;
+/// All files in an answer together, in bytes: beside the output they must fit into one message.
+pub const INLINE_TOTAL: u64 = 512 << 10;
+/// The longest path that is taken, in bytes.
+pub const MAX_PATH_BYTES: usize = 1024;
+/// The paths of all files in an answer together, as they are written there.
+pub const MAX_LISTING_BYTES: usize = 128 << 10;
+/// The most refusals that are told one by one.
+pub const MAX_REFUSED: usize = 100;
+/// The most entries that are looked at.
+pub const MAX_ENTRIES: usize = 20_000;
+
+const MIB: u64 = 1 << 20;
+
+/// What is collected of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectSpec {
+    /// Which files; empty: every one that is new or changed.
+    pub patterns: Vec<Pattern>,
+    /// How much of them.
+    pub caps: Caps,
+    /// Whether small files become blobs as well.
+    pub as_blobs: bool,
+}
+
+/// How much is collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// How many files.
+    pub files: u32,
+    /// Bytes of one file, holes included.
+    pub file_bytes: u64,
+    /// Bytes of all files, holes included.
+    pub total_bytes: u64,
+    /// Levels of directories that are entered.
+    pub depth: u32,
+    /// How long it may take.
+    pub time: Duration,
+}
+
+impl Caps {
+    /// What a request gets that names none.
+    pub const DEFAULT: Caps = Caps {
+        files: 256,
+        file_bytes: 16 * MIB,
+        total_bytes: 64 * MIB,
+        depth: 16,
+        time: Duration::from_secs(5),
+    };
+
+    /// The most that a request can ask for where blobs have these budgets.
+    pub fn maximum(largest_blob: u64, blobs_of_caller: u64) -> Caps {
+        Caps {
+            files: 1024,
+            file_bytes: largest_blob,
+            total_bytes: blobs_of_caller,
+            depth: 64,
+            time: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What a request asks for; a missing cap takes the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestedCollect {
+    /// The patterns.
+    pub patterns: Vec<String>,
+    /// How many files.
+    pub files: Option<u32>,
+    /// Bytes of one file.
+    pub file_bytes: Option<u64>,
+    /// Bytes of all files.
+    pub total_bytes: Option<u64>,
+    /// Levels of directories.
+    pub depth: Option<u32>,
+    /// How long it may take.
+    pub time: Option<Span>,
+    /// Whether small files become blobs as well.
+    pub as_blobs: bool,
+}
+
+impl RequestedCollect {
+    /// Fills in the defaults and holds every value against the maximum.
+    ///
+    /// # Errors
+    /// Everything that is zero, negative, above the maximum or no pattern.
+    pub fn resolve(&self, maximum: &Caps) -> Result<CollectSpec, Vec<Violation>> {
+        let mut problems = Vec::new();
+        let mut refuse = |field: String, problem: String| {
+            problems.push(Violation {
+                field: format!("collect.{field}"),
+                problem,
+            });
+        };
+        let mut within = |field: &str, asked: Option<u64>, default: u64, maximum: u64| {
+            let value = asked.unwrap_or(default.min(maximum));
+            if value == 0 || value > maximum {
+                refuse(field.to_owned(), format!("must be from 1 to {maximum}"));
+            }
+            value
+        };
+        let default = Caps::DEFAULT;
+        let count = |value: Option<u32>| value.map(u64::from);
+        let files = within(
+            "max_files",
+            count(self.files),
+            default.files.into(),
+            maximum.files.into(),
+        );
+        let file_bytes = within(
+            "max_file_bytes",
+            self.file_bytes,
+            default.file_bytes,
+            maximum.file_bytes,
+        );
+        let total_bytes = within(
+            "max_total_bytes",
+            self.total_bytes,
+            default.total_bytes,
+            maximum.total_bytes,
+        );
+        let depth = within(
+            "max_depth",
+            count(self.depth),
+            default.depth.into(),
+            maximum.depth.into(),
+        );
+        let time = self.time.map_or(Some(default.time), Span::duration);
+        let time = time.filter(|time| !time.is_zero() && *time <= maximum.time);
+        if time.is_none() {
+            let most = settings::duration::print(maximum.time);
+            refuse(
+                "max_time".to_owned(),
+                format!("must be more than 0 and at most {most}"),
+            );
+        }
+        if self.patterns.len() > MAX_PATTERNS {
+            refuse(
+                "patterns".to_owned(),
+                format!("must be at most {MAX_PATTERNS}"),
+            );
+        }
+        let mut patterns = Vec::new();
+        for (index, text) in self.patterns.iter().take(MAX_PATTERNS).enumerate() {
+            match Pattern::read(text) {
+                Ok(pattern) => patterns.push(pattern),
+                Err(problem) => refuse(format!("patterns[{index}]"), problem.to_owned()),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let apply_limits = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        Ok(CollectSpec {
+            patterns,
+            caps: Caps {
+                files: apply_limits(files),
+                file_bytes,
+                total_bytes,
+                depth: apply_limits(depth),
+                time: time.unwrap_or(default.time),
+            },
+            as_blobs: self.as_blobs,
+        })
+    }
+}
+
+/// What was collected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// The files, by path.
+    pub files: Vec<OutputFile>,
+    /// The first entries that were not taken: those asked for by name, then the others by path.
+    pub refused: Vec<RefusedFile>,
+    /// How many were not taken in all.
+    pub refused_count: u64,
+    /// Whether not all that was asked for is there.
+    pub partial: bool,
+}
+
+impl Collected {
+    /// The answer where nothing could be looked at, because something of the script may live.
+    pub fn not_ended() -> Self {
+        let mut collected = Self::default();
+        collected.refuse(b"", RefusedReason::NotEnded, 0);
+        collected
+    }
+
+    /// Notes an entry that is not taken.
+    pub fn refuse(&mut self, path: &[u8], reason: RefusedReason, size: u64) {
+        /// Refusals are there to be read, not to be acted upon.
+        const SHOWN: usize = 256;
+        self.partial = true;
+        self.refused_count += 1;
+        if self.refused.len() < MAX_REFUSED {
+            let path = PathText::of(&path[..path.len().min(SHOWN)]);
+            self.refused.push(RefusedFile { path, reason, size });
+        }
+    }
+
+    /// How many bytes of content the answer has.
+    pub fn inline_bytes(&self) -> usize {
+        let inline = |file: &OutputFile| file.content.as_ref().map_or(0, Vec::len);
+        self.files.iter().map(inline).sum()
+    }
+
+    /// How many bytes of content and of paths the answer has.
+    pub fn bytes(&self) -> usize {
+        let files = self.files.iter().map(|file| file.path.text.len());
+        let refused = self.refused.iter().map(|file| file.path.text.len());
+        self.inline_bytes() + files.chain(refused).sum::<usize>()
+    }
+}
+
+/// A file that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputFile {
+    /// Its path.
+    pub path: PathText,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The digest of its content.
+    pub digest: BlobDigest,
+    /// Whether its owner may execute it.
+    pub executable: bool,
+    /// Its content, if it is small; else it is a blob of the caller.
+    pub content: Option<Vec<u8>>,
+}
+
+/// An entry that was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedFile {
+    /// Its path.
+    pub path: PathText,
+    /// Why.
+    pub reason: RefusedReason,
+    /// Its size in bytes, as far as it has one.
+    pub size: u64,
+}
+
+/// Why an entry was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefusedReason {
+    /// A symbolic link.
+    SymbolicLink,
+    /// A file with more than one name.
+    HardLink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A device.
+    Device,
+    /// More bytes than one file may have.
+    TooLarge,
+    /// Together with the others more bytes than all may have.
+    TotalTooLarge,
+    /// More files than wanted, or more entries than are looked at.
+    TooMany,
+    /// Below the last level.
+    TooDeep,
+    /// A path that is too long.
+    Name,
+    /// The time was over.
+    Time,
+    /// It could not be read.
+    Unreadable,
+    /// No room for another blob.
+    NoRoom,
+    /// Something of the script may live.
+    NotEnded,
+    /// A file that was asked for by its name is not there.
+    NotFound,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maximum() -> Caps {
+        Caps::maximum(64 * MIB, 256 * MIB)
+    }
+
+    #[test]
+    fn what_is_not_asked_takes_the_default() {
+        let wanted = RequestedCollect::default().resolve(&maximum()).unwrap();
+        assert_eq!(wanted.caps, Caps::DEFAULT);
+        let small = Caps::maximum(1000, 2000);
+        let caps = RequestedCollect::default().resolve(&small).unwrap().caps;
+        assert_eq!((caps.file_bytes, caps.total_bytes), (1000, 2000));
+    }
+
+    #[test]
+    fn everything_wrong_is_named_at_once() {
+        for wrong in [Some(0), Some(u32::MAX)] {
+            let asked = RequestedCollect {
+                patterns: vec!["ok/*".to_owned(), "/etc".to_owned()],
+                files: wrong,
+                file_bytes: wrong.map(|value| u64::from(value) << 32),
+                total_bytes: wrong.map(|value| u64::from(value) << 32),
+                depth: wrong,
+                time: Some(Span {
+                    seconds: -1,
+                    nanos: 0,
+                }),
+                as_blobs: false,
+            };
+            let problems = asked.resolve(&maximum()).unwrap_err();
+            let fields: Vec<&str> = problems.iter().map(|each| each.field.as_str()).collect();
+            let expected = [
+                "collect.max_files",
+                "collect.max_file_bytes",
+                "collect.max_total_bytes",
+                "collect.max_depth",
+                "collect.max_time",
+                "collect.patterns[1]",
+            ];
+            assert_eq!(fields, expected);
+        }
+    }
+
+    #[test]
+    fn many_refusals_are_counted_and_the_first_are_told() {
+        let mut collected = Collected::default();
+        for number in 0..1000 {
+            collected.refuse(&[b'x'; 5000][number..], RefusedReason::Name, 1);
+        }
+        assert_eq!(
+            (collected.refused.len(), collected.refused_count),
+            (100, 1000)
+        );
+        assert_eq!(collected.refused[0].path.text.len(), 256);
+        assert!(collected.partial);
+    }
+}

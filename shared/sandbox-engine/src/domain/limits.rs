@@ -1,0 +1,431 @@
+//! What a script may use.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::violation::Violation;
+
+/// Limits with every value stated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Time from the start of the interpreter to the end.
+    #[serde(with = "settings::duration")]
+    pub wall_time: Duration,
+    /// Processor time of all processes together.
+    #[serde(with = "settings::duration")]
+    pub cpu_time: Duration,
+    /// Memory of all processes together.
+    #[serde(with = "settings::size")]
+    pub memory: usize,
+    /// Processes and threads at once.
+    pub processes: u32,
+    /// Size of one file.
+    #[serde(with = "settings::size")]
+    pub file: usize,
+    /// All scratch files together.
+    #[serde(with = "settings::size")]
+    pub disk: usize,
+    /// Number of scratch files and directories.
+    pub disk_files: u32,
+    /// Open files of each process.
+    pub open_files: u32,
+    /// Bytes of each output stream.
+    #[serde(with = "settings::size")]
+    pub output: usize,
+    /// Bytes of the result channel.
+    #[serde(with = "settings::size")]
+    pub result: usize,
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
+
+impl Limits {
+    /// What a request gets that names no limits.
+    pub const DEFAULT: Limits = Limits {
+        wall_time: Duration::from_secs(30),
+        cpu_time: Duration::from_secs(20),
+        memory: 512 * MIB,
+        processes: 64,
+        file: 64 * MIB,
+        disk: 64 * MIB,
+        disk_files: 10_000,
+        open_files: 256,
+        output: MIB,
+        result: 256 * KIB,
+    };
+
+    /// The most that a request can ask for.
+    pub const MAXIMUM: Limits = Limits {
+        wall_time: Duration::from_secs(600),
+        cpu_time: Duration::from_secs(600),
+        memory: 2 * GIB,
+        processes: 512,
+        file: GIB,
+        disk: GIB,
+        disk_files: 200_000,
+        open_files: 4096,
+        output: MIB,
+        result: MIB,
+    };
+
+    /// The most that any operator can allow: beyond it the service itself does not hold. Two
+    /// streams and a result must fit into one message of 4 MiB.
+    pub const CEILING: Limits = Limits {
+        wall_time: Duration::from_secs(24 * 3600),
+        cpu_time: Duration::from_secs(24 * 3600),
+        memory: 1024 * GIB,
+        processes: 32_768,
+        file: 1024 * GIB,
+        disk: 1024 * GIB,
+        disk_files: 10_000_000,
+        open_files: 65_536,
+        output: MIB,
+        result: MIB,
+    };
+
+    /// Names every value that is zero, below what an interpreter needs, or above `maximum`.
+    pub fn problems(&self, maximum: &Limits) -> Vec<Violation> {
+        let asked = RequestedLimits {
+            wall_time: Some(Span::from(self.wall_time)),
+            cpu_time: Some(Span::from(self.cpu_time)),
+            memory: Some(self.memory as u64),
+            processes: Some(self.processes),
+            file: Some(self.file as u64),
+            disk: Some(self.disk as u64),
+            disk_files: Some(self.disk_files),
+            open_files: Some(self.open_files),
+            output: Some(self.output as u64),
+            result: Some(self.result as u64),
+        };
+        asked.resolve(self, maximum).err().unwrap_or_default()
+    }
+}
+
+/// A duration as it comes over the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Whole seconds, possibly negative.
+    pub seconds: i64,
+    /// Nanoseconds, possibly out of range.
+    pub nanos: i32,
+}
+
+impl Span {
+    /// The time; `None` if it is negative or malformed.
+    pub fn duration(self) -> Option<Duration> {
+        let seconds = u64::try_from(self.seconds).ok()?;
+        let nanos = u32::try_from(self.nanos).ok()?;
+        (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
+    }
+}
+
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Self {
+        let nanos = i32::try_from(duration.subsec_nanos()).unwrap_or(0);
+        Self {
+            seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+            nanos,
+        }
+    }
+}
+
+/// Limits as a request asks for them; a missing one takes the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestedLimits {
+    /// Time from the start of the interpreter to the end.
+    pub wall_time: Option<Span>,
+    /// Processor time.
+    pub cpu_time: Option<Span>,
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+    /// Processes and threads.
+    pub processes: Option<u32>,
+    /// Bytes of one file.
+    pub file: Option<u64>,
+    /// Bytes of all scratch files.
+    pub disk: Option<u64>,
+    /// Number of scratch files.
+    pub disk_files: Option<u32>,
+    /// Open files of each process.
+    pub open_files: Option<u32>,
+    /// Bytes of each output stream.
+    pub output: Option<u64>,
+    /// Bytes of the result channel.
+    pub result: Option<u64>,
+}
+
+/// The least that an interpreter needs; below it the verdict would only ever blame the limit.
+const LEAST_TIME: Duration = Duration::from_millis(1);
+const LEAST_MEMORY: u64 = 16 << 20;
+const LEAST_OPEN_FILES: u64 = 16;
+const LEAST_DISK: u64 = 64 << 10;
+const LEAST_DISK_FILES: u64 = 16;
+
+impl RequestedLimits {
+    /// Fills in the defaults and holds every value against the maximum.
+    ///
+    /// # Errors
+    /// Every value that is zero, negative, too small to run anything, or above the maximum.
+    pub fn resolve(&self, default: &Limits, maximum: &Limits) -> Result<Limits, Vec<Violation>> {
+        let mut check = Check {
+            violations: Vec::new(),
+        };
+        let limits = Limits {
+            wall_time: check.time(
+                "wall_time",
+                self.wall_time,
+                default.wall_time,
+                maximum.wall_time,
+            ),
+            cpu_time: check.time(
+                "cpu_time",
+                self.cpu_time,
+                default.cpu_time,
+                maximum.cpu_time,
+            ),
+            memory: check.size(
+                "memory_bytes",
+                self.memory,
+                LEAST_MEMORY,
+                default.memory,
+                maximum.memory,
+            ),
+            processes: check.count(
+                "processes",
+                self.processes,
+                1,
+                default.processes,
+                maximum.processes,
+            ),
+            file: check.size("file_bytes", self.file, 1, default.file, maximum.file),
+            disk: check.size(
+                "disk_bytes",
+                self.disk,
+                LEAST_DISK,
+                default.disk,
+                maximum.disk,
+            ),
+            disk_files: check.count(
+                "disk_files",
+                self.disk_files,
+                LEAST_DISK_FILES,
+                default.disk_files,
+                maximum.disk_files,
+            ),
+            open_files: check.count(
+                "open_files",
+                self.open_files,
+                LEAST_OPEN_FILES,
+                default.open_files,
+                maximum.open_files,
+            ),
+            output: check.size(
+                "output_bytes",
+                self.output,
+                1,
+                default.output,
+                maximum.output,
+            ),
+            result: check.size(
+                "result_bytes",
+                self.result,
+                1,
+                default.result,
+                maximum.result,
+            ),
+        };
+        if check.violations.is_empty() {
+            Ok(limits)
+        } else {
+            Err(check.violations)
+        }
+    }
+}
+
+struct Check {
+    violations: Vec<Violation>,
+}
+
+impl Check {
+    fn time(
+        &mut self,
+        field: &str,
+        asked: Option<Span>,
+        default: Duration,
+        maximum: Duration,
+    ) -> Duration {
+        let Some(span) = asked else {
+            return default.min(maximum);
+        };
+        match span.duration() {
+            Some(duration) if (LEAST_TIME..=maximum).contains(&duration) => duration,
+            _ => {
+                let range = format!(
+                    "must be from {} to {}",
+                    settings::duration::print(LEAST_TIME),
+                    settings::duration::print(maximum)
+                );
+                self.refuse(field, range);
+                default
+            }
+        }
+    }
+
+    fn size(
+        &mut self,
+        field: &str,
+        asked: Option<u64>,
+        least: u64,
+        default: usize,
+        maximum: usize,
+    ) -> usize {
+        let Some(value) = asked else {
+            return default.min(maximum);
+        };
+        match usize::try_from(value) {
+            Ok(size) if value >= least && size <= maximum => size,
+            _ => {
+                self.refuse(field, format!("must be from {least} to {maximum} bytes"));
+                default
+            }
+        }
+    }
+
+    fn count(
+        &mut self,
+        field: &str,
+        asked: Option<u32>,
+        least: u64,
+        default: u32,
+        maximum: u32,
+    ) -> u32 {
+        let Some(value) = asked else {
+            return default.min(maximum);
+        };
+        if u64::from(value) >= least && value <= maximum {
+            return value;
+        }
+        self.refuse(field, format!("must be from {least} to {maximum}"));
+        default
+    }
+
+    fn refuse(&mut self, field: &str, problem: String) {
+        self.violations.push(Violation {
+            field: format!("limits.{field}"),
+            problem,
+        });
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(asked: RequestedLimits) -> Vec<String> {
+        let outcome = asked.resolve(&Limits::DEFAULT, &Limits::MAXIMUM);
+        outcome
+            .err()
+            .unwrap_or_default()
+            .into_iter()
+            .map(|violation| violation.field)
+            .collect()
+    }
+
+    #[test]
+    fn what_is_not_asked_takes_the_default() {
+        let limits = RequestedLimits::default()
+            .resolve(&Limits::DEFAULT, &Limits::MAXIMUM)
+            .unwrap();
+        assert_eq!(limits, Limits::DEFAULT);
+    }
+
+    #[test]
+    fn e25_zero_negative_and_huge_limits_are_refused() {
+        let span = |seconds, nanos| Some(Span { seconds, nanos });
+        for wrong in [
+            span(0, 0),
+            span(-1, 0),
+            span(0, -1),
+            span(i64::MAX, 0),
+            span(1, i32::MAX),
+            span(601, 0),
+        ] {
+            assert_eq!(
+                refused(RequestedLimits {
+                    wall_time: wrong,
+                    ..RequestedLimits::default()
+                }),
+                ["limits.wall_time"]
+            );
+            assert_eq!(
+                refused(RequestedLimits {
+                    cpu_time: wrong,
+                    ..RequestedLimits::default()
+                }),
+                ["limits.cpu_time"]
+            );
+        }
+        for wrong in [Some(0), Some(1 << 63), Some(u64::MAX)] {
+            let asked = RequestedLimits {
+                memory: wrong,
+                file: wrong,
+                disk: wrong,
+                output: wrong,
+                result: wrong,
+                ..RequestedLimits::default()
+            };
+            let fields = [
+                "memory_bytes",
+                "file_bytes",
+                "disk_bytes",
+                "output_bytes",
+                "result_bytes",
+            ];
+            assert_eq!(
+                refused(asked),
+                fields.map(|field| format!("limits.{field}"))
+            );
+        }
+        for wrong in [Some(0), Some(u32::MAX)] {
+            let asked = RequestedLimits {
+                processes: wrong,
+                disk_files: wrong,
+                open_files: wrong,
+                ..RequestedLimits::default()
+            };
+            let fields = ["processes", "disk_files", "open_files"];
+            assert_eq!(
+                refused(asked),
+                fields.map(|field| format!("limits.{field}"))
+            );
+        }
+    }
+
+    #[test]
+    fn a_default_above_a_lowered_maximum_is_cut_to_it() {
+        let maximum = Limits {
+            memory: 64 * MIB,
+            ..Limits::MAXIMUM
+        };
+        let limits = RequestedLimits::default()
+            .resolve(&Limits::DEFAULT, &maximum)
+            .unwrap();
+        assert_eq!(limits.memory, 64 * MIB);
+    }
+
+    #[test]
+    fn the_built_in_values_hold_against_each_other() {
+        assert!(Limits::DEFAULT.problems(&Limits::MAXIMUM).is_empty());
+        assert!(Limits::MAXIMUM.problems(&Limits::CEILING).is_empty());
+    }
+}

@@ -1,0 +1,150 @@
+//! The engine: what this host can run, and everything that running takes.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use blob_store::BlobStore;
+use sandbox_launcher::processes::end_leftovers as end_leftovers_of_launchers;
+
+use crate::{
+    cgroup::Cgroups,
+    domain::{
+        hardware::Hardware,
+        isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
+    },
+    engine_settings::EngineSettings,
+    error::BuildError,
+    hardware,
+    launcher::Launcher,
+    pool::{Bounds, Pool},
+    runtimes::{self, Runtime},
+    scratch,
+    self_test::{self, LevelFailure},
+    slot::Tools,
+    users::Users,
+};
+
+/// What this host can run, and everything that running takes.
+#[derive(Debug)]
+pub struct Engine {
+    /// What the self-test found.
+    pub report: Report,
+    /// Every runtime, also those that cannot be used.
+    pub runtimes: Vec<Runtime>,
+    /// What scripts are run with; `None` where no isolation level works.
+    pub tools: Option<Tools>,
+    /// Interpreters that wait; `None` if none are to.
+    pub pool: Option<Pool>,
+}
+
+/// What the self-test found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The strongest level that works; `None` if none does.
+    pub level: Option<IsolationLevel>,
+    /// What enforces the limits on memory and processes.
+    pub enforcement: MemoryEnforcement,
+    /// Layers that every script is without.
+    pub missing: Vec<MissingLayer>,
+    /// Why stronger levels do not work.
+    pub failures: Vec<LevelFailure>,
+    /// What the kernel reports of the processor that scripts share.
+    pub hardware: Hardware,
+}
+
+impl Engine {
+    /// Looks at the host, ends what an earlier process has left, and tests what can be run. On a host
+    /// that reaches no level the engine has no [`Engine::tools`] and reports why.
+    ///
+    /// # Errors
+    /// When the launcher program or a runtime profile is missing or wrong.
+    pub async fn build(settings: EngineSettings, blobs: &BlobStore) -> Result<Self, BuildError> {
+        let launcher = Launcher::new(&settings.launcher_path)?;
+        let runtimes = runtimes::find(&settings.profiles_directory).await?;
+        let cgroups = settings.use_cgroups.then(Cgroups::find).flatten();
+        end_leftovers(&settings.scratch_directory, cgroups.clone()).await;
+        let users = Users::new(settings.first_user);
+        let tested = self_test::run(
+            &settings,
+            &launcher,
+            cgroups.as_ref(),
+            blobs,
+            &users,
+            runtimes,
+        )
+        .await;
+        let report = Report {
+            level: tested.level,
+            enforcement: cgroups
+                .as_ref()
+                .map_or(MemoryEnforcement::Sampled, Cgroups::enforcement),
+            missing: tested.missing,
+            failures: tested.failures,
+            hardware: hardware::look(Path::new(hardware::DIRECTORY)),
+        };
+        let pool = tested
+            .tools
+            .as_ref()
+            .and_then(|tools| start_pools(&settings, tools));
+        Ok(Self {
+            report,
+            runtimes: tested.runtimes,
+            tools: tested.tools,
+            pool,
+        })
+    }
+
+    /// Ends every launcher and interpreter that waits. Scripts end with their runs.
+    pub async fn shutdown(&self) {
+        if let Some(pool) = &self.pool {
+            pool.close().await;
+        }
+        if let Some(tools) = &self.tools {
+            tools.launchers.close().await;
+        }
+    }
+}
+
+impl Report {
+    /// Returns whether scripts are run, if this is the least isolation that is allowed.
+    pub fn is_ready(&self, lowest: IsolationLevel) -> bool {
+        self.level >= Some(lowest)
+    }
+}
+
+/// Ends and removes what processes that were killed have left. Processes come first: their users may be
+/// given to others after that. Files and cgroups may be many, and wait for what is just being ended.
+async fn end_leftovers(scratch: &Path, cgroups: Option<Cgroups>) {
+    const TIME: Duration = Duration::from_secs(30);
+    const PAUSE: Duration = Duration::from_secs(1);
+    let ended = tokio::task::spawn_blocking(end_leftovers_of_launchers);
+    match ended.await {
+        Ok(0) => {}
+        Ok(left) => tracing::error!(left, "processes of scripts of an earlier service still run"),
+        Err(error) => tracing::error!(%error, "ending leftovers panicked"),
+    }
+    let scratch = scratch.to_owned();
+    std::thread::spawn(move || {
+        let until = Instant::now() + TIME;
+        while Instant::now() < until {
+            let clean = cgroups.as_ref().is_none_or(Cgroups::sweep);
+            if scratch::sweep(&scratch) && clean {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        tracing::error!("what an earlier service has left could not be removed");
+    });
+}
+
+/// Keeps launchers ready and, if the operator wants any, interpreters.
+fn start_pools(settings: &EngineSettings, tools: &Tools) -> Option<Pool> {
+    tools.launchers.keep();
+    let bounds = Bounds {
+        interpreters: settings.warm_interpreters,
+        memory: settings.warm_memory,
+    };
+    (bounds.interpreters > 0).then(|| Pool::new(tools.clone(), settings.default_limits, bounds))
+}

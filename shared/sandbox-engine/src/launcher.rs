@@ -1,0 +1,388 @@
+//! Starts launcher programs, and waits for their ends, from one thread that lives as long as the sandbox.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{Gid, Uid},
+    pipe::PipeFlags,
+    process::{Resource, Rlimit},
+};
+use sandbox_launcher::{
+    channel::{self, ScriptDescriptors},
+    plan::{LaunchPlan, OutsideUser, Start},
+};
+use tokio::{net::unix::pipe, sync::oneshot};
+
+use crate::{cgroup::Cgroup, error::BuildError};
+
+/// The launcher's file name.
+const PROGRAM: &str = "sandbox-launcher";
+
+/// Starts launchers.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    spawner: mpsc::Sender<SpawnerOrder>,
+}
+
+/// A started launcher with the service's ends of its pipes.
+#[derive(Debug)]
+pub struct Launched {
+    /// The supervisor process.
+    pub supervisor: Supervisor,
+    /// Reports come from here; shutting it down for writing ends the script.
+    pub control: tokio::net::UnixStream,
+    /// The rest of the plan, still to be sent over `control`.
+    pub rest_of_plan: Vec<u8>,
+    /// Deliveries of files go here.
+    pub files: tokio::net::UnixStream,
+    /// The script's working directory.
+    pub work: WorkDirectory,
+    /// The script's standard input.
+    pub stdin: pipe::Sender,
+    /// The script's standard output.
+    pub stdout: pipe::Receiver,
+    /// The script's standard error.
+    pub stderr: pipe::Receiver,
+    /// The script's result channel.
+    pub result: pipe::Receiver,
+    /// The other end of the script's job channel, if the plan has one.
+    pub job: Option<tokio::net::UnixStream>,
+}
+
+/// The script's working directory, as the launcher has opened it before the script began. It can be
+/// had when the launcher has started the script, and stays readable after everybody's end. As long
+/// as neither all copies of this nor the descriptor are dropped, neither are the files.
+#[derive(Clone, Debug)]
+pub struct WorkDirectory(Arc<Sent>);
+
+#[derive(Debug)]
+struct Sent {
+    socket: UnixStream,
+    /// Held for as long as it takes to receive it.
+    directory: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+impl WorkDirectory {
+    fn over(socket: UnixStream) -> Self {
+        let directory = Mutex::new(None);
+        Self(Arc::new(Sent { socket, directory }))
+    }
+
+    /// The descriptor. Never blocks.
+    ///
+    /// # Errors
+    /// When it has not come.
+    pub fn open(&self) -> io::Result<Arc<OwnedFd>> {
+        let poisoned = |_| io::Error::other("receiving the descriptor panicked");
+        let mut directory = self.0.directory.lock().map_err(poisoned)?;
+        if let Some(directory) = &*directory {
+            return Ok(directory.clone());
+        }
+        let received = Arc::new(channel::take_descriptor(&self.0.socket)?);
+        Ok(directory.insert(received).clone())
+    }
+}
+
+/// A launcher that waits for its plan.
+#[derive(Debug)]
+pub struct Spawned {
+    /// The supervisor process.
+    pub supervisor: Supervisor,
+    /// Takes the plan.
+    pub control: tokio::net::UnixStream,
+}
+
+/// A supervisor process, waited for when it is dropped: it ends, and everybody of its script with it,
+/// when the other end of its socket is closed.
+#[derive(Debug)]
+pub struct Supervisor {
+    child: Option<Child>,
+    cgroup: Option<Arc<Cgroup>>,
+    spawner: mpsc::Sender<SpawnerOrder>,
+}
+
+impl Supervisor {
+    /// Keeps the cgroup that it is in until it has ended.
+    pub(crate) fn hold(&mut self, cgroup: Arc<Cgroup>) {
+        self.cgroup = Some(cgroup);
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            // Without a spawner the process itself is ending, and the kernel does the rest.
+            let _ = self
+                .spawner
+                .send(SpawnerOrder::Collect(child, self.cgroup.take()));
+        }
+    }
+}
+
+#[derive(Debug)]
+enum SpawnerOrder {
+    Spawn {
+        socket: OwnedFd,
+        answer: oneshot::Sender<io::Result<Child>>,
+    },
+    /// Answered when everything that was ordered before is done.
+    Answer(oneshot::Sender<()>),
+    /// The cgroup is removed behind its last process, if nobody else holds it.
+    Collect(Child, Option<Arc<Cgroup>>),
+}
+
+impl Launcher {
+    /// Finds the program and starts the thread.
+    ///
+    /// # Errors
+    /// When the program is not there or the thread cannot be started.
+    pub fn new(setting: &Path) -> Result<Self, BuildError> {
+        let program = find(setting)?;
+        raise_open_files();
+        let (spawner, orders) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("sandbox-spawner".to_owned())
+            .spawn(move || serve(&program, &orders))
+            .map_err(BuildError::Spawner)?;
+        Ok(Self { spawner })
+    }
+
+    /// Starts a launcher, which waits for its plan.
+    ///
+    /// # Errors
+    /// When no process can be made.
+    pub async fn spawn(&self) -> io::Result<Spawned> {
+        let (control, launcher_control) = UnixStream::pair()?;
+        let (answer, child) = oneshot::channel();
+        let gone = || io::Error::other("the spawning thread has ended");
+        self.spawner
+            .send(SpawnerOrder::Spawn {
+                socket: launcher_control.into(),
+                answer,
+            })
+            .map_err(|_| gone())?;
+        let child = child.await.map_err(|_| gone())??;
+        let supervisor = Supervisor {
+            child: Some(child),
+            cgroup: None,
+            spawner: self.spawner.clone(),
+        };
+        Ok(Spawned {
+            supervisor,
+            control: convert(control)?,
+        })
+    }
+}
+
+impl Launcher {
+    /// Waits until every launcher that was dropped before has been collected.
+    pub async fn collected(&self) {
+        let (answer, answered) = oneshot::channel();
+        // Without the thread nobody is left to be collected.
+        if self.spawner.send(SpawnerOrder::Answer(answer)).is_ok() {
+            let _ = answered.await;
+        }
+    }
+}
+
+impl Spawned {
+    /// Hands it the head of its plan and the script's descriptors.
+    ///
+    /// # Errors
+    /// When a pipe cannot be made or the launcher has ended.
+    pub fn launch(self, plan: &LaunchPlan) -> io::Result<Launched> {
+        let Self {
+            supervisor,
+            control,
+        } = self;
+        let mut frame = channel::frame(plan)?;
+        let rest_of_plan = frame.split_off(4);
+        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let (script_stdin, stdin) = pipe()?;
+        let (stdout, script_stdout) = pipe()?;
+        let (stderr, script_stderr) = pipe()?;
+        let (result, script_result) = pipe()?;
+        if let Some(user) = plan.outside_user {
+            let scripts = [
+                &script_stdin,
+                &script_stdout,
+                &script_stderr,
+                &script_result,
+            ];
+            give_to(user, &scripts)?;
+        }
+        let (files, keeper_files) = UnixStream::pair()?;
+        let (job, script_job) = match plan.start {
+            Start::AfterFiles => (None, OwnedFd::from(std::fs::File::open("/dev/null")?)),
+            Start::AtOnce | Start::Waiting => {
+                let (job, script_job) = UnixStream::pair()?;
+                (Some(job), script_job.into())
+            }
+        };
+        channel::send_head(
+            control.as_fd(),
+            &frame,
+            &ScriptDescriptors {
+                stdin: script_stdin.as_fd(),
+                stdout: script_stdout.as_fd(),
+                stderr: script_stderr.as_fd(),
+                result: script_result.as_fd(),
+                files: keeper_files.as_fd(),
+                job: script_job.as_fd(),
+            },
+        )?;
+        Ok(Launched {
+            supervisor,
+            control,
+            rest_of_plan,
+            work: WorkDirectory::over(files.try_clone()?),
+            files: convert(files)?,
+            stdin: pipe::Sender::from_owned_fd(stdin)?,
+            stdout: pipe::Receiver::from_owned_fd(stdout)?,
+            stderr: pipe::Receiver::from_owned_fd(stderr)?,
+            result: pipe::Receiver::from_owned_fd(result)?,
+            job: job.map(convert).transpose()?,
+        })
+    }
+}
+
+/// Takes the most open files that this process may have. The kernel counts descriptors on their way
+/// through sockets by user, and lets nobody send any while they are more than this limit: those of
+/// scripts, whose limits are lower, must not keep the service from handing over a plan.
+fn raise_open_files() {
+    let resource = Resource::Nofile;
+    let limit = rustix::process::getrlimit(resource);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = rustix::process::setrlimit(resource, raised) {
+        tracing::warn!(%error, "the limit on open files could not be raised");
+    }
+}
+
+/// Makes pipes a script's own, as they are where it has the service's user: so it can open them once
+/// more by a name such as /dev/stdin. Both ends of each pipe lead to nobody but script and service.
+fn give_to(user: OutsideUser, pipes: &[&OwnedFd]) -> io::Result<()> {
+    let (owner, group) = (Uid::from_raw(user.id), Gid::from_raw(user.id));
+    for pipe in pipes {
+        rustix::fs::fchown(pipe, Some(owner), Some(group))?;
+    }
+    Ok(())
+}
+
+fn convert(stream: UnixStream) -> io::Result<tokio::net::UnixStream> {
+    stream.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(stream)
+}
+
+fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
+    let mut ending = Ending::default();
+    loop {
+        let order = if ending.0.is_empty() {
+            orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            orders.recv_timeout(STEP)
+        };
+        ending.reap();
+        let order = match order {
+            Ok(order) => order,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        match order {
+            SpawnerOrder::Spawn { socket, answer } => {
+                let child = Command::new(program)
+                    .env_clear()
+                    .current_dir("/")
+                    .stdin(Stdio::from(socket))
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn();
+                // A caller that has gone leaves a launcher without a plan; it ends by itself, and
+                // must still be waited for.
+                if let Err(Ok(child)) = answer.send(child) {
+                    ending.add(child, None);
+                }
+            }
+            SpawnerOrder::Answer(answer) => {
+                while !ending.0.is_empty() {
+                    std::thread::sleep(STEP);
+                    ending.reap();
+                }
+                // Who asked may have gone.
+                let _ = answer.send(());
+            }
+            SpawnerOrder::Collect(child, cgroup) => ending.add(child, cgroup),
+        }
+    }
+}
+
+/// How often those that are ending are looked at.
+const STEP: Duration = Duration::from_millis(2);
+
+/// How long a supervisor may take to end everybody before it is killed. Longer than it tries.
+const PATIENCE: Duration = Duration::from_secs(35);
+
+/// Supervisors whose sockets are closed, each with its cgroup, which it is in, and the end of all
+/// patience.
+#[derive(Default)]
+struct Ending(Vec<(Child, Option<Arc<Cgroup>>, Instant)>);
+
+impl Ending {
+    fn add(&mut self, child: Child, cgroup: Option<Arc<Cgroup>>) {
+        self.0.push((child, cgroup, Instant::now() + PATIENCE));
+        self.reap();
+    }
+
+    fn reap(&mut self) {
+        self.0.retain_mut(|(child, _, end)| {
+            if Instant::now() > *end {
+                tracing::error!("a launcher does not end");
+                let _ = child.kill();
+            }
+            match child.try_wait() {
+                Ok(status) => status.is_none(),
+                Err(error) => {
+                    tracing::error!(%error, "a launcher could not be waited for");
+                    false
+                }
+            }
+        });
+    }
+}
+
+fn find(setting: &Path) -> Result<PathBuf, BuildError> {
+    let tried = if setting.as_os_str().is_empty() {
+        let own = std::env::current_exe().unwrap_or_default();
+        own.ancestors()
+            .skip(1)
+            .take(2)
+            .map(|directory| directory.join(PROGRAM))
+            .collect()
+    } else {
+        vec![setting.to_owned()]
+    };
+    match tried.iter().find(|path| path.is_file()) {
+        Some(program) => Ok(program.clone()),
+        None => Err(BuildError::NoLauncher { tried }),
+    }
+}

@@ -1,0 +1,380 @@
+//! Takes the files that a script has left, from a descriptor of its working directory.
+//!
+//! What lies there was made by a stranger, so this is the place where sandboxes are broken into.
+//! Nothing is reached by path: the descriptor was opened before the script began, every step opens
+//! one name beneath one that is held, follows no link and crosses no mount, and only what turns out
+//! to be a regular file is read. It must be called when nobody of the script lives, so that what was
+//! looked at is still what is there; and whatever is there, it is bounded in entries, bytes, depth
+//! and time.
+
+mod read;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::CString,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Instant,
+};
+
+use blob_store::{BlobDigest, BlobStore, Caller};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
+    io::Errno,
+};
+
+use crate::domain::collect::{
+    CollectSpec, Collected, INLINE_FILE, INLINE_TOTAL, MAX_ENTRIES, MAX_LISTING_BYTES,
+    MAX_PATH_BYTES, OutputFile, RefusedReason,
+    name::PathText,
+    pattern::{Pattern, Positions},
+};
+
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+
+/// Files as they were placed, by path: one that is still so is not new.
+pub type Placed = BTreeMap<Vec<u8>, PlacedFile>;
+
+/// A file as it was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedFile {
+    /// Its size in bytes.
+    pub size: u64,
+    /// The digest of its content.
+    pub digest: BlobDigest,
+    /// Whether it may be executed.
+    pub executable: bool,
+}
+
+/// What is collected, and where large files go.
+#[derive(Clone, Debug)]
+pub struct Collection {
+    /// Which files, and how much of them.
+    pub wanted: CollectSpec,
+    /// What was placed before.
+    pub placed: Placed,
+    /// The store of files that are too large for an answer.
+    pub blobs: BlobStore,
+    /// Whose store it is.
+    pub caller: Caller,
+}
+
+impl Collection {
+    /// Collects from a working directory. It blocks, at most about as long as is wanted.
+    pub fn collect(&self, work: BorrowedFd<'_>) -> Collected {
+        let (declared, globs): (Vec<Pattern>, Vec<Pattern>) = self
+            .wanted
+            .patterns
+            .iter()
+            .cloned()
+            .partition(|pattern| pattern.literal().is_some());
+        let mut walk = Walk {
+            collection: self,
+            globs,
+            declared: BTreeSet::new(),
+            deadline: Instant::now() + self.wanted.caps.time,
+            entries: 0,
+            bytes: 0,
+            inline: 0,
+            listing: 0,
+            collected: Collected::default(),
+        };
+        // What is named comes first: no crowd beside it may use up what it needs.
+        for names in declared.iter().filter_map(Pattern::literal) {
+            walk.declared(work, &names);
+        }
+        let top = Positions::top(&walk.globs);
+        match work.try_clone_to_owned() {
+            Ok(work) if declared.is_empty() || !walk.globs.is_empty() => {
+                walk.directory(work, &mut Vec::new(), 0, &top);
+            }
+            Ok(_) => {}
+            Err(_) => walk.collected.refuse(b"", RefusedReason::Unreadable, 0),
+        }
+        let mut collected = walk.collected;
+        collected
+            .files
+            .sort_by(|one, other| one.path.text.cmp(&other.path.text));
+        collected
+    }
+}
+
+/// One collection under way.
+struct Walk<'a> {
+    collection: &'a Collection,
+    /// The patterns that name more than one file; empty also where there are no patterns at all.
+    globs: Vec<Pattern>,
+    /// The paths of the patterns that name one file, which the walk leaves alone.
+    declared: BTreeSet<Vec<u8>>,
+    deadline: Instant,
+    /// How many entries were looked at.
+    entries: usize,
+    /// Apparent bytes of the files so far.
+    bytes: u64,
+    /// Bytes of content in the answer so far.
+    inline: u64,
+    /// Bytes of paths in the answer so far.
+    listing: usize,
+    collected: Collected,
+}
+
+impl Walk<'_> {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    /// Takes the one file with this path, whatever lies beside it, or reports why not.
+    fn declared(&mut self, work: BorrowedFd<'_>, names: &[&[u8]]) {
+        let path = names.join(&b'/');
+        if !self.declared.insert(path.clone()) {
+            return;
+        }
+        let mut above: Option<OwnedFd> = None;
+        let mut size = 0;
+        let mut find = || {
+            for (depth, name) in names.iter().enumerate() {
+                let directory = above.as_ref().map_or(work, OwnedFd::as_fd);
+                let name = CString::new(*name).map_err(|_| RefusedReason::Name)?;
+                let stat = look(directory, &name)?;
+                if depth + 1 == names.len() {
+                    size = size_of(&stat);
+                    return self.leaf(directory, &name, &stat, &path);
+                }
+                let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+                above = Some(match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::Directory => self.open(directory, &name, &stat, &path, depth)?,
+                    FileType::Symlink => return Err(RefusedReason::SymbolicLink),
+                    _ => return Err(RefusedReason::NotFound),
+                });
+            }
+            Ok(())
+        };
+        if let Err(reason) = find() {
+            self.collected.refuse(&path, reason, size);
+        }
+    }
+
+    /// Looks at everything in a directory. It holds one descriptor for each level, of which there
+    /// are few.
+    fn directory(
+        &mut self,
+        directory: OwnedFd,
+        path: &mut Vec<u8>,
+        depth: u32,
+        positions: &Positions,
+    ) {
+        let names = match self.names(directory.as_fd(), path) {
+            Ok(names) => names,
+            Err(_) => return self.collected.refuse(path, RefusedReason::Unreadable, 0),
+        };
+        for name in names {
+            if self.is_over() {
+                return self.collected.refuse(path, RefusedReason::Time, 0);
+            }
+            let length = path.len();
+            if length > 0 {
+                path.push(b'/');
+            }
+            path.extend(name.as_bytes());
+            self.entry(directory.as_fd(), &name, path, depth, positions);
+            path.truncate(length);
+        }
+    }
+
+    /// The names in a directory, sorted, as many as may still be looked at.
+    fn names(&mut self, directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Vec<CString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(directory)? {
+            let name = entry?.file_name().to_owned();
+            if matches!(name.as_bytes(), b"." | b"..") {
+                continue;
+            }
+            if self.entries >= MAX_ENTRIES || self.is_over() {
+                let reason = if self.is_over() {
+                    RefusedReason::Time
+                } else {
+                    RefusedReason::TooMany
+                };
+                self.collected.refuse(path, reason, 0);
+                break;
+            }
+            self.entries += 1;
+            names.push(name);
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn entry(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &CString,
+        path: &mut Vec<u8>,
+        depth: u32,
+        positions: &Positions,
+    ) {
+        let below = positions.enter(&self.globs, name.as_bytes());
+        let wanted = positions.wants(&self.globs, name.as_bytes());
+        if !wanted && below.is_none() {
+            return;
+        }
+        let stat = match look(directory, name) {
+            Ok(stat) => stat,
+            Err(reason) => return self.collected.refuse(path, reason, 0),
+        };
+        let taken = match (FileType::from_raw_mode(stat.st_mode), below) {
+            (FileType::Directory, Some(below)) => self
+                .open(directory, name, &stat, path, depth)
+                .map(|inner| self.directory(inner, path, depth + 1, &below)),
+            (FileType::Directory, None) => Ok(()),
+            _ if !wanted || self.declared.contains(path) => Ok(()),
+            _ => self.leaf(directory, name, &stat, path),
+        };
+        if let Err(reason) = taken {
+            let file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            let size = if file { size_of(&stat) } else { 0 };
+            self.collected.refuse(path, reason, size);
+        }
+    }
+
+    /// Takes what is not a directory, if it is a regular file.
+    fn leaf(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &CString,
+        stat: &Stat,
+        path: &[u8],
+    ) -> Result<(), RefusedReason> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => self.file(directory, name, stat, path),
+            FileType::Directory => Err(RefusedReason::NotFound),
+            FileType::Symlink => Err(RefusedReason::SymbolicLink),
+            FileType::Fifo => Err(RefusedReason::Fifo),
+            FileType::Socket => Err(RefusedReason::Socket),
+            _ => Err(RefusedReason::Device),
+        }
+    }
+
+    /// Opens a directory that may be entered.
+    fn open(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &CString,
+        stat: &Stat,
+        path: &[u8],
+        depth: u32,
+    ) -> Result<OwnedFd, RefusedReason> {
+        const OWNER_ENTERS: u32 = 0o500;
+        if depth >= self.collection.wanted.caps.depth {
+            return Err(RefusedReason::TooDeep);
+        }
+        if path.len() > MAX_PATH_BYTES {
+            return Err(RefusedReason::Name);
+        }
+        // Root could; the answer must not depend on whether the service is root.
+        if stat.st_mode & OWNER_ENTERS != OWNER_ENTERS {
+            return Err(RefusedReason::Unreadable);
+        }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat2(directory, name.as_c_str(), flags, Mode::empty(), BENEATH)
+            .map_err(|_| RefusedReason::Unreadable)
+    }
+
+    /// Takes one regular file, if it may be taken.
+    fn file(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &CString,
+        stat: &Stat,
+        path: &[u8],
+    ) -> Result<(), RefusedReason> {
+        const OWNER_READS: u32 = 0o400;
+        const OWNER_EXECUTES: u32 = 0o100;
+        let size = size_of(stat);
+        let executable = stat.st_mode & OWNER_EXECUTES != 0;
+        if path.len() > MAX_PATH_BYTES {
+            return Err(RefusedReason::Name);
+        }
+        if stat.st_nlink != 1 {
+            return Err(RefusedReason::HardLink);
+        }
+        if stat.st_mode & OWNER_READS == 0 {
+            return Err(RefusedReason::Unreadable);
+        }
+        let placed = self.collection.placed.get(path).filter(|placed| {
+            // Whoever asks for it by name gets it in any case.
+            let any = self.collection.wanted.patterns.is_empty();
+            any && placed.size == size && placed.executable == executable
+        });
+        // What may not be taken is not even opened, unless it has to be held against what it was.
+        if placed.is_none() {
+            self.room_for(path, size)?;
+        }
+        let mut file = read::open(directory, name, stat)?;
+        if let Some(placed) = placed {
+            if read::digest(&mut file, size, self.deadline)? == placed.digest {
+                return Ok(());
+            }
+            self.room_for(path, size)?;
+        }
+        let path = PathText::of(path);
+        let read = self.content(&mut file, size)?;
+        self.listing += path.text.len();
+        self.bytes += size;
+        self.inline += read.content.as_ref().map_or(0, |_| size);
+        self.collected.files.push(OutputFile {
+            path,
+            size,
+            digest: read.digest,
+            executable,
+            content: read.content,
+        });
+        Ok(())
+    }
+
+    /// Says that one more file of this size fits below all caps.
+    fn room_for(&self, path: &[u8], size: u64) -> Result<(), RefusedReason> {
+        /// What one byte of a path can become when it is escaped.
+        const WIDEST: usize = 4;
+        let caps = self.collection.wanted.caps;
+        let count = u32::try_from(self.collected.files.len()).unwrap_or(u32::MAX);
+        if size > caps.file_bytes {
+            Err(RefusedReason::TooLarge)
+        } else if count >= caps.files || self.listing + WIDEST * path.len() > MAX_LISTING_BYTES {
+            Err(RefusedReason::TooMany)
+        } else if self.bytes.saturating_add(size) > caps.total_bytes {
+            Err(RefusedReason::TotalTooLarge)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn content(&self, file: &mut std::fs::File, size: u64) -> Result<read::Content, RefusedReason> {
+        let small = size <= INLINE_FILE && self.inline + size <= INLINE_TOTAL;
+        if small && !self.collection.wanted.as_blobs {
+            read::inline(file, size)
+        } else {
+            let Collection { blobs, caller, .. } = self.collection;
+            read::blob(file, size, blobs, caller, self.deadline)
+        }
+    }
+}
+
+/// What has a name. It decides whether that is opened at all: opening a device can have effects.
+fn look(directory: BorrowedFd<'_>, name: &CString) -> Result<Stat, RefusedReason> {
+    let looked = rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+    looked.map_err(|error| match error {
+        Errno::NOENT => RefusedReason::NotFound,
+        _ => RefusedReason::Unreadable,
+    })
+}
+
+fn size_of(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! Interpreters that wait for a script, fully confined, each for one script only.
+//!
+//! There is a shelf for each runtime and script path that was asked for. [`Pool::take`] gives a
+//! waiting interpreter if one fits the script; if none does, the script gets one that is started for
+//! it, at any time and with the same result. [`refill`] starts new ones in the background, as many
+//! as [`crate::domain::pool_sizer::PoolSizer`] says, within the operator's limits on number and memory.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::{Notify, oneshot},
+    task::JoinHandle,
+};
+
+use crate::{
+    domain::{
+        limits::Limits,
+        pool_sizer::{PoolSizer, fits},
+        script::{Network, Script},
+    },
+    runtimes::{Interpreter, Runtime},
+    slot::Tools,
+};
+
+mod refill;
+mod warm_interpreter;
+
+pub use warm_interpreter::Assignment;
+use warm_interpreter::PoolKey;
+pub use warm_interpreter::WarmInterpreter;
+
+/// The most kinds of interpreters that wait; scripts of further paths are started cold.
+const MAX_ENTRIES: usize = 16;
+
+/// How many scripts of an unusual path come before an interpreter waits for the next one.
+const HESITATION: u32 = 2;
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Interpreters of one kind; zero: none at all.
+    pub interpreters: u32,
+    /// Memory of all of them together, in bytes.
+    pub memory: u64,
+}
+
+/// What an operator wants to know about the interpreters of one runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolState {
+    /// How many wait.
+    pub ready: u32,
+    /// How many should wait.
+    pub target: u32,
+    /// Why the last one could not be made to wait; empty if it could.
+    pub problem: String,
+}
+
+/// Interpreters that wait.
+#[derive(Debug)]
+pub struct Pool {
+    inner: Arc<Inner>,
+    /// Ends the refilling, which then ends everybody who waits.
+    close: Mutex<Option<oneshot::Sender<()>>>,
+    refilling: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    tools: Tools,
+    limits: Limits,
+    bounds: Bounds,
+    /// Held for a moment and never while waiting.
+    entries: Mutex<Vec<PoolEntry>>,
+    /// Somebody has asked.
+    asked: Notify,
+}
+
+/// Interpreters of one kind.
+#[derive(Debug)]
+struct PoolEntry {
+    order: PoolKey,
+    sizer: PoolSizer,
+    ready: VecDeque<WarmInterpreter>,
+    starting: u32,
+    /// What one keeps in memory, as far as is known.
+    memory: u64,
+    trouble: Trouble,
+}
+
+/// What is wrong with the last ones.
+#[derive(Debug, Default)]
+struct Trouble {
+    failures: u32,
+    problem: String,
+    pause_until: Option<Instant>,
+}
+
+impl Pool {
+    /// Starts with nobody waiting, and refills from the first request on.
+    pub fn new(tools: Tools, limits: Limits, bounds: Bounds) -> Self {
+        let inner = Arc::new(Inner {
+            tools,
+            limits,
+            bounds,
+            entries: Mutex::default(),
+            asked: Notify::new(),
+        });
+        let (close, closed) = oneshot::channel();
+        let refilling = tokio::spawn(refill::run(inner.clone(), closed));
+        Self {
+            inner,
+            close: Mutex::new(Some(close)),
+            refilling: tokio::sync::Mutex::new(Some(refilling)),
+        }
+    }
+
+    /// Takes a waiting interpreter that fits the script, if there is one.
+    pub fn take(&self, runtime: &Runtime, script: &Script) -> Option<WarmInterpreter> {
+        let interpreter = runtime.interpreter.as_ref().ok()?;
+        let profile = runtime.profile.warm.as_ref()?;
+        if self.inner.bounds.interpreters == 0
+            || !self.inner.suits(script)
+            || script
+                .environment
+                .iter()
+                .any(|(name, _)| profile.looks_at(name))
+        {
+            return None;
+        }
+        let path = script.path(&runtime.profile.file_suffix);
+        let mut warm = self.inner.ask(runtime, interpreter, path, script)?;
+        match warm.apply_limits(&script.limits) {
+            Ok(()) => Some(warm),
+            Err(error) => {
+                tracing::debug!(%error, "a waiting interpreter could not be narrowed");
+                tokio::spawn(warm.retire());
+                None
+            }
+        }
+    }
+
+    /// How the interpreters of a runtime are.
+    pub fn state(&self, runtime: &str) -> PoolState {
+        let entries = self.inner.entries();
+        let own = entries
+            .iter()
+            .filter(|entry| entry.order.profile.name == runtime);
+        own.fold(PoolState::default(), |state, entry| PoolState {
+            ready: state.ready + entry.waiting(),
+            target: state.target + entry.sizer.target(),
+            problem: if state.problem.is_empty() {
+                entry.trouble.problem.clone()
+            } else {
+                state.problem
+            },
+        })
+    }
+
+    /// Ends everybody who waits, and waits until nothing is left of them.
+    pub async fn close(&self) {
+        let close = self
+            .close
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(close);
+        if let Some(refilling) = self.refilling.lock().await.take()
+            && let Err(error) = refilling.await
+        {
+            tracing::error!(%error, "refilling the pool panicked");
+        }
+    }
+}
+
+impl Inner {
+    fn entries(&self) -> MutexGuard<'_, Vec<PoolEntry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether interpreters can wait for such a script at all.
+    fn suits(&self, script: &Script) -> bool {
+        let cgroup = self.tools.cgroups.is_some();
+        fits(&self.limits, &script.limits, cgroup) && script.network == Network::Refuse
+    }
+
+    /// Counts the demand and takes one that is alive and in which no file of the script would be
+    /// overlooked.
+    fn ask(
+        &self,
+        runtime: &Runtime,
+        interpreter: &Interpreter,
+        path: String,
+        script: &Script,
+    ) -> Option<WarmInterpreter> {
+        let now = Instant::now();
+        let mut entries = self.entries();
+        let entry = self.entry(&mut entries, runtime, interpreter, path, now)?;
+        let waiting = entry.waiting();
+        entry.sizer.asked(waiting, now);
+        let mut taken = None;
+        while let Some(mut warm) = entry.ready.pop_front() {
+            if !warm.is_alive() {
+                tokio::spawn(warm.retire());
+                continue;
+            }
+            if script.files.iter().any(|file| warm.shadows(&file.path)) {
+                entry.ready.push_front(warm);
+            } else {
+                taken = Some(warm);
+            }
+            break;
+        }
+        self.asked.notify_one();
+        taken
+    }
+
+    /// The shelf of a runtime and path. A new one may take the place of one that nobody needs.
+    fn entry<'a>(
+        &self,
+        entries: &'a mut Vec<PoolEntry>,
+        runtime: &Runtime,
+        interpreter: &Interpreter,
+        path: String,
+        now: Instant,
+    ) -> Option<&'a mut PoolEntry> {
+        let is_it = |entry: &PoolEntry| {
+            entry.order.profile.name == runtime.profile.name && entry.order.script_path == path
+        };
+        if let Some(found) = entries.iter().position(is_it) {
+            return entries.get_mut(found);
+        }
+        if entries.len() >= MAX_ENTRIES {
+            let unused = |entry: &PoolEntry| {
+                entry.sizer.target() == 0 && entry.ready.is_empty() && entry.starting == 0
+            };
+            let oldest = (0..entries.len())
+                .filter(|&index| unused(&entries[index]))
+                .min_by_key(|&index| entries[index].sizer.last_asked())?;
+            entries.swap_remove(oldest);
+        }
+        let usual = path == format!("main{}", runtime.profile.file_suffix);
+        let hesitation = if usual { 1 } else { HESITATION };
+        entries.push(PoolEntry {
+            order: PoolKey {
+                warm: runtime.profile.warm.clone()?,
+                profile: runtime.profile.clone(),
+                interpreter: interpreter.clone(),
+                script_path: path,
+                limits: self.limits,
+            },
+            sizer: PoolSizer::new(self.bounds.interpreters, hesitation, now),
+            ready: VecDeque::new(),
+            starting: 0,
+            memory: refill::GUESSED_MEMORY,
+            trouble: Trouble::default(),
+        });
+        entries.last_mut()
+    }
+}
+
+impl PoolEntry {
+    fn waiting(&self) -> u32 {
+        u32::try_from(self.ready.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Trouble {
+    /// How long to pause after the first failure; doubled with each further one.
+    const FIRST_PAUSE: Duration = Duration::from_secs(1);
+    /// The longest pause.
+    const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+    fn note(&mut self, problem: String, now: Instant) -> Duration {
+        let pause = Self::FIRST_PAUSE
+            .saturating_mul(1 << self.failures.min(16))
+            .min(Self::LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        self.problem = problem;
+        self.pause_until = Some(now + pause);
+        pause
+    }
+
+    fn pauses(&self, now: Instant) -> bool {
+        self.pause_until.is_some_and(|until| now < until)
+    }
+}

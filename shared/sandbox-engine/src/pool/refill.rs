@@ -1,0 +1,167 @@
+//! Keeps as many interpreters waiting as should wait.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::oneshot, task::JoinSet};
+
+use super::{Inner, PoolEntry, PoolKey, Trouble, WarmInterpreter};
+
+/// How often it is looked whether those who wait are alive and still wanted.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long a script that has taken an interpreter has the machine to itself, before the start of the
+/// next one begins to compete with it.
+const HEAD_START: Duration = Duration::from_millis(5);
+
+/// What an interpreter is taken to keep in memory before one was weighed, in bytes.
+pub(super) const GUESSED_MEMORY: u64 = 32 << 20;
+
+type Warmed = (PoolKey, Result<WarmInterpreter, String>);
+
+/// Refills until `closed` fires or its sender is dropped, and then ends everybody who waits.
+pub(super) async fn run(inner: Arc<Inner>, mut closed: oneshot::Receiver<()>) {
+    let mut starting: JoinSet<Warmed> = JoinSet::new();
+    let mut retiring: JoinSet<()> = JoinSet::new();
+    let mut ticks = tokio::time::interval(TICK);
+    let at_once = at_once();
+    loop {
+        while starting.len() < at_once
+            && let Some(order) = next(&inner, Instant::now())
+        {
+            let inner = inner.clone();
+            starting.spawn(async move {
+                let warmed = WarmInterpreter::up(&inner.tools, &order).await;
+                (order, warmed)
+            });
+        }
+        tokio::select! {
+            _ = &mut closed => break,
+            () = inner.asked.notified() => {
+                if starting.is_empty() {
+                    tokio::time::sleep(HEAD_START).await;
+                }
+            }
+            _ = ticks.tick() => tidy(&inner, &mut retiring, Instant::now()),
+            Some(_) = retiring.join_next() => {}
+            Some(ended) = starting.join_next() => match ended {
+                Ok((order, warmed)) => shelve(&inner, &order, warmed, Instant::now()),
+                Err(error) => tracing::error!(%error, "starting an interpreter panicked"),
+            },
+        }
+    }
+    for entry in std::mem::take(&mut *inner.entries()) {
+        for warm in entry.ready {
+            retiring.spawn(warm.retire());
+        }
+    }
+    while let Some(ended) = starting.join_next().await {
+        if let Ok((_, Ok(warm))) = ended {
+            retiring.spawn(warm.retire());
+        }
+    }
+    retiring.join_all().await;
+}
+
+/// How many are started at the same time: half of the machine may be busy with it.
+fn at_once() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 8))
+}
+
+/// The next one to start: of the shelf that has the least of what it should have.
+fn next(inner: &Inner, now: Instant) -> Option<PoolKey> {
+    let mut entries = inner.entries();
+    let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
+    let room = inner.bounds.memory.saturating_sub(kept);
+    let neediest = entries
+        .iter_mut()
+        .filter(|entry| {
+            entry.waiting() + entry.starting < entry.sizer.target()
+                && entry.memory <= room
+                && !entry.trouble.pauses(now)
+        })
+        .min_by_key(|entry| entry.waiting() + entry.starting)?;
+    neediest.starting += 1;
+    Some(neediest.order.clone())
+}
+
+fn shelve(inner: &Inner, order: &PoolKey, warmed: Result<WarmInterpreter, String>, now: Instant) {
+    let mut entries = inner.entries();
+    let own = entries.iter_mut().find(|entry| {
+        entry.order.profile.name == order.profile.name
+            && entry.order.script_path == order.script_path
+    });
+    let Some(entry) = own else {
+        // A shelf is not given up while one of it is being started.
+        return;
+    };
+    entry.starting = entry.starting.saturating_sub(1);
+    match warmed {
+        Ok(warm) => {
+            entry.memory = warm.memory();
+            entry.trouble = Trouble::default();
+            entry.ready.push_back(warm);
+        }
+        Err(problem) => {
+            let pause = entry.trouble.note(problem, now);
+            tracing::warn!(
+                runtime = order.profile.name,
+                problem = entry.trouble.problem,
+                pause_seconds = pause.as_secs(),
+                "no interpreter could be made to wait; scripts are started cold meanwhile"
+            );
+        }
+    }
+}
+
+/// Ends those that are dead or no longer wanted.
+fn tidy(inner: &Inner, retiring: &mut JoinSet<()>, now: Instant) {
+    let mut unwanted = VecDeque::new();
+    let mut entries = inner.entries();
+    for entry in entries.iter_mut() {
+        for _ in 0..entry.ready.len() {
+            if let Some(mut warm) = entry.ready.pop_front() {
+                let kept_by = if warm.is_alive() {
+                    &mut entry.ready
+                } else {
+                    &mut unwanted
+                };
+                kept_by.push_back(warm);
+            }
+        }
+        entry.sizer.tick(entry.waiting(), now);
+        while entry.waiting() > entry.sizer.target() {
+            unwanted.extend(entry.ready.pop_front());
+        }
+    }
+    // A kind of which nobody waits comes before one of which several do.
+    let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
+    let room = inner.bounds.memory.saturating_sub(kept);
+    let starves = |entry: &PoolEntry| {
+        entry.waiting() + entry.starting == 0
+            && entry.sizer.target() > 0
+            && entry.memory > room
+            && !entry.trouble.pauses(now)
+    };
+    if entries.iter().any(starves) {
+        let several = entries.iter_mut().filter(|entry| entry.waiting() > 1);
+        if let Some(largest) = several.max_by_key(|entry| entry.memory_in_use()) {
+            unwanted.extend(largest.ready.pop_front());
+        }
+    }
+    drop(entries);
+    for warm in unwanted {
+        retiring.spawn(warm.retire());
+    }
+}
+
+impl PoolEntry {
+    /// What those of it that wait or will soon keep in memory.
+    fn memory_in_use(&self) -> u64 {
+        let waiting: u64 = self.ready.iter().map(WarmInterpreter::memory).sum();
+        waiting + u64::from(self.starting) * self.memory
+    }
+}

@@ -1,0 +1,127 @@
+//! Files that have no name any more, or never had one, and continue taking room as long as a process has
+//! them open or mapped.
+
+use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, path::Path};
+
+use super::{
+    ProcSnapshot,
+    process::{MAPPINGS_BYTES, Process, read_bounded},
+};
+use crate::scratch::Measured;
+
+/// What nameless files of a device take that the processes below a supervisor keep. The kernel may
+/// refuse to tell of a process that has made itself secret.
+pub fn nameless(snapshot: &ProcSnapshot, device: u64) -> Measured {
+    let mut found = Found {
+        device,
+        met: HashSet::new(),
+        measured: Measured::default(),
+    };
+    for process in snapshot.tree().members() {
+        found.opened(process);
+        found.mapped(process);
+    }
+    found.measured
+}
+
+struct Found {
+    device: u64,
+    met: HashSet<u64>,
+    measured: Measured,
+}
+
+impl Found {
+    fn opened(&mut self, process: &Process) {
+        let descriptors = fs::read_dir(process.directory().join("fd"));
+        for entry in descriptors.into_iter().flatten().flatten() {
+            // Asking by a descriptor's own path opens nothing, so that nothing can make us wait.
+            if let Ok(file) = fs::metadata(entry.path()) {
+                self.snapshot(&file);
+            }
+        }
+    }
+
+    fn mapped(&mut self, process: &Process) {
+        let directory = process.directory();
+        let maps = read_bounded(&directory.join("maps"), MAPPINGS_BYTES);
+        // A file may be mapped thousands of times.
+        let mut asked = HashSet::new();
+        for mapping in maps.lines().filter_map(mapping_without_name) {
+            if !asked.insert((mapping.device, mapping.inode)) {
+                continue;
+            }
+            let link = Path::new("/proc")
+                .join(process.pid.to_string())
+                .join("map_files")
+                .join(mapping.place);
+            match fs::metadata(link) {
+                Ok(file) => self.snapshot(&file),
+                // Only root is informed of the file itself. Others are left with what is mapped of it.
+                Err(_) if mapping.is_on(self.device) && self.met.insert(mapping.inode) => {
+                    self.measured.add(mapping.blocks, 0);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn snapshot(&mut self, file: &fs::Metadata) {
+        let nameless = file.is_file() && file.nlink() == 0 && file.dev() == self.device;
+        if nameless && self.met.insert(file.ino()) {
+            self.measured.add(file.blocks(), file.len());
+        }
+    }
+}
+
+/// A mapping of a file without a name.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping<'a> {
+    place: &'a str,
+    device: &'a str,
+    inode: u64,
+    /// How much is mapped, in the kernel's blocks.
+    blocks: u64,
+}
+
+impl Mapping<'_> {
+    fn is_on(&self, device: u64) -> bool {
+        self.device == crate::scratch::device_name(device)
+    }
+}
+
+/// Reads a line of /proc/PID/maps; `None` if it is not of a file without a name.
+fn mapping_without_name(line: &str) -> Option<Mapping<'_>> {
+    const BLOCK: u64 = 512;
+    let mut words = line.strip_suffix(" (deleted)")?.split_whitespace();
+    let place = words.next()?;
+    let (begin, end) = place.split_once('-')?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    Some(Mapping {
+        place,
+        device: words.nth(2)?,
+        inode: words.next()?.parse().ok()?,
+        blocks: address(end)?.checked_sub(address(begin)?)? / BLOCK,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mappings_of_nameless_files_are_read() {
+        let line = "7f0000000000-7f0000002000 rw-s 00000000 fe:00 77                 /work/a b";
+        assert_eq!(mapping_without_name(line), None);
+        let deleted = format!("{line} (deleted)");
+        let expected = Mapping {
+            place: "7f0000000000-7f0000002000",
+            device: "fe:00",
+            inode: 77,
+            blocks: 16,
+        };
+        assert_eq!(mapping_without_name(&deleted), Some(expected));
+        for broken in ["", " (deleted)", "7f-7 rw-s 0 fe:00 77 (deleted)"] {
+            assert_eq!(mapping_without_name(broken), None);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What comes out of a script.
+
+use tokio::{io::AsyncReadExt, net::unix::pipe, sync::mpsc};
+
+use crate::domain::{outcome::Captured, verdict::Stream};
+
+/// One read; the size of a pipe.
+const CHUNK: usize = 64 << 10;
+
+/// A stream passed its limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Overflow {
+    /// Which one.
+    pub stream: Stream,
+    /// How many bytes had been read.
+    pub observed: u64,
+}
+
+/// Reads a stream to its end. Memory is bounded by the limit: what is over it is read and counted,
+/// so that the script does not hang while it is being killed.
+pub async fn capture(
+    stream: Stream,
+    mut pipe: pipe::Receiver,
+    limit: usize,
+    overflow: mpsc::Sender<Overflow>,
+) -> Captured {
+    let mut captured = Captured::default();
+    let mut chunk = vec![0; CHUNK];
+    let mut told = false;
+    while let Ok(read) = pipe.read(&mut chunk).await
+        && read > 0
+    {
+        if captured.take(&chunk[..read], limit) && !told {
+            told = true;
+            // The channel has room for one message of each stream.
+            let _ = overflow.try_send(Overflow {
+                stream,
+                observed: captured.read(),
+            });
+        }
+    }
+    captured
+}

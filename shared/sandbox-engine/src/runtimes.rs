@@ -1,0 +1,291 @@
+//! Finds the interpreters that the profiles name.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use figment::{
+    Figment,
+    providers::{Format, Toml},
+};
+use tokio::{process::Command, task::JoinSet};
+
+use crate::{
+    domain::profile::{Description, Profile},
+    error::BuildError,
+};
+
+/// The profiles that come with the service.
+const BUILT_IN: [(&str, &str); 3] = [
+    ("python3.toml", include_str!("../profiles/python3.toml")),
+    ("node.toml", include_str!("../profiles/node.toml")),
+    ("bash.toml", include_str!("../profiles/bash.toml")),
+];
+
+/// How long an interpreter may take to describe itself.
+const DESCRIBE_TIME: Duration = Duration::from_secs(60);
+
+/// A runtime and what is known about it here.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    /// How it is run.
+    pub profile: Profile,
+    /// Other interpreters of this host that could be used, in the profile's order.
+    pub others: VecDeque<Interpreter>,
+    /// The interpreter, or everything that kept one from being found.
+    pub interpreter: Result<Interpreter, String>,
+    problems: Vec<String>,
+}
+
+/// An interpreter of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interpreter {
+    /// The real executable.
+    pub executable: PathBuf,
+    /// What it says about its version.
+    pub version: String,
+    /// Directories that it needs.
+    pub mounts: Vec<PathBuf>,
+}
+
+/// Finds the interpreters of every profile, built-in or below the directory; by name.
+///
+/// # Errors
+/// When a profile is malformed or the directory cannot be read.
+pub async fn find(directory: &Path) -> Result<Vec<Runtime>, BuildError> {
+    let mut resolving = JoinSet::new();
+    for profile in profiles(directory)? {
+        resolving.spawn(Runtime::resolve(profile));
+    }
+    let mut runtimes = resolving.join_all().await;
+    runtimes.sort_by(|one, other| one.profile.name.cmp(&other.profile.name));
+    Ok(runtimes)
+}
+
+/// Reads all profiles: the built-in ones and those of the operator, which come later and replace
+/// built-in ones of the same name.
+///
+/// # Errors
+/// When a profile is malformed or the directory cannot be read.
+fn profiles(directory: &Path) -> Result<Vec<Profile>, BuildError> {
+    let mut sources: Vec<(String, String)> = BUILT_IN
+        .iter()
+        .map(|&(name, text)| (name.to_owned(), text.to_owned()))
+        .collect();
+    if !directory.as_os_str().is_empty() {
+        let fail = |source| BuildError::Profiles {
+            path: directory.to_owned(),
+            source,
+        };
+        let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(fail)?
+            .into_iter()
+            .map(|entry| entry.path())
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == "toml")
+            })
+            .collect();
+        paths.sort();
+        for path in paths {
+            let text = std::fs::read_to_string(&path).map_err(fail)?;
+            sources.push((path.display().to_string(), text));
+        }
+    }
+    let mut profiles: Vec<Profile> = Vec::new();
+    for (place, text) in sources {
+        let profile = read(&place, &text)?;
+        profiles.retain(|other| other.name != profile.name);
+        profiles.push(profile);
+    }
+    profiles.sort_by(|one, other| one.name.cmp(&other.name));
+    match claimed_twice(&profiles) {
+        problems if problems.is_empty() => Ok(profiles),
+        problems => Err(BuildError::Names(problems)),
+    }
+}
+
+/// Names by which requests could mean either of two profiles.
+fn claimed_twice(profiles: &[Profile]) -> Vec<String> {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for profile in profiles {
+        let names = std::iter::once(&profile.name).chain(&profile.aliases);
+        for name in names {
+            if let Some(other) = owners.insert(name, &profile.name) {
+                let own = &profile.name;
+                problems.push(format!(
+                    "`{name}` is a name of `{other}` and of `{own}`; take it from one of them"
+                ));
+            }
+        }
+    }
+    problems
+}
+
+fn read(place: &str, text: &str) -> Result<Profile, BuildError> {
+    let wrong = |problems| BuildError::Profile {
+        place: place.to_owned(),
+        problems,
+    };
+    let profile: Profile = Figment::from(Toml::string(text))
+        .extract()
+        .map_err(|errors| wrong(errors.into_iter().map(|error| error.to_string()).collect()))?;
+    match profile.problems() {
+        problems if problems.is_empty() => Ok(profile),
+        problems => Err(wrong(problems)),
+    }
+}
+
+impl Runtime {
+    /// Finds the interpreters of a profile.
+    ///
+    /// It is asked who it is, outside of any sandbox: it is a program of the host, trusted as such,
+    /// and gets nothing but the profile's own words.
+    pub async fn resolve(profile: Profile) -> Self {
+        let (mut others, mut problems) = (VecDeque::new(), Vec::new());
+        let programs = profile.find.iter();
+        let described = programs.map(|program| describe(&profile, program));
+        for found in futures::future::join_all(described).await {
+            match found {
+                // Another name of one that is known.
+                Ok(found) if others.contains(&found) => {}
+                Ok(found) => others.push_back(found),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        let mut runtime = Self {
+            profile,
+            others,
+            interpreter: Err(String::new()),
+            problems,
+        };
+        runtime.next();
+        runtime
+    }
+
+    /// Notes what is wrong with the present interpreter and turns to the next one.
+    pub fn give_up(&mut self, problem: &str) {
+        self.problems.push(problem.to_owned());
+        self.next();
+    }
+
+    /// Turns to the next interpreter.
+    pub fn next(&mut self) {
+        let next = self.others.pop_front();
+        self.interpreter = next.ok_or_else(|| self.problems.join("; "));
+    }
+}
+
+async fn describe(profile: &Profile, program: &str) -> Result<Interpreter, String> {
+    let mut command = Command::new(program);
+    command
+        .args(&profile.describe)
+        .kill_on_drop(true)
+        .current_dir("/");
+    command.stdin(std::process::Stdio::null());
+    let output = match tokio::time::timeout(DESCRIBE_TIME, command.output()).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(format!("cannot start `{}`: {error}", program)),
+        Err(_) => return Err(format!("`{}` did not describe itself in time", program)),
+    };
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let end = said.lines().next_back().unwrap_or_default();
+        return Err(format!(
+            "`{}` failed to describe itself ({}): {end}",
+            program, output.status
+        ));
+    }
+    let description: Description = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("`{}` described itself wrongly: {error}", program))?;
+    let executable = PathBuf::from(&description.executable);
+    if !executable.is_absolute() || !executable.is_file() {
+        return Err(format!(
+            "`{}` is no executable file",
+            description.executable
+        ));
+    }
+    let named = description
+        .mounts
+        .iter()
+        .chain(&profile.mounts)
+        .map(PathBuf::from);
+    // A whole /usr is not needed: its parts with programs and libraries are shown anyway.
+    let mut mounts: Vec<PathBuf> = named
+        .filter(|path| path.is_absolute() && path != Path::new("/") && path != Path::new("/usr"))
+        .filter_map(|path| path.canonicalize().ok())
+        .filter(|path| path.is_dir())
+        .collect();
+    if !["/usr/bin", "/bin"]
+        .iter()
+        .any(|shown| executable.starts_with(shown))
+        && !mounts.iter().any(|mount| executable.starts_with(mount))
+    {
+        mounts.push(executable.clone());
+    }
+    Ok(Interpreter {
+        executable,
+        version: description.version,
+        mounts,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_profiles_are_sound_and_can_be_replaced() {
+        let names = |profiles: &[Profile]| -> Vec<String> {
+            profiles
+                .iter()
+                .map(|profile| profile.name.clone())
+                .collect()
+        };
+        let built_in = profiles(Path::new("")).unwrap();
+        assert_eq!(names(&built_in), ["bash", "node", "python3"]);
+
+        let directory = tempfile::tempdir().unwrap();
+        let perl = BUILT_IN[2].1.replace("name = \"bash\"", "name = \"perl\"");
+        let perl = perl.replace("\"sh\"", "\"pl\"");
+        std::fs::write(directory.path().join("perl.toml"), perl).unwrap();
+        let slow = BUILT_IN[0]
+            .1
+            .replace("\"python3\", \"/usr/local", "\"/opt/python\", \"/usr/local");
+        std::fs::write(directory.path().join("python.toml"), slow).unwrap();
+        let all = profiles(directory.path()).unwrap();
+        assert_eq!(names(&all), ["bash", "node", "perl", "python3"]);
+        assert_eq!(all[3].find[0], "/opt/python");
+    }
+
+    #[test]
+    fn no_name_means_two_runtimes() {
+        let directory = tempfile::tempdir().unwrap();
+        let zsh = BUILT_IN[2].1.replace("name = \"bash\"", "name = \"zsh\"");
+        let zsh = zsh.replace("\"sh\"", "\"sh\", \"python\"");
+        std::fs::write(directory.path().join("zsh.toml"), zsh).unwrap();
+        let error = profiles(directory.path()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "requests could mean either of two runtimes: `sh` is a name of `bash` and of `zsh`; take it \
+             from one of them; `python` is a name of `python3` and of `zsh`; take it from one of them"
+        );
+    }
+
+    #[test]
+    fn a_wrong_profile_is_named_with_all_that_is_wrong() {
+        let text = BUILT_IN[2].1.replace("{script}", "x").replace(".sh", "sh");
+        let Err(BuildError::Profile { place, problems }) = read("x.toml", &text) else {
+            panic!("the profile was accepted");
+        };
+        assert_eq!((place.as_str(), problems.len()), ("x.toml", 3));
+        assert!(matches!(
+            read("x.toml", "name = 1"),
+            Err(BuildError::Profile { .. })
+        ));
+    }
+}

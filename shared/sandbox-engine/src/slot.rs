@@ -1,0 +1,338 @@
+//! Starts confined interpreters: makes the place, the cgroup and the plan, and starts a launcher.
+//!
+//! [`Tools::slot`] makes room for one script, so that the caller knows what paths the script will
+//! see; [`Tools::start`] starts a program there. What is done with the running program is the
+//! caller's: [`crate::run`] drives one script to its end.
+
+use std::{fs, io, sync::Arc, time::Duration};
+
+use blob_store::BlobStore;
+use sandbox_launcher::{
+    plan::{LaunchPlan, OutsideUser, ProcessLimits, RESULT_FD, Start},
+    report::{Failure, Layer},
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
+    },
+};
+
+use crate::{
+    backend::{Backend, Place, PlaceSpec},
+    cgroup::{Cgroup, Cgroups},
+    domain::{
+        isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
+        limits::Limits,
+        profile::Profile,
+        verdict::Verdict,
+    },
+    launcher::{Launched, Spawned, Supervisor, WorkDirectory},
+    launcher_pool::LauncherPool,
+    proc_usage,
+    runtimes::Interpreter,
+    users::{User, Users},
+};
+
+/// How long a launcher may take to accept its plan.
+const PLAN_TIME: Duration = Duration::from_secs(20);
+
+/// What every run of a sandbox shares.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// Starts launchers, some of them ahead.
+    pub launchers: LauncherPool,
+    /// Makes the isolation level.
+    pub backend: Arc<dyn Backend>,
+    /// The host's cgroups, if they are used.
+    pub cgroups: Option<Cgroups>,
+    /// Keeps the large files that scripts leave.
+    pub blobs: BlobStore,
+    /// Gives each script a user.
+    pub users: Users,
+    /// How many scripts may run at once.
+    pub concurrent_scripts: u32,
+}
+
+/// Room for one script, before anything runs in it.
+#[derive(Debug)]
+pub struct Slot {
+    /// The launcher that will start it, until then.
+    launcher: Option<Spawned>,
+    /// What the script will see.
+    pub place: Place,
+    /// Removed when it is dropped, which must be after its last process.
+    pub cgroup: Option<Arc<Cgroup>>,
+    /// The user that is the script's alone, when the service is root.
+    pub user: Option<User>,
+    /// The limits that the room was made for.
+    pub limits: Limits,
+    /// What enforces the limits on memory and processes.
+    pub enforcement: MemoryEnforcement,
+    /// Layers that are known to be missing.
+    pub missing: Vec<MissingLayer>,
+}
+
+/// What is started in a seat.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Its whole environment.
+    pub environment: Vec<(String, String)>,
+    /// When it starts.
+    pub start: Start,
+    /// Whether the first attempt to use a network ends it.
+    pub tell_network: bool,
+}
+
+/// A launcher that has its plan, with the service's ends of everything. Dropping it ends every
+/// process of it.
+#[derive(Debug)]
+pub struct SandboxedProcess {
+    /// The supervisor process.
+    pub supervisor: Supervisor,
+    /// What the launcher reports, a line each.
+    pub reports: Lines<BufReader<OwnedReadHalf>>,
+    /// Shutting it down is the order to end everybody.
+    pub say: OwnedWriteHalf,
+    /// Deliveries of files go here.
+    pub files: UnixStream,
+    /// The program's working directory.
+    pub work: WorkDirectory,
+    /// The program's standard input.
+    pub stdin: pipe::Sender,
+    /// The program's standard output.
+    pub stdout: pipe::Receiver,
+    /// The program's standard error.
+    pub stderr: pipe::Receiver,
+    /// The program's result channel.
+    pub result: pipe::Receiver,
+    /// The other end of the program's job channel, if its start has one.
+    pub job: Option<UnixStream>,
+    /// The room that it sits in.
+    pub slot: Slot,
+}
+
+/// Why nothing was started.
+#[derive(Debug)]
+pub struct NotStarted {
+    /// The same as a verdict.
+    pub verdict: Verdict,
+    /// Layers that are known to be missing.
+    pub missing: Vec<MissingLayer>,
+}
+
+impl Tools {
+    /// Makes room for one script: its launcher, its place, its cgroup.
+    ///
+    /// # Errors
+    /// When the place cannot be made, or no cgroup where cgroups are used: no script runs with less
+    /// than the service reports.
+    pub async fn slot(
+        &self,
+        interpreter: &Interpreter,
+        limits: &Limits,
+        user: Option<User>,
+    ) -> Result<Slot, Box<NotStarted>> {
+        let mut missing = self.backend.level().missing();
+        let failed = |layer, doing, error: &io::Error, missing: &[MissingLayer]| {
+            let verdict = launch_failed(layer, doing, error);
+            let missing = missing.to_vec();
+            Box::new(NotStarted { verdict, missing })
+        };
+        let spare =
+            self.launchers.take(limits).await.map_err(|error| {
+                failed(Layer::Launch, "starting the launcher", &error, &missing)
+            })?;
+        let cgroup = spare
+            .cgroup
+            .transpose()
+            .map_err(|error| failed(Layer::CgroupLimits, "making a cgroup", &error, &missing))?;
+        if cgroup.is_none() {
+            missing.push(MissingLayer::reported(Layer::CgroupLimits));
+        }
+        let wanted = PlaceSpec {
+            mounts: &interpreter.mounts,
+            limits,
+            user: user.as_ref().map(User::id),
+        };
+        let place = self.backend.place(&wanted).map_err(|error| {
+            failed(
+                Layer::Files,
+                "making the working directory",
+                &error,
+                &missing,
+            )
+        })?;
+        let enforcement = match (&self.cgroups, &cgroup) {
+            (Some(cgroups), Some(_)) => cgroups.enforcement(),
+            _ => MemoryEnforcement::Sampled,
+        };
+        Ok(Slot {
+            launcher: Some(spare.spawned),
+            place,
+            cgroup,
+            user,
+            limits: *limits,
+            enforcement,
+            missing,
+        })
+    }
+
+    /// Starts a program in a seat.
+    ///
+    /// # Errors
+    /// When the launcher cannot be started. What fails later is in its reports.
+    pub async fn start(
+        &self,
+        mut slot: Slot,
+        invocation: Invocation,
+    ) -> Result<SandboxedProcess, Box<NotStarted>> {
+        let plan = self.plan(&slot, invocation);
+        match launch(slot.launcher.take(), &plan).await {
+            Ok(launched) => Ok(SandboxedProcess::new(launched, slot)),
+            Err(error) => Err(Box::new(NotStarted {
+                verdict: launch_failed(Layer::Launch, "starting the launcher", &error),
+                missing: slot.missing,
+            })),
+        }
+    }
+
+    fn plan(&self, slot: &Slot, invocation: Invocation) -> LaunchPlan {
+        let mut limits = process_limits(&slot.limits);
+        if self.backend.level() == IsolationLevel::Reduced && slot.user.is_none() {
+            share_user(&mut limits, self.concurrent_scripts);
+        }
+        LaunchPlan {
+            confinement: slot.place.confinement.clone(),
+            outside_user: slot.user.as_ref().map(|user| OutsideUser { id: user.id() }),
+            command: invocation.command,
+            environment: invocation.environment,
+            limits,
+            cgroups: slot
+                .cgroup
+                .as_ref()
+                .map(|cgroup| cgroup.to_join())
+                .unwrap_or_default(),
+            start: invocation.start,
+            tell_network: invocation.tell_network,
+            epoll_watches: (slot.user.is_none()).then(|| epoll_watches(self.concurrent_scripts)),
+        }
+    }
+}
+
+async fn launch(launcher: Option<Spawned>, plan: &LaunchPlan) -> io::Result<Launched> {
+    let launcher = launcher.ok_or_else(|| io::Error::other("the slot is taken already"))?;
+    let mut launched = launcher.launch(plan)?;
+    // The plan is small enough for the socket to take it at once. A launcher that has died
+    // already is known by its missing reports.
+    let rest = std::mem::take(&mut launched.rest_of_plan);
+    let _ = tokio::time::timeout(PLAN_TIME, launched.control.write_all(&rest)).await;
+    Ok(launched)
+}
+
+impl SandboxedProcess {
+    fn new(launched: Launched, slot: Slot) -> Self {
+        let (reports, say) = launched.control.into_split();
+        Self {
+            supervisor: launched.supervisor,
+            reports: BufReader::new(reports).lines(),
+            say,
+            files: launched.files,
+            work: launched.work,
+            stdin: launched.stdin,
+            stdout: launched.stdout,
+            stderr: launched.stderr,
+            result: launched.result,
+            job: launched.job,
+            slot,
+        }
+    }
+}
+
+/// The environment that every program of a runtime starts with, before anything of a request.
+pub fn base_environment(
+    profile: &Profile,
+    interpreter: &Interpreter,
+    place: &Place,
+) -> Vec<(String, String)> {
+    let mut path = "/usr/local/bin:/usr/bin:/bin".to_owned();
+    if let Some(own) = interpreter
+        .executable
+        .parent()
+        .filter(|own| !own.starts_with("/usr/bin"))
+    {
+        path = format!("{}:{path}", own.display());
+    }
+    let shown = |path: &std::path::Path| path.display().to_string();
+    let mut variables: Vec<(String, String)> = vec![
+        ("PATH".to_owned(), path),
+        ("HOME".to_owned(), shown(&place.work)),
+        ("TMPDIR".to_owned(), shown(&place.temporary)),
+        ("LANG".to_owned(), "C.UTF-8".to_owned()),
+        // The host's own may exist and be unreadable, which libraries take for a broken machine.
+        ("OPENSSL_CONF".to_owned(), "/dev/null".to_owned()),
+    ];
+    for (name, value) in &profile.environment {
+        set_variable(&mut variables, name, value.clone());
+    }
+    set_variable(&mut variables, "TAVERN_RESULT_FD", RESULT_FD.to_string());
+    variables
+}
+
+/// Sets a variable, which may be set already.
+pub fn set_variable(variables: &mut Vec<(String, String)>, name: &str, value: String) {
+    variables.retain(|(other, _)| other != name);
+    variables.push((name.to_owned(), value));
+}
+
+fn launch_failed(layer: Layer, doing: &str, error: &io::Error) -> Verdict {
+    Verdict::LauncherFailure(Failure {
+        layer,
+        message: format!("{doing}: {error}"),
+        errno: error.raw_os_error().unwrap_or(0),
+    })
+}
+
+/// Widens the kernel's limit on processes where a script has to share its user with the service and
+/// with other scripts: the kernel counts them all. What the script itself may have is then measured.
+fn share_user(limits: &mut ProcessLimits, concurrent_scripts: u32) {
+    /// Launcher and keeper.
+    const HELPERS: u64 = 2;
+    let others = proc_usage::tasks_of(rustix::process::geteuid().as_raw());
+    limits.processes = others + u64::from(concurrent_scripts) * (limits.processes + HELPERS);
+}
+
+/// How many watches a script may add to epoll that has the service's user, as the kernel counts those of
+/// a user together. Half of them stay for the service.
+fn epoll_watches(concurrent_scripts: u32) -> u64 {
+    /// What no honest script comes near. Watches take memory that only a cgroup counts.
+    const MOST: u64 = 16_384;
+    let all = fs::read_to_string("/proc/sys/fs/epoll/max_user_watches").ok();
+    let all: Option<u64> = all.and_then(|text| text.trim().parse().ok());
+    let share = all.map(|all| all / 2 / u64::from(concurrent_scripts.max(1)));
+    share.map_or(MOST, |share| share.min(MOST))
+}
+
+/// What the kernel keeps for each process. The limits of the whole script are kept elsewhere; these
+/// only have to be no narrower.
+fn process_limits(limits: &Limits) -> ProcessLimits {
+    /// Room above the memory limit, so that passing it is seen by what measures the whole script
+    /// and gets its verdict, instead of an error inside the interpreter. What is reserved and not
+    /// touched costs nothing.
+    const HEADROOM: u64 = 2 << 30;
+    /// The sum over all processes is measured and has its verdict; the kernel's own limit, which is
+    /// coarse, only has to hold when measuring does not.
+    const CPU_SLACK_SECONDS: u64 = 2;
+    /// The keeper belongs to the script's user as well.
+    const KEEPER: u64 = 1;
+    ProcessLimits {
+        cpu_seconds: limits.cpu_time.as_secs() + CPU_SLACK_SECONDS,
+        file_bytes: limits.file as u64,
+        open_files: u64::from(limits.open_files),
+        processes: u64::from(limits.processes) + KEEPER,
+        data_bytes: limits.memory as u64 + HEADROOM,
+    }
+}
