@@ -1,5 +1,6 @@
 //! The methods of the gateway, one file per family.
 
+mod catalogue;
 mod invoke;
 mod parse;
 mod policy;
@@ -17,9 +18,9 @@ use tonic::{Request, Response, Status};
 use crate::peers::Peers;
 use crate::tools::Tools;
 
-/// Bytes that a request may have beyond its text: untrusted texts and native calls, or the messages
-/// from before a turn.
-pub(crate) const REQUEST_HEADROOM: usize = (2 << 20) + (256 << 10);
+/// Bytes that a request may have beyond its text: untrusted texts, native calls and a catalogue, or
+/// the messages from before a turn.
+pub(crate) const REQUEST_HEADROOM: usize = (2 << 20) + catalogue::MAX_BYTES + (256 << 10);
 
 /// The methods of the gateway.
 #[derive(Clone, Debug)]

@@ -72,11 +72,6 @@ impl Tools {
         if let Some(catalogue) = self.remembered(&key) {
             return Ok(catalogue);
         }
-        self.fresh(key).await
-    }
-
-    /// Gives the catalogue of a scope as it is now.
-    pub(crate) async fn fresh(&self, key: Scope) -> Result<Catalogue, Status> {
         Ok(self.load(key).await?.catalogue)
     }
 

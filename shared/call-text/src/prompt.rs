@@ -27,6 +27,31 @@ pub enum Language {
     Zh,
 }
 
+impl Language {
+    /// Reads a BCP 47 language tag such as `zh-CN`; empty is English. Regions, scripts and variants
+    /// of a language read as the language.
+    ///
+    /// # Errors
+    /// [`UnknownLanguage`] for a language without words.
+    pub fn from_tag(tag: &str) -> Result<Self, UnknownLanguage> {
+        let subtag = |part: &str| {
+            (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        let primary = tag.split('-').next().unwrap_or_default();
+        match primary.to_ascii_lowercase().as_str() {
+            "" if tag.is_empty() => Ok(Self::En),
+            "en" if tag.split('-').all(subtag) => Ok(Self::En),
+            "zh" if tag.split('-').all(subtag) => Ok(Self::Zh),
+            _ => Err(UnknownLanguage(crate::diagnostic::cut(tag))),
+        }
+    }
+}
+
+/// A language tag that the section has no words for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a known language; the languages are en and zh")]
+pub struct UnknownLanguage(String);
+
 /// How much is said about each tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,9 +1,9 @@
 //! What a turn was started with, kept beside its log so that it can be resumed.
 
-use call_text::{Dialect, Policy};
+use call_text::{Dialect, Policy, prompt::Language};
 use serde::{Deserialize, Serialize};
 
-use super::{message::ChatMessage, profile::Language};
+use super::message::ChatMessage;
 
 /// How much a turn may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,9 +11,8 @@
 //! not carried out here yet (goals, events, private state, the deliberation workflow) is kept, and
 //! its use is a finding, as is a key that nothing reads.
 
-use call_text::Dialect;
+use call_text::{Dialect, prompt::Language};
 use core_types::{LoadDiagnostic, ProfileId};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The largest profile that is read, in bytes.
@@ -64,17 +63,6 @@ impl Profile {
             None => format!("You are {}. {}", self.name, self.description),
         }
     }
-}
-
-/// The language in which an agent is taught its tools.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Language {
-    /// English.
-    #[default]
-    En,
-    /// Chinese.
-    Zh,
 }
 
 /// What `custom_metadata.tavern` says.
@@ -367,11 +355,12 @@ impl Reader {
                         .find(|dialect| dialect.as_str() == word && *dialect != Dialect::Native)
                 },
             ),
-            language: self.word(section, "language", "en or zh", |word| match word {
-                "en" => Some(Language::En),
-                "zh" => Some(Language::Zh),
-                _ => None,
-            }),
+            language: self.word(
+                section,
+                "language",
+                "en, zh or a tag such as zh-CN",
+                |tag| Language::from_tag(tag).ok(),
+            ),
             system_prompt,
             temperature: self.number(section, "temperature", "a number from 0 to 2", |value| {
                 value.as_f64().filter(|number| (0.0..=2.0).contains(number))

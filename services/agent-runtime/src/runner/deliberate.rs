@@ -17,7 +17,6 @@ use super::{
 use crate::{
     domain::{
         observation,
-        profile::Language,
         prompt::{self, Prompt},
         reading::{self, CallReading, Context, Reader, RefusalKind},
         turn::{Ask, CallStatus, TurnEvent},
@@ -159,10 +158,6 @@ impl Driver {
     }
 
     fn prompt(&self) -> Prompt {
-        let language = match self.plan.language {
-            Language::En => tool_prompt::Language::En,
-            Language::Zh => tool_prompt::Language::Zh,
-        };
         let catalogue = &self.inventory.catalogue;
         let tools = match catalogue.is_empty() {
             true => String::new(),
@@ -170,7 +165,7 @@ impl Driver {
                 tool_prompt::render_tools(
                     catalogue,
                     self.plan.taught_dialect(),
-                    language,
+                    self.plan.language,
                     tool_prompt::Detail::Full,
                 )
                 .text

@@ -2,16 +2,19 @@
 
 use call_text::echo::Echo;
 use call_text::render::render_call;
-use call_text::{Catalogue, Parsed, ProblemCode, native};
+use call_text::{Catalogue, Parsed, Policy, ProblemCode, native};
 use contracts::tavern::common::v1::ParsedText;
 use contracts::tavern::gateway::v1::{
     ParseTextRequest, ParseTextResponse, RenderCallRequest, RenderCallResponse,
 };
+use serde_json::Value;
 use tonic::Status;
 
 use super::GatewayRpc;
+use super::catalogue::ToolSource;
 use super::problems::Problems;
-use super::request::{Reading, check_call, check_parse, scope_of};
+use super::request::{Reading, Writing, check_call, check_parse};
+use crate::tools::Loaded;
 
 impl GatewayRpc {
     pub(super) async fn parse(
@@ -28,9 +31,14 @@ impl GatewayRpc {
         &self,
         request: RenderCallRequest,
     ) -> Result<RenderCallResponse, Status> {
-        let (arguments, dialect) = check_call(&request)?;
-        let catalogue = self.tools.fresh(scope_of(request.scope)).await?;
-        let written = render_call(&request.tool_id, &arguments, dialect, &catalogue);
+        let Writing {
+            tool_id,
+            arguments,
+            dialect,
+            tools,
+        } = check_call(request)?;
+        let catalogue = self.load(tools).await?.catalogue;
+        let written = render_call(&tool_id, &arguments, dialect, &catalogue);
         let mut problems = Problems::new();
         let text = written.unwrap_or_else(|error| {
             let field = match error.path.is_empty() {
@@ -43,13 +51,29 @@ impl GatewayRpc {
         problems.or(RenderCallResponse { text })
     }
 
-    /// Reads a text with the tools of a scope. A call that is not known is looked for once more
-    /// among the tools of this moment.
+    /// Returns the tools that a text may speak of as they are now.
+    pub(super) async fn load(&self, tools: ToolSource) -> Result<Loaded, Status> {
+        match tools {
+            ToolSource::Registry(scope) => self.tools.load(scope).await,
+            ToolSource::Caller(catalogue) => Ok(Loaded {
+                catalogue,
+                missing: Vec::new(),
+            }),
+        }
+    }
+
+    /// Reads a text. A call of a tool that the registry was not known to have is looked for once
+    /// more among the tools of this moment.
     pub(super) async fn read(&self, text: &str, reading: &Reading) -> Result<ParsedText, Status> {
-        let mut catalogue = self.tools.catalogue(reading.scope.clone()).await?;
+        let mut catalogue = match &reading.tools {
+            ToolSource::Registry(scope) => self.tools.catalogue(scope.clone()).await?,
+            ToolSource::Caller(catalogue) => catalogue.clone(),
+        };
         let mut parsed = parse(text, reading, &catalogue);
-        if parsed.problems().any(|problem| names_no_tool(problem.code)) {
-            catalogue = self.tools.fresh(reading.scope.clone()).await?;
+        if let ToolSource::Registry(scope) = &reading.tools
+            && parsed.problems().any(|problem| names_no_tool(problem.code))
+        {
+            catalogue = self.tools.load(scope.clone()).await?.catalogue;
             parsed = parse(text, reading, &catalogue);
         }
         let echo = Echo::new(reading.untrusted.iter().map(String::as_str));
@@ -61,12 +85,22 @@ fn parse(text: &str, reading: &Reading, catalogue: &Catalogue) -> Parsed {
     let mut parsed =
         call_text::parse_finished(text, catalogue, &reading.policy, reading.finish_reason);
     if let Some(given) = &reading.native {
-        let given = native::read(given);
-        parsed.diagnostics.extend(given.remarks);
-        let calls = native::typed(&given.calls, catalogue, &reading.policy);
-        native::supplement(&mut parsed, calls);
+        supplement(&mut parsed, given, catalogue, &reading.policy);
     }
     parsed
+}
+
+/// Adds the native calls that came with a text to those that it holds.
+pub(super) fn supplement(
+    parsed: &mut Parsed,
+    given: &Value,
+    catalogue: &Catalogue,
+    policy: &Policy,
+) {
+    let given = native::read(given);
+    parsed.diagnostics.extend(given.remarks);
+    let calls = native::typed(&given.calls, catalogue, policy);
+    native::supplement(parsed, calls);
 }
 
 fn names_no_tool(code: ProblemCode) -> bool {
@@ -78,8 +112,8 @@ fn names_no_tool(code: ProblemCode) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use call_text::{Dialect, FinishReason, Policy, Tool};
-    use serde_json::{Value, json};
+    use call_text::{Dialect, FinishReason, Tool};
+    use serde_json::json;
 
     use super::*;
 
@@ -90,7 +124,7 @@ mod tests {
 
     fn read(native: Value) -> Parsed {
         let reading = Reading {
-            scope: Default::default(),
+            tools: ToolSource::Caller(catalogue()),
             policy: Policy::default(),
             finish_reason: FinishReason::ToolCalls,
             untrusted: Vec::new(),

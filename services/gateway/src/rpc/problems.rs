@@ -97,6 +97,11 @@ impl Problems {
         }
     }
 
+    /// Returns whether nothing is wrong so far.
+    pub(super) fn is_empty(&self) -> bool {
+        self.failure.is_empty()
+    }
+
     /// Returns what was checked, or the refusal that names every wrong field.
     pub(super) fn or<T>(self, checked: T) -> Result<T, Status> {
         self.failure.refuse_if_any().map(|()| checked)

@@ -5,7 +5,7 @@ use contracts::tavern::gateway::v1::{RenderToolsRequest, RenderToolsResponse};
 use tonic::Status;
 
 use super::GatewayRpc;
-use super::request::{check_render, scope_of};
+use super::request::check_render;
 use crate::tools::Loaded;
 
 impl GatewayRpc {
@@ -13,9 +13,9 @@ impl GatewayRpc {
         &self,
         request: RenderToolsRequest,
     ) -> Result<RenderToolsResponse, Status> {
-        let style = check_render(&request)?;
-        let Loaded { catalogue, missing } = self.tools.load(scope_of(request.scope)).await?;
-        let rendered = render_tools(&catalogue, style.dialect, style.language, style.detail);
+        let asked = check_render(request)?;
+        let Loaded { catalogue, missing } = self.load(asked.tools).await?;
+        let rendered = render_tools(&catalogue, asked.dialect, asked.language, asked.detail);
         let tool_ids = catalogue.tools().map(|tool| tool.id.clone()).collect();
         Ok(RenderToolsResponse {
             text: rendered.text,

@@ -1,23 +1,23 @@
 //! How a text is to be read and a prompt to be written, checked.
 
-use call_text::prompt;
+use call_text::prompt::{Detail as PromptDetail, Language};
 use call_text::{Dialect, FinishReason, Policy};
 use contracts::tavern::gateway::v1::{
-    CallsTarget, Detail, Language, ParsePolicy, ParseTextRequest, RenderCallRequest,
-    RenderToolsRequest, StreamTextStart, ToolScope,
+    CallsTarget, Detail, ParsePolicy, ParseTextRequest, RenderCallRequest, RenderToolsRequest,
+    StreamTextEnd, StreamTextStart, ToolCatalogue, ToolScope,
 };
 use serde_json::{Map, Value};
 use tonic::Status;
 
+use super::catalogue::{ToolSource, read_tools};
 use super::policy::read_policy;
 use super::problems::Problems;
-use crate::domain::scope::Scope;
 
 /// How a text is to be read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Reading {
     /// Which tools it may speak of.
-    pub(super) scope: Scope,
+    pub(super) tools: ToolSource,
     /// The switches.
     pub(super) policy: Policy,
     /// Why the model stopped.
@@ -32,6 +32,7 @@ pub(super) struct Reading {
 #[derive(Default)]
 struct Given {
     scope: Option<ToolScope>,
+    catalogue: Option<ToolCatalogue>,
     dialect: i32,
     policy: Option<ParsePolicy>,
     finish_reason: String,
@@ -42,11 +43,10 @@ struct Given {
 impl Given {
     fn check(self, problems: &mut Problems) -> Reading {
         problems.untrusted(&self.untrusted_texts);
-        let scope = scope_of(self.scope);
-        problems.scope(&scope);
+        let tools = read_tools(self.scope, self.catalogue, problems);
         let dialect = problems.dialect(self.dialect);
         Reading {
-            scope,
+            tools,
             policy: read_policy(self.policy, dialect),
             finish_reason: call_wire::finish_reason(&self.finish_reason),
             untrusted: self.untrusted_texts,
@@ -64,6 +64,7 @@ pub(super) fn check_parse(
     problems.text("text", &request.text, max_text);
     let given = Given {
         scope: request.scope,
+        catalogue: request.catalogue,
         dialect: request.dialect,
         policy: request.policy,
         finish_reason: request.finish_reason,
@@ -79,6 +80,7 @@ pub(super) fn check_stream(start: StreamTextStart) -> Result<Reading, Status> {
     let mut problems = Problems::new();
     let given = Given {
         scope: start.scope,
+        catalogue: start.catalogue,
         dialect: start.dialect,
         policy: start.policy,
         untrusted_texts: start.untrusted_texts,
@@ -88,12 +90,20 @@ pub(super) fn check_stream(start: StreamTextStart) -> Result<Reading, Status> {
     problems.or(reading)
 }
 
+/// Checks the end of a text that was still being written; returns its native calls.
+pub(super) fn check_end(end: &StreamTextEnd) -> Result<Option<Value>, Status> {
+    let mut problems = Problems::below("end.");
+    let native = problems.json("tool_calls_json", &end.tool_calls_json);
+    problems.or(native)
+}
+
 /// Checks a request to execute the calls of a text.
 pub(super) fn check_calls(calls: CallsTarget, max_text: usize) -> Result<Reading, Status> {
     let mut problems = Problems::below("calls.");
     problems.text("text", &calls.text, max_text);
     let given = Given {
         scope: calls.scope,
+        catalogue: None,
         dialect: calls.dialect,
         policy: calls.policy,
         finish_reason: calls.finish_reason,
@@ -104,12 +114,18 @@ pub(super) fn check_calls(calls: CallsTarget, max_text: usize) -> Result<Reading
     problems.or(reading)
 }
 
-/// Checks a request to write a call; returns the arguments and the dialect.
-pub(super) fn check_call(
-    request: &RenderCallRequest,
-) -> Result<(Map<String, Value>, Dialect), Status> {
+/// A call to be written.
+pub(super) struct Writing {
+    pub(super) tool_id: String,
+    pub(super) arguments: Map<String, Value>,
+    pub(super) dialect: Dialect,
+    pub(super) tools: ToolSource,
+}
+
+/// Checks a request to write a call.
+pub(super) fn check_call(request: RenderCallRequest) -> Result<Writing, Status> {
     let mut problems = Problems::new();
-    problems.scope(&scope_of(request.scope.clone()));
+    let tools = read_tools(request.scope, request.catalogue, &mut problems);
     let dialect = problems.dialect(request.dialect).unwrap_or(Dialect::Action);
     let arguments = match problems.json("arguments_json", &request.arguments_json) {
         Some(Value::Object(arguments)) => arguments,
@@ -119,55 +135,47 @@ pub(super) fn check_call(
         }
         None => Map::new(),
     };
-    problems.or((arguments, dialect))
+    problems.or(Writing {
+        tool_id: request.tool_id,
+        arguments,
+        dialect,
+        tools,
+    })
 }
 
-/// How a prompt is to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Style {
+/// A prompt to be written.
+pub(super) struct PromptRequest {
+    pub(super) tools: ToolSource,
     pub(super) dialect: Dialect,
-    pub(super) language: prompt::Language,
-    pub(super) detail: prompt::Detail,
+    pub(super) language: Language,
+    pub(super) detail: PromptDetail,
 }
 
 /// Checks a request for a prompt.
-pub(super) fn check_render(request: &RenderToolsRequest) -> Result<Style, Status> {
+pub(super) fn check_render(request: RenderToolsRequest) -> Result<PromptRequest, Status> {
     let mut problems = Problems::new();
-    problems.scope(&scope_of(request.scope.clone()));
+    let tools = read_tools(request.scope, request.catalogue, &mut problems);
     let dialect = problems.dialect(request.dialect).unwrap_or(Dialect::Action);
-    let language = match Language::try_from(request.language) {
-        Ok(Language::Chinese) => prompt::Language::Zh,
-        Ok(Language::English | Language::Unspecified) => prompt::Language::En,
-        Err(_) => {
-            let problem = format!("{} is not a language", request.language);
-            problems.add("language", problem);
-            prompt::Language::En
-        }
-    };
+    let language = Language::from_tag(&request.language).unwrap_or_else(|error| {
+        problems.add("language", error.to_string());
+        Language::default()
+    });
     let detail = match Detail::try_from(request.detail) {
-        Ok(Detail::Full | Detail::Unspecified) => prompt::Detail::Full,
-        Ok(Detail::Brief) => prompt::Detail::Brief,
-        Ok(Detail::Names) => prompt::Detail::Names,
+        Ok(Detail::Full | Detail::Unspecified) => PromptDetail::Full,
+        Ok(Detail::Brief) => PromptDetail::Brief,
+        Ok(Detail::Names) => PromptDetail::Names,
         Err(_) => {
             let problem = format!("{} is not a degree of detail", request.detail);
             problems.add("detail", problem);
-            prompt::Detail::Full
+            PromptDetail::Full
         }
     };
-    problems.or(Style {
+    problems.or(PromptRequest {
+        tools,
         dialect,
         language,
         detail,
     })
-}
-
-/// Reads a scope as a key, under which its catalogue is remembered.
-pub(super) fn scope_of(scope: Option<ToolScope>) -> Scope {
-    let scope = scope.unwrap_or_default();
-    Scope {
-        profile_id: scope.profile_id,
-        tool_ids: scope.tool_ids,
-    }
 }
 
 #[cfg(test)]
@@ -215,13 +223,24 @@ mod tests {
     }
 
     #[test]
+    fn a_language_without_words_is_refused_with_those_that_have_them() {
+        for (language, expected) in [("", true), ("en-GB", true), ("zh-CN", true), ("fr", false)] {
+            let request = RenderToolsRequest {
+                language: language.to_owned(),
+                ..RenderToolsRequest::default()
+            };
+            assert_eq!(check_render(request).is_ok(), expected, "{language}");
+        }
+    }
+
+    #[test]
     fn a_call_needs_an_object_of_arguments() {
         for (arguments, wrong) in [("[]", true), ("{", true), ("", false), ("{}", false)] {
             let request = RenderCallRequest {
                 arguments_json: arguments.to_owned(),
                 ..RenderCallRequest::default()
             };
-            assert_eq!(check_call(&request).is_err(), wrong, "{arguments}");
+            assert_eq!(check_call(request).is_err(), wrong, "{arguments}");
         }
     }
 }

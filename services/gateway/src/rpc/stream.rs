@@ -16,7 +16,8 @@ use grpc_kit::Failure;
 use tonic::{Status, Streaming};
 
 use super::GatewayRpc;
-use super::request::check_stream;
+use super::parse::supplement;
+use super::request::{check_end, check_stream};
 
 type Answers = BoxStream<'static, Result<StreamTextResponse, Status>>;
 
@@ -31,13 +32,13 @@ impl GatewayRpc {
             return Err(misplaced("part", "must be the start in the first request"));
         };
         let reading = check_stream(start)?;
-        let catalogue = self.tools.fresh(reading.scope).await?;
+        let catalogue = self.load(reading.tools).await?.catalogue;
         let echo = Echo::new(reading.untrusted.iter().map(String::as_str));
-        let mut parser = Parser::new(catalogue.clone(), reading.policy);
+        let mut parser = Parser::new(catalogue.clone(), reading.policy.clone());
         let most = self.max_text;
         Ok(Box::pin(try_stream! {
             let mut bytes = 0;
-            let mut finish_reason = FinishReason::Unknown;
+            let (mut finish_reason, mut native) = (FinishReason::Unknown, None);
             while let Some(request) = requests.message().await? {
                 match request.part {
                     Some(Part::Chunk(chunk)) => {
@@ -51,15 +52,19 @@ impl GatewayRpc {
                     }
                     Some(Part::End(end)) => {
                         finish_reason = call_wire::finish_reason(&end.finish_reason);
+                        native = check_end(&end)?;
                         break;
                     }
                     Some(Part::Start(_)) => Err(misplaced("part", "is a second start"))?,
                     None => Err(misplaced("part", "is missing"))?,
                 }
             }
-            let (events, parsed) = parser.finish(finish_reason);
+            let (events, mut parsed) = parser.finish(finish_reason);
             for event in events {
                 yield told(event, &catalogue, &echo);
+            }
+            if let Some(native) = &native {
+                supplement(&mut parsed, native, &catalogue, &reading.policy);
             }
             let parsed = call_wire::parsed_to_proto(&parsed, &catalogue, &echo);
             yield StreamTextResponse { event: Some(Told::Parsed(parsed)) };

@@ -58,6 +58,24 @@ fn seed_tools() -> Catalogue {
 
 /// The lines of seed 002 §4.2 for these tools, byte for byte.
 #[test]
+fn a_language_is_known_by_its_tag() {
+    for (tag, language) in [
+        ("", Some(Language::En)),
+        ("en", Some(Language::En)),
+        ("EN-gb", Some(Language::En)),
+        ("zh", Some(Language::Zh)),
+        ("zh-CN", Some(Language::Zh)),
+        ("zh-Hans-CN", Some(Language::Zh)),
+        ("fr", None),
+        ("-en", None),
+        ("en-", None),
+        ("english", None),
+    ] {
+        assert_eq!(Language::from_tag(tag).ok(), language, "{tag}");
+    }
+}
+
+#[test]
 fn seed_002_section_4_2_list_lines() {
     let text = render_tools(&seed_tools(), Dialect::Action, Language::En, Detail::Full).text;
     let expected = r#"You have access to the following tools and skills:

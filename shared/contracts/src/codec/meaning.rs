@@ -23,7 +23,7 @@ const MAX_VIOLATIONS: usize = 20;
 const MAX_DEPTH: usize = 100;
 
 /// Enums that the handlers of the gateway check, together with everything else that is wrong.
-const CHECKED_BY_GATEWAY: [&str; 3] = ["dialect", "language", "detail"];
+const CHECKED_BY_GATEWAY: [&str; 2] = ["dialect", "detail"];
 
 /// What is checked of a message: nothing of most.
 type Shape = HashMap<u32, Field>;

@@ -24,6 +24,7 @@ async fn stream(stack: &Stack, text: &str, size: usize) -> anyhow::Result<Vec<To
     );
     parts.push(Part::End(StreamTextEnd {
         finish_reason: "stop".into(),
+        ..StreamTextEnd::default()
     }));
     let requests: Vec<_> = parts
         .into_iter()
@@ -145,7 +146,7 @@ async fn what_is_written_in_any_dialect_is_read_back_byte_for_byte() -> anyhow::
             tool_id: "FileOperator.WriteFile".into(),
             arguments_json: arguments.to_string(),
             dialect: dialect.into(),
-            scope: None,
+            ..RenderCallRequest::default()
         };
         let text = match stack.gateway().render_call(request).await {
             Ok(answer) => answer.into_inner().text,

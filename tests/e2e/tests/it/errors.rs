@@ -113,7 +113,6 @@ async fn a_request_names_everything_that_is_wrong_with_it_at_once() -> anyhow::R
     let messages = AgentTarget {
         profile_id: "weather_guide".to_owned(),
         input: Some(Input::UserMessage(String::new())),
-        dialect: 77,
         conversation_id: "conv_a".to_owned(),
         ephemeral: true,
         ..AgentTarget::default()
@@ -124,10 +123,7 @@ async fn a_request_names_everything_that_is_wrong_with_it_at_once() -> anyhow::R
             calls(texts),
             &["calls.text", "calls.scope.tool_ids", "calls.dialect"],
         ),
-        (
-            turn(messages),
-            &["agent.ephemeral", "agent.user_message", "agent.dialect"],
-        ),
+        (turn(messages), &["agent.ephemeral", "agent.user_message"]),
     ] {
         let status = stack.gateway().invoke_text(request).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);

@@ -1,0 +1,4 @@
+//! Black-box tests of the gateway over in-memory peers.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod catalogue;
