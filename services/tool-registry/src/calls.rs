@@ -5,7 +5,11 @@
 //! meanwhile joins. Without an effect id there is no ledger, and the task ends with its caller.
 
 mod carry;
+mod detached;
 mod follow;
+mod recover;
+mod resolve;
+mod watch;
 
 use std::{
     collections::HashMap,
@@ -29,11 +33,15 @@ use tracing::Instrument;
 use crate::{
     dispatch::{Dispatcher, runs::pending_run},
     flight::Flight,
-    ledger::{Ledger, MAX_ATTEMPTS, Past},
+    ledger::{Ledger, LedgerEntry, MAX_ATTEMPTS},
     tools::Tools,
 };
 
+pub(crate) use carry::MAX_OUTPUT_BYTES;
+pub use detached::StartedCall;
 pub use follow::Below;
+pub use resolve::{Decision, ResolvedCall, refusal_of_missing};
+pub use watch::Watched;
 
 /// How long `CancelCall` waits for the end of a call.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
@@ -72,7 +80,11 @@ pub struct Call {
     pub needs_confirmation: bool,
     /// Which attempt at the effect it is, from 1 to [`crate::ledger::MAX_ATTEMPTS`].
     pub attempt: u32,
-    /// Its owner is in this process, made the effect id itself and asks for the first time, so the
+    /// Whether no owner asks for it again after a restart.
+    pub detached: bool,
+    /// The digest of what first asked for the effect; nothing takes it from tool and arguments.
+    pub body: Option<Hash>,
+    /// Whether its owner is in this process, made the effect id itself and asks for the first time, so the
     /// ledger need not be searched for it.
     pub is_first: bool,
 }
@@ -80,8 +92,10 @@ pub struct Call {
 impl Call {
     /// Returns the digest by which a repeat with another body is known.
     fn body(&self) -> Hash {
-        let text = format!("{}\0{}", self.tool, self.arguments);
-        Hash::of(text.as_bytes())
+        self.body.unwrap_or_else(|| {
+            let text = format!("{}\0{}", self.tool, self.arguments);
+            Hash::of(text.as_bytes())
+        })
     }
 }
 
@@ -90,6 +104,8 @@ impl Call {
 pub struct Joined {
     flight: Arc<Flight>,
     index: u32,
+    /// Whether it was in flight before.
+    was_in_flight: bool,
     /// Ends the call with its caller, if it has no effect id.
     ends_with_caller: Option<DropGuard>,
 }
@@ -146,7 +162,10 @@ impl Calls {
     /// # Errors
     /// A status when the effect id is under way with another body, or no more calls are taken.
     pub fn join(&self, call: Call) -> Result<Joined, Status> {
-        let context = CallContext::current();
+        self.join_within(call, CallContext::current())
+    }
+
+    fn join_within(&self, call: Call, context: CallContext) -> Result<Joined, Status> {
         let body = call.body();
         let index = call.index;
         let effect_id = call.effect_id.clone();
@@ -162,6 +181,7 @@ impl Calls {
                 return Ok(Joined {
                     flight,
                     index,
+                    was_in_flight: true,
                     ends_with_caller: None,
                 });
             }
@@ -189,6 +209,7 @@ impl Calls {
         Ok(Joined {
             flight,
             index,
+            was_in_flight: false,
             ends_with_caller,
         })
     }
@@ -218,24 +239,6 @@ impl Calls {
         // Whether it ended in time is seen by what is still running.
         let _ = tokio::time::timeout(CANCEL_WAIT, ended).await;
         Ok(flight.still_running())
-    }
-
-    /// Settles what a crash left open and what must not be dispatched again. The rest stays open
-    /// until its owner asks for it.
-    ///
-    /// # Errors
-    /// A status when the ledger cannot be read.
-    pub async fn settle_leftovers(&self) -> Result<usize, Status> {
-        let mut settled = 0;
-        for open in self.inner.ledger.open_effects().await? {
-            let under_way = EffectId::new(open.effect_id())
-                .is_ok_and(|effect| self.inner.flights().contains_key(&effect));
-            if !open.record.may_repeat && !under_way {
-                self.inner.settle_unknown(&open).await?;
-                settled += 1;
-            }
-        }
-        Ok(settled)
     }
 
     /// Takes no more calls, gives those under way some time, and gives up the rest without settling
@@ -285,7 +288,7 @@ impl Calls {
             .ledger
             .look_up(effect, MAX_ATTEMPTS, None)
             .await?;
-        let Past::Open(open) = past else {
+        let LedgerEntry::InFlight(open) = past else {
             return Ok(Vec::new());
         };
         let Some(child) = open.child_run_id.filter(|_| open.record.is_run) else {

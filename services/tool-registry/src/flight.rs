@@ -24,6 +24,8 @@ pub struct Stage {
     pub child_run_id: Option<String>,
     /// What the tool has shown so far.
     pub output: Vec<RunEvent>,
+    /// Whether the call is in the ledger.
+    pub is_recorded: bool,
     /// How the call ended.
     pub ended: Option<Result<CallResult, Status>>,
 }
@@ -140,6 +142,7 @@ impl Flight {
     pub fn has_entry(&self, entry: RunWriter) {
         // There is one entry per effect, so a second one would be the same.
         let _ = self.entry.set(entry);
+        self.stage.send_modify(|stage| stage.is_recorded = true);
     }
 
     /// Says that a run carries the call out. The ledger keeps its id, so that it can be found after

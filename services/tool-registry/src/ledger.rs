@@ -2,16 +2,20 @@
 //!
 //! Each call with an effect id is a small run in a run log of its own. Its first event,
 //! `CallDispatched`, is durable before the tool is started; its last is `CallSettled`. A call whose
-//! entry is open and that no task of this process carries out was cut off by a crash: the ledger
+//! entry is open and that no task of this process executes was cut off by a crash: the ledger
 //! keeps what is needed to decide whether it may be dispatched again.
 //!
 //! A later attempt at an effect is an entry of its own; the last one says what is known of the
-//! effect.
+//! effect. So is a decision about a call in doubt, which stands in the place of what it decides.
+
+mod entry;
+mod list;
+mod resolve;
 
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::{
-    CallDispatched, CallResult, CallSettled, ErrorReason, RunEvent, run_event::Kind,
+    CallDispatched, CallResult, CallSettled, CallStatus, ErrorReason, RunEvent, run_event::Kind,
 };
 use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner, Timestamp};
 use grpc_kit::Failure;
@@ -20,88 +24,18 @@ use run_log::{
     AppendError, CreateError, Created, Hash, NewEvent, NewRun, Order, ReopenError, RequestKey,
     RunFilter, RunLog, RunLogs, RunState, RunSummary, RunWriter, StateFilter, StorageError,
 };
-use serde::{Deserialize, Serialize};
 use tonic::{Code, Status};
+
+pub use entry::{Entry, LedgerEntry, Record, Settled};
+pub use list::CallPage;
 
 const SCOPE: &str = "effect";
 const KIND: &str = "effect";
 /// The most attempts at one effect.
 pub const MAX_ATTEMPTS: u32 = 32;
-const SETTLED: i32 = 1;
 const MAX_EVENTS: usize = 1_000;
 const SETTLE_TRIES: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-
-/// What the ledger keeps beside the events, to dispatch a call again as it was.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// The tool's id.
-    pub tool_id: String,
-    /// The tool was declared safe to dispatch again when it was dispatched.
-    pub may_repeat: bool,
-    /// The call is carried out by a run of the workflow service.
-    pub is_run: bool,
-    /// Which attempt at the effect it is, from 1.
-    #[serde(default = "first_attempt")]
-    pub attempt: u32,
-    /// The conversation; empty if there is none.
-    pub conversation_id: String,
-    /// How long the call may take, in milliseconds.
-    pub timeout_ms: u64,
-}
-
-fn first_attempt() -> u32 {
-    1
-}
-
-/// What the ledger knows of an effect, by the last of its attempts.
-#[derive(Debug)]
-pub enum Past {
-    /// Nothing.
-    Nothing,
-    /// It ended.
-    Settled(Settled),
-    /// It was dispatched and nobody recorded its end.
-    Open(Open),
-}
-
-/// An attempt that ended.
-#[derive(Debug)]
-pub struct Settled {
-    /// How.
-    pub result: CallResult,
-    /// What was known of it when it was dispatched.
-    pub record: Record,
-}
-
-/// An effect that was dispatched and whose end is not recorded.
-#[derive(Debug)]
-pub struct Open {
-    summary: RunSummary,
-    /// What is needed to dispatch it again.
-    pub record: Record,
-    /// The arguments as they left.
-    pub arguments_json: String,
-    /// When it was dispatched.
-    pub dispatched: Timestamp,
-    /// The run that carries it out, if one was noted.
-    pub child_run_id: Option<String>,
-}
-
-impl Open {
-    /// Returns the durability of the entry.
-    pub fn durability(&self) -> Durability {
-        self.summary.durability
-    }
-
-    /// Returns the effect id.
-    pub fn effect_id(&self) -> &str {
-        self.summary
-            .request
-            .as_ref()
-            .map_or("", |request| request.request_id.as_str())
-    }
-}
 
 /// The ledger.
 #[derive(Clone)]
@@ -134,6 +68,12 @@ impl Ledger {
         Self { logs, clock, ids }
     }
 
+    /// Returns an effect id that no call has.
+    pub fn new_effect(&self) -> EffectId {
+        let name = format!("call-{}", self.ids.next_uuid().simple());
+        EffectId::new(name).expect("it has no character that ids must not have")
+    }
+
     /// Looks an effect up: the last of its attempts up to `attempt`.
     ///
     /// # Errors
@@ -143,18 +83,18 @@ impl Ledger {
         effect: &EffectId,
         attempt: u32,
         body: Option<Hash>,
-    ) -> Result<Past, Status> {
+    ) -> Result<LedgerEntry, Status> {
         let request_id = request_id_of(effect)?;
         let mut last = None;
         for attempt in (1..=attempt.min(MAX_ATTEMPTS)).rev() {
-            let found = self.logs.by_request(&scope_of(attempt), &request_id).await;
-            last = found.map_err(|error| storage_failure(&error))?;
-            if last.is_some() {
+            let found = self.by_request(&scope_of(attempt), &request_id).await?;
+            if let Some(summary) = found {
+                last = Some((attempt, summary));
                 break;
             }
         }
-        let Some(summary) = last else {
-            return Ok(Past::Nothing);
+        let Some((attempt, summary)) = last else {
+            return Ok(LedgerEntry::Absent);
         };
         let same_body = summary
             .request
@@ -163,7 +103,31 @@ impl Ledger {
         if body.is_some() && !same_body {
             return Err(reused(effect));
         }
-        self.past_of(summary).await
+        let in_doubt = RunState::Finished(CallStatus::InDoubt.into());
+        let decided = match summary.state == in_doubt {
+            true => {
+                let scope = resolve::scope_of(attempt);
+                self.by_request(&scope, &request_id).await?
+            }
+            false => None,
+        };
+        self.read(decided.unwrap_or(summary)).await
+    }
+
+    /// Returns one attempt at an effect as it was dispatched, whatever was decided about it.
+    ///
+    /// # Errors
+    /// A failure when the log cannot be read.
+    pub async fn attempt(&self, effect: &EffectId, attempt: u32) -> Result<Option<Entry>, Status> {
+        let request_id = request_id_of(effect)?;
+        let Some(summary) = self.by_request(&scope_of(attempt), &request_id).await? else {
+            return Ok(None);
+        };
+        Ok(match self.read(summary).await? {
+            LedgerEntry::Absent => None,
+            LedgerEntry::InFlight(entry) => Some(*entry),
+            LedgerEntry::Settled(settled) => Some(settled.entry),
+        })
     }
 
     /// Records that a call is about to leave, durably. `is_first` says that nobody can have asked
@@ -181,7 +145,9 @@ impl Ledger {
     ) -> Result<RunWriter, Status> {
         let now = self.clock.now();
         let mut run = NewRun::new(self.ids.next_run(RunOwner::Registry), KIND, now);
-        run.subject = record.tool_id.clone();
+        run.subject.clone_from(&record.tool_id);
+        run.conversation.clone_from(&record.conversation_id);
+        run.parent = record.run_id.parse().ok();
         run.request = Some(RequestKey {
             scope: scope_of(record.attempt),
             request_id: request_id_of(effect)?,
@@ -211,7 +177,7 @@ impl Ledger {
     ///
     /// # Errors
     /// A failure when the log cannot be written; ABORTED when the effect was settled meanwhile.
-    pub async fn reopen(&self, open: &Open) -> Result<RunWriter, Status> {
+    pub async fn reopen(&self, open: &Entry) -> Result<RunWriter, Status> {
         self.logs
             .reopen(open.summary.id)
             .await
@@ -231,14 +197,15 @@ impl Ledger {
         let settled = Kind::CallSettled(CallSettled {
             result: Some(result.clone()),
         });
-        let event = self.event(settled);
+        let event = encode(&self.event(settled), self.clock.now());
+        self.finish(writer, result.status, event).await
+    }
+
+    async fn finish(&self, writer: &RunWriter, state: i32, event: NewEvent) -> Result<(), Status> {
         let mut wait = FIRST_WAIT;
         let mut tries = 1;
         loop {
-            match writer
-                .finish(SETTLED, vec![encode(&event, self.clock.now())])
-                .await
-            {
+            match writer.finish(state, vec![event.clone()]).await {
                 Ok(_) | Err(AppendError::Finished) => return Ok(()),
                 Err(AppendError::Storage(error)) if tries < SETTLE_TRIES => {
                     tracing::warn!(error = %error, "the end of a call could not be stored yet");
@@ -253,16 +220,17 @@ impl Ledger {
         }
     }
 
-    /// Returns every effect that is open, oldest first, a page at a time. `seen` gets each.
+    /// Returns every entry that is open, oldest first: calls without an end, and decisions that
+    /// were cut off.
     ///
     /// # Errors
     /// A failure when the log cannot be read.
-    pub async fn open_effects(&self) -> Result<Vec<Open>, Status> {
+    pub async fn open_entries(&self) -> Result<Vec<LedgerEntry>, Status> {
         let filter = RunFilter {
             state: StateFilter::Open,
             ..RunFilter::default()
         };
-        let mut effects = Vec::new();
+        let mut entries = Vec::new();
         let mut after = None;
         loop {
             let page = self
@@ -271,50 +239,28 @@ impl Ledger {
                 .await;
             let page = page.map_err(|error| storage_failure(&error))?;
             for summary in page.runs {
-                if let Past::Open(open) = self.past_of(summary).await? {
-                    effects.push(open);
-                }
+                entries.push(self.read(summary).await?);
             }
             match page.next {
                 Some(next) => after = Some(next),
-                None => return Ok(effects),
+                None => return Ok(entries),
             }
         }
     }
 
-    async fn past_of(&self, summary: RunSummary) -> Result<Past, Status> {
+    async fn by_request(
+        &self,
+        scope: &str,
+        request_id: &RequestId,
+    ) -> Result<Option<RunSummary>, Status> {
+        let found = self.logs.by_request(scope, request_id).await;
+        found.map_err(|error| storage_failure(&error))
+    }
+
+    async fn read(&self, summary: RunSummary) -> Result<LedgerEntry, Status> {
         let stored = self.logs.read(summary.id, 0, MAX_EVENTS).await;
         let stored = stored.map_err(|error| grpc_kit::internal(&error))?;
-        let record =
-            serde_json::from_slice(&summary.meta).map_err(|error| grpc_kit::internal(&error))?;
-        let mut dispatched = None;
-        let mut child_run_id = None;
-        for payload in stored {
-            let event =
-                RunEvent::decode(payload.payload).map_err(|error| grpc_kit::internal(&error))?;
-            match event.kind {
-                Some(Kind::CallDispatched(call)) => dispatched = Some((call, payload.time)),
-                Some(Kind::RunStarted(_)) => child_run_id = Some(event.run_id),
-                Some(Kind::CallSettled(CallSettled {
-                    result: Some(result),
-                })) => {
-                    return Ok(Past::Settled(Settled { result, record }));
-                }
-                _ => {}
-            }
-        }
-        match (summary.state, dispatched) {
-            (RunState::Open, Some((call, time))) => Ok(Past::Open(Open {
-                summary,
-                record,
-                arguments_json: call.arguments_json,
-                dispatched: time,
-                child_run_id,
-            })),
-            _ => Err(grpc_kit::internal(&Damaged {
-                run: summary.id.to_string(),
-            })),
-        }
+        entry::read(summary, stored)
     }
 
     fn event(&self, kind: Kind) -> RunEvent {
@@ -327,12 +273,6 @@ impl Ledger {
             ..RunEvent::default()
         }
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the ledger's entry {run} has no dispatch or no end")]
-struct Damaged {
-    run: String,
 }
 
 /// Returns the scope under which the request id of an attempt is unique.

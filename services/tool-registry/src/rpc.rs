@@ -1,11 +1,13 @@
 //! The gRPC face: requests are read, domain functions called, responses written.
 //!
 //! - [`CatalogueRpc`] with `tools`, `backends`: adding, deleting, lookup and validation.
-//! - [`CallRpc`] with `calls`: starting, following and cancelling calls.
+//! - [`CallRpc`] with `calls`, `call_list`, `call_resource`: starting, following and deciding calls.
 //! - [`convert`]: domain types as messages.
 //! - `page`, `refusal`: what lists and refusals have in common.
 
 mod backends;
+mod call_list;
+mod call_resource;
 mod call_service;
 mod calls;
 mod catalogue;

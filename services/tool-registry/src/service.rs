@@ -196,7 +196,7 @@ impl ToolRegistry {
     /// A status when the logs cannot be read.
     pub async fn recover(&self) -> Result<(), Status> {
         let resumed = self.invocations.resume().await?;
-        let settled = self.calls.settle_leftovers().await?;
+        let settled = self.calls.recover().await?;
         if resumed + settled > 0 {
             tracing::info!(
                 resumed,

@@ -266,6 +266,7 @@ impl TestRegistry {
 #[tonic::async_trait]
 impl CallService for TestRegistry {
     type CallToolStream = BoxStream<'static, Result<CallToolResponse, Status>>;
+    type WatchCallStream = BoxStream<'static, Result<proto::WatchCallResponse, Status>>;
 
     async fn call_tool(
         &self,
@@ -295,6 +296,48 @@ impl CallService for TestRegistry {
             let _ = effect.cancel.send(true);
         }
         Ok(Response::new(CancelCallResponse::default()))
+    }
+
+    async fn start_call(
+        &self,
+        _: Request<proto::StartCallRequest>,
+    ) -> Result<Response<proto::StartCallResponse>, Status> {
+        Err(Status::unimplemented("the test double only calls"))
+    }
+
+    async fn get_call(
+        &self,
+        _: Request<proto::GetCallRequest>,
+    ) -> Result<Response<proto::GetCallResponse>, Status> {
+        Err(Status::unimplemented("the test double only calls"))
+    }
+
+    async fn list_calls(
+        &self,
+        _: Request<proto::ListCallsRequest>,
+    ) -> Result<Response<proto::ListCallsResponse>, Status> {
+        Err(Status::unimplemented("the test double only calls"))
+    }
+
+    async fn read_output(
+        &self,
+        _: Request<proto::ReadOutputRequest>,
+    ) -> Result<Response<proto::ReadOutputResponse>, Status> {
+        Err(Status::unimplemented("the test double only calls"))
+    }
+
+    async fn resolve_call(
+        &self,
+        _: Request<proto::ResolveCallRequest>,
+    ) -> Result<Response<proto::ResolveCallResponse>, Status> {
+        Err(Status::unimplemented("the test double only calls"))
+    }
+
+    async fn watch_call(
+        &self,
+        _: Request<proto::WatchCallRequest>,
+    ) -> Result<Response<Self::WatchCallStream>, Status> {
+        Err(Status::unimplemented("the test double only calls"))
     }
 
     async fn start_invocation(

@@ -17,12 +17,12 @@ use crate::{
         tool::Tool,
     },
     flight::Flight,
-    ledger::{Open, Past, Record, Settled},
+    ledger::{Entry, LedgerEntry, Record, Settled},
     rpc::convert::{self, Circumstances},
 };
 
 /// The most of a result that fits into an event of the run log beside everything else, in bytes.
-const MAX_OUTPUT_BYTES: usize = 960 << 10;
+pub(crate) const MAX_OUTPUT_BYTES: usize = 960 << 10;
 /// The same for arguments.
 const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
 /// How often, and after what time each, the ledger is asked for an end that somebody else records.
@@ -52,21 +52,23 @@ impl Inner {
                 self.dispatch(&call, ready, None, flight, context).await
             }
             Some(effect) => match self.past(&call, effect, flight).await? {
-                Past::Settled(settled) if !self.may_try_again(&call, &settled).await => {
+                LedgerEntry::Settled(settled) if !self.may_try_again(&call, &settled).await => {
                     Ok(CallResult {
                         replayed: true,
                         index: call.index,
                         ..settled.result
                     })
                 }
-                Past::Open(open) => self.resume(&call, open, flight, context).await,
-                Past::Nothing | Past::Settled(_) => match self.prepare(&call, &context).await {
-                    Ok(ready) => {
-                        self.dispatch(&call, ready, Some(effect), flight, context)
-                            .await
+                LedgerEntry::InFlight(open) => self.resume(&call, open, flight, context).await,
+                LedgerEntry::Absent | LedgerEntry::Settled(_) => {
+                    match self.prepare(&call, &context).await {
+                        Ok(ready) => {
+                            self.dispatch(&call, ready, Some(effect), flight, context)
+                                .await
+                        }
+                        Err(failure) => return Ok(self.refused(&call, failure)),
                     }
-                    Err(failure) => return Ok(self.refused(&call, failure)),
-                },
+                }
             },
         }?;
         if let Some(error) = &result.error {
@@ -76,9 +78,14 @@ impl Inner {
     }
 
     /// Asks the ledger what is known of an effect, unless nothing can be.
-    async fn past(&self, call: &Call, effect: &EffectId, flight: &Flight) -> Result<Past, Status> {
+    async fn past(
+        &self,
+        call: &Call,
+        effect: &EffectId,
+        flight: &Flight,
+    ) -> Result<LedgerEntry, Status> {
         match call.is_first {
-            true => Ok(Past::Nothing),
+            true => Ok(LedgerEntry::Absent),
             false => {
                 let body = Some(flight.body());
                 self.ledger.look_up(effect, call.attempt, body).await
@@ -90,15 +97,15 @@ impl Inner {
     /// the failure says that nothing took effect, or repeating the call has no further effect. As
     /// the tool may have been declared anew since, both declarations must say so.
     async fn may_try_again(&self, call: &Call, last: &Settled) -> bool {
-        if call.attempt <= last.record.attempt || last.result.status() != CallStatus::Failed {
+        if call.attempt <= last.entry.record.attempt || last.result.status() != CallStatus::Failed {
             return false;
         }
         let error = last.result.error.as_ref();
         if error.is_some_and(|error| error.retryable) {
             return true;
         }
-        let found = match last.record.may_repeat {
-            true => self.tools.find(&last.record.tool_id).await.ok(),
+        let found = match last.entry.record.may_repeat {
+            true => self.tools.find(&last.entry.record.tool_id).await.ok(),
             false => None,
         };
         found.is_some_and(|tool| tool.is_idempotent())
@@ -106,7 +113,7 @@ impl Inner {
 
     /// Settles a call that a crash cut off and that must not be dispatched again. The start of the
     /// service and the owner that asks again may both do so at once; then the first one counts.
-    pub(super) async fn settle_unknown(&self, open: &Open) -> Result<CallResult, Status> {
+    pub(super) async fn settle_unknown(&self, open: &Entry) -> Result<CallResult, Status> {
         let mut ended = self.try_to_settle(open).await;
         for _ in 0..TAKE_OVER_TRIES {
             match &ended {
@@ -117,14 +124,14 @@ impl Inner {
                 EffectId::new(open.effect_id()).map_err(|error| grpc_kit::internal(&error))?;
             let attempt = open.record.attempt;
             match self.ledger.look_up(&effect, attempt, None).await? {
-                Past::Settled(settled) => ended = Ok(settled.result),
+                LedgerEntry::Settled(settled) => ended = Ok(settled.result),
                 _ => tokio::time::sleep(TAKE_OVER_WAIT).await,
             }
         }
         ended
     }
 
-    async fn try_to_settle(&self, open: &Open) -> Result<CallResult, Status> {
+    async fn try_to_settle(&self, open: &Entry) -> Result<CallResult, Status> {
         let result = convert::result_to_proto(
             &Ending::unsettled(&open.record.tool_id),
             Circumstances {
@@ -268,6 +275,8 @@ impl Inner {
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string),
             timeout_ms: u64::try_from(order.timeout.as_millis()).unwrap_or(u64::MAX),
+            run_id: flight.path().steps().last().cloned().unwrap_or_default(),
+            detached: call.detached,
         };
         let dispatched = CallDispatched {
             effect_id: effect.to_string(),
@@ -294,7 +303,7 @@ impl Inner {
     async fn resume(
         &self,
         call: &Call,
-        open: Open,
+        open: Box<Entry>,
         flight: &Arc<Flight>,
         context: CallContext,
     ) -> Result<CallResult, Status> {

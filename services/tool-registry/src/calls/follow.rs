@@ -13,7 +13,7 @@ use crate::dispatch::runs::{Followed, follow};
 /// How long the events of a run may come after its result, before they are given up.
 const EVENT_GRACE: Duration = Duration::from_secs(2);
 /// How long a run is followed at most; its own deadline ends it long before.
-const FOLLOW_LIMIT: Duration = Duration::from_secs(25 * 60 * 60);
+pub(super) const FOLLOW_LIMIT: Duration = Duration::from_secs(25 * 60 * 60);
 
 /// One thing that a caller is shown.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Calls {
         let client = self.inner.dispatcher.runs.runs();
         async_stream::stream! {
             // The guard must live as long as the stream: dropping it ends a call without effect id.
-            let Joined { flight, index, ends_with_caller: _guard } = joined;
+            let Joined { flight, index, ends_with_caller: _guard, .. } = joined;
             let mut stage = flight.subscribe();
             let mut shown = 0;
             let mut followed = false;
@@ -49,7 +49,7 @@ impl Calls {
                 }
                 if let Some(child) = child.filter(|_| !followed) {
                     followed = true;
-                    let mut events = pin!(follow(client.clone(), child, Instant::now() + FOLLOW_LIMIT));
+                    let mut events = pin!(follow(client.clone(), child, 0, Instant::now() + FOLLOW_LIMIT));
                     let mut until_result = pin!(result_and_grace(stage.clone()));
                     loop {
                         let next = tokio::select! {

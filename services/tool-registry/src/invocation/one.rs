@@ -109,6 +109,8 @@ impl Invocation {
             index: call.index,
             needs_confirmation: call.needs_confirmation,
             attempt: 1,
+            detached: false,
+            body: None,
             is_first: !has_left,
         };
         let retries = call.control.as_ref().map_or(0, |control| control.retries);

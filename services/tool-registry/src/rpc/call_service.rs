@@ -1,12 +1,16 @@
 //! The methods of calls.
 
 use contracts::tavern::registry::v1::{
-    CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse,
-    StartInvocationRequest, StartInvocationResponse, call_service_server::CallService,
+    CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse, GetCallRequest,
+    GetCallResponse, ListCallsRequest, ListCallsResponse, ReadOutputRequest, ReadOutputResponse,
+    ResolveCallRequest, ResolveCallResponse, StartCallRequest, StartCallResponse,
+    StartInvocationRequest, StartInvocationResponse, WatchCallRequest, WatchCallResponse,
+    call_service_server::CallService,
 };
+use grpc_kit::Drain;
 use tonic::{Request, Response};
 
-use super::{Answer, StreamOf, calls};
+use super::{Answer, StreamOf, call_list, calls};
 use crate::{calls::Calls, invocation::Invocations};
 
 /// Calls as a gRPC service.
@@ -26,10 +30,53 @@ impl CallRpc {
 #[tonic::async_trait]
 impl CallService for CallRpc {
     type CallToolStream = StreamOf<CallToolResponse>;
+    type WatchCallStream = StreamOf<WatchCallResponse>;
 
     async fn call_tool(&self, request: Request<CallToolRequest>) -> Answer<Self::CallToolStream> {
         let stream = calls::call(&self.calls, request.into_inner())?;
         Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn start_call(&self, request: Request<StartCallRequest>) -> Answer<StartCallResponse> {
+        calls::start(&self.calls, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn get_call(&self, request: Request<GetCallRequest>) -> Answer<GetCallResponse> {
+        calls::get(&self.calls, &request.into_inner().effect_id)
+            .await
+            .map(Response::new)
+    }
+
+    async fn list_calls(&self, request: Request<ListCallsRequest>) -> Answer<ListCallsResponse> {
+        call_list::list(&self.calls, &request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn watch_call(
+        &self,
+        request: Request<WatchCallRequest>,
+    ) -> Answer<Self::WatchCallStream> {
+        let drain = Drain::of(&request);
+        let stream = calls::watch(&self.calls, request.into_inner(), drain).await?;
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn read_output(&self, request: Request<ReadOutputRequest>) -> Answer<ReadOutputResponse> {
+        calls::read_output(&self.calls, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn resolve_call(
+        &self,
+        request: Request<ResolveCallRequest>,
+    ) -> Answer<ResolveCallResponse> {
+        calls::resolve(&self.calls, request.into_inner())
+            .await
+            .map(Response::new)
     }
 
     async fn cancel_call(&self, request: Request<CancelCallRequest>) -> Answer<CancelCallResponse> {

@@ -1,23 +1,42 @@
-//! Carrying calls out and ending them.
+//! Starting, following, reading, cancelling and deciding calls.
 
 use std::time::Duration;
 
-use contracts::tavern::registry::v1::{
-    CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse,
-    call_tool_response::Record,
+use contracts::tavern::{
+    common::v1::{ErrorReason, WatchDrain, WatchHeartbeat},
+    registry::v1::{
+        CallDecision, CallResolution, CallToolRequest, CallToolResponse, CancelCallRequest,
+        CancelCallResponse, GetCallResponse, ReadOutputRequest, ReadOutputResponse,
+        ResolveCallRequest, ResolveCallResponse, StartCallRequest, StartCallResponse,
+        WatchCallRequest, WatchCallResponse, call_tool_response::Record,
+        watch_call_response::Record as Watch,
+    },
 };
 use core_types::{ConversationId, EffectId};
 use futures::{Stream, StreamExt};
-use grpc_kit::Failure;
-use tonic::Status;
+use grpc_kit::{Drain, Failure};
+use run_events::{request_hash, timestamp_to_proto};
+use tonic::{Code, Status};
 
-use super::tools::arguments;
+use super::{
+    call_resource::{View, entry_to_proto, result_to_proto, started_to_proto},
+    refusal::check_request_id,
+    tools::arguments,
+};
 use crate::{
-    calls::{Below, Call, Calls},
-    ledger::MAX_ATTEMPTS,
+    calls::{Below, Call, Calls, Decision, MAX_OUTPUT_BYTES, Watched, refusal_of_missing},
+    ledger::{LedgerEntry, MAX_ATTEMPTS},
     workspace,
 };
 
+/// The part of an output that is read if the caller names no limit, in bytes.
+const DEFAULT_READ_BYTES: u32 = 64 << 10;
+/// The largest part of an output, in bytes.
+const MAX_READ_BYTES: u32 = 256 << 10;
+/// The longest reason of a decision, in characters.
+const MAX_REASON_CHARS: usize = 500;
+/// How long a follower waits before it asks again after a drain.
+const RETRY_AFTER_SECONDS: i64 = 1;
 /// The longest time that a caller may ask for.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -38,18 +57,180 @@ pub(super) fn call(
     }))
 }
 
-/// Ends a call.
+/// Starts a call without waiting for its end.
+pub(super) async fn start(
+    calls: &Calls,
+    request: StartCallRequest,
+) -> Result<StartCallResponse, Status> {
+    let mut call = read_call(CallToolRequest {
+        tool_id: request.tool_id,
+        arguments_json: request.arguments_json,
+        effect_id: request.effect_id,
+        conversation_id: request.conversation_id,
+        durability: request.durability,
+        timeout: request.timeout,
+        index: 0,
+        needs_confirmation: request.needs_confirmation,
+        attempt: request.attempt,
+    })?;
+    let effect = call.effect_id.take().unwrap_or_else(|| calls.new_effect());
+    call.effect_id = Some(effect.clone());
+    call.detached = true;
+    let started = calls.start(call, &effect).await?;
+    Ok(StartCallResponse {
+        call: started_to_proto(&started),
+        replayed: started.replayed,
+    })
+}
+
+/// Returns a call.
+pub(super) async fn get(calls: &Calls, effect_id: &str) -> Result<GetCallResponse, Status> {
+    let entry = find(calls, effect_id).await?;
+    Ok(GetCallResponse {
+        call: entry_to_proto(&entry, View::Full),
+    })
+}
+
+/// Follows a call by the watch convention.
+pub(super) async fn watch(
+    calls: &Calls,
+    request: WatchCallRequest,
+    drain: Drain,
+) -> Result<impl Stream<Item = Result<WatchCallResponse, Status>> + Send + use<>, Status> {
+    let effect = effect_of(&request.effect_id)?;
+    let watched = calls.watch(effect, request.after_sequence, drain).await?;
+    let calls = calls.clone();
+    Ok(watched.map(move |watched| {
+        let record = match watched? {
+            Watched::Event(event) => Some(Watch::Event(*event)),
+            Watched::Heartbeat(high_water_sequence) => Some(Watch::Heartbeat(WatchHeartbeat {
+                high_water_sequence,
+                time: Some(timestamp_to_proto(calls.now())),
+            })),
+            Watched::Drain(last_sequence) => Some(Watch::Drain(WatchDrain {
+                retry_after: Some(prost_types::Duration {
+                    seconds: RETRY_AFTER_SECONDS,
+                    nanos: 0,
+                }),
+                last_sequence,
+            })),
+            Watched::Settled(entry) => {
+                entry_to_proto(&entry, View::WithoutOutput).map(Watch::Terminal)
+            }
+            Watched::Unrecorded(result) => Some(Watch::Terminal(result_to_proto(&result))),
+        };
+        Ok(WatchCallResponse { record })
+    }))
+}
+
+/// Reads a part of the output of a settled call.
+pub(super) async fn read_output(
+    calls: &Calls,
+    request: ReadOutputRequest,
+) -> Result<ReadOutputResponse, Status> {
+    let settled = match find(calls, &request.effect_id).await? {
+        LedgerEntry::Settled(settled) => settled,
+        LedgerEntry::InFlight(_) | LedgerEntry::Absent => {
+            let message = "the call has not settled yet; follow it by WatchCall";
+            return Err(
+                Failure::new(Code::FailedPrecondition, ErrorReason::CallInFlight, message)
+                    .metadata("effect_id", request.effect_id)
+                    .into_status(),
+            );
+        }
+    };
+    let output = settled.result.output_json.as_str();
+    let begin = usize::try_from(request.offset).unwrap_or(usize::MAX);
+    let Some(rest) = output.get(begin..) else {
+        let problem = format!(
+            "{begin} is beyond the {} bytes of the output, or inside a character",
+            output.len()
+        );
+        return Err(Failure::invalid_fields()
+            .violation("offset", problem)
+            .into_status());
+    };
+    let limit = match request.limit {
+        0 => DEFAULT_READ_BYTES,
+        // A character has up to 4 bytes; less than one would not get ahead.
+        limit => limit.clamp(4, MAX_READ_BYTES),
+    };
+    let text = &rest[..rest.floor_char_boundary(limit as usize)];
+    Ok(ReadOutputResponse {
+        text: text.to_owned(),
+        next_offset: (begin + text.len()) as u64,
+        total_bytes: output.len() as u64,
+    })
+}
+
+/// Decides about a call in doubt.
+pub(super) async fn resolve(
+    calls: &Calls,
+    request: ResolveCallRequest,
+) -> Result<ResolveCallResponse, Status> {
+    check_request_id(&request.request_id)?;
+    let mut failure = Failure::invalid_fields();
+    let decision = request.decision();
+    if decision == CallDecision::Unspecified {
+        failure.add_violation("decision", "is missing");
+    }
+    if decision != CallDecision::TookEffect && !request.output_json.is_empty() {
+        failure.add_violation("output_json", "is given only with TOOK_EFFECT");
+    }
+    let output = match request.output_json.as_str() {
+        "" => "null",
+        output => output,
+    };
+    if let Err(error) = json_schema::parse_json_strict(output) {
+        failure.add_violation("output_json", error.to_string());
+    } else if output.len() > MAX_OUTPUT_BYTES {
+        failure.add_violation(
+            "output_json",
+            format!("has more than {MAX_OUTPUT_BYTES} bytes"),
+        );
+    }
+    failure.refuse_if_any()?;
+    let effect = effect_of(&request.effect_id)?;
+    let decision = Decision {
+        body: request_hash(&request),
+        output_json: output.to_owned(),
+        resolution: CallResolution {
+            decision: request.decision,
+            reason: request.reason.chars().take(MAX_REASON_CHARS).collect(),
+            request_id: request.request_id,
+            time: Some(timestamp_to_proto(calls.now())),
+        },
+    };
+    let resolved = calls.resolve(&effect, &decision).await?;
+    Ok(ResolveCallResponse {
+        call: entry_to_proto(&resolved.entry, View::Full),
+        replayed: resolved.replayed,
+    })
+}
+
+/// Cancels a call.
 pub(super) async fn cancel(
     calls: &Calls,
     request: CancelCallRequest,
 ) -> Result<CancelCallResponse, Status> {
-    let effect = EffectId::new(request.effect_id).map_err(|error| {
+    let effect = effect_of(&request.effect_id)?;
+    let still_running = calls.cancel(&effect, &request.reason).await?;
+    Ok(CancelCallResponse { still_running })
+}
+
+async fn find(calls: &Calls, effect_id: &str) -> Result<LedgerEntry, Status> {
+    match calls.find(&effect_of(effect_id)?).await? {
+        LedgerEntry::Absent => Err(refusal_of_missing(effect_id)),
+        entry => Ok(entry),
+    }
+}
+
+fn effect_of(effect_id: &str) -> Result<EffectId, Status> {
+    EffectId::new(effect_id).map_err(|error| {
         Failure::invalid_fields()
             .violation("effect_id", error.to_string())
             .into_status()
-    })?;
-    let still_running = calls.cancel(&effect, &request.reason).await?;
-    Ok(CancelCallResponse { still_running })
+    })
 }
 
 fn read_call(request: CallToolRequest) -> Result<Call, Status> {
@@ -95,6 +276,8 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
         index: request.index,
         needs_confirmation: request.needs_confirmation,
         attempt: request.attempt.max(1),
+        detached: false,
+        body: None,
         is_first: false,
     })
 }

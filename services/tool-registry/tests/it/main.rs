@@ -9,6 +9,7 @@
 
 mod backend;
 mod builtin;
+mod calls;
 mod cancel;
 mod changes;
 mod doubles;

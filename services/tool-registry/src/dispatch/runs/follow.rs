@@ -25,15 +25,15 @@ pub enum Followed {
     Ended(Box<Run>),
 }
 
-/// Follows a run from its first event until it has ended. A broken connection is resumed where it
+/// Follows a run after the sequence `after_sequence` until it has ended. A broken connection is resumed where it
 /// broke. The stream ends with an error when the run does not exist or stays out of reach.
 pub fn follow(
     client: RunServiceClient<Transport>,
     run_id: String,
+    mut after_sequence: u64,
     deadline: Instant,
 ) -> impl Stream<Item = Result<Followed, Status>> + Send {
     async_stream::stream! {
-        let mut after_sequence = 0;
         let mut patience = Patience::new(OUT_OF_REACH, deadline);
         loop {
             let request = WatchRunRequest { run_id: run_id.clone(), after_sequence };
@@ -72,7 +72,7 @@ pub(super) async fn to_the_end(
     run_id: &str,
     deadline: Instant,
 ) -> Result<Run, Status> {
-    let mut followed = Box::pin(follow(client, run_id.to_owned(), deadline));
+    let mut followed = Box::pin(follow(client, run_id.to_owned(), 0, deadline));
     while let Some(next) = followed.next().await {
         if let Followed::Ended(run) = next? {
             return Ok(*run);

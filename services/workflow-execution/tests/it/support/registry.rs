@@ -149,6 +149,7 @@ fn chunk(effect_id: &str) -> CallToolResponse {
 #[tonic::async_trait]
 impl CallService for RegistryDouble {
     type CallToolStream = Pin<Box<dyn Stream<Item = Result<CallToolResponse, Status>> + Send>>;
+    type WatchCallStream = Pin<Box<dyn Stream<Item = Result<WatchCallResponse, Status>> + Send>>;
 
     async fn call_tool(
         &self,
@@ -208,6 +209,48 @@ impl CallService for RegistryDouble {
             .cancelled
             .send_modify(|cancelled| cancelled.push(effect_id));
         Ok(Response::new(CancelCallResponse::default()))
+    }
+
+    async fn start_call(
+        &self,
+        _: Request<StartCallRequest>,
+    ) -> Result<Response<StartCallResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn get_call(
+        &self,
+        _: Request<GetCallRequest>,
+    ) -> Result<Response<GetCallResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn list_calls(
+        &self,
+        _: Request<ListCallsRequest>,
+    ) -> Result<Response<ListCallsResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn read_output(
+        &self,
+        _: Request<ReadOutputRequest>,
+    ) -> Result<Response<ReadOutputResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn resolve_call(
+        &self,
+        _: Request<ResolveCallRequest>,
+    ) -> Result<Response<ResolveCallResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
+    async fn watch_call(
+        &self,
+        _: Request<WatchCallRequest>,
+    ) -> Result<Response<Self::WatchCallStream>, Status> {
+        Err(Status::unimplemented("not in the double"))
     }
 
     async fn start_invocation(

@@ -1,0 +1,77 @@
+//! Calls that outlive whatever started them.
+
+use contracts::tavern::common::v1::CallResult;
+use core_types::{EffectId, Timestamp};
+use grpc_kit::CallContext;
+use tonic::Status;
+
+use super::{Call, Calls, Joined};
+use crate::ledger::{LedgerEntry, MAX_ATTEMPTS};
+
+/// A call that was started, now or before.
+#[derive(Debug)]
+pub struct StartedCall {
+    /// What the ledger knows of it; absent if it was not dispatched.
+    pub entry: LedgerEntry,
+    /// How it settled, if it has.
+    pub result: Option<CallResult>,
+    /// Whether the effect was known before.
+    pub replayed: bool,
+}
+
+impl Calls {
+    /// Returns an effect id that no call has.
+    pub fn new_effect(&self) -> EffectId {
+        self.inner.ledger.new_effect()
+    }
+
+    /// Starts a call, or joins the one that is in flight, and returns when it is in the ledger or
+    /// was rejected.
+    ///
+    /// # Errors
+    /// A status when the effect id is known with another body, no more calls are taken, or the
+    /// ledger cannot be used.
+    pub async fn start(&self, call: Call, effect: &EffectId) -> Result<StartedCall, Status> {
+        let context = CallContext::current().without_deadline();
+        let attempt = call.attempt;
+        let joined = self.join_within(call, context)?;
+        let was_in_flight = joined.was_in_flight;
+        let result = recorded(joined).await?;
+        let entry = self.inner.ledger.look_up(effect, attempt, None).await?;
+        Ok(StartedCall {
+            entry,
+            replayed: was_in_flight || result.as_ref().is_some_and(|result| result.replayed),
+            result,
+        })
+    }
+
+    /// Returns what the ledger knows of an effect by the last of its attempts.
+    ///
+    /// # Errors
+    /// A status when the ledger cannot be read.
+    pub async fn find(&self, effect: &EffectId) -> Result<LedgerEntry, Status> {
+        self.inner.ledger.look_up(effect, MAX_ATTEMPTS, None).await
+    }
+
+    /// Returns the time.
+    pub fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    /// Returns the ledger, whose calls are listed.
+    pub fn ledger(&self) -> &crate::ledger::Ledger {
+        &self.inner.ledger
+    }
+}
+
+/// Waits until a call is in the ledger. Returns its result if it has settled.
+pub(super) async fn recorded(joined: Joined) -> Result<Option<CallResult>, Status> {
+    let index = joined.index;
+    let mut stage = joined.flight.subscribe();
+    let stage = stage.wait_for(|stage| stage.is_recorded || stage.ended.is_some());
+    let stage = stage
+        .await
+        .map_err(|_| Status::internal("the call was lost"))?;
+    let result = stage.ended.clone().transpose()?;
+    Ok(result.map(|result| CallResult { index, ..result }))
+}

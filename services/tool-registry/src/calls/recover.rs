@@ -1,0 +1,72 @@
+//! What becomes of calls that a crash cut off.
+
+use core_types::{CallPath, ConversationId, EffectId};
+use grpc_kit::CallContext;
+use std::time::Duration;
+use tonic::Status;
+
+use super::{Call, Calls};
+use crate::ledger::{Entry, LedgerEntry};
+
+impl Calls {
+    /// Settles what a crash left open and what must not be dispatched again, dispatches again what
+    /// no owner asks for, and finishes decisions. The rest stays open until its owner asks for it.
+    /// Returns how many calls were touched.
+    ///
+    /// # Errors
+    /// A status when the ledger cannot be read or written.
+    pub async fn recover(&self) -> Result<usize, Status> {
+        let mut touched = 0;
+        for entry in self.inner.ledger.open_entries().await? {
+            match entry {
+                LedgerEntry::InFlight(entry) if self.is_in_flight(&entry) => {}
+                LedgerEntry::InFlight(entry) if !entry.record.may_repeat => {
+                    self.inner.settle_unknown(&entry).await?;
+                    touched += 1;
+                }
+                LedgerEntry::InFlight(entry) if entry.record.detached => {
+                    let call = call_of(&entry, entry.record.attempt)?;
+                    drop(self.join_within(call, without_caller())?);
+                    touched += 1;
+                }
+                LedgerEntry::Settled(decided) => {
+                    self.continue_decision(&decided).await?;
+                    touched += 1;
+                }
+                LedgerEntry::InFlight(_) | LedgerEntry::Absent => {}
+            }
+        }
+        Ok(touched)
+    }
+
+    fn is_in_flight(&self, entry: &Entry) -> bool {
+        let effect = EffectId::new(entry.effect_id());
+        effect.is_ok_and(|effect| self.inner.flights().contains_key(&effect))
+    }
+}
+
+/// The context of a call that nobody waits for.
+pub(super) fn without_caller() -> CallContext {
+    CallContext::new(CallPath::default())
+}
+
+/// Makes the call of an entry again, as the given attempt.
+pub(super) fn call_of(entry: &Entry, attempt: u32) -> Result<Call, Status> {
+    let internal = |error: &(dyn std::error::Error + 'static)| grpc_kit::internal(error);
+    let arguments = json_schema::parse_json_strict(&entry.arguments_json);
+    let effect = EffectId::new(entry.effect_id()).map_err(|error| internal(&error))?;
+    Ok(Call {
+        tool: entry.record.tool_id.clone(),
+        arguments: arguments.map_err(|error| internal(&error))?,
+        effect_id: Some(effect),
+        conversation: ConversationId::new(entry.record.conversation_id.clone()).ok(),
+        durability: entry.durability(),
+        timeout: Some(Duration::from_millis(entry.record.timeout_ms)),
+        index: 0,
+        needs_confirmation: false,
+        attempt,
+        detached: true,
+        body: entry.body(),
+        is_first: false,
+    })
+}

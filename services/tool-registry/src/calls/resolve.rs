@@ -1,0 +1,219 @@
+//! Deciding about calls in doubt.
+
+use contracts::tavern::{
+    common::v1::{CallError, CallResult, CallStatus, ErrorCategory, ErrorReason},
+    registry::v1::{CallDecision, CallResolution},
+};
+use core_types::EffectId;
+use grpc_kit::Failure;
+use run_log::Hash;
+use tonic::{Code, Status};
+
+use super::{
+    Calls,
+    detached::recorded,
+    recover::{call_of, without_caller},
+};
+use crate::ledger::{LedgerEntry, MAX_ATTEMPTS, Settled};
+
+/// A decision about a call in doubt.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The decision with its reason and request id.
+    pub resolution: CallResolution,
+    /// The output of a call that took effect, as JSON.
+    pub output_json: String,
+    /// The digest of the request.
+    pub body: Hash,
+}
+
+/// A call that was decided, now or before.
+#[derive(Debug)]
+pub struct ResolvedCall {
+    /// What the ledger knows of it.
+    pub entry: LedgerEntry,
+    /// Whether the same request decided it before.
+    pub replayed: bool,
+}
+
+impl Calls {
+    /// Records a decision about a call in doubt, and dispatches the call again if so decided.
+    ///
+    /// # Errors
+    /// A status when there is no such call, it is not in doubt, or the ledger cannot be used.
+    pub async fn resolve(
+        &self,
+        effect: &EffectId,
+        decision: &Decision,
+    ) -> Result<ResolvedCall, Status> {
+        if let Some(replayed) = self.decided_before(effect, decision).await? {
+            return Ok(replayed);
+        }
+        let doubtful = match self.find(effect).await? {
+            LedgerEntry::Absent => return Err(refusal_of_missing(effect.as_str())),
+            LedgerEntry::InFlight(_) => return Err(not_in_doubt(effect, "RUNNING")),
+            LedgerEntry::Settled(settled) => settled,
+        };
+        if doubtful.result.status() != CallStatus::InDoubt {
+            let state = doubtful.result.status().as_str_name();
+            return Err(not_in_doubt(
+                effect,
+                state.trim_start_matches("CALL_STATUS_"),
+            ));
+        }
+        if decision.resolution.decision() == CallDecision::Repeat {
+            check_repeat(&doubtful)?;
+        }
+        let result = result_of(&doubtful.result, decision);
+        let writer = self
+            .inner
+            .ledger
+            .begin_resolution(&doubtful, &decision.resolution, decision.body, &result)
+            .await?;
+        let Some(writer) = writer else {
+            // Another request was faster; it may have been the same one.
+            let before = self.decided_before(effect, decision).await?;
+            return before.ok_or_else(|| not_in_doubt(effect, "RESOLVED"));
+        };
+        if decision.resolution.decision() == CallDecision::Repeat {
+            self.repeat(effect, doubtful.entry.record.attempt).await?;
+        }
+        let ledger = &self.inner.ledger;
+        ledger
+            .finish_resolution(&writer, &decision.resolution, &result)
+            .await?;
+        Ok(ResolvedCall {
+            entry: self.find(effect).await?,
+            replayed: false,
+        })
+    }
+
+    /// Continues a decision that a crash cut off.
+    pub(super) async fn continue_decision(&self, decided: &Settled) -> Result<(), Status> {
+        let effect = EffectId::new(decided.entry.effect_id());
+        let effect = effect.map_err(|error| grpc_kit::internal(&error))?;
+        let resolution = decided.resolution.clone().unwrap_or_default();
+        if resolution.decision() == CallDecision::Repeat {
+            self.repeat(&effect, decided.entry.record.attempt).await?;
+        }
+        let writer = self.inner.ledger.reopen(&decided.entry).await?;
+        let ledger = &self.inner.ledger;
+        ledger
+            .finish_resolution(&writer, &resolution, &decided.result)
+            .await
+    }
+
+    /// Dispatches the attempt after `attempt`, unless that was done before.
+    async fn repeat(&self, effect: &EffectId, attempt: u32) -> Result<(), Status> {
+        let original = self.inner.ledger.attempt(effect, attempt).await?;
+        let Some(original) = original else {
+            return Err(refusal_of_missing(effect.as_str()));
+        };
+        let call = call_of(&original, attempt + 1)?;
+        let joined = self.join_within(call, without_caller())?;
+        recorded(joined).await.map(drop)
+    }
+
+    async fn decided_before(
+        &self,
+        effect: &EffectId,
+        decision: &Decision,
+    ) -> Result<Option<ResolvedCall>, Status> {
+        let request_id = &decision.resolution.request_id;
+        if request_id.is_empty() {
+            return Ok(None);
+        }
+        let ledger = &self.inner.ledger;
+        let Some(decided) = ledger.resolution_of(effect, request_id).await? else {
+            return Ok(None);
+        };
+        if decided.entry.body() != Some(decision.body) {
+            let message = "the request id was used before with another body; use a new one";
+            return Err(
+                Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
+                    .metadata("request_id", request_id)
+                    .into_status(),
+            );
+        }
+        Ok(Some(ResolvedCall {
+            entry: self.find(effect).await?,
+            replayed: true,
+        }))
+    }
+}
+
+/// Refuses to repeat a call whose run has ended with it, or that has no attempt left.
+fn check_repeat(doubtful: &Settled) -> Result<(), Status> {
+    let record = &doubtful.entry.record;
+    if !record.run_id.is_empty() {
+        let message = "the run that made the call has ended in doubt, so the call is not repeated; \
+                       decide whether it took effect";
+        return Err(
+            Failure::new(Code::FailedPrecondition, ErrorReason::RunFinished, message)
+                .metadata("run_id", &record.run_id)
+                .metadata("state", "IN_DOUBT")
+                .into_status(),
+        );
+    }
+    if record.attempt >= MAX_ATTEMPTS {
+        let (most, next) = (MAX_ATTEMPTS as usize, record.attempt as usize + 1);
+        return Err(Failure::limit_exceeded("attempt", most, next).into_status());
+    }
+    Ok(())
+}
+
+/// Returns the result that follows from a decision.
+fn result_of(doubtful: &CallResult, decision: &Decision) -> CallResult {
+    let failed = |code: &str, message: String| {
+        let error = CallError {
+            category: ErrorCategory::Domain.into(),
+            code: code.to_owned(),
+            message,
+            retryable: true,
+            ..CallError::default()
+        };
+        CallResult {
+            status: CallStatus::Failed.into(),
+            error: Some(error),
+            ..doubtful.clone()
+        }
+    };
+    let tool = &doubtful.tool_id;
+    match decision.resolution.decision() {
+        CallDecision::TookEffect => CallResult {
+            status: CallStatus::Succeeded.into(),
+            output_json: decision.output_json.clone(),
+            error: None,
+            ..doubtful.clone()
+        },
+        CallDecision::Repeat => failed(
+            "repeat_decided",
+            format!("whether {tool} took effect was not known; it is called again"),
+        ),
+        CallDecision::DidNot | CallDecision::Unspecified => failed(
+            "took_no_effect",
+            format!("{tool} took no effect, as was decided afterwards; it may be called again"),
+        ),
+    }
+}
+
+/// Returns the status for an effect id that no call has.
+pub fn refusal_of_missing(effect_id: &str) -> Status {
+    let shown: String = effect_id.chars().take(256).collect();
+    let message = format!("no call has the effect id '{shown}'");
+    Failure::new(Code::NotFound, ErrorReason::CallNotFound, message)
+        .metadata("effect_id", shown)
+        .into_status()
+}
+
+fn not_in_doubt(effect: &EffectId, state: &str) -> Status {
+    let message = "the call is not in doubt; there is nothing to decide";
+    Failure::new(
+        Code::FailedPrecondition,
+        ErrorReason::CallNotInDoubt,
+        message,
+    )
+    .metadata("effect_id", effect.as_str())
+    .metadata("state", state)
+    .into_status()
+}

@@ -1,0 +1,153 @@
+//! Following a call by its effect id, over restarts of this service.
+
+use std::{pin::pin, time::Duration};
+
+use contracts::tavern::common::v1::{CallResult, RunEvent};
+use core_types::EffectId;
+use futures::{Stream, StreamExt};
+use grpc_kit::Drain;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Below, Calls, Joined, follow::FOLLOW_LIMIT, resolve::refusal_of_missing};
+use crate::{
+    dispatch::runs::{Followed, follow},
+    ledger::LedgerEntry,
+};
+
+/// How long a watch may be silent before it shows a sign of life.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How often the ledger is asked for the end of a call that no task of this process executes.
+const POLL: Duration = Duration::from_millis(250);
+
+/// One record of a watch.
+#[derive(Debug)]
+pub enum Watched {
+    /// Something below the call.
+    Event(Box<RunEvent>),
+    /// Nothing happened for a while. This is the sequence of the last event.
+    Heartbeat(u64),
+    /// The server is about to go away. This is the sequence to resume after.
+    Drain(u64),
+    /// The call settled, as the ledger knows it. Nothing comes after it.
+    Settled(LedgerEntry),
+    /// The call ended without an entry in the ledger. Nothing comes after it.
+    Unrecorded(Box<CallResult>),
+}
+
+impl Calls {
+    /// Follows a call: the events below it after the sequence `after`, then how it settled.
+    ///
+    /// # Errors
+    /// A status when no call has the effect id, or the ledger cannot be read.
+    pub async fn watch(
+        &self,
+        effect: EffectId,
+        after: u64,
+        drain: Drain,
+    ) -> Result<impl Stream<Item = Result<Watched, Status>> + Send + use<>, Status> {
+        if self.in_flight(&effect).is_none()
+            && let LedgerEntry::Absent = self.find(&effect).await?
+        {
+            return Err(refusal_of_missing(effect.as_str()));
+        }
+        let this = self.clone();
+        Ok(async_stream::try_stream! {
+            let (mut position, mut seen, mut result) = (after, false, None);
+            let mut quiet_since = Instant::now();
+            loop {
+                let mut events = match this.in_flight(&effect) {
+                    Some(joined) => Some(this.follow(joined).boxed()),
+                    None => None,
+                };
+                if events.is_none() {
+                    match this.find(&effect).await? {
+                        LedgerEntry::Absent => {
+                            // It ended without being dispatched, or its memory was given up.
+                            match result.take() {
+                                Some(result) => yield Watched::Unrecorded(result),
+                                None => Err(refusal_of_missing(effect.as_str()))?,
+                            }
+                            return;
+                        }
+                        LedgerEntry::Settled(settled) => match &settled.entry.child_run_id {
+                            Some(child) if !seen => events = Some(this.below(child, position).boxed()),
+                            _ => {
+                                yield Watched::Settled(LedgerEntry::Settled(settled));
+                                return;
+                            }
+                        },
+                        LedgerEntry::InFlight(_) => {}
+                    }
+                }
+                let mut events = pin!(events.unwrap_or_else(|| pause().boxed()));
+                loop {
+                    let next = tokio::select! {
+                        // Events first: a server that drains still shows what is there.
+                        biased;
+                        next = events.next() => next,
+                        () = drain.started() => {
+                            yield Watched::Drain(position);
+                            return;
+                        }
+                        () = tokio::time::sleep_until(quiet_since + HEARTBEAT) => {
+                            quiet_since = Instant::now();
+                            yield Watched::Heartbeat(position);
+                            continue;
+                        }
+                    };
+                    match next {
+                        Some(Ok(Below::Event(event))) if event.sequence > position => {
+                            position = event.sequence;
+                            quiet_since = Instant::now();
+                            yield Watched::Event(event);
+                        }
+                        Some(Ok(Below::Event(_))) => {}
+                        Some(Ok(Below::Result(ended))) => {
+                            (seen, result) = (true, Some(ended));
+                            break;
+                        }
+                        Some(Err(status)) => Err(status)?,
+                        None => break,
+                    }
+                }
+            }
+        })
+    }
+
+    /// Joins a call that is in flight.
+    fn in_flight(&self, effect: &EffectId) -> Option<Joined> {
+        let flight = self.inner.flights().get(effect).cloned()?;
+        Some(Joined {
+            flight,
+            index: 0,
+            was_in_flight: true,
+            ends_with_caller: None,
+        })
+    }
+
+    /// Returns the events of a child run that has ended, then an empty result.
+    fn below(
+        &self,
+        child: &str,
+        after: u64,
+    ) -> impl Stream<Item = Result<Below, Status>> + Send + use<> {
+        let client = self.inner.dispatcher.runs.runs();
+        let events = follow(
+            client,
+            child.to_owned(),
+            after,
+            Instant::now() + FOLLOW_LIMIT,
+        );
+        events.map(|followed| match followed {
+            Ok(Followed::Event(event)) => Ok(Below::Event(event)),
+            // How the call settled is in the ledger, also where its run can no longer be read.
+            Ok(Followed::Ended(_)) | Err(_) => Ok(Below::Result(Box::default())),
+        })
+    }
+}
+
+/// Ends after a moment without an event.
+fn pause() -> impl Stream<Item = Result<Below, Status>> + Send {
+    futures::stream::once(tokio::time::sleep(POLL)).filter_map(|()| async { None })
+}

@@ -1,0 +1,154 @@
+//! One entry of the ledger: an attempt at an effect, read back from its events.
+
+use contracts::tavern::{
+    common::v1::{CallResult, CallSettled, RunEvent, run_event::Kind},
+    registry::v1::CallResolution,
+};
+use core_types::{Durability, Timestamp};
+use prost::Message;
+use run_log::{Event, Hash, RunState, RunSummary};
+use serde::{Deserialize, Serialize};
+use tonic::Status;
+
+/// The number of events that hold a decision. It is beyond the kinds of run events.
+pub(super) const RESOLUTION_EVENT: i32 = 100;
+
+/// What the ledger keeps beside the events, to dispatch a call again as it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The tool's id.
+    pub tool_id: String,
+    /// Whether the tool was declared safe to dispatch again when it was dispatched.
+    pub may_repeat: bool,
+    /// Whether the call is executed by a run of the workflow service.
+    pub is_run: bool,
+    /// Which attempt at the effect it is, from 1.
+    #[serde(default = "first_attempt")]
+    pub attempt: u32,
+    /// The conversation; empty if there is none.
+    pub conversation_id: String,
+    /// How long the call may take, in milliseconds.
+    pub timeout_ms: u64,
+    /// The run that made the call; empty if none did.
+    #[serde(default)]
+    pub run_id: String,
+    /// Whether no owner asks for the call again after a restart.
+    #[serde(default)]
+    pub detached: bool,
+}
+
+fn first_attempt() -> u32 {
+    1
+}
+
+/// What the ledger knows of an effect, by the last of its attempts.
+#[derive(Debug)]
+pub enum LedgerEntry {
+    /// Nothing.
+    Absent,
+    /// It settled.
+    Settled(Box<Settled>),
+    /// It was dispatched and its end is not recorded.
+    InFlight(Box<Entry>),
+}
+
+/// An attempt at an effect that was dispatched.
+#[derive(Debug)]
+pub struct Entry {
+    pub(super) summary: RunSummary,
+    /// What is needed to dispatch it again.
+    pub record: Record,
+    /// The arguments as they left.
+    pub arguments_json: String,
+    /// When it was dispatched.
+    pub dispatched: Timestamp,
+    /// The run that executes it, if one was noted.
+    pub child_run_id: Option<String>,
+}
+
+/// An attempt that settled.
+#[derive(Debug)]
+pub struct Settled {
+    /// The attempt.
+    pub entry: Entry,
+    /// How it settled.
+    pub result: CallResult,
+    /// The decision, if it was in doubt and was decided.
+    pub resolution: Option<CallResolution>,
+}
+
+impl Entry {
+    /// Returns the durability of the entry.
+    pub fn durability(&self) -> Durability {
+        self.summary.durability
+    }
+
+    /// Returns the effect id.
+    pub fn effect_id(&self) -> &str {
+        self.summary
+            .request
+            .as_ref()
+            .map_or("", |request| request.request_id.as_str())
+    }
+
+    /// Returns the digest of what asked for the entry: the call's body, or the decision.
+    pub fn body(&self) -> Option<Hash> {
+        let request = self.summary.request.as_ref();
+        request.map(|request| request.body_hash)
+    }
+
+    /// Whether the entry can still be appended to.
+    pub fn is_open(&self) -> bool {
+        self.summary.state == RunState::Open
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the ledger's entry {run} has no dispatch or no end")]
+struct Damaged {
+    run: String,
+}
+
+/// Reads what is kept beside the events.
+pub(super) fn record_of(summary: &RunSummary) -> Result<Record, Status> {
+    serde_json::from_slice(&summary.meta).map_err(|error| grpc_kit::internal(&error))
+}
+
+/// Reads an entry from its events.
+pub(super) fn read(summary: RunSummary, events: Vec<Event>) -> Result<LedgerEntry, Status> {
+    let record = record_of(&summary)?;
+    let (mut dispatched, mut child_run_id) = (None, None);
+    let (mut settled, mut resolution) = (None, None);
+    for stored in events {
+        if stored.kind == RESOLUTION_EVENT {
+            let read = CallResolution::decode(stored.payload);
+            resolution = Some(read.map_err(|error| grpc_kit::internal(&error))?);
+            continue;
+        }
+        let event = RunEvent::decode(stored.payload).map_err(|error| grpc_kit::internal(&error))?;
+        match event.kind {
+            Some(Kind::CallDispatched(call)) => dispatched = Some((call, stored.time)),
+            Some(Kind::RunStarted(_)) => child_run_id = Some(event.run_id),
+            Some(Kind::CallSettled(CallSettled { result })) => settled = settled.or(result),
+            _ => {}
+        }
+    }
+    let is_open = summary.state == RunState::Open;
+    let run = summary.id.to_string();
+    let entry = dispatched.map(|(call, dispatched)| Entry {
+        summary,
+        record,
+        arguments_json: call.arguments_json,
+        dispatched,
+        child_run_id,
+    });
+    match (entry, settled) {
+        (Some(entry), Some(result)) => Ok(LedgerEntry::Settled(Box::new(Settled {
+            entry,
+            result,
+            resolution,
+        }))),
+        (Some(entry), None) if is_open => Ok(LedgerEntry::InFlight(Box::new(entry))),
+        _ => Err(grpc_kit::internal(&Damaged { run })),
+    }
+}

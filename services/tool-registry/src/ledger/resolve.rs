@@ -1,0 +1,123 @@
+//! Decisions about calls in doubt.
+//!
+//! The entry of the call stays as it is. A decision is an entry beside it, with the same dispatch,
+//! the decision and the result that follows from it; at most one is created per attempt.
+
+use contracts::tavern::{
+    common::v1::{CallResult, CallSettled, run_event::Kind},
+    registry::v1::CallResolution,
+};
+use core_types::{EffectId, RunOwner};
+use prost::Message;
+use run_log::{CreateError, Created, Hash, NewEvent, NewRun, RequestKey, RunLog, RunWriter};
+use tonic::Status;
+
+use super::{
+    Ledger, LedgerEntry, MAX_ATTEMPTS, MAX_EVENTS, Settled, encode, entry::RESOLUTION_EVENT,
+    request_id_of, storage_failure,
+};
+
+const SCOPE: &str = "resolution";
+const KIND: &str = "resolution";
+
+/// Returns the scope under which the decision about an attempt is unique.
+pub(super) fn scope_of(attempt: u32) -> String {
+    format!("{SCOPE}#{attempt}")
+}
+
+impl Ledger {
+    /// Records a decision, durably, and returns what finishes it; nothing if the attempt was decided
+    /// at the same time by another request.
+    ///
+    /// # Errors
+    /// A failure when it cannot be recorded.
+    pub async fn begin_resolution(
+        &self,
+        doubtful: &Settled,
+        resolution: &CallResolution,
+        body: Hash,
+        result: &CallResult,
+    ) -> Result<Option<RunWriter>, Status> {
+        let now = self.clock.now();
+        let (summary, record) = (&doubtful.entry.summary, &doubtful.entry.record);
+        let mut run = NewRun::new(self.ids.next_run(RunOwner::Registry), KIND, now);
+        run.subject.clone_from(&summary.subject);
+        run.conversation.clone_from(&summary.conversation);
+        run.parent = summary.parent;
+        run.durability = summary.durability;
+        run.meta = summary.meta.clone();
+        let effect = EffectId::new(doubtful.entry.effect_id());
+        let effect = effect.map_err(|error| grpc_kit::internal(&error))?;
+        run.request = Some(RequestKey {
+            scope: scope_of(record.attempt),
+            request_id: request_id_of(&effect)?,
+            body_hash: body,
+        });
+        let stored = self.logs.read(summary.id, 0, MAX_EVENTS).await;
+        let stored = stored.map_err(|error| grpc_kit::internal(&error))?;
+        // The last event is the result that the decision replaces.
+        let kept = stored.len().saturating_sub(1);
+        let mut events: Vec<NewEvent> = stored
+            .into_iter()
+            .take(kept)
+            .map(|event| NewEvent::new(event.time, event.kind, event.payload))
+            .collect();
+        events.push(self.resolution_event(resolution));
+        let settled = Kind::CallSettled(CallSettled {
+            result: Some(result.clone()),
+        });
+        events.push(encode(&self.event(settled), now));
+        match self.logs.create(run, events).await {
+            Ok(Created::New(writer)) => Ok(Some(writer)),
+            Ok(Created::Replayed(_)) | Err(CreateError::RequestIdConflict { .. }) => Ok(None),
+            Err(CreateError::Storage(error)) => Err(storage_failure(&error)),
+            Err(error) => Err(grpc_kit::internal(&error)),
+        }
+    }
+
+    /// Ends the entry of a decision, once everything that follows from it is on its way.
+    ///
+    /// # Errors
+    /// A failure when it cannot be recorded; it is repeated after a restart then.
+    pub async fn finish_resolution(
+        &self,
+        writer: &RunWriter,
+        resolution: &CallResolution,
+        result: &CallResult,
+    ) -> Result<(), Status> {
+        self.finish(writer, result.status, self.resolution_event(resolution))
+            .await
+    }
+
+    /// Returns the decision about an effect that a request with this id made.
+    ///
+    /// # Errors
+    /// A failure when the log cannot be read.
+    pub async fn resolution_of(
+        &self,
+        effect: &EffectId,
+        request_id: &str,
+    ) -> Result<Option<Box<Settled>>, Status> {
+        let key = request_id_of(effect)?;
+        for attempt in 1..=MAX_ATTEMPTS {
+            let Some(summary) = self.by_request(&scope_of(attempt), &key).await? else {
+                continue;
+            };
+            if let LedgerEntry::Settled(settled) = self.read(summary).await?
+                && let Some(resolution) = &settled.resolution
+                && resolution.request_id == request_id
+            {
+                return Ok(Some(settled));
+            }
+        }
+        Ok(None)
+    }
+
+    fn resolution_event(&self, resolution: &CallResolution) -> NewEvent {
+        NewEvent::new(
+            self.clock.now(),
+            RESOLUTION_EVENT,
+            resolution.encode_to_vec(),
+        )
+    }
+}
