@@ -30,7 +30,7 @@ pub struct ScriptDescriptors<Fd> {
     pub stderr: Fd,
     /// Written by the script as its result channel.
     pub result: Fd,
-    /// Read by the keeper: deliveries of files.
+    /// Read by the init: deliveries of files.
     pub files: Fd,
     /// Read by a warm interpreter: its job. Unused when the interpreter starts after its files.
     pub job: Fd,

@@ -6,7 +6,7 @@
 //!
 //! - the **supervisor** stays outside: it creates the namespaces, writes their id maps, joins the
 //!   cgroups, waits, and kills everything when the service says so or goes away;
-//! - the **keeper** is the first process inside (pid 1 of the pid namespace where there is one): it
+//! - the **init** is the first process inside (pid 1 of the pid namespace where there is one): it
 //!   builds the root, gives up its privileges, places files and reaps orphans;
 //! - the **payload** limits itself for good (rlimits, landlock, seccomp) and becomes the script.
 //!
@@ -26,7 +26,7 @@ pub mod report;
 pub mod seccomp;
 pub mod supervisor;
 
-mod keeper;
+mod init;
 mod payload;
 mod privileges;
 mod root;

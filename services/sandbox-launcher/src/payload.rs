@@ -19,14 +19,14 @@ use crate::{
 /// Numbers below this one are the script's; everything else is moved out of the way first.
 const FIRST_FREE: i32 = 16;
 
-/// Confines this process and becomes the script. Returns only if that fails. Over `keeper` goes the
+/// Confines this process and becomes the script. Returns only if that fails. Over `init` goes the
 /// descriptor by which attempts are told; neither of the two outlives the change of program.
 pub(crate) fn become_script(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,
-    keeper: Option<UnixStream>,
+    init: Option<UnixStream>,
 ) -> Failure {
-    match prepare(plan, descriptors, keeper) {
+    match prepare(plan, descriptors, init) {
         Err(failure) => failure,
         Ok((command, environment)) => {
             let error = sys::execute(&command, &environment);
@@ -43,7 +43,7 @@ pub(crate) fn become_script(
 fn prepare(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,
-    keeper: Option<UnixStream>,
+    init: Option<UnixStream>,
 ) -> Step<(Vec<CString>, Vec<CString>)> {
     sys::new_session().at(Layer::Privileges, "starting a session")?;
     if let Confinement::Reduced(reduced) = &plan.confinement {
@@ -56,8 +56,8 @@ fn prepare(
         .iter()
         .map(|(name, value)| format!("{name}={value}"));
     let environment = strings(variables)?;
-    let keeper = keeper
-        .map(|keeper| sys::move_above(keeper.into(), FIRST_FREE))
+    let init = init
+        .map(|init| sys::move_above(init.into(), FIRST_FREE))
         .transpose()
         .at(Layer::Exec, "moving the descriptors")?;
     place(plan, descriptors)?;
@@ -65,10 +65,10 @@ fn prepare(
     confine::limits(&plan.limits)?;
     let profile = confine::profile(plan);
     confine::landlock(plan)?;
-    sys::die_with_parent().at(Layer::Privileges, "tying the life to the keeper")?;
+    sys::die_with_parent().at(Layer::Privileges, "tying the life to the init")?;
     let listener = confine::seccomp(profile)?;
-    if let (Some(listener), Some(keeper)) = (listener, keeper) {
-        channel::send_descriptor(&keeper.into(), listener.as_fd())
+    if let (Some(listener), Some(init)) = (listener, init) {
+        channel::send_descriptor(&init.into(), listener.as_fd())
             .at(Layer::Seccomp, "handing over the listener")?;
     }
     confine::open_files(&plan.limits)?;

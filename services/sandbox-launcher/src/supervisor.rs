@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::{
     channel::{self, ScriptDescriptors},
-    keeper::{self, Inheritance},
+    init::{self, Inheritance},
     plan::{Confinement, INSIDE_ID, LaunchPlan},
     report::{At, Failure, Layer, Report, Step},
     sys::{self, Forked},
@@ -27,7 +27,7 @@ pub(crate) mod tree;
 /// a machine with more to do than it can, a crowd may still take its time to die.
 const KILL_TIME: Duration = Duration::from_secs(30);
 
-/// All namespaces but the cgroup one, which the keeper makes after it has joined its cgroups.
+/// All namespaces but the cgroup one, which the init makes after it has joined its cgroups.
 const NAMESPACES: [(i32, Layer); 6] = [
     (libc::CLONE_NEWUSER, Layer::UserNamespace),
     (libc::CLONE_NEWNS, Layer::MountNamespace),
@@ -62,7 +62,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Starts the keeper, hands its reports on, and returns the last report once nobody is left.
+/// Starts the init, hands its reports on, and returns the last report once nobody is left.
 fn supervise(
     socket: &UnixStream,
     plan: LaunchPlan,
@@ -83,23 +83,23 @@ fn supervise(
         .map(|(flag, _)| flag)
         .fold(0, |all, flag| all | flag);
 
-    let keeper = match sys::fork(if namespaces { flags } else { 0 }) {
+    let init = match sys::fork(if namespaces { flags } else { 0 }) {
         Ok(Forked::Child) => {
             drop((say_go, reports, events));
-            keeper::run(Inheritance {
+            init::run(Inheritance {
                 plan,
                 descriptors,
                 go,
                 reports: tell,
             })
         }
-        Ok(Forked::Parent(keeper)) => keeper,
+        Ok(Forked::Parent(init)) => init,
         Err(error) if namespaces => return Err(which_namespace(error)),
         Err(error) => return Err(error).at(layer, "forking"),
     };
     drop((go, tell, descriptors));
     let mut family = Family {
-        keeper,
+        init,
         user: plan
             .outside_user
             .filter(|_| !namespaces)
@@ -108,20 +108,20 @@ fn supervise(
         cpu: Duration::ZERO,
         max_bytes: 0,
     };
-    if let Err(failure) = admit(&plan, keeper, namespaces) {
+    if let Err(failure) = admit(&plan, init, namespaces) {
         family.end(&events);
         return Err(failure);
     }
     File::from(say_go)
         .write_all(&[1])
-        .at(layer, "letting the keeper go")?;
+        .at(layer, "letting the init go")?;
     family.accompany(socket, &events, reports);
     Ok(family.end(&events))
 }
 
 /// Does what only an outsider can: id maps, cgroups, and a place high on the list of victims when
 /// the machine runs out of memory.
-fn admit(plan: &LaunchPlan, keeper: i32, namespaces: bool) -> Step {
+fn admit(plan: &LaunchPlan, init: i32, namespaces: bool) -> Step {
     let write = |path: &str, text: &str| {
         OpenOptions::new()
             .write(true)
@@ -130,14 +130,14 @@ fn admit(plan: &LaunchPlan, keeper: i32, namespaces: bool) -> Step {
     };
     if namespaces {
         let (uid_map, gid_map) = match plan.outside_user {
-            // The keeper needs root's own files while it builds the root; the script gets the other.
+            // The init needs root's own files while it builds the root; the script gets the other.
             Some(user) => {
                 let map = format!("0 0 1\n{INSIDE_ID} {} 1\n", user.id);
                 (map.clone(), map)
             }
             None => {
                 let (user, group) = sys::user();
-                write(&format!("/proc/{keeper}/setgroups"), "deny")
+                write(&format!("/proc/{init}/setgroups"), "deny")
                     .at(Layer::UserNamespace, "denying group changes")?;
                 (
                     format!("{INSIDE_ID} {user} 1\n"),
@@ -145,19 +145,19 @@ fn admit(plan: &LaunchPlan, keeper: i32, namespaces: bool) -> Step {
                 )
             }
         };
-        write(&format!("/proc/{keeper}/uid_map"), &uid_map)
+        write(&format!("/proc/{init}/uid_map"), &uid_map)
             .at(Layer::UserNamespace, "mapping the user")?;
-        write(&format!("/proc/{keeper}/gid_map"), &gid_map)
+        write(&format!("/proc/{init}/gid_map"), &gid_map)
             .at(Layer::UserNamespace, "mapping the group")?;
     }
     if !namespaces {
-        tree::mark(&keeper.to_string(), tree::SCRIPT).at(Layer::Launch, "marking the script")?;
+        tree::mark(&init.to_string(), tree::SCRIPT).at(Layer::Launch, "marking the script")?;
     }
     for cgroup in &plan.cgroups {
-        fs::write(cgroup, keeper.to_string())
+        fs::write(cgroup, init.to_string())
             .at(Layer::CgroupLimits, format!("joining {}", cgroup.display()))?;
     }
-    write(&format!("/proc/{keeper}/oom_score_adj"), tree::FIRST_VICTIM)
+    write(&format!("/proc/{init}/oom_score_adj"), tree::FIRST_VICTIM)
         .at(Layer::Launch, "marking the script as the first victim")
 }
 
@@ -195,9 +195,9 @@ fn which_namespace(error: io::Error) -> Failure {
     }
 }
 
-/// The keeper and everybody who descends from it.
+/// The init and everybody who descends from it.
 struct Family {
-    keeper: i32,
+    init: i32,
     /// The user that only this run has, if it shares the host's process ids.
     user: Option<u32>,
     namespaces: bool,
@@ -206,7 +206,7 @@ struct Family {
 }
 
 impl Family {
-    /// Hands reports on until the keeper has ended, or the service wants an end or is gone.
+    /// Hands reports on until the init has ended, or the service wants an end or is gone.
     fn accompany(&mut self, socket: &UnixStream, events: &OwnedFd, reports: OwnedFd) {
         let mut lines = BufReader::new(File::from(reports));
         let mut talking = true;
@@ -235,8 +235,8 @@ impl Family {
                 }
             }
             if ready[0] {
-                keeper::drain(events);
-                if !self.reap() || self.keeper == 0 {
+                init::drain(events);
+                if !self.reap() || self.init == 0 {
                     while talking && hand_on(&mut lines, socket) {}
                     return;
                 }
@@ -255,8 +255,8 @@ impl Family {
                 Ok(Some(reaped)) => {
                     self.cpu += reaped.cpu;
                     self.max_bytes = self.max_bytes.max(reaped.max_bytes);
-                    if reaped.pid == self.keeper {
-                        self.keeper = 0;
+                    if reaped.pid == self.init {
+                        self.init = 0;
                     }
                 }
                 Ok(None) => return true,
@@ -274,9 +274,9 @@ impl Family {
         };
         let mut survivors = 0;
         loop {
-            if self.keeper != 0 {
+            if self.init != 0 {
                 // It may have ended a moment ago; the wait below tells.
-                let _ = sys::kill(self.keeper, libc::SIGKILL);
+                let _ = sys::kill(self.init, libc::SIGKILL);
             }
             if !self.namespaces {
                 self.catch_orphans();
@@ -293,12 +293,12 @@ impl Family {
                 break;
             }
             let _ = rustix::event::poll(&mut [PollFd::new(events, PollFlags::IN)], Some(&step));
-            keeper::drain(events);
+            init::drain(events);
         }
         Report::Gone {
             cpu_micros: u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX),
             max_process_bytes: self.max_bytes,
-            survivors: survivors.max(u32::from(self.keeper != 0)),
+            survivors: survivors.max(u32::from(self.init != 0)),
         }
     }
 

@@ -39,7 +39,7 @@ const MAX_RUNTIME_BYTES: usize = 64;
 pub(crate) enum What {
     /// A script whose answer comes at its end.
     Script,
-    /// A script whose caller talks with it.
+    /// A streamed script.
     Stream,
     /// A session.
     Session,

@@ -15,6 +15,9 @@ use std::{
 use sandbox_engine::domain::outcome::Outcome;
 use tokio::sync::watch;
 
+/// How many answers are remembered.
+const REMEMBERED: usize = 256;
+
 /// The most bytes of answers that are remembered, whatever their number.
 const REMEMBERED_BYTES: usize = 64 << 20;
 
@@ -144,9 +147,9 @@ impl Drop for IdempotencyGuard {
 }
 
 impl IdempotencyStore {
-    pub(crate) fn new(most: u32) -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Self::bounded(Bounds {
-            answers: most as usize,
+            answers: REMEMBERED,
             bytes: REMEMBERED_BYTES,
         })
     }
@@ -167,7 +170,7 @@ impl IdempotencyStore {
     ) -> Lookup {
         let (publish, pending) = watch::channel(None);
         let answers = self.clone();
-        if request_id.is_empty() || self.bounds.answers == 0 {
+        if request_id.is_empty() {
             return Lookup::New(IdempotencyGuard {
                 answers,
                 key: None,

@@ -4,7 +4,7 @@
 //! script is isolated, limited and run. This crate is what stands around it.
 //!
 //! Reading order: [`sandbox`] admits requests within the bounds of [`admission`], `idempotency` remembers
-//! what request ids were answered with, [`streaming`] lets a caller talk with a running script,
+//! what request ids were answered with, [`streaming`] connects a caller with a running script,
 //! [`session`] keeps an interpreter for many cells, [`rpc`] speaks the contract. The module `audit`
 //! writes what was run, and for whom, to the audit log; the module `metrics` counts it.
 

@@ -68,7 +68,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     blobs.sweep_in_background();
     let engine = Engine::build(settings.engine(), &blobs).await?;
     log(&engine, settings.lowest_isolation);
-    let idempotency = IdempotencyStore::new(settings.remembered_answers);
+    let idempotency = IdempotencyStore::new();
     let sessions = Sessions::new(settings.sessions);
     let slots = Admission::new(settings.concurrent_scripts, settings.waiting_scripts);
     let repeats = Admission::new(MAX_REPEATS, 0);
@@ -203,7 +203,7 @@ impl Sandbox {
         };
         let mut pending = claimed.pending();
         let record = Record::of_script(What::Script, request_id, &script);
-        // Giving up before the script is admitted, or being refused, drops the claim.
+        // Giving up before the script is admitted, or being refused, drops the guard.
         let (tools, job, slot, record) = self.admit(script, record).await?;
         claimed.begin();
         let (cancel, cancelled) = oneshot::channel();

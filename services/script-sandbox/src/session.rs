@@ -134,7 +134,7 @@ impl Sessions {
     }
 
     /// Takes a place for a session.
-    pub(crate) fn claim(
+    pub(crate) fn look_up(
         &self,
         request_id: &str,
         digest: [u8; 32],
@@ -160,23 +160,11 @@ impl Sessions {
         }
         let alive = |entry: &&Entry| entry.view.borrow().end().is_none();
         let all = entries.values().filter(alive).count();
-        let own = entries
-            .values()
-            .filter(alive)
-            .filter(|entry| entry.view.borrow().caller == view.caller)
-            .count();
-        let quota = |limit, maximum: u32| Refusal::Quota {
-            limit,
-            maximum: maximum as usize,
-        };
-        if own >= self.settings.maximum_per_caller as usize {
-            return Err(quota(
-                "sessions of one caller",
-                self.settings.maximum_per_caller,
-            ));
-        }
         if all >= self.settings.maximum as usize {
-            return Err(quota("sessions", self.settings.maximum));
+            return Err(Refusal::Quota {
+                limit: "sessions",
+                maximum: self.settings.maximum as usize,
+            });
         }
         forget(&mut entries, self.settings.remembered as usize);
         let (id, view) = (view.id.clone(), watch::Sender::new(view));
@@ -233,7 +221,7 @@ impl Sessions {
         (found, more)
     }
 
-    /// Runs a cell. Dropping the talk interrupts it.
+    /// Runs a cell. Dropping the handle interrupts it.
     ///
     /// # Errors
     /// When the session is not there, has ended, or runs a cell.

@@ -58,15 +58,8 @@ pub struct SandboxSettings {
     /// The first of 1000 user ids that scripts are given when the service runs as root. They must own
     /// nothing on this host. Services on one host share them out among themselves. Default 64000.
     pub first_user: u32,
-    /// How many answers are remembered for repeated request ids. The oldest one of the caller who has
-    /// most of them is forgotten first. 0: a repeated request runs again. Default 256.
-    pub remembered_answers: u32,
     /// Files that are too large for messages: where they are and how much is kept.
     pub blobs: BlobSettings,
-    /// The most output of a script that is streamed, on each stream; `maximum_limits.output` is for
-    /// output that is kept. Default 64 MiB.
-    #[serde(with = "settings::size")]
-    pub maximum_streamed_output: usize,
     /// Sessions.
     pub sessions: SessionSettings,
     /// Limits of a request that names none.
@@ -95,9 +88,7 @@ impl Default for SandboxSettings {
             warm_memory: 256 << 20,
             waiting_scripts: 64,
             first_user: 64_000,
-            remembered_answers: 256,
             blobs: BlobSettings::default(),
-            maximum_streamed_output: 64 << 20,
             sessions: SessionSettings::default(),
             default_limits: Limits::DEFAULT,
             maximum_limits: Limits::MAXIMUM,
@@ -135,13 +126,6 @@ impl settings::Settings for SandboxSettings {
             );
         }
         self.blobs.check("blobs", problems);
-        if !(1..=1 << 40).contains(&self.maximum_streamed_output) {
-            problems.add(
-                "maximum_streamed_output",
-                "is out of range",
-                "give a size up to 1TiB",
-            );
-        }
         self.sessions.check(problems);
         for violation in self.maximum_limits.problems(&Limits::CEILING) {
             let key = limit_key(&violation.field, "maximum_limits");
@@ -177,7 +161,6 @@ impl SandboxSettings {
             ("concurrent_scripts", self.concurrent_scripts, 1, 1024),
             ("warm_interpreters", self.warm_interpreters, 0, 256),
             ("waiting_scripts", self.waiting_scripts, 0, 65_536),
-            ("remembered_answers", self.remembered_answers, 0, 65_536),
         ] {
             if !(least..=most).contains(&value) {
                 let remedy = format!("give a number from {least} to {most}");

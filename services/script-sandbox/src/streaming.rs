@@ -1,4 +1,4 @@
-//! Talking with a script while it runs: its output is handed on as it comes, and its input and
+//! Streaming: a script's output is sent to its caller as it comes, and its input and
 //! signals come from the caller.
 //!
 //! [`output_queue`] is what lies between a script and a reader that may be slow, [`output_reader`] takes a pipe into
@@ -56,7 +56,7 @@ pub struct StreamHandle<E> {
 }
 
 impl<E> StreamHandle<E> {
-    /// Begins a talk; what is returned besides it ends when the talk is dropped.
+    /// Makes a handle, and a receiver that ends when the handle is dropped.
     pub(crate) fn new(queue: Arc<OutputQueue<E>>) -> (Self, oneshot::Receiver<()>) {
         let (here, gone) = oneshot::channel();
         let stream = Self { queue, _here: here };
@@ -73,7 +73,7 @@ impl<E> StreamHandle<E> {
     }
 }
 
-/// What a talk gives.
+/// What [`StreamHandle::next`] returns.
 #[derive(Debug)]
 pub enum Next<E> {
     /// Something that happened.

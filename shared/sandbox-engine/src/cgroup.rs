@@ -94,7 +94,7 @@ impl Cgroups {
         }
     }
 
-    /// Makes a cgroup with the limits of one script. The launcher's keeper is in it as well, and if
+    /// Makes a cgroup with the limits of one script. The launcher's init is in it as well, and if
     /// `with_supervisor` is set, so is the supervisor; both do not count.
     ///
     /// # Errors

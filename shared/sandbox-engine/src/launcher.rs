@@ -229,7 +229,7 @@ impl Spawned {
             ];
             give_to(user, &scripts)?;
         }
-        let (files, keeper_files) = UnixStream::pair()?;
+        let (files, init_files) = UnixStream::pair()?;
         let (job, script_job) = match plan.start {
             Start::AfterFiles => (None, OwnedFd::from(std::fs::File::open("/dev/null")?)),
             Start::AtOnce | Start::Waiting => {
@@ -245,7 +245,7 @@ impl Spawned {
                 stdout: script_stdout.as_fd(),
                 stderr: script_stderr.as_fd(),
                 result: script_result.as_fd(),
-                files: keeper_files.as_fd(),
+                files: init_files.as_fd(),
                 job: script_job.as_fd(),
             },
         )?;

@@ -1,6 +1,6 @@
 //! Interpreters that wait for a script, fully confined, each for one script only.
 //!
-//! There is a shelf for each runtime and script path that was asked for. [`Pool::take`] gives a
+//! There is an entry for each runtime and script path that was asked for. [`Pool::take`] gives a
 //! waiting interpreter if one fits the script; if none does, the script gets one that is started for
 //! it, at any time and with the same result. [`refill`] starts new ones in the background, as many
 //! as [`crate::domain::pool_sizer::PoolSizer`] says, within the operator's limits on number and memory.
@@ -136,7 +136,7 @@ impl Pool {
         match warm.apply_limits(&script.limits) {
             Ok(()) => Some(warm),
             Err(error) => {
-                tracing::debug!(%error, "a waiting interpreter could not be narrowed");
+                tracing::debug!(%error, "the limits of a script could not be applied to a waiting interpreter");
                 tokio::spawn(warm.retire());
                 None
             }
@@ -218,7 +218,7 @@ impl Inner {
         taken
     }
 
-    /// The shelf of a runtime and path. A new one may take the place of one that nobody needs.
+    /// The entry of a runtime and path. A new one may take the place of an unused one.
     fn entry<'a>(
         &self,
         entries: &'a mut Vec<PoolEntry>,

@@ -36,7 +36,7 @@ pub struct UsageSample {
     pub cpu: Duration,
 }
 
-/// Sums up the descendants of a launcher's supervisor, which itself does not count, nor does its keeper,
+/// Sums up the descendants of a launcher's supervisor, which itself does not count, nor does its init,
 /// but for the processor time that it inherits. `scratch` is a file system of the script's own in memory,
 /// which counts as such. Where the quick sum of memory, in bytes, is above `recheck_above`, it is taken
 /// again with care.
@@ -93,7 +93,7 @@ impl ProcSnapshot {
 /// Everybody below a supervisor at one moment.
 #[derive(Debug)]
 struct Tree {
-    /// With the first generation: the keeper, and what orphans there are without a keeper.
+    /// With the first generation: the init, and what orphans there are without a init.
     all: Vec<Process>,
     /// Where the script's own begin.
     first: usize,

@@ -64,7 +64,7 @@ pub enum Origin {
     Cold(Option<User>),
     /// It has waited for a script.
     Warm(Box<WarmInterpreter>),
-    /// It is started with the driver of a session, and its attendant delivers the files.
+    /// It is started with the driver of a session, and its I/O handler delivers the files.
     Driver(Option<User>),
 }
 
@@ -160,7 +160,8 @@ async fn clean_up(work: WorkDirectory, slot: Slot, monitor: Option<UsageMonitor>
     }
 }
 
-/// Collects what the script has left, if that is wanted, it has started and somebody waits for it.
+/// Collects what the script has left, if the request asks for it, the script has started and was not
+/// cancelled.
 async fn gather(
     tools: &Tools,
     script: &Script,

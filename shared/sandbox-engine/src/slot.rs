@@ -74,7 +74,7 @@ pub struct Slot {
     pub missing: Vec<MissingLayer>,
 }
 
-/// What is started in a seat.
+/// What is started in a slot.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     /// The program and its arguments.
@@ -181,7 +181,7 @@ impl Tools {
         })
     }
 
-    /// Starts a program in a seat.
+    /// Starts a program in a slot.
     ///
     /// # Errors
     /// When the launcher cannot be started. What fails later is in its reports.
@@ -299,7 +299,7 @@ fn launch_failed(layer: Layer, doing: &str, error: &io::Error) -> Verdict {
 /// Widens the kernel's limit on processes where a script has to share its user with the service and
 /// with other scripts: the kernel counts them all. What the script itself may have is then measured.
 fn share_user(limits: &mut ProcessLimits, concurrent_scripts: u32) {
-    /// Launcher and keeper.
+    /// Launcher and init.
     const HELPERS: u64 = 2;
     let others = proc_usage::tasks_of(rustix::process::geteuid().as_raw());
     limits.processes = others + u64::from(concurrent_scripts) * (limits.processes + HELPERS);
@@ -326,13 +326,13 @@ fn process_limits(limits: &Limits) -> ProcessLimits {
     /// The sum over all processes is measured and has its verdict; the kernel's own limit, which is
     /// coarse, only has to hold when measuring does not.
     const CPU_SLACK_SECONDS: u64 = 2;
-    /// The keeper belongs to the script's user as well.
-    const KEEPER: u64 = 1;
+    /// The init belongs to the script's user as well.
+    const INIT: u64 = 1;
     ProcessLimits {
         cpu_seconds: limits.cpu_time.as_secs() + CPU_SLACK_SECONDS,
         file_bytes: limits.file as u64,
         open_files: u64::from(limits.open_files),
-        processes: u64::from(limits.processes) + KEEPER,
+        processes: u64::from(limits.processes) + INIT,
         data_bytes: limits.memory as u64 + HEADROOM,
     }
 }

@@ -15,9 +15,9 @@ pub struct Profile {
     pub own_network: bool,
     /// Whether signals cannot leave the script's own processes (a pid namespace, or landlock).
     pub signals_contained: bool,
-    /// Whether attempts to use a network are told to the keeper instead of being answered.
+    /// Whether attempts to use a network are told to the init instead of being answered.
     pub tells_network: bool,
-    /// Whether the keeper counts the watches that are added to epoll, and refuses further ones.
+    /// Whether the init counts the watches that are added to epoll, and refuses further ones.
     pub counts_watches: bool,
     /// Whether the script sees no files that are not its own but read-only ones. Otherwise it may
     /// set the times of every file that everybody may write, which Landlock does not guard.
@@ -39,7 +39,7 @@ pub enum Answer {
     Errno(i32),
     /// The process is killed with SIGSYS.
     Kill,
-    /// The process waits until the keeper, which is informed of it, has answered or ended it.
+    /// The process waits until the init, which is informed of it, has answered or ended it.
     Tell,
 }
 
@@ -85,7 +85,7 @@ pub struct Entry {
 }
 
 impl Profile {
-    /// Whether the keeper is informed of any call.
+    /// Whether the init is informed of any call.
     pub fn has_listener(self) -> bool {
         self.tells_network || self.counts_watches
     }

@@ -169,7 +169,7 @@ fn with_root(change: impl FnOnce(&mut RootPlan)) -> LaunchPlan {
 fn launch(plan: &LaunchPlan, fault: Option<Fault>) -> (Vec<Report>, String) {
     let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let ((stdin, _), (stdout, script_stdout)) = (pipe(), pipe());
-    let (files, keeper_files) = UnixStream::pair().unwrap();
+    let (files, init_files) = UnixStream::pair().unwrap();
     let (control, launcher_control) = UnixStream::pair().unwrap();
     let null: OwnedFd = File::options()
         .read(true)
@@ -183,7 +183,7 @@ fn launch(plan: &LaunchPlan, fault: Option<Fault>) -> (Vec<Report>, String) {
         stdout: script_stdout.as_fd(),
         stderr: null.as_fd(),
         result: null.as_fd(),
-        files: keeper_files.as_fd(),
+        files: init_files.as_fd(),
         job: null.as_fd(),
     };
     channel::send_head(control.as_fd(), &frame[..4], &descriptors).unwrap();
@@ -217,7 +217,7 @@ fn launch(plan: &LaunchPlan, fault: Option<Fault>) -> (Vec<Report>, String) {
         }
     }
     let mut child = command.spawn().unwrap();
-    drop((command, script_stdout, keeper_files, files));
+    drop((command, script_stdout, init_files, files));
     let reports = BufReader::new(&control)
         .lines()
         .map_while(Result::ok)

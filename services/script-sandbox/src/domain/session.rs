@@ -13,6 +13,33 @@ use sandbox_engine::domain::{
 /// The largest cell, in bytes.
 pub const MAX_CELL_BYTES: usize = 512 << 10;
 
+/// How long a session may go without a cell.
+pub const IDLE_TIME: TimeRange = TimeRange::minutes(10, 60);
+
+/// How long a session may live.
+pub const TOTAL_TIME: TimeRange = TimeRange::minutes(60, 12 * 60);
+
+/// How much processor time a session may use; its other limits are those of scripts.
+pub const CPU_TIME: TimeRange = TimeRange::minutes(5, 60);
+
+/// A time that a request may name.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeRange {
+    /// What a request gets that names none.
+    pub default: Duration,
+    /// The most that a request can ask for.
+    pub maximum: Duration,
+}
+
+impl TimeRange {
+    const fn minutes(default: u64, maximum: u64) -> Self {
+        Self {
+            default: Duration::from_secs(default * 60),
+            maximum: Duration::from_secs(maximum * 60),
+        }
+    }
+}
+
 /// The shortest time that a request can name.
 const LEAST_TIME: Duration = Duration::from_millis(1);
 

@@ -89,8 +89,8 @@ fn an_id_of_one_caller_is_nothing_to_another() {
     assert!(is_known(&answers, "a", "once"));
     // Neither the same content nor other content meets what the other caller has.
     for digest in [[0; 32], [1; 32]] {
-        let claim = answers.look_up("b", "once", digest);
-        assert!(matches!(claim, Lookup::New(_)), "{claim:?}");
+        let found = answers.look_up("b", "once", digest);
+        assert!(matches!(found, Lookup::New(_)), "{found:?}");
     }
 }
 
@@ -120,7 +120,7 @@ fn what_runs_is_never_forgotten() {
 fn answers_that_nobody_waits_for_are_weighed_as_well() {
     let answers = answers(100, 1000);
     for number in 0..100 {
-        // The claim is all there is: no receiver waits.
+        // The guard is all there is: no receiver waits.
         first(&answers, "", &number.to_string()).publish(outcome(400));
     }
     let known = answers.lock();

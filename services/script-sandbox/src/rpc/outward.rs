@@ -133,7 +133,7 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         default_limits: Some(limits(&default)),
         maximum_limits: Some(limits(&maximum)),
         tells_network_attempts: sandbox_launcher::confine::tells_network(),
-        maximum_streamed_output_bytes: sandbox.settings().maximum_streamed_output as u64,
+        maximum_streamed_output_bytes: sandbox.streamed_limits().1.output as u64,
         hardware: Some(hardware::hardware(&report.hardware)),
     }
 }

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use super::{Rpc, invalid, inward, refused};
 use crate::{
     Sandbox,
-    domain::session::{SessionInfo, cell_problems, time},
+    domain::session::{IDLE_TIME, SessionInfo, TOTAL_TIME, cell_problems, time},
     rpc::streaming::ResponseStream,
     session::{CellRequest, SessionRequest},
 };
@@ -228,19 +228,18 @@ fn read_request(
         problems.extend(more);
         default
     });
-    let settings = &sandbox.settings().sessions;
     let idle_time = time(
         "idle_time",
         request.idle_time.map(inward::span),
-        settings.default_idle_time,
-        settings.maximum_idle_time,
+        IDLE_TIME.default,
+        IDLE_TIME.maximum,
         &mut problems,
     );
     let total_time = time(
         "total_time",
         request.total_time.map(inward::span),
-        settings.default_total_time,
-        settings.maximum_total_time,
+        TOTAL_TIME.default,
+        TOTAL_TIME.maximum,
         &mut problems,
     );
     let mut script = Sandbox::driver_script(request.runtime, limits);

@@ -1,4 +1,4 @@
-//! `ExecuteStream`: the messages of a talk, in both directions.
+//! `ExecuteStream`: messages in both directions.
 
 use std::{
     pin::Pin,
@@ -36,7 +36,7 @@ fn wrong(field: &str, problem: impl Into<String>) -> Status {
     }])
 }
 
-/// Starts the talk that the first message asks for.
+/// Starts the script that the first message describes.
 pub(super) async fn execute(
     rpc: &Rpc,
     request: Request<Streaming<ExecuteStreamRequest>>,
@@ -132,7 +132,7 @@ fn read(message: ExecuteStreamRequest, ended: &mut bool) -> Result<Input, Status
     }
 }
 
-/// What the answers of a talk are made from.
+/// What the responses are made from.
 struct Responses {
     stream: StreamHandle<StreamEvent>,
     fault: oneshot::Receiver<Status>,

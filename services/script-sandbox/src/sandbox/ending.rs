@@ -20,8 +20,8 @@ impl Sandbox {
         self.end_scripts().await;
     }
 
-    /// Ends every script and every session, and refuses further ones. Their callers are told: those who
-    /// talk with a script that it is cancelled, the others that the service shuts down.
+    /// Ends every script and every session, and refuses further ones. Callers who
+    /// stream receive that their script is cancelled, the others that the service shuts down.
     pub async fn end_scripts(&self) {
         self.ending.send_replace(true);
         self.sessions.shutdown().await;

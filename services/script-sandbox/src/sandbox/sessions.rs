@@ -18,7 +18,7 @@ use tracing::Instrument;
 use super::Sandbox;
 use crate::{
     audit::Record,
-    domain::session::{SessionInfo, SessionState},
+    domain::session::{CPU_TIME, SessionInfo, SessionState},
     error::Refusal,
     session::{Actor, Admitted, SessionLookup, SessionRequest, Sessions, session_io},
 };
@@ -32,11 +32,10 @@ impl Sandbox {
     /// The limits that a session takes that names none, and the most that it can ask for.
     pub fn session_limits(&self) -> (Limits, Limits) {
         let (default, maximum) = self.streamed_limits();
-        let settings = &self.settings.sessions;
         let cpu_time = |cpu_time, limits| Limits { cpu_time, ..limits };
         (
-            cpu_time(settings.default_cpu_time, default),
-            cpu_time(settings.maximum_cpu_time, maximum),
+            cpu_time(CPU_TIME.default, default),
+            cpu_time(CPU_TIME.maximum, maximum),
         )
     }
 
@@ -69,8 +68,8 @@ impl Sandbox {
             missing: Vec::new(),
             enforcement: self.engine.report.enforcement,
         };
-        let claim = self.sessions.claim(request_id, digest, view);
-        let admitted = match claim.map_err(|refusal| record.refused(refusal))? {
+        let found = self.sessions.look_up(request_id, digest, view);
+        let admitted = match found.map_err(|refusal| record.refused(refusal))? {
             SessionLookup::New(admitted) => admitted,
             SessionLookup::Known(id) => {
                 record.replayed();
@@ -137,7 +136,6 @@ impl Sandbox {
         let actor = Actor {
             view: admitted.view,
             orders: admitted.orders,
-            settings: self.settings.sessions,
             run: tokio::spawn(run.instrument(span.clone())),
             cancel,
             channels,

@@ -1,4 +1,4 @@
-//! Admits scripts whose callers talk with them.
+//! Admits streamed scripts.
 
 use std::sync::Arc;
 
@@ -21,15 +21,19 @@ use crate::{
     },
 };
 
+/// The most output of a script that is streamed, in bytes on each stream. The limits of the settings
+/// are for output that is kept.
+const MAXIMUM_OUTPUT: usize = 64 << 20;
+
 impl Sandbox {
     /// The limits that a streamed request takes that names none, and the most that it can ask for.
     pub fn streamed_limits(&self) -> (Limits, Limits) {
         let (default, maximum) = self.limits();
-        let output = self.settings.maximum_streamed_output;
+        let output = MAXIMUM_OUTPUT;
         (default, Limits { output, ..maximum })
     }
 
-    /// Starts a script and lets its caller talk with it. It ends with the talk, and at the deadline.
+    /// Starts a script and streams its events. It ends with the handle, and at the deadline.
     ///
     /// # Errors
     /// When the request is refused; nothing was run then.

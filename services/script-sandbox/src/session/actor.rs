@@ -13,7 +13,6 @@ use tokio::{
 };
 
 use super::{
-    SessionSettings,
     cell::{Cell, Ended},
     channels::{Broken, SessionChannels, SessionIo},
     command::{Command, Order, Stop},
@@ -27,10 +26,14 @@ use crate::{
 /// How long a driver may take to become ready once its interpreter runs.
 const READY: Duration = Duration::from_secs(30);
 
+/// How long a cell may take to end when a limit of its own, or the loss of its caller, has interrupted
+/// it. Then the session ends.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+
 /// How long the end of an interpreter is waited for whose channel has closed.
 const CLOSED: Duration = Duration::from_secs(10);
 
-/// The attendant of a session, and where the channels come from.
+/// The I/O handler of a session, and the receiver of its channels.
 pub(crate) fn session_io() -> (Box<dyn IoHandler>, oneshot::Receiver<SessionChannels>) {
     let (task, channels) = oneshot::channel();
     (Box::new(SessionIo { task }), channels)
@@ -41,7 +44,6 @@ pub(crate) fn session_io() -> (Box<dyn IoHandler>, oneshot::Receiver<SessionChan
 pub(crate) struct Actor {
     pub(crate) view: watch::Sender<SessionInfo>,
     pub(crate) orders: mpsc::Receiver<Order>,
-    pub(crate) settings: SessionSettings,
     pub(crate) run: JoinHandle<Outcome>,
     /// Dropped to end the run.
     pub(crate) cancel: oneshot::Sender<()>,
@@ -98,7 +100,7 @@ impl Actor {
             stop = refuse(&mut self.orders) => return Err(stop),
         };
         let ready = async {
-            // A launcher that is gone is told by the run.
+            // If the launcher has exited, the run reports it.
             let _ = channels.delivery.send(&mut channels.files).await;
             let placed = |stage| stage >= Stage::Placed;
             let progress = channels
@@ -200,7 +202,7 @@ impl Actor {
                         Cell::begin(number, request, limit, queue, gone, channels, record);
                     // A caller that has gone meanwhile is noticed by the cell.
                     let _ = answer.send(true);
-                    let grace = self.settings.interrupt_grace;
+                    let grace = INTERRUPT_GRACE;
                     let ended = cell
                         .run_to_end(channels, &mut self.orders, &mut self.run, grace)
                         .await;

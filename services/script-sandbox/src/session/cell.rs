@@ -229,7 +229,7 @@ impl Cell {
     }
 
     async fn signal(&mut self, channels: &mut SessionChannels) {
-        // A launcher that is gone is told by the run.
+        // If the launcher has exited, the run reports it.
         let _ = input::signal(&mut channels.files, libc::SIGINT).await;
         if let Some(interrupted) = &mut self.interrupted {
             interrupted.again = Instant::now() + interrupted.pause;

@@ -1,4 +1,4 @@
-//! The channels of a session's interpreter, and the attendant that hands them over.
+//! The channels of a session's interpreter, and the I/O handler that passes them to the session.
 
 use std::io;
 

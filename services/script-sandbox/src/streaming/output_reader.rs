@@ -1,4 +1,4 @@
-//! Takes one of a script's text streams into an outbox.
+//! Reads one of a script's text streams into an output queue.
 
 use std::io;
 

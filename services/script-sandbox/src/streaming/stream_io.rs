@@ -1,4 +1,4 @@
-//! Attends a script whose caller listens and speaks while it runs.
+//! Streams the output of a script, and feeds it what its caller sends.
 
 use std::sync::Arc;
 

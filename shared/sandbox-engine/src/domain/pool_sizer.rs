@@ -83,7 +83,7 @@ impl PoolSizer {
 ///
 /// What the service itself enforces may differ. What the kernel has fixed for the processes and
 /// their files must be the same, but for processor time, where the kernel's limit only stands behind
-/// the service's. A cgroup can be narrowed at any time, so memory and processes may be less with one.
+/// the service's. The limits of a cgroup can be lowered at any time, so memory and processes may be less with one.
 pub fn fits(made: &Limits, asked: &Limits, cgroup: bool) -> bool {
     let files = |limits: &Limits| {
         (

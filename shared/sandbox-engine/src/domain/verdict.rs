@@ -184,7 +184,7 @@ impl Facts {
                 Some(end) => self.ended_by_itself(end),
                 None => Verdict::LauncherFailure(Failure {
                     layer: Layer::Launch,
-                    message: "the keeper died before the script".to_owned(),
+                    message: "the init died before the script".to_owned(),
                     errno: 0,
                 }),
             },

@@ -10,7 +10,7 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use super::{Inner, PoolEntry, PoolKey, Trouble, WarmInterpreter};
 
-/// How often it is looked whether those who wait are alive and still wanted.
+/// How often waiting interpreters are checked for being alive and needed.
 const TICK: Duration = Duration::from_secs(1);
 
 /// How long a script that has taken an interpreter has the machine to itself, before the start of the
@@ -71,7 +71,7 @@ fn at_once() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 8))
 }
 
-/// The next one to start: of the shelf that has the least of what it should have.
+/// The next one to start: of the entry that lacks most.
 fn next(inner: &Inner, now: Instant) -> Option<PoolKey> {
     let mut entries = inner.entries();
     let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
@@ -95,7 +95,7 @@ fn shelve(inner: &Inner, order: &PoolKey, warmed: Result<WarmInterpreter, String
             && entry.order.script_path == order.script_path
     });
     let Some(entry) = own else {
-        // A shelf is not given up while one of it is being started.
+        // An entry is not given up while an interpreter of it is being started.
         return;
     };
     entry.starting = entry.starting.saturating_sub(1);
@@ -117,7 +117,7 @@ fn shelve(inner: &Inner, order: &PoolKey, warmed: Result<WarmInterpreter, String
     }
 }
 
-/// Ends those that are dead or no longer wanted.
+/// Ends those that are dead or no longer needed.
 fn tidy(inner: &Inner, retiring: &mut JoinSet<()>, now: Instant) {
     let mut unwanted = VecDeque::new();
     let mut entries = inner.entries();

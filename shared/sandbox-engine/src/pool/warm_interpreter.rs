@@ -170,7 +170,7 @@ impl WarmInterpreter {
             .is_some_and(|stem| self.loaded.contains(stem))
     }
 
-    /// Narrows it to the limits of a script.
+    /// Applies the limits of a script, which are no wider.
     ///
     /// # Errors
     /// When the kernel refuses; it is of no use for the script then.

@@ -29,9 +29,8 @@ pub fn buffer_bytes(sockets: u64) -> u64 {
 /// are on their way through another one.
 pub fn in_own_network(snapshot: &ProcSnapshot) -> u64 {
     let read = |pid: u32| fs::read_to_string(format!("/proc/{pid}/net/sockstat")).ok();
-    let keeper = snapshot.tree().all.first();
-    keeper
-        .and_then(|keeper| read(keeper.pid))
+    let init = snapshot.tree().all.first();
+    init.and_then(|init| read(init.pid))
         .map_or(0, |text| used(&text))
 }
 

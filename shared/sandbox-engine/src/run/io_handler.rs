@@ -1,6 +1,6 @@
 //! What is done with a script's channels while it runs.
 //!
-//! A run makes the place, starts, measures and ends a script; an [`IoHandler`] feeds it and takes
+//! A run makes the place, starts, measures and ends a script; an [`IoHandler`] feeds it and reads
 //! what it writes. [`Collector`] keeps all output for one answer; the modules `stream` and
 //! `session` hand it on as it comes.
 
@@ -25,7 +25,7 @@ use crate::{
     run::capture::{Overflow, capture},
 };
 
-/// A launched script, as its attendant gets it.
+/// The channels of a launched script, as its I/O handler receives them.
 #[derive(Debug)]
 pub struct ScriptIo {
     /// Deliveries of files and signals go here; without it no more of them will come.
@@ -52,7 +52,7 @@ pub struct ScriptIo {
     pub overflow: mpsc::Sender<Overflow>,
 }
 
-/// What an attendant has set going.
+/// What an I/O handler has started.
 #[derive(Debug)]
 pub struct IoTasks {
     /// What the three streams held, in the order of [`ScriptIo`]; each ends when everybody who could
@@ -60,7 +60,7 @@ pub struct IoTasks {
     pub outputs: [JoinHandle<Captured>; 3],
     /// What ends with the script.
     pub helpers: JoinSet<()>,
-    /// Is told how far the script is.
+    /// Receives how far the script is.
     pub progress: watch::Sender<Progress>,
 }
 

@@ -43,7 +43,7 @@ const SAMPLE: Duration = Duration::from_millis(50);
 const SET_UP: Duration = Duration::from_secs(60);
 
 /// How long the launcher may take to end everybody before it is killed itself, which the kernel
-/// answers by killing its keeper. Longer than the launcher tries.
+/// answers by killing its init. Longer than the launcher tries.
 const END: Duration = Duration::from_secs(35);
 
 /// How long pipes may stay open when everybody is gone. Only a survivor could hold them.
@@ -75,7 +75,7 @@ pub(super) struct RunRequest {
     pub(super) assignment: Option<Assignment>,
 }
 
-/// Feeds and follows a script. The seat comes back when nobody is left in it.
+/// Feeds and follows a script. The slot comes back when no process is left in it.
 pub(super) async fn watch(
     process: SandboxedProcess,
     request: RunRequest,
@@ -466,7 +466,7 @@ impl Watch {
     }
 }
 
-/// A gauge that has measured, and which limit is passed, if one is.
+/// A monitor that has measured, and which limit is passed, if one is.
 type Sampled = (UsageMonitor, Option<Stopped>);
 
 /// What a measurement has found; nothing comes where there is none.

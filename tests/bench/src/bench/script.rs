@@ -199,7 +199,7 @@ async fn warm(host: &Host, language: &Language, effort: &Effort) -> anyhow::Resu
             refills,
         ),
         Figure::new(
-            format!("memory of one waiting {name}, its keeper and launcher"),
+            format!("memory of one waiting {name}, its init and launcher"),
             Series::new(Unit::Mebibytes, kept),
         ),
     ])
@@ -331,7 +331,7 @@ async fn rate(client: &Sandbox, level: &str, effort: &Effort) -> anyhow::Result<
     Ok(figure.floor("bare python3 -I", rate(floor)))
 }
 
-/// The processes beneath this one whose name begins so, each with its keeper and its launcher.
+/// The processes beneath this one whose name begins so, each with its init and its launcher.
 fn families(name: &str) -> Vec<Vec<u32>> {
     let own = std::process::id();
     let named = processes::descendants(own)

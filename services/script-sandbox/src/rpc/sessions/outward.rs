@@ -59,7 +59,7 @@ fn timestamp(nanos: i64) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds, nanos }
 }
 
-/// The answers of a cell's talk.
+/// The responses of a cell.
 pub(super) fn answers(stream: StreamHandle<CellEvent>) -> ResponseStream<RunCellResponse> {
     let begin = (stream, Instant::now(), 0_u64, false);
     futures::stream::unfold(begin, |(stream, began, sequence, over)| async move {

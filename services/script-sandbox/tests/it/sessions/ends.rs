@@ -271,7 +271,6 @@ fn fifty_sessions_come_and_go_and_leave_nothing() {
     as_every_user(async || {
         let host = Host::with(sessions(SessionSettings {
             maximum: 10,
-            maximum_per_caller: 10,
             ..SessionSettings::default()
         }))
         .await;

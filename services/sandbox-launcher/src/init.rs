@@ -26,7 +26,7 @@ use crate::{
     sys::{self, Forked},
 };
 
-/// What the keeper is given by the supervisor.
+/// What the init is given by the supervisor.
 pub(crate) struct Inheritance {
     /// The plan.
     pub(crate) plan: LaunchPlan,
@@ -38,7 +38,7 @@ pub(crate) struct Inheritance {
     pub(crate) reports: OwnedFd,
 }
 
-/// Lives the keeper's life and ends the process.
+/// Lives the init's life and ends the process.
 pub(crate) fn run(inheritance: Inheritance) -> ! {
     let Inheritance {
         plan,
@@ -211,12 +211,12 @@ fn start(
 struct Watch {
     areas: Areas,
     files: Option<UnixStream>,
-    /// Tells of attempts to use a network and of additions to epoll. Nobody but the keeper has it: the
+    /// Tells of attempts to use a network and of additions to epoll. Nobody but the init has it: the
     /// script cannot take it from here, and what could make another is refused by its filter.
     listener: Option<OwnedFd>,
     /// How many more watches the script may add to epoll.
     watches_left: u64,
-    /// Whether nobody but the script is in the keeper's pid namespace.
+    /// Whether nobody but the script is in the init's pid namespace.
     alone: bool,
 }
 
@@ -231,7 +231,7 @@ impl Watch {
             let attempts = self.answer_calls();
             if attempts > 0 {
                 // Who tried waits for an answer that never comes, but for the one that the kernel gives
-                // when the listener goes. The keeper may be killed upon its report, and the listener
+                // when the listener goes. The init may be killed upon its report, and the listener
                 // with it, so that nobody may be left to continue by then. Without a pid namespace, who has
                 // left the group continues without a network until the supervisor has found it.
                 let _ = sys::kill(-script, libc::SIGKILL);
