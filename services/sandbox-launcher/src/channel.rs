@@ -164,7 +164,7 @@ pub fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> io::R
     }
 }
 
-/// Takes a descriptor that was sent by itself. It never waits: whoever asks knows that the other
+/// Takes a descriptor that was sent by itself. It never waits: the caller knows that the other
 /// side has sent it, or never will.
 ///
 /// # Errors

@@ -198,7 +198,7 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
 }
 
 /// Installs the system call filter; afterwards hardly anything but becoming the script is possible.
-/// Returns the descriptor by which the init is informed of calls, if the profile has it told of any.
+/// Returns the descriptor by which the init is informed of calls, if the profile reports any.
 pub(crate) fn seccomp(profile: Profile) -> Step<Option<OwnedFd>> {
     let mut program = seccomp::compile(&policy::policy(profile));
     let installed = if profile.has_listener() {

@@ -108,7 +108,7 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
     }
     send(reports, &Report::Ended { end });
     if watch.alone {
-        // The kernel takes down the namespaces before it tells the supervisor of our end, which can take
+        // The kernel takes down the namespaces before it reports our end to the supervisor, which can take
         // longer than all the rest; there is nothing in them any more.
         let (cpu, max_process_bytes) = sys::usage().at(Layer::Launch, "reading what was used")?;
         let cpu_micros = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
@@ -146,7 +146,7 @@ fn bound_connections() {
     /// The least, the first and the largest size of a buffer, in bytes.
     const SIZES: &str = "4096 16384 65536";
     for direction in ["tcp_rmem", "tcp_wmem"] {
-        // The files are those of the network of whoever opens them.
+        // The files are those of the network of the process that opens them.
         let _ = std::fs::write(format!("/proc/sys/net/ipv4/{direction}"), SIZES);
     }
 }
@@ -168,7 +168,7 @@ fn areas(confinement: &Confinement) -> Step<Areas> {
 }
 
 /// Forks the payload and waits until it has become the interpreter. With its id comes the descriptor
-/// by which calls are told, if the plan wants any told.
+/// by which calls are reported, if the plan wants any reported.
 fn start(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,
@@ -181,7 +181,7 @@ fn start(
     match sys::fork(0).at(Layer::Exec, "forking")? {
         Forked::Child => {
             let failure = payload::become_script(plan, descriptors, payloads);
-            // Without a reader nobody is left to tell.
+            // The reader may have gone.
             let _ = channel::write_report(&mut File::from(told), &failure);
             sys::exit_now(1)
         }
@@ -199,7 +199,7 @@ fn start(
             Err(
                 serde_json::from_slice::<Failure>(&failure).unwrap_or_else(|_| Failure {
                     layer: Layer::Exec,
-                    message: "the payload died while it told why".to_owned(),
+                    message: "the payload died while it reported why".to_owned(),
                     errno: 0,
                 }),
             )
@@ -211,12 +211,12 @@ fn start(
 struct Watch {
     areas: Areas,
     files: Option<UnixStream>,
-    /// Tells of attempts to use a network and of additions to epoll. Nobody but the init has it: the
+    /// Reports attempts to use a network and additions to epoll. Only the init has it: the
     /// script cannot take it from here, and what could make another is refused by its filter.
     listener: Option<OwnedFd>,
     /// How many more watches the script may add to epoll.
     watches_left: u64,
-    /// Whether nobody but the script is in the init's pid namespace.
+    /// Whether only the script is in the init's pid namespace.
     alone: bool,
 }
 
@@ -232,7 +232,7 @@ impl Watch {
             if attempts > 0 {
                 // Who tried waits for an answer that never comes, but for the one that the kernel gives
                 // when the listener goes. The init may be killed upon its report, and the listener
-                // with it, so that nobody may be left to continue by then. Without a pid namespace, who has
+                // with it, so that no process may be left to continue by then. Without a pid namespace, who has
                 // left the group continues without a network until the supervisor has found it.
                 let _ = sys::kill(-script, libc::SIGKILL);
                 if self.alone {
@@ -250,7 +250,7 @@ impl Watch {
                         }
                         if let Some(signal) = signal {
                             // The script leads its group and is reaped only here, so the number is
-                            // still its own. A group that lost everybody has nobody to tell.
+                            // still its own. An empty group receives no signal.
                             let _ = sys::kill(-script, signal);
                         }
                     }
@@ -282,7 +282,7 @@ impl Watch {
     }
 
     /// Answers the calls that wait for it. Returns how many of them are attempts to use a network, whose
-    /// processes continue waiting. A listener that has nobody to listen to any more is closed.
+    /// processes continue waiting. A listener without processes is closed.
     fn answer_calls(&mut self) -> u64 {
         /// A script can have many threads; when they are counted is up to it.
         const MOST: u64 = 10_000;
@@ -320,7 +320,7 @@ impl Watch {
     }
 }
 
-/// Reaps whoever has ended; tells how the script did, if it is among them.
+/// Reaps every process that has ended; returns how the script did, if it is among them.
 fn reap_until(script: i32) -> Option<End> {
     let mut end = None;
     while let Ok(Some(reaped)) = sys::reap(-1, false) {

@@ -20,7 +20,7 @@ use crate::{
 const FIRST_FREE: i32 = 16;
 
 /// Confines this process and becomes the script. Returns only if that fails. Over `init` goes the
-/// descriptor by which attempts are told; neither of the two outlives the change of program.
+/// descriptor by which attempts are reported; neither of the two outlives the change of program.
 pub(crate) fn become_script(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,

@@ -1,4 +1,4 @@
-//! What the service tells the launcher to do.
+//! What the service orders the launcher to do.
 //!
 //! The plan holds everything but the content of files, and is the only input: the launcher reads no
 //! arguments, no environment and no configuration of its own.

@@ -44,7 +44,7 @@ mod tests {
             .arg("600")
             .spawn()
             .expect("sleep exists");
-        // Whoever starts another continues a moment before that one has left their common memory.
+        // A process that starts another continues a moment before that one has left their common memory.
         let begin = std::time::Instant::now();
         while share_memory(own, other.id()) {
             assert!(begin.elapsed().as_secs() < 60, "it has memory of its own");

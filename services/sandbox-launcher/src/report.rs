@@ -1,4 +1,4 @@
-//! What the launcher tells the service, one JSON text per line.
+//! What the launcher reports to the service, one JSON text per line.
 
 use std::{fmt, io};
 

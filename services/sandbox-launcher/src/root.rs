@@ -41,7 +41,7 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
 /// Leaves the host's root for a new one. The process must be alone in its mount namespace.
-/// `owner` says that the scratch directories must be handed to the script's user.
+/// `owner`: whether the scratch directories must be handed to the script's user.
 pub(crate) fn build(plan: &RootPlan, owner: bool) -> Step {
     rustix::mount::mount_change(
         "/",

@@ -62,7 +62,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Starts the init, hands its reports on, and returns the last report once nobody is left.
+/// Starts the init, hands its reports on, and returns the last report once no process is left.
 fn supervise(
     socket: &UnixStream,
     plan: LaunchPlan,
@@ -229,7 +229,7 @@ impl Family {
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if ready.get(2) == Some(&true) {
                 talking = hand_on(&mut lines, socket);
-                // One read may bring several reports, and nothing tells again of those in the buffer.
+                // One read may bring several reports, and nothing signals those in the buffer again.
                 while talking && !lines.buffer().is_empty() {
                     talking = hand_on(&mut lines, socket);
                 }
@@ -248,7 +248,7 @@ impl Family {
         }
     }
 
-    /// Reaps whoever has ended. False: nobody is left who could.
+    /// Reaps every process that has ended. False: none is left.
     fn reap(&mut self) -> bool {
         loop {
             match sys::reap(-1, false) {
@@ -265,7 +265,7 @@ impl Family {
         }
     }
 
-    /// Kills everybody and waits until nobody is left.
+    /// Kills every process and waits until none is left.
     fn end(&mut self, events: &OwnedFd) -> Report {
         let deadline = Instant::now() + KILL_TIME;
         let step = rustix::event::Timespec {
@@ -275,7 +275,7 @@ impl Family {
         let mut survivors = 0;
         loop {
             if self.init != 0 {
-                // It may have ended a moment ago; the wait below tells.
+                // It may have ended a moment ago; the wait below shows it.
                 let _ = sys::kill(self.init, libc::SIGKILL);
             }
             if !self.namespaces {

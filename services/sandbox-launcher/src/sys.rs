@@ -442,7 +442,7 @@ pub(crate) fn install_filter(program: &mut [libc::sock_filter]) -> io::Result<()
     seccomp_filter(program, 0).map(drop)
 }
 
-/// Does the same with a filter that tells of calls; gives the descriptor by which it does. It is
+/// Does the same with a filter that reports calls; gives the descriptor by which it does. It is
 /// closed when this process becomes another program.
 pub(crate) fn install_telling_filter(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
     let fd = seccomp_filter(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
@@ -483,14 +483,14 @@ pub(crate) fn can_tell_calls() -> bool {
     known == 0
 }
 
-/// A call that a filter tells of, whose process waits.
+/// A call that a filter reports, whose process waits.
 pub(crate) struct WaitingCall {
     id: u64,
     /// The call's number.
     pub(crate) number: c_long,
 }
 
-/// Takes one call that a filter tells of, and leaves its process waiting. To be called only when the
+/// Takes one call that a filter reports, and leaves its process waiting. To be called only when the
 /// descriptor is readable. `None`: the process has died meanwhile.
 pub(crate) fn take_told_call(listener: BorrowedFd<'_>) -> io::Result<Option<WaitingCall>> {
     // SAFETY: an all-zero value of that plain struct is valid, and the kernel asks for one.

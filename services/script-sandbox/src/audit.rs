@@ -6,11 +6,11 @@
 //! what a service leaves that was killed. A session has two, one when it can be used and one when it has
 //! ended. A
 //! repeated request that is answered from memory has none of its own, as nothing ran; the interpreters
-//! of the self-test and those that wait have none either, as nobody asked for them.
+//! of the self-test and those that wait have none either, as no caller asked for them.
 //!
 //! A record is a log event of the target [`telemetry::AUDIT_TARGET`]. It holds names, figures and the
 //! digest of the source, and nothing that a script wrote, was given or kept secret. Names of callers
-//! are printable ASCII; whatever else stands in a field is ours. A [`Record`] that is dropped tells of
+//! are printable ASCII; whatever else stands in a field is ours. A [`Record`] that is dropped writes
 //! itself, so that a task that panics or is thrown away leaves its record as well.
 
 use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::{
     metrics,
 };
 
-/// The longest name of a runtime that is told before it is known.
+/// The longest name of a runtime that is recorded before it is known.
 const MAX_RUNTIME_BYTES: usize = 64;
 
 /// What a record is about.
@@ -78,7 +78,7 @@ struct Subject {
     session_id: String,
     cell: Option<u64>,
     runtime: String,
-    /// `None` also if nobody hears the record.
+    /// `None` also if audit records are not collected.
     source_sha256: Option<String>,
 }
 
@@ -89,10 +89,10 @@ enum State {
     /// It runs, or is about to.
     Running,
     /// The record is made, or there is to be none.
-    Told,
+    Recorded,
 }
 
-/// What a record tells of.
+/// What a record reports.
 #[derive(Clone, Copy, Debug, Default)]
 enum Event {
     /// It has not been let run.
@@ -119,7 +119,7 @@ impl Event {
 
 /// What a record says beyond that.
 #[derive(Debug, Default)]
-struct Told {
+struct Facts {
     event: Event,
     verdict: &'static str,
     reached: Option<Reached>,
@@ -178,27 +178,27 @@ impl Record {
     pub(crate) fn admitted(&mut self, runtime: &str) {
         runtime.clone_into(&mut self.subject.runtime);
         self.state = State::Running;
-        // That of a session is told when it can be used.
+        // The start of a session is recorded when it can be used.
         if self.subject.what != What::Session {
             self.started();
         }
     }
 
     fn started(&self) {
-        self.tell(&Told {
+        self.record(&Facts {
             event: Event::Started,
-            ..Told::default()
+            ..Facts::default()
         });
     }
 
     /// It is refused. A request that was never sound leaves no record.
     pub(crate) fn refused(&mut self, refusal: Refusal) -> Refusal {
-        self.state = State::Told;
+        self.state = State::Recorded;
         if let Some(verdict) = class_of(&refusal) {
-            self.tell(&Told {
+            self.record(&Facts {
                 event: Event::Refused,
                 verdict,
-                ..Told::default()
+                ..Facts::default()
             });
         }
         refusal
@@ -206,13 +206,13 @@ impl Record {
 
     /// The answer is that of an earlier request, which has its record.
     pub(crate) fn replayed(mut self) {
-        self.state = State::Told;
+        self.state = State::Recorded;
     }
 
     /// A script has ended.
     pub(crate) fn ended(mut self, outcome: &Outcome) {
-        self.state = State::Told;
-        self.tell(&Told {
+        self.state = State::Recorded;
+        self.record(&Facts {
             event: Event::Ended,
             verdict: outcome.verdict.class(),
             reached: outcome.verdict.reached(),
@@ -220,24 +220,24 @@ impl Record {
             isolation: outcome.isolation,
             enforcement: Some(outcome.enforcement),
             usage: Some(outcome.usage),
-            ..Told::default()
+            ..Facts::default()
         });
     }
 
     /// A session can be used; its end is another record.
     pub(crate) fn opened(&self, session: &SessionInfo) {
-        self.tell(&Told {
+        self.record(&Facts {
             event: Event::Opened,
             isolation: Some(session.isolation),
             enforcement: Some(session.enforcement),
-            ..Told::default()
+            ..Facts::default()
         });
     }
 
     /// A session has ended.
     pub(crate) fn session_ended(mut self, session: &SessionInfo, end: &SessionEnd) {
-        self.state = State::Told;
-        self.tell(&Told {
+        self.state = State::Recorded;
+        self.record(&Facts {
             event: Event::Ended,
             verdict: end.verdict.class(),
             reached: end.verdict.reached(),
@@ -246,28 +246,28 @@ impl Record {
             isolation: Some(session.isolation),
             enforcement: Some(session.enforcement),
             usage: Some(end.usage),
-            ..Told::default()
+            ..Facts::default()
         });
     }
 
-    /// A cell has ended. Memory and processor time are told of its session, which is one process.
+    /// A cell has ended. Memory and processor time are recorded for its session, which is one process.
     pub(crate) fn cell_ended(
         &mut self,
         outcome: CellOutcome,
         reached: Option<Reached>,
         wall_time: Duration,
     ) {
-        self.state = State::Told;
-        self.tell(&Told {
+        self.state = State::Recorded;
+        self.record(&Facts {
             event: Event::Ended,
             verdict: outcome.name(),
             reached,
             wall_time: Some(wall_time),
-            ..Told::default()
+            ..Facts::default()
         });
     }
 
-    fn tell(&self, told: &Told) {
+    fn record(&self, facts: &Facts) {
         let Subject {
             what,
             caller,
@@ -278,11 +278,11 @@ impl Record {
             runtime,
             source_sha256,
         } = &self.subject;
-        let usage = told.usage.as_ref();
-        let wall_time = told.wall_time.or(usage.map(|usage| usage.wall_time));
-        match told.event {
-            Event::Ended => metrics::ended(what.name(), runtime, told.verdict, wall_time, usage),
-            Event::Refused => metrics::refused(what.name(), told.verdict),
+        let usage = facts.usage.as_ref();
+        let wall_time = facts.wall_time.or(usage.map(|usage| usage.wall_time));
+        match facts.event {
+            Event::Ended => metrics::ended(what.name(), runtime, facts.verdict, wall_time, usage),
+            Event::Refused => metrics::refused(what.name(), facts.verdict),
             Event::Opened | Event::Started => {}
         }
         // Strings are written with escapes, as only displayed values are not.
@@ -290,13 +290,13 @@ impl Record {
             target: telemetry::AUDIT_TARGET,
             parent: &self.span,
             what = what.name(),
-            event = told.event.name(),
-            verdict = some(told.verdict),
-            limit = told.reached.map(|reached| reached.limit),
-            observed = told.reached.map(|reached| reached.observed),
-            unit = told.reached.map(|reached| reached.unit),
-            code = told.code,
-            reason = told.reason.map(tracing::field::debug),
+            event = facts.event.name(),
+            verdict = some(facts.verdict),
+            limit = facts.reached.map(|reached| reached.limit),
+            observed = facts.reached.map(|reached| reached.observed),
+            unit = facts.reached.map(|reached| reached.unit),
+            code = facts.code,
+            reason = facts.reason.map(tracing::field::debug),
             caller_id = caller.as_str(),
             request_id = some(request_id),
             effect_id = some(effect_id),
@@ -304,8 +304,8 @@ impl Record {
             cell = cell,
             runtime = runtime.as_str(),
             source_sha256 = source_sha256.as_deref(),
-            isolation = told.isolation.map(IsolationLevel::name),
-            memory_enforcement = told.enforcement.map(MemoryEnforcement::name),
+            isolation = facts.isolation.map(IsolationLevel::name),
+            memory_enforcement = facts.enforcement.map(MemoryEnforcement::name),
             warm_start = usage.map(|usage| usage.warm_start),
             wall_ms = wall_time.map(milliseconds),
             cpu_ms = usage.map(|usage| milliseconds(usage.cpu_time)),
@@ -324,12 +324,12 @@ impl Drop for Record {
         let (event, verdict) = match self.state {
             State::Waiting => (Event::Refused, "abandoned"),
             State::Running => (Event::Ended, "lost"),
-            State::Told => return,
+            State::Recorded => return,
         };
-        self.tell(&Told {
+        self.record(&Facts {
             event,
             verdict,
-            ..Told::default()
+            ..Facts::default()
         });
     }
 }

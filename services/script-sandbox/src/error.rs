@@ -65,7 +65,7 @@ pub enum Refusal {
         /// How many there may be.
         maximum: usize,
     },
-    /// Nobody knows the session.
+    /// The session is unknown.
     #[error("there is no session `{id}`")]
     SessionNotFound {
         /// The id.

@@ -3,8 +3,8 @@
 //! An id belongs to its caller: what one has asked is nothing to another who happens to use, or has
 //! guessed, the same id. An id whose script waits or runs is never forgotten; there are no more of
 //! those than scripts that wait or run. Of the answers that are there as many are kept as fit, and
-//! whoever has most of them pays for what is too much, so that nobody's many answers push out the few
-//! of another.
+//! the caller that has most of them loses its oldest first, so that the many answers of one caller do
+//! not push out the few of another.
 
 use std::{
     cmp::Reverse,
@@ -70,7 +70,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// No answer is there, and nobody is left to give one.
+    /// No answer is there, and the task that would give one is gone.
     fn is_lost(&self) -> bool {
         self.pending.has_changed().is_err() && self.pending.borrow().is_none()
     }
@@ -115,13 +115,13 @@ impl IdempotencyGuard {
         self.begun = true;
     }
 
-    /// Waits for the answer, beside whoever has to publish it.
+    /// Waits for the answer that another task publishes.
     pub(crate) fn pending(&self) -> Pending {
         self.publish.subscribe()
     }
 
-    /// Gives the answer to everybody who waits, and keeps it for those who ask again. Whoever asked
-    /// first may have gone.
+    /// Gives the answer to every caller that waits, and keeps it for later ones. The first caller may
+    /// have gone.
     pub(crate) fn publish(mut self, outcome: Outcome) {
         let bytes = outcome.bytes();
         self.publish.send_replace(Some(Arc::new(outcome)));

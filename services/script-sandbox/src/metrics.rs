@@ -64,7 +64,7 @@ impl Runs {
     }
 }
 
-/// Counts something that has ended; without a time nobody knows how long it took.
+/// Counts something that has ended; without a time its duration is unknown.
 pub(crate) fn ended(
     what: &'static str,
     runtime: &str,

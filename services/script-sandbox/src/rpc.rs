@@ -148,8 +148,8 @@ fn deadline_of<T>(request: &Request<T>, longest: Duration) -> Instant {
     theirs.map_or(ours, |theirs| theirs.min(ours))
 }
 
-/// The first message of a caller's stream, which may not take long: until it comes, nobody knows what the
-/// stream is for.
+/// The first message of a caller's stream, which may not take long: until it comes, the purpose of
+/// the stream is unknown.
 async fn in_time<T>(first: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     const FIRST_MESSAGE: Duration = Duration::from_secs(10);
     match tokio::time::timeout(FIRST_MESSAGE, first).await {

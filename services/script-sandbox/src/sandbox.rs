@@ -54,7 +54,7 @@ pub struct Sandbox {
     repeats: Admission,
     idempotency: Arc<IdempotencyStore>,
     sessions: Sessions,
-    /// Says that every script has to end.
+    /// Whether every script has to end.
     ending: watch::Sender<bool>,
 }
 
@@ -345,7 +345,7 @@ impl Sandbox {
         if script.network == Network::End && !sandbox_launcher::confine::tells_network() {
             return Err(Refusal::Isolation {
                 what: "a kernel",
-                wanted: "that tells of network attempts",
+                wanted: "that reports network attempts",
                 available: "one that does not",
                 missing: vec!["seccomp user notification".to_owned()],
             });

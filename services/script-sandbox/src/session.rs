@@ -97,7 +97,7 @@ pub struct CellRequest {
 #[derive(Debug)]
 struct Entry {
     view: watch::Receiver<SessionInfo>,
-    /// `None` once the session was told to end. One order waits, more wait at their senders.
+    /// `None` once the session was ordered to end. One order waits, more wait at their senders.
     orders: Option<mpsc::Sender<Order>>,
     request: Option<(String, [u8; 32])>,
 }
@@ -196,7 +196,7 @@ impl Sessions {
     /// A session as it is now.
     ///
     /// # Errors
-    /// When nobody knows it.
+    /// When it is unknown.
     pub fn get(&self, id: &str) -> Result<SessionInfo, Refusal> {
         Ok(self.view(id)?.borrow().clone())
     }
@@ -262,10 +262,10 @@ impl Sessions {
         self.order(id, Order { command, answer }, done).await
     }
 
-    /// Ends a session, waits until nobody of it is left, and forgets it.
+    /// Ends a session, waits until no process of it is left, and forgets it.
     ///
     /// # Errors
-    /// When nobody knows it.
+    /// When it is unknown.
     pub async fn delete(&self, id: &str) -> Result<SessionInfo, Refusal> {
         let mut view = self.view(id)?;
         let (answer, done) = oneshot::channel();
@@ -278,7 +278,7 @@ impl Sessions {
         ended
     }
 
-    /// Ends every session and waits until nobody of any is left.
+    /// Ends every session and waits until no process of any is left.
     pub async fn shutdown(&self) {
         let mut views = Vec::new();
         for entry in self.lock().values_mut() {
@@ -310,7 +310,7 @@ impl Sessions {
         {
             return Ok(answer);
         }
-        // The task has taken no more orders, which its last view tells.
+        // The task has taken no more orders, which its last view reports.
         let mut view = self.view(id)?;
         let ended = view.wait_for(|view| view.end().is_some()).await;
         match ended.as_ref().map(|view| view.end()) {
@@ -344,7 +344,7 @@ fn unknown(id: &str) -> Refusal {
 }
 
 /// Forgets ended ones until there is room for one more: of the caller who has most of them the one
-/// that ended first, so that nobody's many push out the few of another.
+/// that ended first, so that the many of one do not push out the few of another.
 fn forget(entries: &mut BTreeMap<String, Entry>, most: usize) {
     let ended_at = |(id, entry): (&String, &Entry)| {
         let view = entry.view.borrow();

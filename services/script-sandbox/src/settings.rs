@@ -19,8 +19,8 @@ use crate::session::SessionSettings;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxSettings {
-    /// The server. Default address 127.0.0.1:7404. When the service is told to end, scripts that outlast
-    /// three quarters of its `drain_grace` are ended, and their callers told.
+    /// The server. Default address 127.0.0.1:7404. When the service is ordered to end, scripts that
+    /// outlast three quarters of its `drain_grace` are ended, and their callers receive that.
     pub server: grpc_kit::ServerSettings,
     /// Traces, metrics and logs.
     pub telemetry: telemetry::TelemetrySettings,
@@ -221,7 +221,7 @@ mod tests {
             ("DEFAULT_LIMITS__PROCESSES", "0"),
         ])
         .unwrap_err();
-        let told = error.to_string();
+        let message = error.to_string();
         for key in [
             "highest_isolation",
             "concurrent_scripts",
@@ -230,11 +230,11 @@ mod tests {
             "maximum_limits.output",
             "default_limits.processes",
         ] {
-            assert!(told.contains(key), "{key} is missing in {told}");
+            assert!(message.contains(key), "{key} is missing in {message}");
         }
-        assert!(!told.contains("_bytes"), "{told}");
+        assert!(!message.contains("_bytes"), "{message}");
         for key in ["maximum_limits.result", "default_limits.memory"] {
-            assert!(!told.contains(key), "{key} is not wrong, {told}");
+            assert!(!message.contains(key), "{key} is not wrong, {message}");
         }
     }
 }

@@ -147,7 +147,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Makes a file for a blob that is being taken in; tells its name.
+    /// Makes a file for a blob that is being taken in; returns its name.
     pub(crate) fn begin(&self) -> io::Result<(String, File)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = format!("{INCOMING}/{number}");
@@ -261,7 +261,7 @@ fn new_temporary() -> io::Result<PathBuf> {
 }
 
 /// Takes the lock. In a temporary directory it gets its name when it is held already, so that
-/// whoever looks for abandoned ones never finds it free too early.
+/// a process that looks for abandoned ones never finds it free too early.
 fn lock(root: &OwnedFd, temporary: bool) -> Result<OwnedFd, Errno> {
     const NOT_HELD_YET: &str = "lock.new";
     let name = if temporary { NOT_HELD_YET } else { LOCK };
@@ -282,7 +282,7 @@ fn remove_abandoned() {
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str());
         if name.is_some_and(|name| name.starts_with(TEMPORARY)) {
-            // That it is in use, or somebody else's, is no failure.
+            // That it is in use, or another user's, is no failure.
             let _ = remove_one_abandoned(&path);
         }
     }

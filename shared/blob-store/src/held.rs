@@ -103,7 +103,7 @@ impl Pin {
         Self { inner, key }
     }
 
-    /// Removes the blob in spite of all pins: whoever has its content open keeps that.
+    /// Removes the blob in spite of all pins: readers that have its content open keep that.
     fn remove(&self, name: &FileName) {
         let mut index = self.inner.index();
         index.remove(&self.key);

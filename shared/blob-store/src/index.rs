@@ -146,7 +146,7 @@ impl Index {
         Ok(())
     }
 
-    /// `None`: there is nobody who could go.
+    /// `None`: no blob could go.
     fn let_go(&mut self, oldest: Option<Key>, gone: &mut Vec<(Key, u64)>) -> Option<()> {
         let key = oldest?;
         let size = self.remove(&key)?;
@@ -163,13 +163,13 @@ impl Index {
     /// Turns room into a blob of exactly that size, and pins it once.
     pub(crate) fn settle(&mut self, room: &mut Reservation, digest: BlobDigest, now: SystemTime) {
         let size = room.size;
-        // An empty blob takes a block as well, for which nobody has asked.
+        // An empty blob takes a block as well, which was not reserved.
         self.charge(&room.caller, charge(size) - room.charged);
         (room.size, room.charged) = (0, 0);
         self.enter(Key::new(&room.caller, digest), size, now, 1);
     }
 
-    /// Pins a blob, which counts as a use; tells its size.
+    /// Pins a blob, which counts as a use; returns its size.
     pub(crate) fn pin(&mut self, key: &Key, now: SystemTime) -> Option<u64> {
         let size = self.touch(key, now)?;
         self.entries.get_mut(key)?.pins += 1;
@@ -183,7 +183,7 @@ impl Index {
         }
     }
 
-    /// Counts a use; tells the blob's size.
+    /// Counts a use; returns the blob's size.
     pub(crate) fn touch(&mut self, key: &Key, now: SystemTime) -> Option<u64> {
         let entry = self.entries.get_mut(key)?;
         // What has aged is gone, even before anybody has looked for it.
@@ -201,7 +201,7 @@ impl Index {
         Some(entry.size)
     }
 
-    /// Forgets a blob; tells its size.
+    /// Forgets a blob; returns its size.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<u64> {
         let entry = self.entries.remove(key)?;
         self.order.remove(&entry.use_number);
@@ -307,7 +307,7 @@ mod tests {
         Key::new(&Caller::named(caller), BlobDigest::of(content.as_bytes()))
     }
 
-    /// Takes a blob of some blocks in and lets it go; tells which others went for it.
+    /// Takes a blob of some blocks in and lets it go; returns which others went for it.
     fn put(index: &mut Index, caller: &str, content: &str, blocks: u64, now: u64) -> Vec<Key> {
         let mut room = Reservation::none(Caller::named(caller));
         let enlarged = index.enlarge(&mut room, blocks * BLOCK);

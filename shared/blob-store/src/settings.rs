@@ -28,7 +28,7 @@ pub struct BlobSettings {
     /// The largest blob. Default `64MiB`.
     #[serde(with = "settings::size")]
     pub largest: usize,
-    /// How long a blob is kept that nobody uses. Default `1d`.
+    /// How long an unused blob is kept. Default `1d`.
     #[serde(with = "settings::duration")]
     pub time_to_live: Duration,
 }

@@ -18,7 +18,7 @@ use crate::{
     settings::BlobSettings,
 };
 
-/// How often what has aged is looked for when nobody asks for anything.
+/// How often what has aged is looked for in the absence of requests.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Content kept by its digest. Clones are the same store.

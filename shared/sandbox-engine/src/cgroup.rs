@@ -56,7 +56,7 @@ impl Cgroups {
         Some(found)
     }
 
-    /// Kills and removes what services that were killed have left: what nobody has locked. Returns
+    /// Kills and removes what services that were killed have left: what no process has locked. Returns
     /// whether nothing of it is left.
     pub fn sweep(&self) -> bool {
         let parents = match self {
@@ -157,7 +157,7 @@ struct Knobs {
     swap: PathBuf,
     /// Whether the file above takes the swap alone.
     swap_alone: bool,
-    /// Takes bytes of memory above which the kernel takes back what it can and kills nobody; empty if
+    /// Takes bytes of memory above which the kernel takes back what it can and kills no process; empty if
     /// a limit on memory that is too small for what is in use is refused.
     high: PathBuf,
     /// Kills every process in it, also those that are just being made; empty if this kernel cannot.
@@ -349,7 +349,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // A cgroup stays busy for some milliseconds after its last process; nobody waits for that.
+        // A cgroup stays busy for some milliseconds after its last process; no caller waits for that.
         let left: Vec<PathBuf> = std::mem::take(&mut self.directories)
             .into_iter()
             .filter(|directory| fs::remove_dir(directory).is_err())

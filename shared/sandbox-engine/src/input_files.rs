@@ -1,4 +1,4 @@
-//! Puts files into a script's directories: what the launcher is told, and the bytes behind it.
+//! Puts files into a script's directories: what the launcher receives, and the bytes behind it.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -141,7 +141,7 @@ impl InputFiles {
         Ok(())
     }
 
-    /// The working directory's files as they are placed, so that those can be told that are not new
+    /// The working directory's files as they are placed, to recognize those that are not new
     /// afterwards.
     pub fn placed(&self) -> Placed {
         let of_work = self

@@ -145,7 +145,7 @@ enum SpawnerOrder {
     },
     /// Answered when everything that was ordered before is done.
     Answer(oneshot::Sender<()>),
-    /// The cgroup is removed behind its last process, if nobody else holds it.
+    /// The cgroup is removed behind its last process, if nothing else holds it.
     Collect(Child, Option<Arc<Cgroup>>),
 }
 
@@ -196,7 +196,7 @@ impl Launcher {
     /// Waits until every launcher that was dropped before has been collected.
     pub async fn collected(&self) {
         let (answer, answered) = oneshot::channel();
-        // Without the thread nobody is left to be collected.
+        // Without the thread no launcher is left to be collected.
         if self.spawner.send(SpawnerOrder::Answer(answer)).is_ok() {
             let _ = answered.await;
         }
@@ -265,7 +265,7 @@ impl Spawned {
 }
 
 /// Takes the most open files that this process may have. The kernel counts descriptors on their way
-/// through sockets by user, and lets nobody send any while they are more than this limit: those of
+/// through sockets by user, and lets none be sent while they are more than this limit: those of
 /// scripts, whose limits are lower, must not keep the service from handing over a plan.
 fn raise_open_files() {
     let resource = Resource::Nofile;
@@ -280,7 +280,7 @@ fn raise_open_files() {
 }
 
 /// Makes pipes a script's own, as they are where it has the service's user: so it can open them once
-/// more by a name such as /dev/stdin. Both ends of each pipe lead to nobody but script and service.
+/// more by a name such as /dev/stdin. Both ends of each pipe lead to script and service only.
 fn give_to(user: OutsideUser, pipes: &[&OwnedFd]) -> io::Result<()> {
     let (owner, group) = (Uid::from_raw(user.id), Gid::from_raw(user.id));
     for pipe in pipes {

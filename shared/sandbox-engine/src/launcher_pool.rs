@@ -49,7 +49,7 @@ pub struct ReadyLauncher {
 }
 
 impl LauncherPool {
-    /// Nobody waits yet. `join` says that launchers are to be in the cgroups of their scripts.
+    /// No launcher waits yet. `join`: whether launchers are to be in the cgroups of their scripts.
     pub fn new(launcher: Launcher, cgroups: Option<Cgroups>, join: bool) -> Self {
         Self(Arc::new(Shared {
             launcher,

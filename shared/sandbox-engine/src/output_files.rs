@@ -3,7 +3,7 @@
 //! What lies there was made by a stranger, so this is the place where sandboxes are broken into.
 //! Nothing is reached by path: the descriptor was opened before the script began, every step opens
 //! one name beneath one that is held, follows no link and crosses no mount, and only what turns out
-//! to be a regular file is read. It must be called when nobody of the script lives, so that what was
+//! to be a regular file is read. It must be called when no process of the script lives, so that what was
 //! looked at is still what is there; and whatever is there, it is bounded in entries, bytes, depth
 //! and time.
 
@@ -305,7 +305,7 @@ impl Walk<'_> {
             return Err(RefusedReason::Unreadable);
         }
         let placed = self.collection.placed.get(path).filter(|placed| {
-            // Whoever asks for it by name gets it in any case.
+            // A pattern that names it gets it in any case.
             let any = self.collection.wanted.patterns.is_empty();
             any && placed.size == size && placed.executable == executable
         });
@@ -335,7 +335,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Says that one more file of this size fits below all caps.
+    /// Checks whether one more file of this size fits below all caps.
     fn room_for(&self, path: &[u8], size: u64) -> Result<(), RefusedReason> {
         /// What one byte of a path can become when it is escaped.
         const WIDEST: usize = 4;

@@ -75,7 +75,7 @@ struct Inner {
     bounds: Bounds,
     /// Held for a moment and never while waiting.
     entries: Mutex<Vec<PoolEntry>>,
-    /// Somebody has asked.
+    /// A script was asked for.
     asked: Notify,
 }
 
@@ -100,7 +100,7 @@ struct Trouble {
 }
 
 impl Pool {
-    /// Starts with nobody waiting, and refills from the first request on.
+    /// Starts without any waiting interpreter, and refills from the first request on.
     pub fn new(tools: Tools, limits: Limits, bounds: Bounds) -> Self {
         let inner = Arc::new(Inner {
             tools,

@@ -1,9 +1,9 @@
 //! Counts what a process tree uses, where no cgroup does, and what no cgroup counts.
 //!
-//! [`sample`] sums up one tree by a [`ProcSnapshot`] at it. `process` reads what the kernel tells of one process,
+//! [`sample`] sums up one tree from a [`ProcSnapshot`] of it. `process` reads what the kernel reports of one process,
 //! [`files`] counts what has no name, and [`sockets`] what is in no process's memory. Where the kernel says too little the
 //! doubt is the script's, and most of what it says makes a figure too high. Too low are those of
-//! processes that come and go during a look, and of shared memory that nobody has in use.
+//! processes that come and go during a look, and of shared memory that no process has in use.
 
 use std::{
     cell::OnceCell,
@@ -42,7 +42,7 @@ pub struct UsageSample {
 /// again with care.
 ///
 /// Processor time is that of the living, and of the children that they have waited for: a child that
-/// nobody waits for takes its time along.
+/// no parent waits for takes its time along.
 pub fn sample(
     snapshot: &ProcSnapshot,
     recheck_above: u64,

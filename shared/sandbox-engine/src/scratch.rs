@@ -128,7 +128,7 @@ fn remove(path: &Path, directory: &OwnedFd) -> io::Result<()> {
 fn empty(top: &OwnedFd, name: &std::ffi::CString, flattened: &mut u64) -> io::Result<bool> {
     let mode = Mode::from_raw_mode(0o700);
     // The owner may have taken its own rights away; a link cannot be here, the kind was looked at
-    // without following, and nobody but us is left to change it.
+    // without following, and no other process is left to change it.
     let _ = rustix::fs::chmodat(top, name.as_c_str(), mode, AtFlags::empty());
     let inner = rustix::fs::openat(top, name.as_c_str(), directory_flags(), Mode::empty())?;
     let mut moved = false;

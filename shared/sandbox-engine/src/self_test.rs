@@ -217,7 +217,7 @@ async fn run_proof(
         blobs: HeldBlobs::default(),
         accepted: Instant::now(),
     };
-    // Nobody cancels; the sender only has to live as long.
+    // Nothing cancels; the sender only has to live as long.
     let (_cancel, cancelled) = oneshot::channel();
     Some(run::run(tools, job, Box::new(Collector), cancelled).await)
 }

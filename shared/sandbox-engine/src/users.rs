@@ -18,7 +18,7 @@ const USERS: u32 = 1000;
 /// Gives users away, each to one script at a time.
 #[derive(Clone, Debug)]
 pub struct Users {
-    /// `None` where the service is no root and has nobody to give away. Held for a push or a pop
+    /// `None` where the service is not root and has no users to give away. Held for a push or a pop
     /// only.
     known: Option<Arc<Mutex<Known>>>,
 }

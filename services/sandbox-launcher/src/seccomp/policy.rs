@@ -11,11 +11,11 @@ use tables::{ALLOWED, ANSWERED_ENOTSUP, ANSWERED_EPERM, DEADLY};
 /// For whom the list is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Whether the script has a network namespace of its own, so that sockets reach nobody.
+    /// Whether the script has a network namespace of its own, so that sockets reach no host.
     pub own_network: bool,
     /// Whether signals cannot leave the script's own processes (a pid namespace, or landlock).
     pub signals_contained: bool,
-    /// Whether attempts to use a network are told to the init instead of being answered.
+    /// Whether attempts to use a network are reported to the init instead of being answered.
     pub tells_network: bool,
     /// Whether the init counts the watches that are added to epoll, and refuses further ones.
     pub counts_watches: bool,

@@ -68,14 +68,14 @@ struct Seen {
     pid: i32,
     parent: i32,
     group: i32,
-    /// In ticks since the machine has started: tells two processes apart that have had one number.
+    /// In ticks since the machine has started: distinguishes two processes that have had one number.
     started: u64,
 }
 
-/// Kills every descendant of this process; tells how many were seen alive.
+/// Kills every descendant of this process; returns how many were seen alive.
 ///
 /// A user that only this run has is swept first, in one call that no fork can outrun. The walk over
-/// the tree then finds those of a shared user; it is to be repeated until nobody is seen.
+/// the tree then finds those of a shared user; it is to be repeated until none is seen.
 pub(super) fn kill_descendants(user: Option<u32>) -> u32 {
     if let Some(user) = user {
         sweep(user);
@@ -86,14 +86,14 @@ pub(super) fn kill_descendants(user: Option<u32>) -> u32 {
     for process in descendants() {
         seen += 1;
         // A script begins in a group of its own, and everybody in a group gets a signal at once: who
-        // forks at this moment takes nobody along. One by one, a bomb would outrun the blows.
+        // forks at this moment takes no child along. One by one, a bomb would outrun the blows.
         let together = process.group != own_group && groups.insert(process.group);
         kill(&process, together);
     }
     seen
 }
 
-/// Kills the children of this process; tells how many there are. Nobody but us reaps them, so that
+/// Kills the children of this process; returns how many there are. Only this process reaps them, so that
 /// their numbers are theirs until then.
 pub(super) fn kill_children() -> usize {
     // A kernel without the list has the walk over all processes.

@@ -42,7 +42,7 @@ fn record() -> Record {
 
 #[test]
 fn a_run_that_is_thrown_away_leaves_its_record() {
-    let told = lines(|| {
+    let written = lines(|| {
         let mut record = record();
         record.admitted("python3");
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
@@ -51,41 +51,44 @@ fn a_run_that_is_thrown_away_leaves_its_record() {
         }));
         assert!(panicked.is_err());
     });
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains(r#"event="started""#), "{told:?}");
+    assert_eq!(written.len(), 2, "{written:?}");
+    assert!(written[0].contains(r#"event="started""#), "{written:?}");
     assert!(
-        told[1].contains(r#"event="ended" verdict="lost""#),
-        "{told:?}"
+        written[1].contains(r#"event="ended" verdict="lost""#),
+        "{written:?}"
     );
 }
 
 #[test]
 fn a_request_that_is_given_up_leaves_its_record() {
-    let told = lines(|| drop(record()));
-    assert_eq!(told.len(), 1, "{told:?}");
+    let written = lines(|| drop(record()));
+    assert_eq!(written.len(), 1, "{written:?}");
     assert!(
-        told[0].contains(r#"event="refused" verdict="abandoned""#),
-        "{told:?}"
+        written[0].contains(r#"event="refused" verdict="abandoned""#),
+        "{written:?}"
     );
 }
 
 #[test]
 fn a_record_is_one_line_without_what_moves_a_terminal() {
-    let told = lines(|| drop(record()));
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(!told[0].contains(char::is_control), "{told:?}");
-    assert!(told[0].contains("tavern::audit") && told[0].contains("source_sha256"));
+    let written = lines(|| drop(record()));
+    assert_eq!(written.len(), 1, "{written:?}");
+    assert!(!written[0].contains(char::is_control), "{written:?}");
+    assert!(written[0].contains("tavern::audit") && written[0].contains("source_sha256"));
 }
 
 #[test]
 fn a_record_is_made_once_and_a_replay_leaves_none() {
-    let told = lines(|| {
+    let written = lines(|| {
         let mut record = record();
         let refusal = record.refused(Refusal::Busy { waiting: 1 });
         assert!(matches!(refusal, Refusal::Busy { .. }));
     });
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains(r#"verdict="overloaded""#), "{told:?}");
+    assert_eq!(written.len(), 1, "{written:?}");
+    assert!(
+        written[0].contains(r#"verdict="overloaded""#),
+        "{written:?}"
+    );
     assert!(lines(|| record().replayed()).is_empty());
     let never_sound = || drop(record().refused(Refusal::Invalid(Vec::new())));
     assert!(lines(never_sound).is_empty());

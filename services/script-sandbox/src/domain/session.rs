@@ -52,7 +52,7 @@ pub enum EndReason {
     Idle,
     /// The total lifetime was over.
     Lifetime,
-    /// Somebody deleted it.
+    /// A caller deleted it.
     Deleted,
     /// A cell did not obey its interruption.
     NotInterrupted,
@@ -190,14 +190,14 @@ pub enum Interruption {
     Wall,
     /// It wrote too much.
     Output,
-    /// Somebody asked for it, or the caller has gone.
+    /// A caller asked for it, or the caller of the cell has gone.
     Asked,
 }
 
 /// How a driver says that a cell ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum DriverOutcome {
     /// To its end.
     Ok,
     /// With an error.
@@ -207,15 +207,15 @@ pub enum Told {
 }
 
 /// How a cell ended, from what its driver says and why it was interrupted. A limit that was passed
-/// is told whatever the cell made of it.
-pub fn cell_outcome(told: Told, interruption: Option<Interruption>) -> CellOutcome {
-    match (interruption, told) {
+/// is reported whatever the cell made of it.
+pub fn cell_outcome(reported: DriverOutcome, interruption: Option<Interruption>) -> CellOutcome {
+    match (interruption, reported) {
         (Some(Interruption::Wall), _) => CellOutcome::WallExceeded,
         (Some(Interruption::Output), _) => CellOutcome::OutputExceeded,
-        (_, Told::Ok) => CellOutcome::Succeeded,
-        (Some(Interruption::Asked), Told::Interrupted) => CellOutcome::Interrupted,
+        (_, DriverOutcome::Ok) => CellOutcome::Succeeded,
+        (Some(Interruption::Asked), DriverOutcome::Interrupted) => CellOutcome::Interrupted,
         // Code can raise what an interruption raises.
-        (_, Told::Error | Told::Interrupted) => CellOutcome::Raised,
+        (_, DriverOutcome::Error | DriverOutcome::Interrupted) => CellOutcome::Raised,
     }
 }
 
@@ -271,16 +271,24 @@ mod tests {
     #[test]
     fn a_passed_limit_is_told_whatever_the_cell_made_of_it() {
         use Interruption::{Asked, Output, Wall};
-        for (told, interruption, expected) in [
-            (Told::Ok, None, CellOutcome::Succeeded),
-            (Told::Error, None, CellOutcome::Raised),
-            (Told::Interrupted, None, CellOutcome::Raised),
-            (Told::Ok, Some(Asked), CellOutcome::Succeeded),
-            (Told::Interrupted, Some(Asked), CellOutcome::Interrupted),
-            (Told::Ok, Some(Wall), CellOutcome::WallExceeded),
-            (Told::Error, Some(Output), CellOutcome::OutputExceeded),
+        for (reported, interruption, expected) in [
+            (DriverOutcome::Ok, None, CellOutcome::Succeeded),
+            (DriverOutcome::Error, None, CellOutcome::Raised),
+            (DriverOutcome::Interrupted, None, CellOutcome::Raised),
+            (DriverOutcome::Ok, Some(Asked), CellOutcome::Succeeded),
+            (
+                DriverOutcome::Interrupted,
+                Some(Asked),
+                CellOutcome::Interrupted,
+            ),
+            (DriverOutcome::Ok, Some(Wall), CellOutcome::WallExceeded),
+            (
+                DriverOutcome::Error,
+                Some(Output),
+                CellOutcome::OutputExceeded,
+            ),
         ] {
-            assert_eq!(cell_outcome(told, interruption), expected);
+            assert_eq!(cell_outcome(reported, interruption), expected);
         }
     }
 

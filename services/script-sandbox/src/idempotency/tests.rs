@@ -44,7 +44,7 @@ fn first(answers: &Arc<IdempotencyStore>, caller: &str, request_id: &str) -> Ide
 }
 
 fn is_known(answers: &Arc<IdempotencyStore>, caller: &str, request_id: &str) -> bool {
-    // Whoever finds nothing gives the id back at once.
+    // A caller that finds nothing gives the id back at once.
     !matches!(answers.look_up(caller, request_id, [0; 32]), Lookup::New(_))
 }
 

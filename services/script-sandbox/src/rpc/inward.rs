@@ -45,7 +45,7 @@ impl Repeatable for CreateSessionRequest {
     }
 }
 
-/// What tells two requests of the same id apart: everything in them, the order of variables aside.
+/// What distinguishes two requests of the same id: everything in them, the order of variables aside.
 /// The request is as it was afterwards.
 pub(super) fn digest(request: &mut impl Repeatable) -> [u8; 32] {
     if request.request_id().is_empty() {

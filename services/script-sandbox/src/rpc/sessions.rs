@@ -188,7 +188,7 @@ impl Rpc {
             return Ok(None);
         }
         let found = self.sandbox.sessions().get(session_id);
-        // What is known to be wrong with the request is told first: it stays wrong whatever the session.
+        // What is known to be wrong with the request is reported first: it stays wrong whatever the session.
         match found {
             Err(_) if !problems.is_empty() => Ok(None),
             found => found.map(Some).map_err(refused),

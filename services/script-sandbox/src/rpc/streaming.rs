@@ -86,7 +86,7 @@ pub(super) async fn execute(
     let mut pump = JoinSet::new();
     pump.spawn(async move {
         if let Err(status) = hand_on(&mut messages, &say).await {
-            // Without a reader nobody is left to tell.
+            // The caller may have gone.
             let _ = fail.send(status);
         }
     });

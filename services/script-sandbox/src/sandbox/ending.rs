@@ -32,7 +32,7 @@ impl Sandbox {
         let mut ending = self.ending.subscribe();
         async move {
             if ending.wait_for(|ending| *ending).await.is_err() {
-                // Without a sandbox nobody is left to say so.
+                // Without a sandbox the sender is gone, and no order to end comes.
                 std::future::pending::<()>().await;
             }
         }

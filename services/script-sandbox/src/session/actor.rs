@@ -86,7 +86,7 @@ impl Actor {
         if let Some((cell, mut channels)) = unfinished {
             cell.cut_off(&mut channels, end);
         }
-        // Whoever still waits for an answer finds the end in the view.
+        // A caller that still waits for an answer finds the end in the view.
         drop(orders);
     }
 

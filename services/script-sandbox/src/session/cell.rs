@@ -206,7 +206,7 @@ impl Cell {
         }
     }
 
-    /// Interrupts the code. The first reason is the one that is told, the shortest grace counts.
+    /// Interrupts the code. The first reason is the one that is reported, the shortest grace counts.
     async fn interrupt(
         &mut self,
         why: Interruption,
@@ -237,7 +237,7 @@ impl Cell {
         }
     }
 
-    /// Tells how the cell ended.
+    /// Reports how the cell ended.
     pub(super) fn done(self, done: Done, channels: &mut SessionChannels) {
         // The driver has flushed before it spoke, so what belongs to the cell is in the pipes.
         channels.stdout.drain(&self.queue);
@@ -253,7 +253,7 @@ impl Cell {
         self.end(cell_outcome(done.outcome, why), None, channels);
     }
 
-    /// Tells that the session ended first; nobody of it is left.
+    /// Reports that the session ended first; no process of it is left.
     pub(super) fn cut_off(self, channels: &mut SessionChannels, end: SessionEnd) {
         channels.stdout.drain(&self.queue);
         channels.stderr.drain(&self.queue);
@@ -287,7 +287,7 @@ impl Cell {
         })));
         self.queue.close();
         for answer in self.waiting {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = answer.send(true);
         }
     }

@@ -61,7 +61,7 @@ impl IoHandler for SessionIo {
             missing: io.missing,
             enforcement: io.enforcement,
         };
-        // Without the task nobody wants the interpreter, and its run is about to be ended.
+        // Without the task the interpreter is not needed, and its run is about to be ended.
         let _ = self.task.send(channels);
         // What is written belongs to the cells; for the run there is nothing to keep. Standard input
         // is dropped here: there is none.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::session::Told;
+use crate::domain::session::DriverOutcome;
 
 mod traceback;
 
@@ -45,7 +45,7 @@ pub struct Done {
     /// Its number.
     pub cell: u64,
     /// How.
-    pub outcome: Told,
+    pub outcome: DriverOutcome,
     /// What its last expression gave.
     #[serde(default)]
     pub value: Option<Value>,
@@ -146,7 +146,7 @@ impl Done {
     }
 }
 
-/// Cuts a text at a character, and gives back the room that it took; tells how many bytes were cut.
+/// Cuts a text at a character, and gives back the room that it took; returns how many bytes were cut.
 fn cut(text: &mut String, most: usize) -> u64 {
     let before = text.len();
     text.truncate(text.floor_char_boundary(most));

@@ -1,6 +1,6 @@
 //! What lies between a script and a reader that may be slow.
 //!
-//! Output waits here in bounded space: whoever wants to add some takes [`QueueSpace`] first, and without
+//! Output waits here in bounded space: a producer takes [`QueueSpace`] first, and without
 //! room its pipe is not read, so that in the end the script waits in its own write. Events are few
 //! and need no room.
 
@@ -140,7 +140,7 @@ impl<E> OutputQueue<E> {
         self.budget.close();
     }
 
-    /// Says that nothing more will come.
+    /// Closes the queue: nothing more will come.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_one();

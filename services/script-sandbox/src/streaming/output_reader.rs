@@ -26,7 +26,7 @@ pub(crate) enum Moved {
     Some,
     /// Some bytes, by which the limit was passed.
     Over,
-    /// Nobody can write any more.
+    /// Every writer has closed it.
     End,
 }
 
@@ -43,7 +43,7 @@ impl OutputReader {
         }
     }
 
-    /// Returns whether nobody can write any more.
+    /// Returns whether every writer has closed it.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }

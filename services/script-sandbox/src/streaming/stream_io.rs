@@ -91,8 +91,8 @@ impl IoHandler for StreamIo {
                 overflow.clone(),
             )),
         ];
-        let (seen, told) = (progress.subscribe(), queue.clone());
-        tokio::spawn(announce(seen, started, told, announced));
+        let (seen, events) = (progress.subscribe(), queue.clone());
+        tokio::spawn(announce(seen, started, events, announced));
         let mut helpers = JoinSet::new();
         helpers.spawn(async move {
             let ready = async move {
@@ -116,7 +116,7 @@ impl IoHandler for StreamIo {
     }
 }
 
-/// Tells of the start, and lets everything through once nobody is left.
+/// Announces the start, and lifts the bounds once no process is left.
 async fn announce(
     mut progress: watch::Receiver<Progress>,
     mut started: Started,
@@ -124,7 +124,7 @@ async fn announce(
     announced: watch::Sender<bool>,
 ) {
     let reached = |stage| move |progress: &Progress| progress.stage >= stage;
-    // The sender is gone only if the run is, which lets nobody wait either.
+    // The sender is gone only if the run is, and then nothing waits either.
     if let Ok(seen) = progress.wait_for(reached(Stage::Started)).await
         && seen.started
     {

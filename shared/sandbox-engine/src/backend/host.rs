@@ -29,7 +29,7 @@ const DIRECTORIES: [&str; 10] = [
 const CONFIGURATION: [&str; 2] = ["/etc/ld.so.cache", "/etc/alternatives"];
 
 /// The small files of every root. There is one user with one home. Names are looked up as on any
-/// machine, so that a script that wants to reach one is seen to try; nobody answers.
+/// machine, so that a script that wants to reach one is seen to try; no server answers.
 const FILES: [(&str, &str); 4] = [
     (
         "/etc/passwd",

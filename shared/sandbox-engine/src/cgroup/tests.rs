@@ -50,7 +50,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 /// The kernel's mark of a file system in memory.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
-/// A line that is longer than memory is kept whole by whoever looks for its end.
+/// A line that is longer than memory is kept whole by a kernel that looks for its end.
 const FORTY_MEBIBYTES: &str = "head -c 40M /dev/zero | tail -n 1";
 
 #[test]

@@ -21,7 +21,7 @@ pub const INLINE_TOTAL: u64 = 512 << 10;
 pub const MAX_PATH_BYTES: usize = 1024;
 /// The paths of all files in an answer together, as they are written there.
 pub const MAX_LISTING_BYTES: usize = 128 << 10;
-/// The most refusals that are told one by one.
+/// The most refusals that are reported one by one.
 pub const MAX_REFUSED: usize = 100;
 /// The most entries that are looked at.
 pub const MAX_ENTRIES: usize = 20_000;

@@ -1,6 +1,6 @@
 //! What the kernel reports of the processor that scripts share, in its own words.
 //!
-//! No word of it decides anything: isolation ends at what all scripts share, and whoever runs code of
+//! No word of it decides anything: isolation ends at what all scripts share, and code of
 //! strangers who must not learn from each other needs a virtual machine for each.
 
 /// Whether threads of several programs run on one core at the same time.

@@ -7,12 +7,12 @@ use super::limits::Limits;
 /// How long it is watched how many are left over before fewer are kept.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// How long nobody has to ask before none are kept.
+/// After how long without demand none are kept.
 const IDLE: Duration = Duration::from_secs(180);
 
 /// How many interpreters of one kind should wait, learnt from what is asked for.
 ///
-/// Each time when somebody asks and nobody waits, the number doubles; what was left over throughout a
+/// Each time when a script finds none waiting, the number doubles; what was left over throughout a
 /// window goes by half; after a long time without anybody asking it is zero.
 #[derive(Clone, Debug)]
 pub struct PoolSizer {
@@ -27,7 +27,7 @@ pub struct PoolSizer {
 }
 
 impl PoolSizer {
-    /// Nobody has asked yet. At most `most` will wait, the first after so many have asked in vain.
+    /// No script has asked yet. At most `most` will wait, the first after so many have asked in vain.
     pub fn new(most: u32, hesitation: u32, now: Instant) -> Self {
         Self {
             most,
@@ -39,7 +39,7 @@ impl PoolSizer {
         }
     }
 
-    /// Somebody asked when so many waited.
+    /// A script asked when so many waited.
     pub fn asked(&mut self, waiting: u32, now: Instant) {
         self.asked = now;
         self.left_over = self.left_over.min(waiting.saturating_sub(1));
@@ -73,7 +73,7 @@ impl PoolSizer {
         self.target
     }
 
-    /// When somebody asked last.
+    /// When a script asked last.
     pub fn last_asked(&self) -> Instant {
         self.asked
     }

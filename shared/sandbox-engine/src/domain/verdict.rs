@@ -49,7 +49,7 @@ pub enum Verdict {
         limit: u32,
         /// The most that was seen.
         observed: u32,
-        /// How often the kernel said no, as far as it tells.
+        /// How often the kernel said no, as far as it reports.
         refused: u64,
     },
     /// It wrote too much.
@@ -148,7 +148,7 @@ pub struct Facts {
     pub evidence: Evidence,
 }
 
-/// What was seen of a run beside what its caller is told.
+/// What was seen of a run beside what its caller receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// How often the kernel killed for memory.

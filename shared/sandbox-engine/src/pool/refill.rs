@@ -137,7 +137,7 @@ fn tidy(inner: &Inner, retiring: &mut JoinSet<()>, now: Instant) {
             unwanted.extend(entry.ready.pop_front());
         }
     }
-    // A kind of which nobody waits comes before one of which several do.
+    // A kind of which none waits comes before one of which several do.
     let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
     let room = inner.bounds.memory.saturating_sub(kept);
     let starves = |entry: &PoolEntry| {

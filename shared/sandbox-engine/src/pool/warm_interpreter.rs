@@ -31,7 +31,7 @@ use crate::{
 /// How long an interpreter may take until it waits.
 const WARM_UP_TIME: Duration = Duration::from_secs(20);
 
-/// How long the end of one that nobody wants is waited for.
+/// How long the end of an unneeded one is waited for.
 const RETIRE_TIME: Duration = Duration::from_secs(6);
 
 /// The directory of a boot program, below the working directory.
@@ -224,7 +224,7 @@ impl WarmInterpreter {
     }
 }
 
-/// Delivers the boot program and waits for its word; tells what is missing and what is loaded.
+/// Delivers the boot program and waits for its word; returns what is missing and what is loaded.
 async fn wait(
     process: &mut SandboxedProcess,
     order: &PoolKey,

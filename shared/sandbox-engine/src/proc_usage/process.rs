@@ -1,4 +1,4 @@
-//! What the kernel tells of one process.
+//! What the kernel reports of one process.
 
 use std::{
     fs::{self, File},

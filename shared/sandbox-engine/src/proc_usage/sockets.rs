@@ -1,4 +1,4 @@
-//! Sockets, whose buffers the kernel charges to a cgroup and to nobody else.
+//! Sockets, whose buffers the kernel charges to a cgroup and to no process.
 
 use std::{
     collections::HashSet,

@@ -26,12 +26,12 @@ pub async fn capture(
 ) -> Captured {
     let mut captured = Captured::default();
     let mut chunk = vec![0; CHUNK];
-    let mut told = false;
+    let mut reported = false;
     while let Ok(read) = pipe.read(&mut chunk).await
         && read > 0
     {
-        if captured.take(&chunk[..read], limit) && !told {
-            told = true;
+        if captured.take(&chunk[..read], limit) && !reported {
+            reported = true;
             // The channel has room for one message of each stream.
             let _ = overflow.try_send(Overflow {
                 stream,

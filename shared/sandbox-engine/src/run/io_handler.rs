@@ -85,7 +85,7 @@ pub enum Stage {
     Started,
     /// Files that were delivered after the start are in place.
     Placed,
-    /// Nobody of it is left; what the pipes still hold is all that will come.
+    /// No process of it is left; what the pipes still hold is all that will come.
     Gone,
 }
 

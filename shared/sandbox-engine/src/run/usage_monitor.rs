@@ -57,7 +57,7 @@ fn measure(scratch: Option<&ScratchDirectory>, supervisor: u32) -> Measured {
     };
     let named = scratch.measure();
     let device = scratch.device();
-    // A script can make the files before take long, and then nobody is left of an earlier look.
+    // A script can make the files before take long, and then no process is left of an earlier snapshot.
     let snapshot = ProcSnapshot::below(supervisor);
     let nameless = device.map(|device| files::nameless(&snapshot, device));
     named.with(nameless.unwrap_or_default())
@@ -109,7 +109,7 @@ impl UsageMonitor {
         self.cgroup.is_none()
     }
 
-    /// Measures; tells which limit is passed, if one is.
+    /// Measures; returns which limit is passed, if one is.
     pub(super) fn sample(&mut self, limits: &Limits) -> Option<Stopped> {
         let due = self.taken.is_multiple_of(SLOW_EVERY);
         self.taken = self.taken.wrapping_add(1);
@@ -153,7 +153,7 @@ impl UsageMonitor {
                 self.disk = self.disk.or(disk);
                 self.sockets = sockets;
             }
-            // Whoever samples is told that something is wrong.
+            // The sampling task panics as well, which ends the script.
             Err(error) => match error.try_into_panic() {
                 Ok(panicked) => panic::resume_unwind(panicked),
                 Err(_) => tracing::debug!("a measurement was given up as the service ends"),
@@ -161,14 +161,14 @@ impl UsageMonitor {
         }
     }
 
-    /// Kills whoever is still in the cgroup. For a launcher that died and cannot do it.
+    /// Kills every process that is still in the cgroup. For a launcher that died and cannot do it.
     pub(super) fn kill_all(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill_all();
         }
     }
 
-    /// Takes the last figures, when nobody is left to be counted. `lengths` says that the longest file
+    /// Takes the last figures, when no process is left to be counted. `lengths`: whether the longest file
     /// matters, which is not looked for otherwise where the kernel keeps the quota.
     pub(super) fn last(&mut self, lengths: bool) {
         if let Some(cgroup) = &self.cgroup {

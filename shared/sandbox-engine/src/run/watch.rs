@@ -1,4 +1,4 @@
-//! Follows a launched script until nobody of it is left.
+//! Follows a launched script until no process of it is left.
 
 use std::{
     sync::Arc,
@@ -361,7 +361,7 @@ impl Watch {
                     self.stop(reason);
                 }
             }
-            // A script that nobody measures must not continue.
+            // A script that is not measured must not continue.
             Err(error) => {
                 self.fail(&format!("measuring failed: {error}"));
                 self.over = self.over.or(Some(Instant::now()));
@@ -369,7 +369,7 @@ impl Watch {
         }
     }
 
-    /// What was used, as far as the launcher tells.
+    /// What was used, as far as the launcher reports.
     fn usage(&self, now: Instant) -> Usage {
         let until = self.ended.unwrap_or(now);
         Usage {

@@ -175,7 +175,7 @@ impl Inner {
         match opened {
             Ok(opened) => Ok(Some(opened)),
             Err(Errno::ACCESS | Errno::PERM) => Err(Unmeasurable),
-            // Something else has the name now, or nobody.
+            // Something else has the name now, or nothing.
             Err(_) => Ok(None),
         }
     }

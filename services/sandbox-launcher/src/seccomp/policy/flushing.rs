@@ -1,6 +1,6 @@
 //! Commands to files: waiting for the disk, going around its cache, and locks.
 //!
-//! Where scratch files are in memory, flushing them is free. On a disk of the host it is not: whoever
+//! Where scratch files are in memory, flushing them is free. On a disk of the host it is not: a script that
 //! flushes a byte at a time makes everybody on that disk wait. A script's files need not outlive the
 //! machine, so that there a flush is answered as done without being carried out.
 
@@ -8,7 +8,7 @@ use libc::{EINVAL, ENOLCK, EPERM, c_int, c_long};
 
 use super::{ALL_BITS, Answer, Condition, Entry, Profile, Rule, tables};
 
-/// Says that a flush has been done.
+/// Answers that a flush has been done.
 const DONE: Answer = Answer::Errno(0);
 
 /// Calls that do nothing but flush.
@@ -71,7 +71,7 @@ const EXCLUDING_LOCKS: [u64; 3] = [
 /// No lock reaches the kernel: every script could take one on a program, a library or a device that
 /// all scripts share, where others see it and the host waits for it, and a filter cannot tell whose
 /// file a descriptor leads to. A database insists on its locks but has its files to itself, so the
-/// request that it makes is answered as granted. Asking for locks is harmless once nobody has any.
+/// request that it makes is answered as granted. Asking for locks is harmless once no process has any.
 pub(super) fn commands(profile: Profile) -> Entry {
     let is = |value: u64| Condition {
         argument: 1,

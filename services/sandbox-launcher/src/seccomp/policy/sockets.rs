@@ -21,7 +21,7 @@ const SO_SNDTIMEO_NEW: c_int = 67;
 /// which the kernel compiles into a store that the whole machine shares (that of the system call
 /// filters, so that a script that fills it keeps everybody from being confined), protocols and
 /// algorithms that are loaded as modules, groups, routes and tables of a network, and zero-copy and
-/// time-stamp queues, which hold memory that nobody counts.
+/// time-stamp queues, which hold memory that is not counted.
 const SETTABLE: &[(c_int, &[c_int])] = &[
     (
         libc::SOL_SOCKET,
@@ -147,7 +147,7 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
     entries
 }
 
-/// The rule for `socket` where attempts to use a network are told: every family is one but those
+/// The rule for `socket` where attempts to use a network are reported: every family is one but those
 /// that speak to this machine's own kernel and processes.
 fn told_sockets(profile: Profile) -> Rule {
     let refused = if profile.own_network {

@@ -244,7 +244,7 @@ pub(super) const ANSWERED_ENOTSUP: &[c_long] = &[
     libc::SYS_fremovexattr,
 ];
 
-/// What no library probes for and no interpreter calls: whoever does has no honest reason.
+/// What no library probes for and no interpreter calls: a script that does has no honest reason.
 pub(super) const DEADLY: &[c_long] = &[
     libc::SYS_ioperm,
     libc::SYS_uselib,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Answer, Call, PROFILES, Profile, answer, compile, interpret, policy};
 
 /// Options that make objects of the kernel that outlive their script, are shared with others or are
-/// counted for nobody; by level.
+/// counted for no process; by level.
 const OPTIONS_THAT_MUST_NEVER_WORK: &[(i32, &[i32])] = &[
     (
         libc::SOL_SOCKET,
@@ -146,16 +146,16 @@ fn attempts_to_use_a_network_are_told_and_nothing_else_but_watches_is() {
             for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_RAW] {
                 let arguments = [family as u64, kind as u64, 0];
                 let call = Call::native(libc::SYS_socket, &arguments);
-                let told = interpret(&program, &call) == Answer::Tell;
+                let reported = interpret(&program, &call) == Answer::Tell;
                 let expected = profile.tells_network && !local.contains(&family);
-                assert_eq!(told, expected, "{profile:?} {family}");
+                assert_eq!(reported, expected, "{profile:?} {family}");
             }
         }
         for number in (0..600).filter(|number| i64::from(*number) != libc::SYS_socket) {
             let call = Call::native(number.into(), &[2, 1, 0]);
-            let told = interpret(&program, &call) == Answer::Tell;
+            let reported = interpret(&program, &call) == Answer::Tell;
             let adds = i64::from(number) == libc::SYS_epoll_ctl;
-            assert_eq!(told, adds && profile.counts_watches, "{number}");
+            assert_eq!(reported, adds && profile.counts_watches, "{number}");
         }
     }
 }

@@ -38,7 +38,7 @@ fn messages_are_read() {
     let FromDriver::Done(done) = &found[1] else {
         panic!("{found:?}");
     };
-    assert_eq!((done.cell, done.outcome), (3, Told::Ok));
+    assert_eq!((done.cell, done.outcome), (3, DriverOutcome::Ok));
     assert_eq!(done.value.as_ref().unwrap().text, "7");
 }
 
@@ -129,7 +129,7 @@ fn what_is_handed_on_is_bounded_whatever_it_says() {
     };
     let done = Done {
         cell: 1,
-        outcome: Told::Error,
+        outcome: DriverOutcome::Error,
         value: Some(Value {
             text: "é".repeat(100),
             truncated: u64::MAX,

@@ -12,7 +12,7 @@ pub struct PathText {
 impl PathText {
     /// Writes a path. One that is plain text stays as it is; in any other every byte that is no
     /// UTF-8 and every character that is not shown as itself is escaped, and the backslash, so that
-    /// the escapes can be told from what was there.
+    /// the escapes can be distinguished from what was there.
     pub fn of(path: &[u8]) -> Self {
         if let Ok(text) = std::str::from_utf8(path)
             && text.chars().all(is_plain)
