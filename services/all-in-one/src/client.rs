@@ -39,7 +39,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         input: invoke::Input,
     },
-    /// List, show, follow, cancel and delete runs.
+    /// List, show, follow, pause, resume, cancel and delete runs.
     Runs {
         #[command(flatten)]
         remote: Remote,

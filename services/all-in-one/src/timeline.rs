@@ -136,6 +136,8 @@ impl Timeline {
                 self.line(event, "observed", &observation.text);
             }
             Some(Kind::CancelRequested(cancel)) => self.line(event, "cancel", &cancel.reason),
+            Some(Kind::RunPaused(pause)) => self.line(event, "paused", &pause.reason),
+            Some(Kind::RunResumed(_)) => self.line(event, "resumed", "the run continues"),
             _ => {}
         }
     }

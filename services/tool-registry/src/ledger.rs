@@ -53,12 +53,7 @@ impl std::fmt::Debug for Ledger {
 
 /// Writes an event of the contract as a payload of the log.
 pub fn encode(event: &RunEvent, time: Timestamp) -> NewEvent {
-    let number = match &event.kind {
-        Some(Kind::RunStarted(_)) => 10,
-        Some(Kind::CallDispatched(_)) => 18,
-        Some(Kind::CallSettled(_)) => 20,
-        _ => 0,
-    };
+    let number = event.kind.as_ref().map_or(0, run_events::kind_number);
     NewEvent::new(time, number, event.encode_to_vec())
 }
 

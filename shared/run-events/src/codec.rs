@@ -33,8 +33,8 @@ pub(crate) fn decode(stored: &run_log::Event) -> Result<common::RunEvent, CodecE
     Ok(event)
 }
 
-/// Returns the field number of a kind, by which the log can be searched without decoding.
-fn kind_number(kind: &Kind) -> i32 {
+/// Returns the field number of a kind, by which logs can be searched without decoding.
+pub fn kind_number(kind: &Kind) -> i32 {
     match kind {
         Kind::RunStarted(_) => 10,
         Kind::IterationStarted(_) => 11,
@@ -53,6 +53,8 @@ fn kind_number(kind: &Kind) -> i32 {
         Kind::RunFinished(_) => 24,
         Kind::CancelRequested(_) => 25,
         Kind::MessageGiven(_) => 26,
+        Kind::RunPaused(_) => 27,
+        Kind::RunResumed(_) => 28,
     }
 }
 
@@ -75,5 +77,45 @@ pub fn durability_from_proto(durability: i32) -> Durability {
     match common::Durability::try_from(durability) {
         Ok(common::Durability::Memory) => Durability::Memory,
         _ => Durability::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_the_number_of_its_field() {
+        let cases = [
+            Kind::RunStarted(common::RunStarted::default()),
+            Kind::IterationStarted(common::IterationStarted::default()),
+            Kind::ModelRequested(common::ModelRequested::default()),
+            Kind::Thinking(common::ThinkingDelta::default()),
+            Kind::Text(common::TextDelta::default()),
+            Kind::ModelAnswered(common::ModelAnswered::default()),
+            Kind::Diagnosed(common::Diagnosed::default()),
+            Kind::ToolSelected(common::ToolSelected::default()),
+            Kind::CallDispatched(common::CallDispatched::default()),
+            Kind::OutputChunk(common::OutputChunk::default()),
+            Kind::CallSettled(common::CallSettled::default()),
+            Kind::NodeStarted(common::NodeStarted::default()),
+            Kind::NodeFinished(common::NodeFinished::default()),
+            Kind::Observation(common::Observation::default()),
+            Kind::RunFinished(common::RunFinished::default()),
+            Kind::CancelRequested(common::CancelRequested::default()),
+            Kind::MessageGiven(common::MessageGiven::default()),
+            Kind::RunPaused(common::RunPaused::default()),
+            Kind::RunResumed(common::RunResumed::default()),
+        ];
+        for kind in cases {
+            let number = kind_number(&kind);
+            let event = common::RunEvent {
+                kind: Some(kind),
+                ..common::RunEvent::default()
+            };
+            let bytes = event.encode_to_vec();
+            let (tag, _) = prost::encoding::decode_key(&mut bytes.as_slice()).unwrap();
+            assert_eq!(u32::try_from(number), Ok(tag), "{:?}", event.kind);
+        }
     }
 }

@@ -1,23 +1,24 @@
-//! The handle through which a run learns that it shall end.
+//! The handle through which the work of a run learns that it must end or pause.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use contracts::tavern::common::v1::{PendingWork, WorkKind};
 use grpc_kit::CallContext;
+use tokio::sync::{RwLock, RwLockReadGuard, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Why a run shall end before its work is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelReason {
-    /// Somebody asked for it, in these words.
+    /// A caller asked for it, in these words.
     Requested(String),
     /// The run's deadline passed.
     Deadline,
 }
 
-/// Tells the work of a run when to stop, and keeps track of what is in flight.
+/// Signals the work of a run when to stop or pause, and keeps track of what is in flight.
 #[derive(Clone, Debug)]
 pub struct RunControl {
     inner: Arc<Inner>,
@@ -27,10 +28,20 @@ pub struct RunControl {
 struct Inner {
     token: CancellationToken,
     reason: OnceLock<CancelReason>,
+    paused: watch::Sender<bool>,
+    /// Read while a step is recorded as started, written while a pause is recorded: no step starts
+    /// after the pause in the log.
+    starting: RwLock<()>,
     /// What is in flight. Locked for a push or a removal, never across an await.
     in_flight: Mutex<Vec<(u64, PendingWork)>>,
     next_ticket: std::sync::atomic::AtomicU64,
     context: CallContext,
+}
+
+/// Keeps the run from being paused while a step is recorded as started.
+#[derive(Debug)]
+pub struct StartGuard<'a> {
+    _starting: RwLockReadGuard<'a, ()>,
 }
 
 /// Something in flight; it is forgotten when this is dropped.
@@ -42,12 +53,14 @@ pub struct Tracked {
 
 impl RunControl {
     /// Makes the control of a run whose children see `path` and whose time ends in `remaining`.
-    pub(crate) fn new(path: core_types::CallPath, remaining: Duration) -> Self {
+    pub(crate) fn new(path: core_types::CallPath, remaining: Duration, paused: bool) -> Self {
         let context = CallContext::new(path).with_deadline(Instant::now() + remaining);
         Self {
             inner: Arc::new(Inner {
                 token: CancellationToken::new(),
                 reason: OnceLock::new(),
+                paused: watch::Sender::new(paused),
+                starting: RwLock::default(),
                 in_flight: Mutex::new(Vec::new()),
                 next_ticket: std::sync::atomic::AtomicU64::new(0),
                 context,
@@ -68,6 +81,41 @@ impl RunControl {
     /// Returns why the run shall end; nothing while it shall not.
     pub fn why(&self) -> Option<CancelReason> {
         self.inner.reason.get().cloned()
+    }
+
+    /// Returns true while the run is paused.
+    pub fn is_paused(&self) -> bool {
+        *self.inner.paused.borrow()
+    }
+
+    /// Waits until the run is not paused.
+    pub async fn until_resumed(&self) {
+        let mut paused = self.inner.paused.subscribe();
+        // It fails when the sender is gone, and this handle holds the sender.
+        let _ = paused.wait_for(|paused| !paused).await;
+    }
+
+    /// Admits the start of a step, which is to be recorded while the guard lives; nothing while the
+    /// run is paused.
+    pub async fn admit_start(&self) -> Option<StartGuard<'_>> {
+        let starting = self.inner.starting.read().await;
+        (!self.is_paused()).then_some(StartGuard {
+            _starting: starting,
+        })
+    }
+
+    /// Pauses or resumes the run once `recorded` has succeeded. Nothing happens if it is so already.
+    pub(crate) async fn set_paused<E>(
+        &self,
+        paused: bool,
+        recorded: impl Future<Output = Result<u64, E>>,
+    ) -> Result<(), E> {
+        let _no_start = self.inner.starting.write().await;
+        if self.is_paused() != paused {
+            recorded.await?;
+            self.inner.paused.send_replace(paused);
+        }
+        Ok(())
     }
 
     /// Notes that this work is in flight until the returned value is dropped, so that a cancel can
@@ -132,7 +180,11 @@ mod tests {
     use super::*;
 
     fn control() -> RunControl {
-        RunControl::new(core_types::CallPath::default(), Duration::from_secs(60))
+        RunControl::new(
+            core_types::CallPath::default(),
+            Duration::from_secs(60),
+            false,
+        )
     }
 
     #[test]

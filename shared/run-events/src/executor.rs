@@ -70,7 +70,11 @@ impl Executor {
     {
         let run = recorder.run_id();
         let path = core_types::CallPath::from_steps(recorder.path_below());
-        let control = RunControl::new(path.unwrap_or_default(), recorder.remaining());
+        let control = RunControl::new(
+            path.unwrap_or_default(),
+            recorder.remaining(),
+            recorder.was_paused(),
+        );
         let (ended_sender, ended) = watch::channel(false);
         let active = Active {
             control: control.clone(),

@@ -1,4 +1,4 @@
-//! Runs on top of the run log: recording events, following, cancelling and resuming.
+//! Runs on top of the run log: recording events, following, pausing, cancelling and resuming.
 //!
 //! [`run_log`] stores bytes and knows no contract; the services speak in events of the contract.
 //! This crate joins the two for every owner of runs, so that a turn, a workflow and an invocation
@@ -19,6 +19,8 @@ mod forwarded_sequences;
 mod list;
 mod meta;
 pub mod outcome;
+mod pause;
+mod phase;
 mod recorder;
 mod resource;
 mod runs;
@@ -28,8 +30,10 @@ mod store;
 mod watch;
 
 pub use cancel::Cancelled;
-pub use codec::{CodecError, durability_from_proto, durability_to_proto, timestamp_to_proto};
-pub use control::{CancelReason, RunControl, Tracked};
+pub use codec::{
+    CodecError, durability_from_proto, durability_to_proto, kind_number, timestamp_to_proto,
+};
+pub use control::{CancelReason, RunControl, StartGuard, Tracked};
 pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure};
 pub use meta::RunMeta;

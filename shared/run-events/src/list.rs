@@ -7,6 +7,7 @@ use grpc_kit::{Failure, run_list};
 use run_log::{Order, RunFilter, RunLog, StateFilter};
 
 use crate::failure::storage_failure;
+use crate::phase;
 use crate::store::RunStore;
 
 impl RunStore {
@@ -96,7 +97,8 @@ fn time(time: Option<prost_types::Timestamp>) -> Result<Option<Timestamp>, Strin
 fn state_filter(state: i32) -> Result<StateFilter, String> {
     match common::RunState::try_from(state) {
         Ok(common::RunState::Unspecified) => Ok(StateFilter::Any),
-        Ok(common::RunState::Running) => Ok(StateFilter::Open),
+        Ok(common::RunState::Running) => Ok(StateFilter::OpenIn(phase::RUNNING)),
+        Ok(common::RunState::Paused) => Ok(StateFilter::OpenIn(phase::PAUSED)),
         Ok(_) => Ok(StateFilter::FinishedAs(state)),
         Err(_) => Err(format!("{state} is not a run state")),
     }

@@ -21,6 +21,8 @@ struct Inner {
     stamp: Stamp,
     durability: Durability,
     deadline: Timestamp,
+    /// Whether the run was paused when this process took it.
+    was_paused: bool,
     /// Locked for a look-up or a change, never across an await.
     forwarded: Mutex<ForwardedSequences>,
 }
@@ -64,6 +66,7 @@ impl Recorder {
         stamp: Stamp,
         durability: Durability,
         deadline: Timestamp,
+        was_paused: bool,
     ) -> Self {
         let forwarded = Mutex::new(ForwardedSequences::new(stamp.run));
         Self {
@@ -72,6 +75,7 @@ impl Recorder {
                 stamp,
                 durability,
                 deadline,
+                was_paused,
                 forwarded,
             }),
         }
@@ -120,7 +124,7 @@ impl Recorder {
     /// Records events together and returns once they are durable, with the last sequence.
     ///
     /// # Errors
-    /// [`AppendError`] when nothing was stored, or nobody can tell.
+    /// [`AppendError`] when nothing was stored, or that is not known.
     pub async fn record(&self, kinds: Vec<Kind>) -> Result<u64, AppendError> {
         let events = kinds
             .into_iter()
@@ -143,7 +147,7 @@ impl Recorder {
 
     /// Records an event of a run below as it is, at a place of its own in this log, which keeps
     /// the place that it had. An event that this log has already is skipped: a call that is joined
-    /// again, in this process or the next, tells everything from its beginning.
+    /// again, in this process or the next, reports everything from its beginning.
     ///
     /// # Errors
     /// [`AppendError`] when the event cannot be taken.
@@ -172,6 +176,17 @@ impl Recorder {
             .forwarded
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the run was paused when this process took it.
+    pub(crate) fn was_paused(&self) -> bool {
+        self.inner.was_paused
+    }
+
+    /// Records an event with which the run enters a phase.
+    pub(crate) async fn enter(&self, phase: i32, kind: Kind) -> Result<u64, AppendError> {
+        let event = self.inner.stamp.encode(kind);
+        self.inner.writer.enter(phase, vec![event]).await
     }
 
     /// Ends the run with its last event.

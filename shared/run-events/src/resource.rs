@@ -8,6 +8,7 @@ use run_log::{RunLog, RunState, RunSummary};
 use crate::codec::{decode, durability_to_proto, timestamp_to_proto};
 use crate::failure::{damaged, read_failure};
 use crate::meta::RunMeta;
+use crate::phase;
 use crate::store::RunStore;
 
 impl RunStore {
@@ -16,7 +17,7 @@ impl RunStore {
         let meta = RunMeta::of(&summary)?;
         let outcome = self.outcome_of(&summary).await?;
         let state = match summary.state {
-            RunState::Open => common::RunState::Running.into(),
+            RunState::Open => phase::state_in(summary.phase).into(),
             RunState::Finished(code) => code,
         };
         Ok(common::Run {

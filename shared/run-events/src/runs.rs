@@ -13,6 +13,7 @@ use crate::control::RunControl;
 use crate::executor::{End, Executor};
 use crate::failure::{append_failure, no_such_run, storage_failure};
 use crate::meta::RunMeta;
+use crate::phase;
 use crate::recorder::{Recorder, Stamp};
 use crate::store::RunStore;
 
@@ -204,7 +205,8 @@ impl Runs {
             clock: Arc::clone(&self.clock),
         };
         let deadline = summary.deadline.unwrap_or(summary.created);
-        let recorder = Recorder::new(writer, stamp, summary.durability, deadline);
+        let was_paused = summary.phase == phase::PAUSED;
+        let recorder = Recorder::new(writer, stamp, summary.durability, deadline, was_paused);
         Ok(Some(recorder))
     }
 }

@@ -3,7 +3,8 @@
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::{
     CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
-    GetRunResponse, ListRunsRequest, ListRunsResponse, WatchRunRequest, WatchRunResponse,
+    GetRunResponse, ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse,
+    ResumeRunRequest, ResumeRunResponse, WatchRunRequest, WatchRunResponse,
     run_service_server::{RunService, RunServiceServer},
 };
 use futures::StreamExt;
@@ -14,7 +15,7 @@ use tonic::{Request, Response, Status};
 use crate::runs::Runs;
 
 impl Runs {
-    /// Returns the service that reads, follows, cancels and deletes these runs.
+    /// Returns the service that reads, follows, pauses, cancels and deletes these runs.
     pub fn service(&self) -> RunServiceServer<impl RunService + use<>> {
         RunServiceServer::new(Rpc { runs: self.clone() })
     }
@@ -76,6 +77,23 @@ impl RunService for Rpc {
             still_running: cancelled.still_running,
         }))
     }
+    async fn pause_run(
+        &self,
+        request: Request<PauseRunRequest>,
+    ) -> Result<Response<PauseRunResponse>, Status> {
+        let PauseRunRequest { run_id, reason } = request.into_inner();
+        let run = self.runs.pause(&run_id, &reason).await?;
+        Ok(Response::new(PauseRunResponse { run: Some(run) }))
+    }
+
+    async fn resume_run(
+        &self,
+        request: Request<ResumeRunRequest>,
+    ) -> Result<Response<ResumeRunResponse>, Status> {
+        let run = self.runs.resume(&request.into_inner().run_id).await?;
+        Ok(Response::new(ResumeRunResponse { run: Some(run) }))
+    }
+
     async fn delete_run(
         &self,
         request: Request<DeleteRunRequest>,

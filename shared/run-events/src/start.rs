@@ -122,7 +122,7 @@ impl Runs {
         }
         match created.map_err(|error| create_failure(&error, &start.request_id))? {
             Created::New(writer) => Ok(Started::New(
-                Recorder::new(writer, stamp, durability, deadline),
+                Recorder::new(writer, stamp, durability, deadline, false),
                 meta,
             )),
             Created::Replayed(summary) => {

@@ -164,10 +164,7 @@ impl Inner {
 
     async fn refuse_if_busy(&self, conversation_id: &str) -> Result<(), Failure> {
         let turns = self.runs.by_conversation(conversation_id).await?;
-        let Some((run, _)) = turns
-            .iter()
-            .find(|(run, _)| run.state() == common::RunState::Running)
-        else {
+        let Some((run, _)) = turns.iter().find(|(run, _)| run.outcome.is_none()) else {
             return Ok(());
         };
         let message = format!(

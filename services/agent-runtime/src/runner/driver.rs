@@ -131,7 +131,10 @@ impl Driver {
             }
             match self.turn.next() {
                 Command::ReadOpening(text) => self.read_opening(&text)?,
-                Command::Ask(ask) => self.ask(ask).await?,
+                Command::Ask(ask) => {
+                    self.until_resumed().await?;
+                    self.ask(ask).await?;
+                }
                 Command::Dispatch(call) => self.dispatch(call).await?,
                 Command::Await(left) => self.await_one(&left).await?,
                 Command::GiveUp(left) => self.give_up(&left).await?,
@@ -141,6 +144,22 @@ impl Driver {
                     return Ok(self.outcome(&finish));
                 }
             }
+        }
+    }
+
+    /// Waits until the turn is not paused.
+    async fn until_resumed(&mut self) -> Result<(), Stop> {
+        if self.control.is_paused() {
+            // What has ended is shown while the turn waits.
+            self.commit().await?;
+        }
+        tokio::select! {
+            () = self.control.until_resumed() => {}
+            () = self.control.cancelled() => {}
+        }
+        match self.control.why() {
+            Some(reason) => Err(Stop::Told(reason)),
+            None => Ok(()),
         }
     }
 

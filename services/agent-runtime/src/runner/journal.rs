@@ -44,7 +44,9 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::NodeFinished(_)
         | Kind::RunFinished(_)
         | Kind::CancelRequested(_)
-        | Kind::MessageGiven(_) => return None,
+        | Kind::MessageGiven(_)
+        | Kind::RunPaused(_)
+        | Kind::RunResumed(_) => return None,
     })
 }
 

@@ -285,3 +285,29 @@ async fn a_follower_resumes_by_sequence_and_the_end_is_given_again() {
     );
     assert_eq!(running.follow(&ended.run.run_id, last).await.run, ended.run);
 }
+
+#[tokio::test]
+async fn a_paused_turn_ends_its_round_and_asks_the_model_again_when_it_is_resumed() {
+    let turns = json!([
+        {"answer": {"text": WORK}},
+        {"expect": {"last_is": "Observation: Tool Work executed successfully. Result: done"}, "answer": {"text": "It is done."}}
+    ]);
+    let world = World::new(working(Behaviour::Hangs), &["Work"], &turns);
+    let running = world.build().await;
+    let run_id = running.begin(says("work")).await;
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::OutputChunk(_)))
+        .await;
+    assert_eq!(running.pause(&run_id).await.state(), RunState::Paused);
+    world.registry.release("Work", json!("done"));
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::CallSettled(_)))
+        .await;
+    assert_eq!(running.run(&run_id).await.state(), RunState::Paused);
+    assert_eq!(running.resume(&run_id).await.state(), RunState::Running);
+    let ended = running.follow(&run_id, 0).await;
+    assert_eq!(ended.text(), "It is done.", "{}", ended.error_message());
+    let story = ended.story();
+    let at = |word: &str| story.iter().rposition(|entry| *entry == word).unwrap();
+    assert!(at("resumed") < at("iteration"), "{story:?}");
+}

@@ -14,8 +14,8 @@ use contracts::tavern::{
     },
     common::v1::{Run, RunEvent, StopReason, run_event::Kind, watch_record::Record},
     run::v1::{
-        CancelRunRequest, CancelRunResponse, GetRunRequest, WatchRunRequest,
-        run_service_client::RunServiceClient,
+        CancelRunRequest, CancelRunResponse, GetRunRequest, PauseRunRequest, ResumeRunRequest,
+        WatchRunRequest, run_service_client::RunServiceClient,
     },
 };
 use grpc_kit::Transport;
@@ -233,6 +233,25 @@ impl Running {
             .into_inner()
     }
 
+    /// Pauses a run.
+    pub(crate) async fn pause(&self, run_id: &str) -> Run {
+        let request = PauseRunRequest {
+            run_id: run_id.to_owned(),
+            reason: String::new(),
+        };
+        let response = self.runs.clone().pause_run(request).await;
+        response.unwrap().into_inner().run.unwrap()
+    }
+
+    /// Resumes a run.
+    pub(crate) async fn resume(&self, run_id: &str) -> Run {
+        let request = ResumeRunRequest {
+            run_id: run_id.to_owned(),
+        };
+        let response = self.runs.clone().resume_run(request).await;
+        response.unwrap().into_inner().run.unwrap()
+    }
+
     /// Returns a run.
     pub(crate) async fn run(&self, run_id: &str) -> Run {
         let request = GetRunRequest {
@@ -350,5 +369,7 @@ fn word(kind: &Kind) -> &'static str {
         Kind::RunFinished(_) => "finished",
         Kind::CancelRequested(_) => "cancel",
         Kind::MessageGiven(_) => "given",
+        Kind::RunPaused(_) => "paused",
+        Kind::RunResumed(_) => "resumed",
     }
 }

@@ -7,7 +7,8 @@ use clap::Subcommand;
 use contracts::tavern::common::v1::{Run, RunState, watch_record::Record};
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::{
-    CancelRunRequest, DeleteRunRequest, GetRunRequest, ListRunsRequest, WatchRunRequest,
+    CancelRunRequest, DeleteRunRequest, GetRunRequest, ListRunsRequest, PauseRunRequest,
+    ResumeRunRequest, WatchRunRequest,
 };
 use grpc_kit::Transport;
 
@@ -53,6 +54,19 @@ pub(crate) enum Command {
         #[arg(long, default_value = "")]
         reason: String,
     },
+    /// Pause a run: what has begun ends, and nothing else starts.
+    Pause {
+        /// The id of the run.
+        run_id: String,
+        /// The reason, for the log.
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Resume a paused run.
+    Resume {
+        /// The id of the run.
+        run_id: String,
+    },
     /// Delete a run that has ended, with its log.
     Delete {
         /// The id of the run.
@@ -96,6 +110,22 @@ impl Command {
                 }
                 show(&response.run.context("the answer has no run")?, remote.json)
             }
+            Self::Pause { run_id, reason } => {
+                let response = runs.pause_run(PauseRunRequest { run_id, reason }).await;
+                let run = response
+                    .map_err(|status| refusal(&status))?
+                    .into_inner()
+                    .run;
+                show(&run.context("the answer has no run")?, remote.json)
+            }
+            Self::Resume { run_id } => {
+                let response = runs.resume_run(ResumeRunRequest { run_id }).await;
+                let run = response
+                    .map_err(|status| refusal(&status))?
+                    .into_inner()
+                    .run;
+                show(&run.context("the answer has no run")?, remote.json)
+            }
             Self::Delete { run_id } => {
                 let response = runs.delete_run(DeleteRunRequest { run_id }).await;
                 response.map_err(|status| refusal(&status))?;
@@ -110,7 +140,9 @@ fn state_named(state: &str) -> anyhow::Result<i32> {
     let state = RunState::from_str_name(&value).filter(|state| *state != RunState::Unspecified);
     match state {
         Some(state) => Ok(state.into()),
-        None => bail!("unknown state; use running, succeeded, failed, cancelled or unknown"),
+        None => {
+            bail!("unknown state; use running, paused, succeeded, failed, cancelled or in_doubt")
+        }
     }
 }
 

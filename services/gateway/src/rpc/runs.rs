@@ -6,7 +6,8 @@ use contracts::tavern::common::v1::{self as common, ErrorReason, WatchRecord};
 use contracts::tavern::run::v1::run_service_server::RunService;
 use contracts::tavern::run::v1::{
     CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
-    GetRunResponse, ListRunsRequest, ListRunsResponse, WatchRunRequest, WatchRunResponse,
+    GetRunResponse, ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse,
+    ResumeRunRequest, ResumeRunResponse, WatchRunRequest, WatchRunResponse,
 };
 use core_types::{RunId, RunOwner};
 use futures::future::try_join_all;
@@ -76,6 +77,24 @@ impl RunService for GatewayRpc {
         let request = request.into_inner();
         let owner = owner_of(&request.run_id)?;
         self.peers.runs.of(owner).cancel_run(request).await
+    }
+
+    async fn pause_run(
+        &self,
+        request: Request<PauseRunRequest>,
+    ) -> Result<Response<PauseRunResponse>, Status> {
+        let request = request.into_inner();
+        let owner = owner_of(&request.run_id)?;
+        self.peers.runs.of(owner).pause_run(request).await
+    }
+
+    async fn resume_run(
+        &self,
+        request: Request<ResumeRunRequest>,
+    ) -> Result<Response<ResumeRunResponse>, Status> {
+        let request = request.into_inner();
+        let owner = owner_of(&request.run_id)?;
+        self.peers.runs.of(owner).resume_run(request).await
     }
 
     async fn delete_run(

@@ -89,6 +89,8 @@ struct Drive {
     unknown: Vec<(String, common::CallError)>,
     /// Calls that had not ended when the run was cancelled.
     unended: Vec<String>,
+    /// Whether something is left to start when the run is resumed.
+    held: bool,
 }
 
 impl Drive {
@@ -113,6 +115,7 @@ impl Drive {
             calls: prepared.calls,
             unknown: Vec::new(),
             unended: Vec::new(),
+            held: false,
         };
         for call in drive
             .calls
@@ -130,19 +133,21 @@ impl Drive {
     }
 
     async fn reach_end(&mut self) -> Result<common::RunOutcome, AppendError> {
+        let control = self.control.clone();
         loop {
+            self.held = false;
             self.advance().await?;
-            if self.control.is_cancelled() {
+            if control.is_cancelled() {
                 return self.stop().await;
             }
             self.launch().await?;
-            if self.running.is_empty() {
+            if self.running.is_empty() && !self.held {
                 break;
             }
-            let control = self.control.clone();
             tokio::select! {
                 Some((node, came)) = self.running.next() => self.came(node, came)?,
                 () = control.cancelled() => return self.stop().await,
+                () = control.until_resumed(), if self.held => {}
             }
         }
         // The last outcomes ride on the commit of the run's end.
@@ -155,6 +160,11 @@ impl Drive {
         let mut turn = 0;
         while let Some(command) = self.commands.pop_front() {
             if self.control.is_cancelled() || !self.unknown.is_empty() {
+                return Ok(());
+            }
+            if self.control.is_paused() {
+                self.held = true;
+                self.commands.push_front(command);
                 return Ok(());
             }
             match command {
@@ -263,6 +273,12 @@ impl Drive {
     /// Starts as many waiting nodes as there is room for, once all that happened before and their
     /// starts are durable.
     async fn launch(&mut self) -> Result<(), AppendError> {
+        let control = self.control.clone();
+        let Some(_not_paused) = control.admit_start().await else {
+            self.held |= !self.waiting.is_empty();
+            self.held &= self.unknown.is_empty();
+            return self.hand_over().await;
+        };
         let mut starting = Vec::new();
         while self.unknown.is_empty() && self.running.len() + starting.len() < self.runner.per_run {
             let Some((node, effect)) = self.waiting.pop_front() else {
@@ -429,7 +445,7 @@ impl Drive {
             .boxed()
     }
 
-    /// Takes note of what an effect came to.
+    /// Records what an effect came to.
     fn came(&mut self, node: NodeIndex, came: Came) -> Result<(), AppendError> {
         let took = self.take_started(node);
         let settled = match came {
@@ -490,7 +506,7 @@ impl Drive {
         }));
     }
 
-    /// Ends the run from outside: everything running is told, and what does not end is named.
+    /// Ends the run from outside: everything running is cancelled, and what does not end is named.
     async fn stop(&mut self) -> Result<common::RunOutcome, AppendError> {
         while let Some((node, came)) = self.running.next().await {
             self.came(node, came)?;
@@ -505,7 +521,7 @@ impl Drive {
         Ok(outcome::stopped(&reason, unsettled))
     }
 
-    /// Says how the run ended.
+    /// Returns how the run ended.
     fn outcome(&mut self) -> common::RunOutcome {
         if !self.unknown.is_empty() {
             let error = self

@@ -11,6 +11,7 @@ mod definitions;
 mod examples;
 mod histories;
 mod node_types;
+mod pause;
 mod resume;
 mod runs;
 mod support;

@@ -226,6 +226,8 @@ pub(crate) fn words(events: &[RunEvent]) -> Vec<String> {
             Kind::CallSettled(_) => "call settled".to_owned(),
             Kind::RunFinished(_) => "run finished".to_owned(),
             Kind::CancelRequested(_) => "cancel requested".to_owned(),
+            Kind::RunPaused(paused) => format!("run paused: {}", paused.reason),
+            Kind::RunResumed(_) => "run resumed".to_owned(),
             Kind::OutputChunk(chunk) => format!("chunk {}", chunk.text),
             other => format!("{other:?}"),
         })

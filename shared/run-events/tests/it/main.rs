@@ -456,3 +456,28 @@ async fn only_a_run_that_has_ended_is_deleted_and_it_stays_deleted() {
         "the request does not start the run again"
     );
 }
+
+#[tokio::test]
+async fn the_calls_of_a_text_cannot_be_paused() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = sql_store::SqliteOptions::new(directory.path().join("test.runs.db"));
+    let logs = RunLogs::open(options).await.unwrap();
+    let runs = Runs::new(
+        logs,
+        RunOwner::Registry,
+        Arc::new(SystemClock),
+        Arc::new(SystemIds),
+    );
+    let recorder = new_run(&runs, a_run("", "")).await;
+    let run_id = recorder.run_id().to_string();
+    for refused in [runs.pause(&run_id, "").await, runs.resume(&run_id).await] {
+        let status = refused.unwrap_err().into_status();
+        assert_eq!(
+            (status.code(), grpc_kit::reason(&status)),
+            (
+                Code::FailedPrecondition,
+                Some(common::ErrorReason::RunNotPausable)
+            )
+        );
+    }
+}

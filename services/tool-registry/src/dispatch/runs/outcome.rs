@@ -31,7 +31,9 @@ pub(super) fn read(run: &Run, order: &Order) -> Ending {
         },
         RunState::Cancelled => Ending::Cancelled(failure()),
         RunState::InDoubt => Ending::InDoubt(failure()),
-        RunState::Failed | RunState::Running | RunState::Unspecified => Ending::Failed(failure()),
+        RunState::Failed | RunState::Running | RunState::Paused | RunState::Unspecified => {
+            Ending::Failed(failure())
+        }
     }
 }
 

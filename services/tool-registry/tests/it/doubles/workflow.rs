@@ -14,7 +14,8 @@ use contracts::tavern::{
     },
     run::v1::{
         CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
-        GetRunResponse, ListRunsRequest, ListRunsResponse, WatchRunRequest, WatchRunResponse,
+        GetRunResponse, ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse,
+        ResumeRunRequest, ResumeRunResponse, WatchRunRequest, WatchRunResponse,
         run_service_server::RunService,
     },
     workflow::v1::{
@@ -330,6 +331,20 @@ impl RunService for PlayedWorkflows {
             }
         };
         Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn pause_run(
+        &self,
+        _: Request<PauseRunRequest>,
+    ) -> Result<Response<PauseRunResponse>, Status> {
+        Err(Status::unimplemented("the double does not pause"))
+    }
+
+    async fn resume_run(
+        &self,
+        _: Request<ResumeRunRequest>,
+    ) -> Result<Response<ResumeRunResponse>, Status> {
+        Err(Status::unimplemented("the double does not pause"))
     }
 
     async fn delete_run(

@@ -1,0 +1,80 @@
+//! Pausing and resuming a run.
+
+use contracts::tavern::common::v1::{self as common, ErrorReason, run_event::Kind};
+use core_types::RunOwner;
+use grpc_kit::Failure;
+use run_log::{AppendError, RunState};
+
+use crate::failure::{append_failure, wrong_state};
+use crate::meta::RunMeta;
+use crate::phase;
+use crate::runs::Runs;
+
+impl Runs {
+    /// Pauses a run: no further step starts until it is resumed. A paused run is left as it is.
+    ///
+    /// # Errors
+    /// RUN_NOT_FOUND, RUN_FINISHED, RUN_NOT_PAUSABLE, or a storage that does not work.
+    pub async fn pause(&self, run_id: &str, reason: &str) -> Result<common::Run, Failure> {
+        let reason = reason.chars().take(500).collect();
+        let event = Kind::RunPaused(common::RunPaused { reason });
+        self.enter(run_id, phase::PAUSED, event).await
+    }
+
+    /// Resumes a paused run. A run that is not paused is left as it is.
+    ///
+    /// # Errors
+    /// RUN_NOT_FOUND, RUN_FINISHED, RUN_NOT_PAUSABLE, or a storage that does not work.
+    pub async fn resume(&self, run_id: &str) -> Result<common::Run, Failure> {
+        let event = Kind::RunResumed(common::RunResumed {});
+        self.enter(run_id, phase::RUNNING, event).await
+    }
+
+    async fn enter(&self, run_id: &str, phase: i32, event: Kind) -> Result<common::Run, Failure> {
+        let summary = self.store().find(run_id).await?;
+        if summary.state != RunState::Open {
+            return self.refuse(run_id, ErrorReason::RunFinished).await;
+        }
+        if !can_pause(summary.id.owner()) {
+            return self.refuse(run_id, ErrorReason::RunNotPausable).await;
+        }
+        let entered = match self.executor().active().get(summary.id) {
+            Some(active) => {
+                let recorded = active.recorder.enter(phase, event);
+                let paused = phase == phase::PAUSED;
+                active.control.set_paused(paused, recorded).await
+            }
+            None if summary.phase == phase => Ok(()),
+            // No task executes it: its service has not resumed it.
+            None => {
+                let meta = RunMeta::of(&summary)?;
+                match self.reopen(summary, &meta).await? {
+                    Some(recorder) => recorder.enter(phase, event).await.map(drop),
+                    None => Err(AppendError::Finished),
+                }
+            }
+        };
+        match entered {
+            Ok(()) => self.store().get(run_id).await,
+            Err(AppendError::Finished) => self.refuse(run_id, ErrorReason::RunFinished).await,
+            Err(error) => Err(append_failure(&error)),
+        }
+    }
+
+    async fn refuse(&self, run_id: &str, reason: ErrorReason) -> Result<common::Run, Failure> {
+        let run = self.store().get(run_id).await?;
+        let message = match reason {
+            ErrorReason::RunFinished => "the run has ended",
+            _ => "calls of a text cannot be paused; cancel the run instead",
+        };
+        Err(wrong_state(&run, reason, message))
+    }
+}
+
+/// Returns whether runs of an owner have steps between which they can pause.
+fn can_pause(owner: RunOwner) -> bool {
+    match owner {
+        RunOwner::Workflow | RunOwner::Agent => true,
+        RunOwner::Registry => false,
+    }
+}

@@ -1,0 +1,17 @@
+//! The phases of an open run, as the log stores them.
+
+use contracts::tavern::common::v1::RunState;
+
+/// The phase of a run that continues.
+pub(crate) const RUNNING: i32 = 0;
+
+/// The phase of a run that is paused.
+pub(crate) const PAUSED: i32 = 1;
+
+/// Returns the state of an open run in a phase.
+pub(crate) fn state_in(phase: i32) -> RunState {
+    match phase {
+        PAUSED => RunState::Paused,
+        _ => RunState::Running,
+    }
+}
