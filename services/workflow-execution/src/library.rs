@@ -212,7 +212,7 @@ impl Library {
             Err(vec![Violation::new(
                 "",
                 "internal",
-                "the definition could not be checked; this is a mistake in Tavern",
+                "internal error: the definition could not be checked; please report this",
             )])
         });
         plan.map(|plan| self.plans.insert(for_cache, plan))

@@ -1,4 +1,4 @@
-//! Carries runs out: does what the engine commands, and records what happened.
+//! Executes runs: does what the engine commands, and records what happened.
 //!
 //! Pure nodes run inline and their outcomes are collected. Before a node with an effect starts,
 //! everything collected, the node's start and the dispatch of its call are made durable together;
@@ -47,7 +47,7 @@ pub struct Concurrency {
     pub per_depth: usize,
 }
 
-/// Carries runs out.
+/// Executes runs.
 #[derive(Debug)]
 pub struct Runner {
     peers: Peers,
@@ -83,7 +83,7 @@ impl Runner {
         }
     }
 
-    /// Carries a run out to its end.
+    /// Executes a run to its end.
     pub async fn run(
         self: Arc<Self>,
         prepared: Prepared,

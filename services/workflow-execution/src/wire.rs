@@ -30,11 +30,11 @@ pub fn outputs_to_json(node: &PlanNode, outputs: &Outputs) -> String {
 /// Reads the outputs of a node; an output that is not there is null.
 ///
 /// # Errors
-/// A sentence that says why the text is no object.
+/// A sentence that says why the text is not an object.
 pub fn outputs_from_json(node: &PlanNode, text: &str) -> Result<Outputs, String> {
     let mut values = match read_value(text)? {
         Value::Object(values) => values,
-        _ => return Err("the outputs are no object".to_owned()),
+        _ => return Err("the outputs are not an object".to_owned()),
     };
     let take = |values: &mut Map<String, Value>, slot: &Slot| {
         values
@@ -52,7 +52,7 @@ pub fn outputs_from_json(node: &PlanNode, text: &str) -> Result<Outputs, String>
 /// Reads a JSON value that came over the wire or out of the log; empty text is null.
 ///
 /// # Errors
-/// A sentence that says why it is no JSON.
+/// A sentence that says why it is not JSON.
 pub fn read_value(text: &str) -> Result<Value, String> {
     if text.is_empty() {
         return Ok(Value::Null);

@@ -7,7 +7,7 @@ use prost::Message;
 
 /// A stored event that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("event {sequence} of the log is no event of the contract")]
+#[error("event {sequence} of the log is not an event of the contract")]
 pub struct CodecError {
     /// Its place in the log.
     pub sequence: u64,

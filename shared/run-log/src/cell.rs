@@ -5,13 +5,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use core_types::RunId;
+use core_types::{RunId, Timestamp};
 use tokio::sync::watch;
 
 use crate::{
     AppendError, Event, NewEvent,
     event::{Head, up_to},
-    step::{Finish, Step},
 };
 
 /// How many of the latest events are kept for followers that are up to date.
@@ -67,6 +66,13 @@ pub(crate) struct Chain {
     lost: Option<AppendError>,
     /// Whether it is not known what is stored.
     unknown: bool,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Finish {
+    pub(crate) state: i32,
+    pub(crate) time: Timestamp,
 }
 
 /// What a step does beside appending events.
@@ -298,25 +304,26 @@ impl Chain {
         })
     }
 
-    /// Returns whether a queued step may still be stored.
-    pub(crate) fn admits(&self, step: &Step) -> Result<(), AppendError> {
-        if step.epoch == self.epoch {
+    /// Returns whether a step that was queued in `epoch` may still be stored.
+    pub(crate) fn admits(&self, epoch: u64) -> Result<(), AppendError> {
+        if epoch == self.epoch {
             Ok(())
         } else {
             Err(self.rejection.clone())
         }
     }
 
-    /// Notes that a step is stored.
-    pub(crate) fn acknowledge(&mut self, step: &Step) {
-        if step.epoch == self.epoch {
-            self.durable = step.place;
+    /// Notes that a step of `epoch` is stored, and that the run stands at `place`.
+    pub(crate) fn acknowledge(&mut self, epoch: u64, place: Place) {
+        if epoch == self.epoch {
+            self.durable = place;
         }
     }
 
-    /// Notes that a step is not stored, or may not be; the steps behind it will not be.
-    pub(crate) fn reject(&mut self, step: &Step, error: &AppendError) {
-        if step.epoch == self.epoch {
+    /// Notes that a step of `epoch` is not stored, or may not be; the steps behind it will not be.
+    /// `awaited` is whether a caller gets the error as the answer to the step.
+    pub(crate) fn reject(&mut self, epoch: u64, awaited: bool, error: &AppendError) {
+        if epoch == self.epoch {
             self.epoch += 1;
             self.assigned = self.durable;
             self.rejection = error.clone();
@@ -325,7 +332,7 @@ impl Chain {
         // A caller who is informed of a failure knows that what it submitted before is lost too. A
         // fenced step is not the business of the writer that has the run now.
         if !matches!(error, AppendError::Fenced) {
-            self.lost = step.reply.is_none().then(|| error.clone());
+            self.lost = (!awaited).then(|| error.clone());
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::{
     cell::{Place, Purpose, Registry, RunCell},
     event::Head,
     limits::{self, MAX_PAGE_RUNS, MAX_READ_BYTES, MAX_READ_EVENTS},
-    step::{Deletion, Sink, Step, StepError, Store},
+    sink::Sink,
+    step::{Deletion, Step, StepError, Store},
 };
 
 /// How many events of a deleted run go in one commit.

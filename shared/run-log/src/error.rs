@@ -97,7 +97,7 @@ pub enum CreateError {
         /// The run that the request id belonged to.
         run: RunId,
     },
-    /// It is not known whether the run was stored. The same request again will tell.
+    /// It is not known whether the run was stored. Repeat the request to find out.
     #[error("it is not known whether the run was stored; repeat the request to find out")]
     Unknown,
     /// Nothing was stored.

@@ -87,7 +87,7 @@ impl Event {
 /// A SHA-256 value.
 ///
 /// An event's hash covers the hash before it, the run's id, and the event's sequence, time, kind
-/// and payload. Whoever knows the last hash of a run can prove every event before it.
+/// and payload. The last hash of a run proves every event before it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hash(pub [u8; 32]);
 

@@ -1,4 +1,4 @@
-//! The ones who watch a run.
+//! Following the events of a run.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ pub enum Batch {
     },
 }
 
-/// Gives the events of a run as they are committed, to the terminal one.
+/// Returns the events of a run as they are committed, to the terminal one.
 ///
-/// A batch is small, as its reader may be slow. The follower keeps nothing but its place. While it is up to date it is served from memory, else from the
-/// store, so that its pace is nobody else's concern.
+/// A batch is small, as its reader may be slow. The follower keeps nothing but its place. While it
+/// is up to date it is served from memory, else from the store, so a slow one delays no other.
 #[derive(Debug)]
 pub struct Follower {
     cell: Arc<RunCell>,

@@ -9,9 +9,9 @@
 //!
 //! [`event`] and [`run`] are the data, [`limits`] what is accepted of it, [`error`] what can go
 //! wrong. [`log`] is the contract; [`writer`] and [`follower`] are its two handles. Behind them,
-//! `cell` holds what the process knows of a live run, `step` is the unit that is stored, and
-//! `engine` does everything that does not depend on where events are kept. [`sqlite`] and
-//! [`memory`] keep them; [`router`] picks between the two.
+//! `cell` holds what the process knows of a live run, `step` is the unit that is stored and `sink`
+//! the way to where it is stored, and `engine` does everything that does not depend on where that
+//! is: [`sqlite`] or [`memory`]; [`router`] picks between the two.
 //!
 //! # What is promised
 //!
@@ -42,8 +42,10 @@ pub mod follower;
 pub mod limits;
 pub mod log;
 pub mod memory;
+mod memory_store;
 pub mod router;
 pub mod run;
+mod sink;
 pub mod sqlite;
 mod step;
 pub mod writer;

@@ -108,7 +108,7 @@ impl RunSummary {
     }
 }
 
-/// Which runs a list gives. All conditions must hold; the default gives every run.
+/// Which runs a list returns. All conditions must hold; the default returns every run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
     /// Only runs that execute this subject.
@@ -127,7 +127,7 @@ pub struct RunFilter {
     pub created_before: Option<Timestamp>,
 }
 
-/// Which states a list gives.
+/// Which states a list returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StateFilter {
     /// Every state.

@@ -20,7 +20,7 @@ use crate::{
     Verification,
     cell::lock,
     engine::Engine,
-    step::{Queue, Sink},
+    sink::{Queue, Sink},
 };
 use committer::Committer;
 use rows::SqliteStore;

@@ -1,16 +1,15 @@
-//! The unit that is stored, and the way to where it is stored.
+//! The unit that is stored, and what is read back.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use core_types::{RequestId, RunId, Timestamp};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use core_types::{RequestId, RunId};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
     AppendError, Event, NewRun, Order, RunCursor, RunFilter, RunPage, RunSummary, StorageError,
-    cell::{Chain, Place, RunCell},
+    cell::{Chain, Finish, Place, RunCell},
     event::Head,
-    memory::MemoryStore,
 };
 
 /// What one call stores, all of it or nothing.
@@ -33,13 +32,6 @@ pub(crate) struct Step {
     pub(crate) reply: Option<oneshot::Sender<Result<(), StepError>>>,
     /// The room that its payloads take in the queue.
     pub(crate) room: Option<OwnedSemaphorePermit>,
-}
-
-/// How a run ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Finish {
-    pub(crate) state: i32,
-    pub(crate) time: Timestamp,
 }
 
 /// One part of deleting a finished run. The first part hides it; the others free its room.
@@ -74,13 +66,13 @@ impl From<AppendError> for StepError {
 impl Step {
     /// Notes the success on the run's chain and answers the caller.
     pub(crate) fn acknowledge(&mut self, chain: &mut Chain) {
-        chain.acknowledge(self);
+        chain.acknowledge(self.epoch, self.place);
         self.answer(Ok(()));
     }
 
     /// Notes the failure on the run's chain and answers the caller.
     pub(crate) fn reject(&mut self, chain: &mut Chain, error: AppendError) {
-        chain.reject(self, &error);
+        chain.reject(self.epoch, self.reply.is_some(), &error);
         self.answer(Err(error.into()));
     }
 
@@ -88,66 +80,6 @@ impl Step {
     pub(crate) fn answer(&mut self, outcome: Result<(), StepError>) {
         if let Some(reply) = self.reply.take() {
             reply.send(outcome).unwrap_or_default();
-        }
-    }
-}
-
-/// Where steps go.
-#[derive(Clone, Debug)]
-pub(crate) enum Sink {
-    /// To a task that commits them in groups.
-    Queue(Queue),
-    /// Into memory, at once.
-    Memory(Arc<MemoryStore>),
-}
-
-/// The bounded way to the committing task.
-#[derive(Clone, Debug)]
-pub(crate) struct Queue {
-    pub(crate) steps: mpsc::Sender<Step>,
-    /// Bounds the payload bytes that wait, as `steps` bounds their number.
-    pub(crate) room: Arc<Semaphore>,
-}
-
-/// A place in the sink that is taken and not yet used.
-pub(crate) enum Slot<'a> {
-    Queue(mpsc::Permit<'a, Step>, OwnedSemaphorePermit),
-    Memory(&'a MemoryStore),
-}
-
-impl Sink {
-    /// Waits until there is room for a step with `bytes` of payload.
-    pub(crate) async fn reserve(&self, bytes: usize) -> Result<Slot<'_>, StorageError> {
-        match self {
-            Sink::Queue(queue) => {
-                let bytes = u32::try_from(bytes.max(1)).map_err(|_| StorageError::Full)?;
-                let closed = |_| StorageError::Closed;
-                let room = Arc::clone(&queue.room)
-                    .acquire_many_owned(bytes)
-                    .await
-                    .map_err(closed)?;
-                let permit = queue
-                    .steps
-                    .reserve()
-                    .await
-                    .map_err(|_| StorageError::Closed)?;
-                Ok(Slot::Queue(permit, room))
-            }
-            Sink::Memory(store) => Ok(Slot::Memory(store)),
-        }
-    }
-}
-
-impl Slot<'_> {
-    /// Sends the step. `chain` is the locked chain of its run, so that steps leave in the order
-    /// in which they got their places.
-    pub(crate) fn send(self, mut step: Step, chain: &mut Chain) {
-        match self {
-            Slot::Queue(permit, room) => {
-                step.room = Some(room);
-                permit.send(step);
-            }
-            Slot::Memory(store) => store.apply(step, chain),
         }
     }
 }

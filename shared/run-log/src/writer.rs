@@ -1,4 +1,4 @@
-//! The one who appends to a run.
+//! Appending to a run.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::{
     AppendError, NewEvent, StorageError, Violation,
     cell::{Purpose, RunCell},
     limits,
-    step::{Sink, Step, StepError},
+    sink::Sink,
+    step::{Step, StepError},
 };
 
 /// Appends to one run. Clones append to the same run, in the order of their calls.

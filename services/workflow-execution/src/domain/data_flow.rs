@@ -75,12 +75,12 @@ impl DataFlow {
             .find(|data_flow| data_flow.name() == name)
     }
 
-    /// Says whether every value fits.
+    /// Returns whether every value fits.
     pub fn is_any(self) -> bool {
         matches!(self, DataFlow::Wildcard | DataFlow::ConvertibleAny)
     }
 
-    /// Says whether `value` is of this type as it stands.
+    /// Returns whether `value` is of this type as it stands.
     pub fn holds(self, value: &Value) -> bool {
         match self {
             DataFlow::String | DataFlow::Binary => value.is_string(),
@@ -116,7 +116,7 @@ impl DataFlow {
         }
     }
 
-    /// Says whether values of this type may flow into a slot of the type `target`.
+    /// Returns whether values of this type may flow into a slot of the type `target`.
     pub fn flows_into(self, target: DataFlow) -> bool {
         self == target
             || self.is_any()
@@ -166,7 +166,7 @@ pub fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Says whether a number has no fraction, also beyond 64 bits: `3.0` and `1e2` are whole.
+/// Returns whether a number has no fraction, also beyond 64 bits: `3.0` and `1e2` are whole.
 fn is_whole(number: &Number) -> bool {
     if number.is_i64() || number.is_u64() {
         return true;

@@ -187,7 +187,7 @@ impl Engine {
         self.statuses[node as usize]
     }
 
-    /// Takes note of an event and says what is to be done because of it.
+    /// Applies an event and returns what is to be done because of it.
     ///
     /// # Errors
     /// [`Divergence`] if it cannot have happened; the state is as it was.
@@ -215,7 +215,7 @@ impl Engine {
     }
 
     /// Returns what was commanded and has not been answered, in the order of the plan. Running
-    /// nodes are among it: whoever asks has lost track of them.
+    /// nodes are among it: the caller has lost track of them.
     pub fn outstanding(&self) -> Vec<Command> {
         let mut commands = Vec::new();
         for (node, status) in self.statuses.iter().enumerate() {
@@ -261,7 +261,7 @@ impl Engine {
         self.outputs.get(node as usize)?.as_ref()
     }
 
-    /// Says whether outputs of `bytes` still fit into the memory that a run may hold.
+    /// Returns whether outputs of `bytes` still fit into the memory that a run may hold.
     pub fn has_room_for(&self, bytes: usize) -> bool {
         self.bytes.saturating_add(bytes) <= MAX_RUN_BYTES
     }

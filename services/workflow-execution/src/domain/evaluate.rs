@@ -41,7 +41,7 @@ pub fn contain<T>(
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let full_type = planned.definition().full_type;
         let message = format!(
-            "node `{}` ({full_type}) broke down; this is a mistake in Tavern",
+            "internal error: node `{}` ({full_type}) panicked; please report this",
             planned.id
         );
         Err(Failure::new(Category::Internal, "node_panicked", message))

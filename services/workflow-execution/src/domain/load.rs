@@ -25,7 +25,7 @@ use super::workflow::{EdgeEntry, Form, NodeEntry, OutputMapping, Workflow};
 pub struct Loaded {
     /// The JSON value that the text holds; null if it is not valid JSON.
     pub source: Value,
-    /// The workflow; nothing if the text is no JSON object.
+    /// The workflow; nothing if the text is not a JSON object.
     pub workflow: Option<Workflow>,
     /// What is wrong.
     pub violations: Vec<Violation>,
@@ -60,7 +60,7 @@ fn load_value(source: Value) -> Loaded {
     }
 }
 
-/// Tells the two forms apart by the keys that only payloads have.
+/// Distinguishes the two forms by the keys that only payloads have.
 fn form_of(root: &Map<String, Value>) -> Form {
     let any_has = |list: &str, key: &str| match root.get(list) {
         Some(Value::Array(entries)) => entries.iter().any(|entry| entry.get(key).is_some()),
@@ -396,7 +396,7 @@ impl Loader {
     }
 }
 
-/// Says whether a value may stand in an interface slot: of its type, or an array of it where the
+/// Returns whether a value may stand in an interface slot: of its type, or an array of it where the
 /// slot takes many.
 pub fn fits_interface(slot: &Slot, value: &Value) -> bool {
     match value {

@@ -26,13 +26,13 @@ impl Violations {
         }
     }
 
-    /// Says whether the next violation may come with suggestions. A text with tens of thousands of
+    /// Returns whether the next violation may come with suggestions. A text with tens of thousands of
     /// wrong names must not cost a comparison with as many others each.
     pub fn may_suggest(&self) -> bool {
         self.list.len() < MAX_SUGGESTED
     }
 
-    /// Says whether nothing is wrong.
+    /// Returns whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

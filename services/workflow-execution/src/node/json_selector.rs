@@ -123,7 +123,7 @@ fn parse(text: &str) -> Result<JsonPath, Failure> {
     budget::check_path(text)?;
     JsonPath::parse(text).map_err(|error| {
         let message = format!(
-            "`{text}` is no JSONPath at character {}: {}",
+            "`{text}` is not a valid JSONPath at character {}: {}",
             error.position(),
             error.message()
         );

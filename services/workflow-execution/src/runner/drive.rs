@@ -40,15 +40,15 @@ const MAX_PENDING_BYTES: usize = 1024 * 1024;
 /// How many pure nodes run before other tasks of the process get their turn.
 const NODES_PER_TURN: usize = 64;
 
-/// What an effect came to.
-enum Came {
+/// How an effect ended.
+enum EffectOutcome {
     Tool(ToolEnd),
     Script(Result<Settled, Failure>),
 }
 
-type Running = FuturesUnordered<BoxFuture<'static, (NodeIndex, Came)>>;
+type Running = FuturesUnordered<BoxFuture<'static, (NodeIndex, EffectOutcome)>>;
 
-/// Carries a run out to its end.
+/// Executes a run to its end.
 pub(super) async fn run(
     runner: Arc<Runner>,
     prepared: Prepared,
@@ -145,7 +145,7 @@ impl Drive {
                 break;
             }
             tokio::select! {
-                Some((node, came)) = self.running.next() => self.came(node, came)?,
+                Some((node, outcome)) = self.running.next() => self.settle(node, outcome)?,
                 () = control.cancelled() => return self.stop().await,
                 () = control.until_resumed(), if self.held => {}
             }
@@ -366,7 +366,11 @@ impl Drive {
     }
 
     /// Makes the task of a node with an effect.
-    fn work(&self, node: NodeIndex, effect: Effect) -> BoxFuture<'static, (NodeIndex, Came)> {
+    fn work(
+        &self,
+        node: NodeIndex,
+        effect: Effect,
+    ) -> BoxFuture<'static, (NodeIndex, EffectOutcome)> {
         let planned = self.engine.node(node);
         let span = tracing::info_span!(
             "workflow.node.run",
@@ -384,7 +388,7 @@ impl Drive {
                 if let Some(settled) = call.settled.clone() {
                     return std::future::ready((
                         node,
-                        Came::Tool(ToolEnd::Settled(Box::new(settled))),
+                        EffectOutcome::Tool(ToolEnd::Settled(Box::new(settled))),
                     ))
                     .boxed();
                 }
@@ -397,7 +401,7 @@ impl Drive {
                     conversation_id,
                     call,
                 };
-                call.carry_out().map(Came::Tool).boxed()
+                call.execute().map(EffectOutcome::Tool).boxed()
             }
             Effect::RunScript {
                 language,
@@ -415,8 +419,8 @@ impl Drive {
                     input_json,
                     wall_millis,
                 };
-                script_call::carry_out(peers, control.clone(), call)
-                    .map(Came::Script)
+                script_call::execute(peers, control.clone(), call)
+                    .map(EffectOutcome::Script)
                     .boxed()
             }
         };
@@ -428,11 +432,11 @@ impl Drive {
                 // The work sees the cancel by itself and ends at once.
                 () = control.cancelled() => None,
             };
-            let came = AssertUnwindSafe(work).catch_unwind().await;
+            let outcome = AssertUnwindSafe(work).catch_unwind().await;
             drop(permit);
-            came.unwrap_or_else(|_| {
-                let message = "the node broke down; this is a mistake in Tavern";
-                Came::Script(Err(Failure::new(
+            outcome.unwrap_or_else(|_| {
+                let message = "internal error: the node panicked; please report this";
+                EffectOutcome::Script(Err(Failure::new(
                     Category::Internal,
                     "node_panicked",
                     message,
@@ -440,22 +444,22 @@ impl Drive {
             })
         };
         guarded
-            .map(move |came| (node, came))
+            .map(move |outcome| (node, outcome))
             .instrument(span)
             .boxed()
     }
 
-    /// Records what an effect came to.
-    fn came(&mut self, node: NodeIndex, came: Came) -> Result<(), AppendError> {
+    /// Records how an effect ended.
+    fn settle(&mut self, node: NodeIndex, outcome: EffectOutcome) -> Result<(), AppendError> {
         let took = self.take_started(node);
-        let settled = match came {
-            Came::Tool(ToolEnd::LogFailed(error)) => return Err(error),
-            Came::Tool(ToolEnd::NotEnded) => {
+        let settled = match outcome {
+            EffectOutcome::Tool(ToolEnd::LogFailed(error)) => return Err(error),
+            EffectOutcome::Tool(ToolEnd::NotEnded) => {
                 self.unended
                     .extend(self.calls.get(&node).map(|call| call.effect_id.clone()));
                 return Ok(());
             }
-            Came::Tool(ToolEnd::Settled(result)) => {
+            EffectOutcome::Tool(ToolEnd::Settled(result)) => {
                 self.note_settled(node, &result);
                 if result.status() == common::CallStatus::InDoubt {
                     self.unknown
@@ -464,7 +468,7 @@ impl Drive {
                 }
                 settled_tool(&result)
             }
-            Came::Script(settled) => settled,
+            EffectOutcome::Script(settled) => settled,
         };
         let gave = settled.and_then(|settled| {
             let inputs = self.engine.inputs_of(node)?;
@@ -508,8 +512,8 @@ impl Drive {
 
     /// Ends the run from outside: everything running is cancelled, and what does not end is named.
     async fn stop(&mut self) -> Result<common::RunOutcome, AppendError> {
-        while let Some((node, came)) = self.running.next().await {
-            self.came(node, came)?;
+        while let Some((node, outcome)) = self.running.next().await {
+            self.settle(node, outcome)?;
         }
         self.hand_over().await?;
         let reason = self.control.why().unwrap_or(CancelReason::Deadline);

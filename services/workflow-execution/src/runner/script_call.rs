@@ -32,7 +32,7 @@ pub(super) struct ScriptCall {
 }
 
 /// Runs a script to its end. A cancel of the run drops the request, which kills the script.
-pub(super) async fn carry_out(
+pub(super) async fn execute(
     peers: Peers,
     control: RunControl,
     call: ScriptCall,

@@ -51,7 +51,7 @@ pub(super) struct ToolCall {
 
 impl ToolCall {
     /// Carries the call out. A cancel of the run ends it in the registry too.
-    pub(super) async fn carry_out(self) -> ToolEnd {
+    pub(super) async fn execute(self) -> ToolEnd {
         let _tracked = self
             .control
             .track(WorkKind::Call, self.call.effect_id.clone());
@@ -155,7 +155,7 @@ impl ToolCall {
     }
 }
 
-/// Asks the registry to end a call; true if it says that the call has ended.
+/// Asks the registry to end a call; returns whether the call has ended.
 pub(super) async fn cancel_call(peers: &Peers, effect_id: &str, reason: String) -> bool {
     let request = CancelCallRequest {
         effect_id: effect_id.to_owned(),

@@ -15,7 +15,7 @@ use crate::runner::Prepared;
 use crate::runner::history::{Calls, replay};
 
 use super::Inner;
-use super::target::{Stored, Target, Wrong, read_hash};
+use super::target::{Stored, Target, TargetError, read_hash};
 
 /// How long the first answer to a saving request is kept.
 const REQUESTS_ARE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -100,7 +100,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
         Some(Kind::RunStarted(started)) => Some(started.input_json.as_str()),
         _ => None,
     });
-    let given = read_inputs(input_json.unwrap_or_default()).map_err(Wrong::Inputs);
+    let given = read_inputs(input_json.unwrap_or_default()).map_err(TargetError::Inputs);
     let planned = match given {
         Ok(given) => target.plan(&inner.library, given).await,
         Err(wrong) => Err(wrong),

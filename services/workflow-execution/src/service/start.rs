@@ -22,7 +22,7 @@ use crate::runner::Prepared;
 use crate::runner::history::Calls;
 
 use super::Inner;
-use super::target::{Node, Stored, Target, Wrong};
+use super::target::{Node, Stored, Target, TargetError};
 
 /// The scope in which request ids of runs count.
 const SCOPE: &str = "StartRun";
@@ -116,7 +116,7 @@ impl Inner {
         })
     }
 
-    /// Carries a run out as a task of its own, in the span of the workflow.
+    /// Executes a run as a task of its own, in the span of the workflow.
     pub(super) fn execute(
         &self,
         span: &tracing::Span,
@@ -301,12 +301,14 @@ fn read_config(text: &str) -> Result<Map<String, Value>, Vec<Violation>> {
     read_inputs(text)
 }
 
-fn refused(wrong: Wrong, target: &Target) -> Failure {
+fn refused(wrong: TargetError, target: &Target) -> Failure {
     match (wrong, target) {
-        (Wrong::Inputs(violations), _) => invalid_fields("inputs_json", &violations),
-        (Wrong::Workflow(violations), Target::Definition(_)) => {
+        (TargetError::Inputs(violations), _) => invalid_fields("inputs_json", &violations),
+        (TargetError::Workflow(violations), Target::Definition(_)) => {
             workflow_invalid("definition_json", &violations)
         }
-        (Wrong::Workflow(violations), Target::Node(_)) => workflow_invalid("node", &violations),
+        (TargetError::Workflow(violations), Target::Node(_)) => {
+            workflow_invalid("node", &violations)
+        }
     }
 }

@@ -46,7 +46,7 @@ pub(super) enum Stored {
 
 /// What is wrong with a target or with the inputs for it.
 #[derive(Debug)]
-pub(super) enum Wrong {
+pub(super) enum TargetError {
     /// The definition, or the node's type and settings.
     Workflow(Vec<Violation>),
     /// The inputs.
@@ -59,11 +59,11 @@ impl Target {
         &self,
         library: &Library,
         given: Map<String, Value>,
-    ) -> Result<(Arc<Plan>, RunInputs), Wrong> {
+    ) -> Result<(Arc<Plan>, RunInputs), TargetError> {
         match self {
             Target::Definition(text) => {
-                let plan = library.compile(text).await.map_err(Wrong::Workflow)?;
-                let inputs = bind(&plan.interface_inputs, &given).map_err(Wrong::Inputs)?;
+                let plan = library.compile(text).await.map_err(TargetError::Workflow)?;
+                let inputs = bind(&plan.interface_inputs, &given).map_err(TargetError::Inputs)?;
                 Ok((plan, inputs))
             }
             Target::Node(node) => node.plan(library.catalogue(), given),
@@ -76,20 +76,24 @@ impl Node {
         &self,
         catalogue: &Catalogue,
         given: Map<String, Value>,
-    ) -> Result<(Arc<Plan>, RunInputs), Wrong> {
+    ) -> Result<(Arc<Plan>, RunInputs), TargetError> {
         let shape = self.shape(catalogue, &given)?;
-        let inputs = bind(&shape.inputs, &given).map_err(Wrong::Inputs)?;
+        let inputs = bind(&shape.inputs, &given).map_err(TargetError::Inputs)?;
         let workflow =
             Workflow::of_single_node(&self.full_type, self.config.clone(), given, &shape);
-        let plan = compile(&workflow, catalogue).map_err(Wrong::Workflow)?;
+        let plan = compile(&workflow, catalogue).map_err(TargetError::Workflow)?;
         Ok((Arc::new(plan), inputs))
     }
 
-    fn shape(&self, catalogue: &Catalogue, given: &Map<String, Value>) -> Result<Shape, Wrong> {
+    fn shape(
+        &self,
+        catalogue: &Catalogue,
+        given: &Map<String, Value>,
+    ) -> Result<Shape, TargetError> {
         let Some(node) = catalogue.get(&self.full_type) else {
             let message = format!("there is no node type `{}`", self.full_type);
             let violation = Violation::new("/full_type", "unknown_node_type", message);
-            return Err(Wrong::Workflow(vec![
+            return Err(TargetError::Workflow(vec![
                 violation.nearest(&self.full_type, catalogue.names()),
             ]));
         };
@@ -117,20 +121,20 @@ impl Node {
                 });
             }
             if of_inputs {
-                Wrong::Inputs(violations)
+                TargetError::Inputs(violations)
             } else {
-                Wrong::Workflow(violations)
+                TargetError::Workflow(violations)
             }
         })
     }
 }
 
-impl Wrong {
-    /// Says the same as the outcome of a run that cannot continue.
+impl TargetError {
+    /// Returns the same as the outcome of a run that cannot continue.
     pub(super) fn into_error(self) -> common::CallError {
         let (code, violations) = match self {
-            Wrong::Workflow(violations) => ("workflow_invalid", violations),
-            Wrong::Inputs(violations) => ("invalid_inputs", violations),
+            TargetError::Workflow(violations) => ("workflow_invalid", violations),
+            TargetError::Inputs(violations) => ("invalid_inputs", violations),
         };
         let message = violations
             .first()

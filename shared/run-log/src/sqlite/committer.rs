@@ -161,7 +161,7 @@ impl Committer {
         for mut step in group {
             let cell = Arc::clone(&step.cell);
             // A step before it, of the same run, may just have been rejected.
-            if let Err(error) = { cell.chain().admits(&step) } {
+            if let Err(error) = { cell.chain().admits(step.epoch) } {
                 step.reject(&mut cell.chain(), error);
                 continue;
             }
@@ -232,7 +232,7 @@ fn admitted(group: Group) -> Group {
     let admit = |mut step: Step| {
         let cell = Arc::clone(&step.cell);
         let mut chain = cell.chain();
-        match chain.admits(&step) {
+        match chain.admits(step.epoch) {
             Ok(()) => Some(step),
             Err(error) => {
                 step.reject(&mut chain, error);

@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 
 /// The registry's double. Clones are handles of the same.
 ///
-/// Tools: `echo` gives its arguments; `fail` fails; `reject` is refused; `unknown` nobody knows;
+/// Tools: `echo` gives its arguments; `fail` fails; `reject` is refused; `unknown` is not known;
 /// `chatty` writes a chunk first; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
 /// there for the first two requests.
 #[derive(Clone, Default)]

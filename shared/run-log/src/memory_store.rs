@@ -1,0 +1,350 @@
+//! Runs and their events in memory, within limits.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Mutex,
+};
+
+use async_trait::async_trait;
+use core_types::{Durability, RequestId, RunId, Timestamp};
+
+use crate::{
+    AppendError, Event, NewRun, Order, RunCursor, RunFilter, RunPage, RunState, RunSummary,
+    StateFilter, StorageError,
+    cell::{Chain, lock},
+    event::up_to,
+    step::{Deletion, RunRow, Step, StepError, Store},
+};
+
+/// What a run and an event cost beside their own bytes; a round figure.
+const OVERHEAD_BYTES: usize = 256;
+
+/// How much a [`MemoryRunLog`](crate::MemoryRunLog) holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// The most runs, open and finished.
+    pub max_runs: usize,
+    /// The most bytes of all payloads and metas, with a flat charge for each run and event.
+    pub max_bytes: usize,
+}
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        Self {
+            max_runs: 10_000,
+            max_bytes: 64 << 20,
+        }
+    }
+}
+
+/// The runs of a memory log.
+#[derive(Debug)]
+pub(crate) struct MemoryStore {
+    limits: MemoryLimits,
+    /// Held for as long as it takes to copy handles of one page, never across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    runs: HashMap<i64, MemoryRun>,
+    by_id: HashMap<RunId, i64>,
+    by_request: HashMap<(String, RequestId), i64>,
+    by_time: BTreeMap<(Timestamp, String), i64>,
+    /// Finished runs, the one that finished first in front.
+    finished: VecDeque<i64>,
+    bytes: usize,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct MemoryRun {
+    /// Whether it was deleted, and only the name of its request is kept until there is no room.
+    deleted: bool,
+    summary: RunSummary,
+    events: Vec<Event>,
+    bytes: usize,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(limits: MemoryLimits) -> Self {
+        Self {
+            limits,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Refuses every step from now on.
+    pub(crate) fn close(&self) {
+        lock(&self.state).closed = true;
+    }
+
+    /// Stores a step at once; `chain` is the locked chain of its run.
+    pub(crate) fn apply(&self, mut step: Step, chain: &mut Chain) {
+        if let Err(error) = chain.admits(step.epoch) {
+            return step.reject(chain, error);
+        }
+        let stored = lock(&self.state).store(&mut step, self.limits);
+        match stored {
+            Ok(()) => {
+                step.cell.publish(&step.events, step.place);
+                step.acknowledge(chain);
+            }
+            Err(StepError::Duplicate) => step.answer(Err(StepError::Duplicate)),
+            Err(StepError::Append(error)) => step.reject(chain, error),
+        }
+    }
+}
+
+impl State {
+    fn store(&mut self, step: &mut Step, limits: MemoryLimits) -> Result<(), StepError> {
+        if self.closed {
+            return Err(AppendError::Storage(StorageError::Closed).into());
+        }
+        if let Some(run) = &step.create {
+            let request = run.request.as_ref();
+            let request = request.map(|key| (key.scope.clone(), key.request_id.clone()));
+            if self.by_id.contains_key(&run.id)
+                || request.is_some_and(|request| self.by_request.contains_key(&request))
+            {
+                return Err(StepError::Duplicate);
+            }
+        }
+        if let Some(deletion) = step.deletion {
+            if deletion == Deletion::Hide {
+                self.delete(step.key);
+            }
+            return Ok(());
+        }
+        let bytes = charge(step);
+        self.make_room(bytes, usize::from(step.create.is_some()), limits)?;
+        if let Some(run) = step.create.take() {
+            self.insert(step.key, *run);
+        }
+        let Some(run) = self.runs.get_mut(&step.key) else {
+            return Err(AppendError::Fenced.into());
+        };
+        run.events.extend(step.events.iter().cloned());
+        if let Some(last) = step.events.last() {
+            run.summary.last_sequence = last.sequence;
+        }
+        run.bytes += bytes;
+        self.bytes += bytes;
+        run.summary.phase = step.phase.unwrap_or(run.summary.phase);
+        if let Some(finish) = step.finish {
+            run.summary.state = RunState::Finished(finish.state);
+            run.summary.finished = Some(finish.time);
+            self.finished.push_back(step.key);
+        }
+        Ok(())
+    }
+
+    fn make_room(
+        &mut self,
+        bytes: usize,
+        runs: usize,
+        limits: MemoryLimits,
+    ) -> Result<(), AppendError> {
+        while self.bytes + bytes > limits.max_bytes || self.runs.len() + runs > limits.max_runs {
+            let oldest = self.finished.pop_front().ok_or(StorageError::Full)?;
+            self.remove(oldest);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, key: i64, run: NewRun) {
+        let summary = RunSummary {
+            id: run.id,
+            kind: run.kind,
+            subject: run.subject,
+            conversation: run.conversation,
+            request: run.request,
+            parent: run.parent,
+            state: RunState::Open,
+            phase: 0,
+            created: run.created,
+            finished: None,
+            deadline: run.deadline,
+            durability: Durability::Memory,
+            meta: run.meta,
+            last_sequence: 0,
+        };
+        self.by_id.insert(summary.id, key);
+        self.by_time.insert(summary.cursor().sort_key(), key);
+        if let Some(request) = &summary.request {
+            self.by_request
+                .insert((request.scope.clone(), request.request_id.clone()), key);
+        }
+        self.runs.insert(
+            key,
+            MemoryRun {
+                deleted: false,
+                summary,
+                events: Vec::new(),
+                bytes: 0,
+            },
+        );
+    }
+
+    /// Deletes all of a run but the name of its request.
+    fn delete(&mut self, key: i64) {
+        let Some(run) = self.runs.get_mut(&key) else {
+            return;
+        };
+        if run.summary.request.is_none() {
+            self.finished.retain(|finished| *finished != key);
+            return self.remove(key);
+        }
+        self.bytes -= run.bytes;
+        run.bytes = 0;
+        run.deleted = true;
+        run.events = Vec::new();
+        run.summary.meta = bytes::Bytes::new();
+        self.by_id.remove(&run.summary.id);
+        self.by_time.remove(&run.summary.cursor().sort_key());
+    }
+
+    fn remove(&mut self, key: i64) {
+        let Some(run) = self.runs.remove(&key) else {
+            return;
+        };
+        self.by_id.remove(&run.summary.id);
+        self.by_time.remove(&run.summary.cursor().sort_key());
+        if let Some(request) = run.summary.request {
+            self.by_request.remove(&(request.scope, request.request_id));
+        }
+        self.bytes -= run.bytes;
+    }
+
+    fn row(&self, key: i64) -> Option<RunRow> {
+        let run = self.runs.get(&key)?;
+        let ended = run.summary.state != RunState::Open;
+        let end = run.events.last().map(Event::head).filter(|_| ended);
+        Some(RunRow {
+            key,
+            summary: run.summary.clone(),
+            end,
+            deleted: run.deleted,
+        })
+    }
+}
+
+/// What a step adds to the size of the log.
+fn charge(step: &Step) -> usize {
+    let run = step
+        .create
+        .as_ref()
+        .map_or(0, |run| OVERHEAD_BYTES + run.meta.len());
+    let events: usize = step
+        .events
+        .iter()
+        .map(|e| OVERHEAD_BYTES + e.payload.len())
+        .sum();
+    run + events
+}
+
+fn admits(filter: &RunFilter, run: &RunSummary) -> bool {
+    filter
+        .subject
+        .as_ref()
+        .is_none_or(|subject| *subject == run.subject)
+        && filter
+            .conversation
+            .as_ref()
+            .is_none_or(|conversation| *conversation == run.conversation)
+        && filter.kind.as_ref().is_none_or(|kind| *kind == run.kind)
+        && filter
+            .created_since
+            .is_none_or(|since| run.created >= since)
+        && filter
+            .created_before
+            .is_none_or(|before| run.created < before)
+        && filter
+            .parent
+            .is_none_or(|parent| Some(parent) == run.parent)
+        && match filter.state {
+            StateFilter::Any => true,
+            StateFilter::Open => run.state == RunState::Open,
+            StateFilter::OpenIn(phase) => run.state == RunState::Open && run.phase == phase,
+            StateFilter::Finished => run.state != RunState::Open,
+            StateFilter::FinishedAs(code) => run.state == RunState::Finished(code),
+        }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
+        let state = lock(&self.state);
+        Ok(state.by_id.get(&run).and_then(|key| state.row(*key)))
+    }
+
+    async fn row_by_request(
+        &self,
+        scope: &str,
+        request_id: &RequestId,
+    ) -> Result<Option<RunRow>, StorageError> {
+        let state = lock(&self.state);
+        let request = (scope.to_owned(), request_id.clone());
+        Ok(state
+            .by_request
+            .get(&request)
+            .and_then(|key| state.row(*key)))
+    }
+
+    async fn list(
+        &self,
+        filter: &RunFilter,
+        order: Order,
+        after: Option<&RunCursor>,
+        limit: usize,
+    ) -> Result<RunPage, StorageError> {
+        let state = lock(&self.state);
+        let after = after.map(RunCursor::sort_key);
+        let past = |key: &(Timestamp, String)| {
+            after.as_ref().is_none_or(|after| match order {
+                Order::NewestFirst => key < after,
+                Order::OldestFirst => key > after,
+            })
+        };
+        let wanted = |(place, key): (&(Timestamp, String), &i64)| {
+            let run = state
+                .runs
+                .get(key)
+                .filter(|run| past(place) && admits(filter, &run.summary));
+            run.map(|run| run.summary.clone())
+        };
+        let runs = match order {
+            Order::NewestFirst => state
+                .by_time
+                .iter()
+                .rev()
+                .filter_map(wanted)
+                .take(limit + 1)
+                .collect(),
+            Order::OldestFirst => state
+                .by_time
+                .iter()
+                .filter_map(wanted)
+                .take(limit + 1)
+                .collect(),
+        };
+        Ok(RunPage::cut(runs, limit))
+    }
+
+    async fn page(
+        &self,
+        key: i64,
+        after: u64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, StorageError> {
+        let state = lock(&self.state);
+        let Some(run) = state.runs.get(&key) else {
+            return Ok(Vec::new());
+        };
+        // Sequences begin at 1, so the event after N stands at index N.
+        let skip = usize::try_from(after).unwrap_or(usize::MAX);
+        let after = run.events.iter().skip(skip).take(limit);
+        Ok(up_to(max_bytes, after).cloned().collect())
+    }
+}
