@@ -45,6 +45,8 @@ impl Runs {
                 active.control.set_paused(paused, recorded).await
             }
             None if summary.phase == phase => Ok(()),
+            // This process is about to execute it, and must not lose it.
+            None if self.executor().active().owns(summary.id) => Err(AppendError::Fenced),
             // No task executes it: its service has not resumed it.
             None => {
                 let meta = RunMeta::of(&summary)?;

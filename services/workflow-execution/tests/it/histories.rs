@@ -24,7 +24,8 @@ fn directory() -> PathBuf {
 
 fn event_descriptor() -> MessageDescriptor {
     let pool = DescriptorPool::decode(contracts::FILE_DESCRIPTOR_SET).unwrap();
-    pool.get_message_by_name("tavern.common.v1.Event").unwrap()
+    pool.get_message_by_name("tavern.common.v1.RunEvent")
+        .unwrap()
 }
 
 fn to_json(event: &RunEvent) -> Value {
