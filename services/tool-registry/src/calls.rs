@@ -1,11 +1,11 @@
-//! Calls: each effect once, joined by whoever asks for it, over crashes.
+//! Calls: each effect once, joined by every caller that asks for it, over crashes.
 //!
 //! A call is a task of its own. With an effect id there is at most one task per effect; it decides
 //! by the ledger whether the call is new, settled, or was cut off. Whoever asks for the same effect
 //! meanwhile joins. Without an effect id there is no ledger, and the task ends with its caller.
 
-mod carry;
 mod detached;
+mod execute;
 mod follow;
 mod recover;
 mod resolve;
@@ -31,16 +31,16 @@ use tonic::{Code, Status};
 use tracing::Instrument;
 
 use crate::{
-    dispatch::{Dispatcher, runs::pending_run},
-    flight::Flight,
+    dispatch::Dispatcher,
+    in_flight::{InFlightCall, pending_run},
     ledger::{Ledger, LedgerEntry, MAX_ATTEMPTS},
     tools::Tools,
 };
 
-pub(crate) use carry::MAX_OUTPUT_BYTES;
 pub use detached::StartedCall;
-pub use follow::Below;
-pub use resolve::{Decision, ResolvedCall, refusal_of_missing};
+pub(crate) use execute::MAX_OUTPUT_BYTES;
+pub use follow::CallProgress;
+pub use resolve::{DecidedCall, Decision, refusal_of_missing};
 pub use watch::Watched;
 
 /// How long `CancelCall` waits for the end of a call.
@@ -53,7 +53,7 @@ pub struct CallLimits {
     pub tool_timeout: Duration,
     /// A workflow or node.
     pub run_timeout: Duration,
-    /// Calls under way at once; more are refused.
+    /// Calls in flight at once; more are refused.
     pub in_flight: usize,
     /// How long calls may continue when the service ends.
     pub drain: Duration,
@@ -101,8 +101,8 @@ impl Call {
 
 /// A call that was begun or joined.
 #[derive(Debug)]
-pub struct Joined {
-    flight: Arc<Flight>,
+pub struct CallHandle {
+    in_flight: Arc<InFlightCall>,
     index: u32,
     /// Whether it was in flight before.
     was_in_flight: bool,
@@ -110,7 +110,7 @@ pub struct Joined {
     ends_with_caller: Option<DropGuard>,
 }
 
-/// Carries calls out. Clone, cheap.
+/// Starts, follows and cancels calls. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct Calls {
     inner: Arc<Inner>,
@@ -123,13 +123,13 @@ struct Inner {
     ledger: Ledger,
     clock: Arc<dyn Clock>,
     limits: CallLimits,
-    /// Effects under way in this process. Locked to look one up or to add one, never across an
+    /// Effects in flight in this process. Locked to look one up or to add one, never across an
     /// await.
-    flights: Mutex<HashMap<EffectId, Arc<Flight>>>,
+    in_flight_calls: Mutex<HashMap<EffectId, Arc<InFlightCall>>>,
     tasks: TaskTracker,
     /// Fires when no new call is taken.
     draining: CancellationToken,
-    /// Fires when calls under way are given up without being settled.
+    /// Fires when calls in flight are given up without being settled.
     abandon: CancellationToken,
 }
 
@@ -149,7 +149,7 @@ impl Calls {
                 ledger,
                 clock,
                 limits,
-                flights: Mutex::default(),
+                in_flight_calls: Mutex::default(),
                 tasks: TaskTracker::new(),
                 draining: CancellationToken::new(),
                 abandon: CancellationToken::new(),
@@ -157,29 +157,29 @@ impl Calls {
         }
     }
 
-    /// Begins a call, or joins the one that is under way with the same effect id.
+    /// Begins a call, or joins the one that is in flight with the same effect id.
     ///
     /// # Errors
-    /// A status when the effect id is under way with another body, or no more calls are taken.
-    pub fn join(&self, call: Call) -> Result<Joined, Status> {
+    /// A status when the effect id is in flight with another body, or no more calls are taken.
+    pub fn join(&self, call: Call) -> Result<CallHandle, Status> {
         self.join_within(call, CallContext::current())
     }
 
-    fn join_within(&self, call: Call, context: CallContext) -> Result<Joined, Status> {
+    fn join_within(&self, call: Call, context: CallContext) -> Result<CallHandle, Status> {
         let body = call.body();
         let index = call.index;
         let effect_id = call.effect_id.clone();
-        let flight = {
-            let mut flights = self.inner.flights();
+        let in_flight = {
+            let mut in_flight_calls = self.inner.in_flight_calls();
             if let Some(effect) = &effect_id
-                && let Some(flight) = flights.get(effect)
+                && let Some(in_flight) = in_flight_calls.get(effect)
             {
-                if flight.body() != body {
+                if in_flight.body() != body {
                     return Err(reused(effect));
                 }
-                let flight = Arc::clone(flight);
-                return Ok(Joined {
-                    flight,
+                let in_flight = Arc::clone(in_flight);
+                return Ok(CallHandle {
+                    in_flight,
                     index,
                     was_in_flight: true,
                     ends_with_caller: None,
@@ -190,7 +190,7 @@ impl Calls {
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string);
             let clock = Arc::clone(&self.inner.clock);
-            let flight = Arc::new(Flight::new(
+            let in_flight = Arc::new(InFlightCall::new(
                 call.tool.clone(),
                 named,
                 body,
@@ -198,23 +198,23 @@ impl Calls {
                 clock,
             ));
             if let Some(effect) = &effect_id {
-                flights.insert(effect.clone(), Arc::clone(&flight));
+                in_flight_calls.insert(effect.clone(), Arc::clone(&in_flight));
             }
-            flight
+            in_flight
         };
-        self.spawn(call, &flight, context);
+        self.spawn(call, &in_flight, context);
         let ends_with_caller = effect_id
             .is_none()
-            .then(|| flight.cancel_token().clone().drop_guard());
-        Ok(Joined {
-            flight,
+            .then(|| in_flight.cancel_token().clone().drop_guard());
+        Ok(CallHandle {
+            in_flight,
             index,
             was_in_flight: false,
             ends_with_caller,
         })
     }
 
-    /// Says whether calls of a tool may be under way together with others, as it declares.
+    /// Says whether calls of a tool may be in flight together with others, as it declares.
     pub async fn may_run_beside_others(&self, tool: &str) -> bool {
         let found = self.inner.tools.find(tool).await;
         found.is_ok_and(|tool| tool.flags().parallel_safe)
@@ -229,16 +229,16 @@ impl Calls {
         effect: &EffectId,
         reason: &str,
     ) -> Result<Vec<PendingWork>, Status> {
-        let flight = self.inner.flights().get(effect).cloned();
-        let Some(flight) = flight else {
+        let in_flight = self.inner.in_flight_calls().get(effect).cloned();
+        let Some(in_flight) = in_flight else {
             return self.cancel_unattended(effect, reason).await;
         };
-        flight.cancel(reason);
-        let mut stage = flight.subscribe();
+        in_flight.cancel(reason);
+        let mut stage = in_flight.subscribe();
         let ended = stage.wait_for(|stage| stage.ended.is_some());
         // Whether it ended in time is seen by what is still running.
         let _ = tokio::time::timeout(CANCEL_WAIT, ended).await;
-        Ok(flight.still_running())
+        Ok(in_flight.still_running())
     }
 
     /// Takes no more calls, gives those under way some time, and gives up the rest without settling
@@ -259,25 +259,25 @@ impl Calls {
         }
     }
 
-    fn spawn(&self, call: Call, flight: &Arc<Flight>, context: CallContext) {
+    fn spawn(&self, call: Call, in_flight: &Arc<InFlightCall>, context: CallContext) {
         let span = telemetry::spans::execute_tool(&call.tool);
-        let (inner, flight) = (Arc::clone(&self.inner), Arc::clone(flight));
+        let (inner, in_flight) = (Arc::clone(&self.inner), Arc::clone(in_flight));
         let tracker = self.inner.tasks.clone();
         let task = async move {
             let effect = call.effect_id.clone();
-            // The guard ends the flight even if the task panics, so that nobody waits for ever.
-            let landing = Landing {
+            // The guard ends the call even if the task panics, so that no caller waits forever.
+            let guard = InFlightGuard {
                 inner: Arc::clone(&inner),
-                flight: Arc::clone(&flight),
+                in_flight: Arc::clone(&in_flight),
                 effect,
             };
-            let result = inner.carry(call, &flight, context).await;
-            landing.flight.end(result);
+            let result = inner.execute_call(call, &in_flight, context).await;
+            guard.in_flight.end(result);
         };
         tracker.spawn(task.instrument(span));
     }
 
-    /// Cancels an effect that no task of this process carries out.
+    /// Cancels an effect that no task of this process executes.
     async fn cancel_unattended(
         &self,
         effect: &EffectId,
@@ -304,30 +304,32 @@ impl Calls {
     }
 }
 
-/// Takes a flight off the list when its task is over, however it ended.
-struct Landing {
+/// Removes a call from those in flight when its task is over, however it ended.
+struct InFlightGuard {
     inner: Arc<Inner>,
-    flight: Arc<Flight>,
+    in_flight: Arc<InFlightCall>,
     effect: Option<EffectId>,
 }
 
-impl Drop for Landing {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         if let Some(effect) = &self.effect {
-            self.inner.flights().remove(effect);
+            self.inner.in_flight_calls().remove(effect);
         }
         let panicked = Failure::new(
             Code::Internal,
             ErrorReason::Internal,
             "the call failed inside the server",
         );
-        self.flight.end(Err(panicked.into_status()));
+        self.in_flight.end(Err(panicked.into_status()));
     }
 }
 
 impl Inner {
-    fn flights(&self) -> std::sync::MutexGuard<'_, HashMap<EffectId, Arc<Flight>>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_flight_calls(&self) -> std::sync::MutexGuard<'_, HashMap<EffectId, Arc<InFlightCall>>> {
+        self.in_flight_calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check_room(&self) -> Result<(), Status> {
@@ -363,7 +365,7 @@ impl Inner {
 
 fn reused(effect: &EffectId) -> Status {
     let message =
-        format!("the effect id '{effect}' is under way with another tool or other arguments");
+        format!("the effect id '{effect}' is in flight with another tool or other arguments");
     Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
         .metadata("request_id", effect.as_str())
         .into_status()

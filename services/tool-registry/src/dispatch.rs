@@ -1,4 +1,4 @@
-//! Carrying calls out, by type of implementation.
+//! Executing calls, by type of implementation.
 //!
 //! - [`builtin`]: methods of the platform, one file per family.
 //! - [`backend`]: methods of registered gRPC servers.
@@ -13,6 +13,7 @@ pub mod runs;
 pub mod sandbox;
 pub mod script;
 
+use call_outcome::{CallOutcome, Category, Failure};
 use std::{sync::Arc, time::Duration};
 
 use core_types::{ConversationId, Durability, EffectId};
@@ -21,21 +22,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::{
-        definition::Implementation,
-        ending::{Category, Ending, Failure},
-        tool::Tool,
-    },
-    flight::Flight,
+    domain::{definition::Implementation, tool::Tool},
+    in_flight::InFlightCall,
 };
 use backend::Backends;
 use builtin::Builtins;
 use runs::WorkflowRuns;
 use script::Scripts;
 
-/// One call that is to be carried out: checked, completed and journalled.
+/// One call that is to be executed: checked, completed and journalled.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct ResolvedCall {
     /// The tool.
     pub tool: Arc<Tool>,
     /// The arguments, defaults filled in.
@@ -54,17 +51,17 @@ pub struct Order {
     /// Which attempt at the effect this is, from 1.
     pub attempt: u32,
     /// Where others see how the call goes.
-    pub flight: Arc<Flight>,
+    pub in_flight: Arc<InFlightCall>,
 }
 
-impl Order {
+impl ResolvedCall {
     /// Returns the time that is left.
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 }
 
-/// Everything that can carry calls out.
+/// Everything that can execute calls.
 #[derive(Clone, Debug)]
 pub struct Dispatcher {
     /// Methods of the platform.
@@ -78,32 +75,36 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Carries one call out, until it ends, is cancelled or its time is over.
-    pub async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Ending {
-        if order.tool.implementation().is_run() {
+    /// Executes one call, until it ends, is cancelled or its time is over.
+    pub async fn execute(
+        &self,
+        resolved: &ResolvedCall,
+        cancel: &CancellationToken,
+    ) -> CallOutcome {
+        if resolved.tool.implementation().is_run() {
             // A run continues by itself, so cancel and deadline must be told to it.
-            return self.runs.carry_out(order, cancel).await;
+            return self.runs.execute(resolved, cancel).await;
         }
-        let work = self.start(order);
+        let work = self.start(resolved);
         tokio::select! {
-            ending = work => ending,
+            outcome = work => outcome,
             () = cancel.cancelled() => {
-                Ending::cancelled_after_start(order.tool.id(), &order.flight.cancel_reason())
+                CallOutcome::cancelled_after_start(resolved.tool.id(), &resolved.in_flight.cancel_reason())
             }
-            () = tokio::time::sleep_until(order.deadline) => out_of_time(order),
+            () = tokio::time::sleep_until(resolved.deadline) => out_of_time(resolved),
         }
     }
 
-    async fn start(&self, order: &Order) -> Ending {
-        match order.tool.implementation() {
-            Implementation::Builtin(method) => self.builtins.carry_out(method, order).await,
+    async fn start(&self, resolved: &ResolvedCall) -> CallOutcome {
+        match resolved.tool.implementation() {
+            Implementation::Builtin(method) => self.builtins.execute(method, resolved).await,
             Implementation::Backend { service, method } => {
-                self.backends.carry_out(service, method, order).await
+                self.backends.execute(service, method, resolved).await
             }
-            Implementation::Script(program) => self.scripts.carry_out(program, order).await,
+            Implementation::Script(program) => self.scripts.execute(program, resolved).await,
             // Runs were handled before; their futures must not be dropped like the others.
             Implementation::Workflow { .. } | Implementation::Node { .. } => {
-                self.runs.carry_out(order, &CancellationToken::new()).await
+                self.runs.execute(resolved, &CancellationToken::new()).await
             }
         }
     }
@@ -111,26 +112,28 @@ impl Dispatcher {
 
 /// Returns how a call ends that has not ended in time. A program of the sandbox is ended with it; a
 /// server, or a file tool on its thread, may still do what it was asked.
-fn out_of_time(order: &Order) -> Ending {
-    match order.tool.implementation() {
+fn out_of_time(resolved: &ResolvedCall) -> CallOutcome {
+    match resolved.tool.implementation() {
         Implementation::Backend { service, .. } => backend::without_answer(
             service,
-            order,
+            resolved,
             Category::Timeout,
             "deadline_exceeded",
             "did not answer in time",
         ),
-        Implementation::Builtin(_) if !order.tool.may_repeat() => Ending::InDoubt(timeout(order)),
-        _ => Ending::Failed(timeout(order)),
+        Implementation::Builtin(_) if !resolved.tool.may_repeat() => {
+            CallOutcome::InDoubt(timeout(resolved))
+        }
+        _ => CallOutcome::Failed(timeout(resolved)),
     }
 }
 
 /// Makes the failure of a call whose time is over.
-fn timeout(order: &Order) -> Failure {
+fn timeout(resolved: &ResolvedCall) -> Failure {
     let message = format!(
         "{} did not end within its {} ms; ask for less at once, or give it a longer timeout",
-        order.tool.id(),
-        order.timeout.as_millis()
+        resolved.tool.id(),
+        resolved.timeout.as_millis()
     );
     Failure::new(Category::Timeout, "deadline_exceeded", message)
 }

@@ -1,7 +1,5 @@
 //! What a tool is, without any input or output: definitions, schemas, names, results.
 //!
-//! - [`violation`]: one thing that is wrong, in a definition or in a call.
-//! - [`ending`]: how a call ended.
 //! - [`diagnostic`]: findings about definitions that were loaded.
 //! - [`definition`]: both forms of `*.tool.json`.
 //! - [`program`]: the command of a script tool.
@@ -19,7 +17,6 @@ pub mod catalogue;
 pub mod definition;
 pub mod diagnostic;
 pub mod diff;
-pub mod ending;
 pub mod interface;
 pub mod manifest;
 pub mod naming;
@@ -28,4 +25,3 @@ pub mod path;
 pub mod program;
 pub mod script_output;
 pub mod tool;
-pub mod violation;

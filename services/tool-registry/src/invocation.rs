@@ -1,4 +1,4 @@
-//! Runs that carry the calls of a parsed text out, in their order.
+//! Runs that execute the calls of a parsed text, in their order.
 
 mod begin;
 mod one;
@@ -20,7 +20,7 @@ use std::{
 };
 
 use crate::calls::Calls;
-use one::Fate;
+use one::CallEnd;
 
 pub use begin::{Invocations, KIND};
 
@@ -74,7 +74,7 @@ impl Invocation {
         }
     }
 
-    /// Carries the calls out in their order; neighbours that may run beside each other together.
+    /// Executes the calls in their order; neighbours that may run beside each other together.
     async fn all(&mut self, control: &RunControl) -> Result<(), Stop> {
         let selected = self.selected.clone();
         let mut rest = selected.as_slice();
@@ -88,7 +88,7 @@ impl Invocation {
         Ok(())
     }
 
-    /// Returns how many of the next calls may be under way together; at least one.
+    /// Returns how many of the next calls may be in flight together; at least one.
     async fn neighbours(&self, rest: &[ToolCall]) -> usize {
         for (count, call) in rest.iter().enumerate() {
             if !call.problems.is_empty() || !self.calls.may_run_beside_others(&call.tool_id).await {
@@ -98,7 +98,7 @@ impl Invocation {
         rest.len()
     }
 
-    /// Carries calls out that may be under way together. Their ends are recorded in the order of the
+    /// Executes calls that may be in flight together. Their ends are recorded in the order of the
     /// text; what ended early waits in the ledger of effects.
     async fn together(
         &mut self,
@@ -110,19 +110,19 @@ impl Invocation {
         let mut unsettled = Vec::new();
         {
             let this = &*self;
-            let fates = calls.iter().map(|call| this.one(call, failed, control));
+            let ends = calls.iter().map(|call| this.one(call, failed, control));
             // Made at once and started as places become free.
-            let fates: Vec<_> = fates.collect();
-            let mut fates = pin!(stream::iter(fates).buffered(MAX_AT_ONCE));
-            while let Some(fate) = fates.next().await {
-                match fate? {
-                    Fate::Settled(result) => ended.push(result),
-                    Fate::Ended(result) => {
+            let ends: Vec<_> = ends.collect();
+            let mut ends = pin!(stream::iter(ends).buffered(MAX_AT_ONCE));
+            while let Some(end) = ends.next().await {
+                match end? {
+                    CallEnd::Settled(result) => ended.push(result),
+                    CallEnd::Ended(result) => {
                         this.settle(&result).await?;
                         ended.push(result);
                     }
-                    Fate::NotStarted => {}
-                    Fate::Unsettled(effect) => unsettled.push(effect),
+                    CallEnd::NotStarted => {}
+                    CallEnd::Unsettled(effect) => unsettled.push(effect),
                 }
             }
         }
@@ -141,7 +141,7 @@ impl Invocation {
 
     async fn settle(&self, result: &CallResult) -> Result<(), AppendError> {
         let observation = Observation {
-            text: self.told_of(result),
+            text: self.observation_of(result),
             index: Some(result.index),
         };
         let events = vec![
@@ -153,21 +153,20 @@ impl Invocation {
         self.recorder.record(events).await.map(drop)
     }
 
-    /// Words the end of a call. Of a call that is not well written, whoever read the text knows
-    /// best what to say.
-    fn told_of(&self, result: &CallResult) -> String {
+    /// Words the end of a call. For a malformed call, the parser has the better words.
+    fn observation_of(&self, result: &CallResult) -> String {
         let call = self.selected.iter().find(|call| call.index == result.index);
-        let mut told =
+        let mut text =
             match call.filter(|call| !call.problems.is_empty() && !call.feedback.is_empty()) {
                 Some(call) if result.status() == CallStatus::Rejected => call.feedback.clone(),
                 _ => call_wire::observation(result),
             };
         let last = self.selected.last().map(|call| call.index);
         if last == Some(result.index) && !self.left_out.is_empty() {
-            told.push('\n');
-            told.push_str(&self.left_out);
+            text.push('\n');
+            text.push_str(&self.left_out);
         }
-        told
+        text
     }
 
     /// Says how a run ended all of whose calls are settled.

@@ -159,7 +159,7 @@ impl Ledger {
         };
         match created {
             Ok(Created::New(writer)) => Ok(writer),
-            // One task of this process carries an effect at a time and looks it up first.
+            // One task of this process executes an effect at a time and looks it up first.
             Ok(Created::Replayed(_)) | Err(CreateError::RequestIdConflict { .. }) => {
                 Err(reused(effect))
             }

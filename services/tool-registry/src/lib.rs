@@ -6,16 +6,16 @@
 //! - [`plugins`], [`store`]: where tools come from.
 //! - [`tools`]: all tools, those of workflows and nodes included.
 //! - [`workspace`]: the files of conversations.
-//! - [`dispatch`]: carrying a call out, by type of implementation.
-//! - [`ledger`], [`flight`], [`calls`]: each effect at most once.
-//! - [`invocation`]: runs that carry the calls of a text out.
+//! - [`dispatch`]: executing a call, by type of implementation.
+//! - [`ledger`], [`in_flight`], [`calls`]: each effect at most once.
+//! - [`invocation`]: runs that execute the calls of a text.
 //! - [`rpc`]: the gRPC face.
 
 pub mod calls;
 pub mod dispatch;
 pub mod domain;
 pub mod error;
-pub mod flight;
+pub mod in_flight;
 pub mod invocation;
 pub mod ledger;
 pub mod plugins;

@@ -6,7 +6,7 @@ use clap::Parser;
 use grpc_kit::Need;
 use tool_registry::{Peers, RegistrySettings};
 
-/// Knows every tool and carries calls out.
+/// Knows every tool and dispatches calls.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {

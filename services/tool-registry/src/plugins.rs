@@ -10,6 +10,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use call_outcome::{Violation, sentences};
 use std::{io, path::Path, sync::Arc};
 
 use bytes::Bytes;
@@ -18,7 +19,6 @@ use cap_std::{ambient_authority, fs::Dir};
 use crate::domain::{
     definition::{self, Definition, Implementation},
     manifest::Manifest,
-    violation::{self, Violation},
 };
 
 pub use describe::{PluginInfo, describe};
@@ -63,7 +63,7 @@ impl std::fmt::Display for Skipped {
             formatter,
             "{}: {}",
             self.directory,
-            violation::sentences(&self.violations)
+            sentences(&self.violations)
         )
     }
 }

@@ -1,5 +1,6 @@
 //! The service put together.
 
+use call_outcome::Violation;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use contracts::tavern::{
@@ -31,7 +32,6 @@ use crate::{
     domain::{
         catalogue::{AddError, Catalogue},
         tool::Origin,
-        violation::Violation,
     },
     error::Error,
     invocation::Invocations,
@@ -212,7 +212,7 @@ impl ToolRegistry {
         &self.skipped
     }
 
-    /// Gives calls under way some time, then ends everything and closes the databases. Runs that
+    /// Gives calls in flight some time, then ends everything and closes the databases. Runs that
     /// are not over resume at the next start.
     pub async fn shutdown(&self) {
         // The tasks of runs wait for calls, so they go first and leave their runs open.

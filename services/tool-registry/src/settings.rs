@@ -38,9 +38,9 @@ pub struct RegistrySettings {
     /// How long a workflow or node may take as a tool. Default: 10m.
     #[serde(with = "settings::duration")]
     pub run_timeout: Duration,
-    /// Calls under way at once; more are refused with a hint to try again. Default: 1024.
+    /// Calls in flight at once; more are refused with a hint to try again. Default: 1024.
     pub max_calls: usize,
-    /// How long calls under way may continue when the service ends. What is left then is decided by
+    /// How long calls in flight may continue when the service ends. What is left then is decided by
     /// the ledger after the next start. Default: 5s.
     #[serde(with = "settings::duration")]
     pub drain_calls: Duration,

@@ -5,6 +5,7 @@ mod change;
 mod derived;
 mod put;
 
+use call_outcome::{Category, Failure, Violation, sentences};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError, RwLock},
@@ -17,10 +18,8 @@ use crate::{
     domain::{
         catalogue::Catalogue,
         definition::Implementation,
-        ending::{Category, Failure},
         naming,
         tool::{Origin, Tool},
-        violation::{self, Violation},
     },
     store::Store,
 };
@@ -73,10 +72,7 @@ impl Missing {
         match self {
             Self::Unknown { suggestions } => unknown_tool(written, suggestions),
             Self::Invalid(violations) => {
-                let message = format!(
-                    "{written} cannot be called: {}",
-                    violation::sentences(&violations)
-                );
+                let message = format!("{written} cannot be called: {}", sentences(&violations));
                 let mut failure = Failure::new(Category::Validation, "tool_invalid", message);
                 failure.violations = violations;
                 failure

@@ -12,6 +12,7 @@ mod files;
 #[cfg(test)]
 mod tests;
 
+use call_outcome::{Category, Failure};
 use std::{
     hash::{BuildHasher, RandomState},
     io,
@@ -22,8 +23,6 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use core_types::{ConversationId, IdSource};
 use serde::{Deserialize, Serialize};
-
-use crate::domain::ending::{Category, Failure};
 
 pub use files::{Entry, EntryKind, Listing};
 

@@ -1,6 +1,7 @@
 //! How a call ends, the same for tools, workflow nodes and scripts.
 //!
-//! * [`Category`] and [`Failure`]: why a call did not succeed.
+//! * [`CallOutcome`]: how a call ended.
+//! * [`Category`] and [`Failure`]: why it did not succeed.
 //! * [`Violation`]: one thing that is wrong with JSON that came from outside.
 //! * [`Verdict`]: how the sandbox says that a script ended, and the failure that follows from it.
 //! * [`code_error`]: the exception that an interpreter printed.
@@ -10,11 +11,13 @@
 mod category;
 pub mod code_error;
 mod failure;
+mod outcome;
 mod verdict;
 mod violation;
 
 pub use category::Category;
 pub use code_error::CodeError;
 pub use failure::{Failure, FailureInner};
+pub use outcome::CallOutcome;
 pub use verdict::{Verdict, tail};
 pub use violation::{Violation, sentences};

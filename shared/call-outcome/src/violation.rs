@@ -91,7 +91,7 @@ impl From<json_schema::Violation> for Violation {
             code: violation.code.as_str().into(),
             message: violation.message,
             expected: violation.expected,
-            received: violation.received,
+            received: cut(&violation.received),
             suggestions: violation.suggestions,
         }
     }

@@ -1,12 +1,32 @@
 //! How a call ended, to the contract and back.
 
-use call_outcome::{Category, Failure, FailureInner, Verdict, Violation};
+use call_outcome::{CallOutcome, Category, Failure, FailureInner, Verdict, Violation};
 use contracts::tavern::{
-    common::v1::{self as common, CallError, ErrorCategory},
+    common::v1::{self as common, CallError, CallResult, CallStatus, ErrorCategory},
     sandbox::v1::{self as sandbox, verdict::Kind},
 };
 use serde_json::Value;
 use std::time::Duration;
+
+/// Converts how a call ended to the result's status, output and error; the other fields are empty.
+pub fn outcome_to_proto(outcome: &CallOutcome) -> CallResult {
+    let status = match outcome {
+        CallOutcome::Succeeded(_) => CallStatus::Succeeded,
+        CallOutcome::Failed(_) => CallStatus::Failed,
+        CallOutcome::Rejected(_) => CallStatus::Rejected,
+        CallOutcome::Cancelled(_) => CallStatus::Cancelled,
+        CallOutcome::InDoubt(_) => CallStatus::InDoubt,
+    };
+    CallResult {
+        status: status.into(),
+        output_json: match outcome {
+            CallOutcome::Succeeded(output) => output.to_string(),
+            _ => String::new(),
+        },
+        error: outcome.failure().map(failure_to_proto),
+        ..CallResult::default()
+    }
+}
 
 /// Converts a failure to its message.
 pub fn failure_to_proto(failure: &Failure) -> CallError {
@@ -158,6 +178,28 @@ mod tests {
         let plain = Failure::invalid("code", "message").retryable();
         assert_eq!(failure_to_proto(&plain).details_json, "");
         assert_eq!(failure_from_proto(&failure_to_proto(&plain)), plain);
+    }
+
+    #[test]
+    fn an_outcome_is_a_status_with_either_an_output_or_an_error() {
+        let succeeded = outcome_to_proto(&CallOutcome::Succeeded(serde_json::json!({"a": 1})));
+        assert_eq!(succeeded.status(), CallStatus::Succeeded);
+        assert_eq!(
+            (&*succeeded.output_json, succeeded.error),
+            (r#"{"a":1}"#, None)
+        );
+        let failure = Failure::invalid("code", "message").detail("x", 1);
+        type Make = fn(Failure) -> CallOutcome;
+        for (make, status) in [
+            (CallOutcome::Failed as Make, CallStatus::Failed),
+            (CallOutcome::Rejected, CallStatus::Rejected),
+            (CallOutcome::Cancelled, CallStatus::Cancelled),
+            (CallOutcome::InDoubt, CallStatus::InDoubt),
+        ] {
+            let written = outcome_to_proto(&make(failure.clone()));
+            assert_eq!((written.status(), &*written.output_json), (status, ""));
+            assert_eq!(failure_from_proto(&written.error.unwrap()), failure);
+        }
     }
 
     #[test]

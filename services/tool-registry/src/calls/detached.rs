@@ -5,7 +5,7 @@ use core_types::{EffectId, Timestamp};
 use grpc_kit::CallContext;
 use tonic::Status;
 
-use super::{Call, Calls, Joined};
+use super::{Call, CallHandle, Calls};
 use crate::ledger::{LedgerEntry, MAX_ATTEMPTS};
 
 /// A call that was started, now or before.
@@ -34,9 +34,9 @@ impl Calls {
     pub async fn start(&self, call: Call, effect: &EffectId) -> Result<StartedCall, Status> {
         let context = CallContext::current().without_deadline();
         let attempt = call.attempt;
-        let joined = self.join_within(call, context)?;
-        let was_in_flight = joined.was_in_flight;
-        let result = recorded(joined).await?;
+        let handle = self.join_within(call, context)?;
+        let was_in_flight = handle.was_in_flight;
+        let result = recorded(handle).await?;
         let entry = self.inner.ledger.look_up(effect, attempt, None).await?;
         Ok(StartedCall {
             entry,
@@ -65,9 +65,9 @@ impl Calls {
 }
 
 /// Waits until a call is in the ledger. Returns its result if it has settled.
-pub(super) async fn recorded(joined: Joined) -> Result<Option<CallResult>, Status> {
-    let index = joined.index;
-    let mut stage = joined.flight.subscribe();
+pub(super) async fn recorded(handle: CallHandle) -> Result<Option<CallResult>, Status> {
+    let index = handle.index;
+    let mut stage = handle.in_flight.subscribe();
     let stage = stage.wait_for(|stage| stage.is_recorded || stage.ended.is_some());
     let stage = stage
         .await

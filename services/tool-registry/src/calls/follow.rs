@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Calls, Joined};
+use super::{CallHandle, Calls};
 use crate::dispatch::runs::{Followed, follow};
 
 /// How long the events of a run may come after its result, before they are given up.
@@ -17,7 +17,7 @@ pub(super) const FOLLOW_LIMIT: Duration = Duration::from_secs(25 * 60 * 60);
 
 /// One thing that a caller is shown.
 #[derive(Debug)]
-pub enum Below {
+pub enum CallProgress {
     /// Something below the call.
     Event(Box<RunEvent>),
     /// How the call ended. Nothing comes after it.
@@ -29,13 +29,13 @@ impl Calls {
     /// come from that run's log, so whoever reads slowly slows nothing.
     pub fn follow(
         &self,
-        joined: Joined,
-    ) -> impl Stream<Item = Result<Below, Status>> + Send + use<> {
+        handle: CallHandle,
+    ) -> impl Stream<Item = Result<CallProgress, Status>> + Send + use<> {
         let client = self.inner.dispatcher.runs.runs();
         async_stream::stream! {
             // The guard must live as long as the stream: dropping it ends a call without effect id.
-            let Joined { flight, index, ends_with_caller: _guard, .. } = joined;
-            let mut stage = flight.subscribe();
+            let CallHandle { in_flight, index, ends_with_caller: _guard, .. } = handle;
+            let mut stage = in_flight.subscribe();
             let mut shown = 0;
             let mut followed = false;
             loop {
@@ -45,7 +45,7 @@ impl Calls {
                 };
                 shown += output.len();
                 for event in output {
-                    yield Ok(Below::Event(Box::new(event)));
+                    yield Ok(CallProgress::Event(Box::new(event)));
                 }
                 if let Some(child) = child.filter(|_| !followed) {
                     followed = true;
@@ -57,7 +57,7 @@ impl Calls {
                             () = &mut until_result => None,
                         };
                         match next {
-                            Some(Ok(Followed::Event(event))) => yield Ok(Below::Event(event)),
+                            Some(Ok(Followed::Event(event))) => yield Ok(CallProgress::Event(event)),
                             // How the call ended is for its own task to say.
                             Some(Ok(Followed::Ended(_)) | Err(_)) | None => break,
                         }
@@ -66,7 +66,7 @@ impl Calls {
                 }
                 if let Some(ended) = ended {
                     yield ended.map(|result| {
-                        Below::Result(Box::new(CallResult { index, ..result }))
+                        CallProgress::Result(Box::new(CallResult { index, ..result }))
                     });
                     return;
                 }
@@ -79,7 +79,7 @@ impl Calls {
     }
 }
 
-async fn result_and_grace(mut stage: tokio::sync::watch::Receiver<crate::flight::Stage>) {
+async fn result_and_grace(mut stage: tokio::sync::watch::Receiver<crate::in_flight::Stage>) {
     if stage.wait_for(|stage| stage.ended.is_some()).await.is_ok() {
         tokio::time::sleep(EVENT_GRACE).await;
     }

@@ -41,11 +41,11 @@ impl Calls {
 
     fn is_in_flight(&self, entry: &Entry) -> bool {
         let effect = EffectId::new(entry.effect_id());
-        effect.is_ok_and(|effect| self.inner.flights().contains_key(&effect))
+        effect.is_ok_and(|effect| self.inner.in_flight_calls().contains_key(&effect))
     }
 }
 
-/// The context of a call that nobody waits for.
+/// The context of a call without a caller.
 pub(super) fn without_caller() -> CallContext {
     CallContext::new(CallPath::default())
 }

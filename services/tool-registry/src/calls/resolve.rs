@@ -29,7 +29,7 @@ pub struct Decision {
 
 /// A call that was decided, now or before.
 #[derive(Debug)]
-pub struct ResolvedCall {
+pub struct DecidedCall {
     /// What the ledger knows of it.
     pub entry: LedgerEntry,
     /// Whether the same request decided it before.
@@ -45,7 +45,7 @@ impl Calls {
         &self,
         effect: &EffectId,
         decision: &Decision,
-    ) -> Result<ResolvedCall, Status> {
+    ) -> Result<DecidedCall, Status> {
         if let Some(replayed) = self.decided_before(effect, decision).await? {
             return Ok(replayed);
         }
@@ -82,7 +82,7 @@ impl Calls {
         ledger
             .finish_resolution(&writer, &decision.resolution, &result)
             .await?;
-        Ok(ResolvedCall {
+        Ok(DecidedCall {
             entry: self.find(effect).await?,
             replayed: false,
         })
@@ -110,15 +110,15 @@ impl Calls {
             return Err(refusal_of_missing(effect.as_str()));
         };
         let call = call_of(&original, attempt + 1)?;
-        let joined = self.join_within(call, without_caller())?;
-        recorded(joined).await.map(drop)
+        let handle = self.join_within(call, without_caller())?;
+        recorded(handle).await.map(drop)
     }
 
     async fn decided_before(
         &self,
         effect: &EffectId,
         decision: &Decision,
-    ) -> Result<Option<ResolvedCall>, Status> {
+    ) -> Result<Option<DecidedCall>, Status> {
         let request_id = &decision.resolution.request_id;
         if request_id.is_empty() {
             return Ok(None);
@@ -135,7 +135,7 @@ impl Calls {
                     .into_status(),
             );
         }
-        Ok(Some(ResolvedCall {
+        Ok(Some(DecidedCall {
             entry: self.find(effect).await?,
             replayed: true,
         }))

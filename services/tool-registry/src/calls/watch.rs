@@ -9,7 +9,7 @@ use grpc_kit::Drain;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Below, Calls, Joined, follow::FOLLOW_LIMIT, resolve::refusal_of_missing};
+use super::{CallHandle, CallProgress, Calls, follow::FOLLOW_LIMIT, resolve::refusal_of_missing};
 use crate::{
     dispatch::runs::{Followed, follow},
     ledger::LedgerEntry,
@@ -57,7 +57,7 @@ impl Calls {
             let mut quiet_since = Instant::now();
             loop {
                 let mut events = match this.in_flight(&effect) {
-                    Some(joined) => Some(this.follow(joined).boxed()),
+                    Some(handle) => Some(this.follow(handle).boxed()),
                     None => None,
                 };
                 if events.is_none() {
@@ -97,13 +97,13 @@ impl Calls {
                         }
                     };
                     match next {
-                        Some(Ok(Below::Event(event))) if event.sequence > position => {
+                        Some(Ok(CallProgress::Event(event))) if event.sequence > position => {
                             position = event.sequence;
                             quiet_since = Instant::now();
                             yield Watched::Event(event);
                         }
-                        Some(Ok(Below::Event(_))) => {}
-                        Some(Ok(Below::Result(ended))) => {
+                        Some(Ok(CallProgress::Event(_))) => {}
+                        Some(Ok(CallProgress::Result(ended))) => {
                             (seen, result) = (true, Some(ended));
                             break;
                         }
@@ -116,10 +116,10 @@ impl Calls {
     }
 
     /// Joins a call that is in flight.
-    fn in_flight(&self, effect: &EffectId) -> Option<Joined> {
-        let flight = self.inner.flights().get(effect).cloned()?;
-        Some(Joined {
-            flight,
+    fn in_flight(&self, effect: &EffectId) -> Option<CallHandle> {
+        let in_flight = self.inner.in_flight_calls().get(effect).cloned()?;
+        Some(CallHandle {
+            in_flight,
             index: 0,
             was_in_flight: true,
             ends_with_caller: None,
@@ -131,7 +131,7 @@ impl Calls {
         &self,
         child: &str,
         after: u64,
-    ) -> impl Stream<Item = Result<Below, Status>> + Send + use<> {
+    ) -> impl Stream<Item = Result<CallProgress, Status>> + Send + use<> {
         let client = self.inner.dispatcher.runs.runs();
         let events = follow(
             client,
@@ -140,14 +140,14 @@ impl Calls {
             Instant::now() + FOLLOW_LIMIT,
         );
         events.map(|followed| match followed {
-            Ok(Followed::Event(event)) => Ok(Below::Event(event)),
+            Ok(Followed::Event(event)) => Ok(CallProgress::Event(event)),
             // How the call settled is in the ledger, also where its run can no longer be read.
-            Ok(Followed::Ended(_)) | Err(_) => Ok(Below::Result(Box::default())),
+            Ok(Followed::Ended(_)) | Err(_) => Ok(CallProgress::Result(Box::default())),
         })
     }
 }
 
 /// Ends after a moment without an event.
-fn pause() -> impl Stream<Item = Result<Below, Status>> + Send {
+fn pause() -> impl Stream<Item = Result<CallProgress, Status>> + Send {
     futures::stream::once(tokio::time::sleep(POLL)).filter_map(|()| async { None })
 }

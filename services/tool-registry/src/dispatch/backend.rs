@@ -5,13 +5,14 @@
 
 mod allowed;
 mod codec;
-mod ending;
 mod heard;
 mod json;
 mod reflection;
+mod refusal;
 #[cfg(test)]
 mod tests;
 
+use call_outcome::{CallOutcome, Category, Failure, Violation};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, PoisonError, RwLock},
@@ -28,16 +29,12 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::Order;
-use crate::domain::{
-    definition::Flags,
-    ending::{Category, Ending, Failure},
-    violation::Violation,
-};
+use super::ResolvedCall;
+use crate::domain::definition::Flags;
 pub use allowed::AllowedHosts;
 use codec::DynamicCodec;
-pub(super) use ending::without_answer;
 use heard::Heard;
+pub(super) use refusal::without_answer;
 
 /// The metadata key of the effect id; an id that is not plain ASCII has `-bin` behind the key.
 pub const EFFECT_ID: &str = "tavern-effect-id";
@@ -197,7 +194,7 @@ impl Backends {
         Some(Flags {
             read_only,
             idempotent: true,
-            // Whether calls may be under way together is not said, and no matter of effects.
+            // Whether calls may be in flight together is not said, and no matter of effects.
             parallel_safe: true,
             ..Flags::default()
         })
@@ -231,32 +228,40 @@ impl Backends {
     }
 
     /// Calls a method with JSON arguments.
-    pub async fn carry_out(&self, service: &str, method: &str, order: &Order) -> Ending {
+    pub async fn execute(
+        &self,
+        service: &str,
+        method: &str,
+        resolved: &ResolvedCall,
+    ) -> CallOutcome {
         let (backend, descriptor) = match self.find(service, method) {
             Ok(found) => found,
-            Err(failure) => return Ending::Rejected(failure),
+            Err(failure) => return CallOutcome::Rejected(failure),
         };
-        let message = match json::to_message(&descriptor.input(), &order.arguments) {
+        let message = match json::to_message(&descriptor.input(), &resolved.arguments) {
             Ok(message) => message,
             Err(violations) => {
-                return Ending::Rejected(Failure::invalid_arguments(order.tool.id(), violations));
+                return CallOutcome::Rejected(Failure::invalid_arguments(
+                    resolved.tool.id(),
+                    violations,
+                ));
             }
         };
-        let request = request_for(message, order);
+        let request = request_for(message, resolved);
         let heard = Heard::default();
         let mut grpc = Grpc::new(heard.listen(backend.channel.clone()))
             .max_decoding_message_size(MAX_ANSWER_BYTES);
         if let Err(error) = grpc.ready().await {
-            return Ending::Failed(ending::unreachable(service, &error.to_string()));
+            return CallOutcome::Failed(refusal::unreachable(service, &error.to_string()));
         }
         let path = http::uri::PathAndQuery::try_from(format!("/{method}"));
         let Ok(path) = path else {
-            return Ending::Rejected(unknown_method(&backend, method));
+            return CallOutcome::Rejected(unknown_method(&backend, method));
         };
         let codec = DynamicCodec::new(descriptor.output());
         match grpc.unary(request, path, codec).await {
             Ok(answer) => json::from_message(answer.get_ref()),
-            Err(status) => ending::of_status(service, order, &status, heard.answered()),
+            Err(status) => refusal::of_status(service, resolved, &status, heard.answered()),
         }
     }
 
@@ -311,15 +316,15 @@ fn unknown_method(backend: &Backend, method: &str) -> Failure {
     Failure::new(Category::Dependency, "unknown_method", message)
 }
 
-fn request_for(message: DynamicMessage, order: &Order) -> Request<DynamicMessage> {
+fn request_for(message: DynamicMessage, resolved: &ResolvedCall) -> Request<DynamicMessage> {
     let mut request = Request::new(message);
-    request.set_timeout(order.remaining());
+    request.set_timeout(resolved.remaining());
     let metadata = request.metadata_mut();
     telemetry::context::inject(metadata.as_mut());
-    if let Some(effect) = &order.effect_id {
+    if let Some(effect) = &resolved.effect_id {
         insert(metadata, EFFECT_ID, effect.as_str());
     }
-    if let Some(conversation) = &order.conversation {
+    if let Some(conversation) = &resolved.conversation {
         insert(metadata, CONVERSATION_ID, conversation.as_str());
     }
     request

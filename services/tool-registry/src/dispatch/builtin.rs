@@ -7,17 +7,15 @@ mod diff;
 mod files;
 mod time;
 
+use call_outcome::{CallOutcome, Category, Failure};
 use std::sync::Arc;
 
 use core_types::Clock;
 use serde_json::Value;
 
-use super::{Order, sandbox::Sandbox};
+use super::{ResolvedCall, sandbox::Sandbox};
 use crate::{
-    domain::{
-        definition::{self, Definition},
-        ending::{Category, Ending, Failure},
-    },
+    domain::definition::{self, Definition},
     workspace::{Workspace, Workspaces, check_conversation},
 };
 
@@ -76,7 +74,7 @@ impl Method {
     }
 }
 
-/// Carries methods of the platform out.
+/// Executes methods of the platform.
 #[derive(Clone, Debug)]
 pub struct Builtins {
     workspaces: Workspaces,
@@ -94,28 +92,28 @@ impl Builtins {
         }
     }
 
-    /// Carries one method out.
-    pub(super) async fn carry_out(&self, method: &str, order: &Order) -> Ending {
+    /// Executes one method.
+    pub(super) async fn execute(&self, method: &str, resolved: &ResolvedCall) -> CallOutcome {
         let Some(method) = Method::named(method) else {
             let message = format!("the platform has no method '{method}'");
-            return Ending::Rejected(Failure::new(
+            return CallOutcome::Rejected(Failure::new(
                 Category::Validation,
                 "unknown_method",
                 message,
             ));
         };
         match method {
-            Method::CurrentTime => time::current(self.clock.now(), &order.arguments),
-            Method::Execute => code::execute(&self.sandbox, order).await,
-            file_method => self.on_workspace(file_method, order).await,
+            Method::CurrentTime => time::current(self.clock.now(), &resolved.arguments),
+            Method::Execute => code::execute(&self.sandbox, resolved).await,
+            file_method => self.on_workspace(file_method, resolved).await,
         }
     }
 
-    /// Carries a method out that works on files, on a thread that may block.
-    async fn on_workspace(&self, method: Method, order: &Order) -> Ending {
+    /// Executes a method that works on files, on a thread that may block.
+    async fn on_workspace(&self, method: Method, resolved: &ResolvedCall) -> CallOutcome {
         let workspaces = self.workspaces.clone();
-        let conversation = order.conversation.clone();
-        let arguments = order.arguments.clone();
+        let conversation = resolved.conversation.clone();
+        let arguments = resolved.arguments.clone();
         let work = tokio::task::spawn_blocking(move || {
             let workspace = match &conversation {
                 Some(conversation) => {
@@ -127,12 +125,12 @@ impl Builtins {
             carry_out_on(method, &workspace, &arguments)
         });
         match work.await {
-            Ok(Ok(output)) => Ending::Succeeded(output),
-            Ok(Err(failure)) => Ending::Failed(failure),
+            Ok(Ok(output)) => CallOutcome::Succeeded(output),
+            Ok(Err(failure)) => CallOutcome::Failed(failure),
             Err(error) => {
                 tracing::error!(error = %error, "a file tool panicked");
                 let message = "the tool failed inside the platform; the log has the reason";
-                Ending::Failed(Failure::new(Category::Internal, "internal", message))
+                CallOutcome::Failed(Failure::new(Category::Internal, "internal", message))
             }
         }
     }

@@ -6,10 +6,11 @@
 mod follow;
 mod outcome;
 
+use call_outcome::{CallOutcome, Category, Failure, Violation};
 use std::time::Duration;
 
 use contracts::tavern::{
-    common::v1::{ErrorReason, PendingWork, Run, RunOptions, WorkKind},
+    common::v1::{ErrorReason, PendingWork, Run, RunOptions},
     run::v1::{CancelRunRequest, run_service_client::RunServiceClient},
     workflow::v1::{
         SingleNode, StartRunRequest, start_run_request::Target,
@@ -22,11 +23,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::{Order, retry::Patience, timeout};
-use crate::domain::{
-    definition::Implementation,
-    ending::{Category, Ending, Failure},
-};
+use super::{ResolvedCall, retry::Patience, timeout};
+use crate::{domain::definition::Implementation, in_flight::pending_run};
 
 pub use follow::{Followed, follow};
 
@@ -69,39 +67,43 @@ impl WorkflowRuns {
         self.client.clone()
     }
 
-    /// Carries one call out as a run.
-    pub(super) async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Ending {
+    /// Executes one call as a run.
+    pub(super) async fn execute(
+        &self,
+        resolved: &ResolvedCall,
+        cancel: &CancellationToken,
+    ) -> CallOutcome {
         let started = tokio::select! {
-            started = self.start(order) => started,
+            started = self.start(resolved) => started,
             // Whether the request arrived is not known, so the run is looked for and cancelled.
-            () = cancel.cancelled() => self.start(order).await,
+            () = cancel.cancelled() => self.start(resolved).await,
         };
         let run = match started {
             Ok(run) => run,
-            Err(ending) => return ending,
+            Err(ended) => return ended,
         };
-        order.flight.child_started(&run.run_id).await;
+        resolved.in_flight.child_started(&run.run_id).await;
         let stop = match run.outcome {
             Some(_) => Stop::Ended(Box::new(run.clone())),
-            None => self.wait(&run.run_id, order, cancel).await,
+            None => self.wait(&run.run_id, resolved, cancel).await,
         };
         match stop {
-            Stop::Ended(run) => outcome::read(&run, order),
-            Stop::Cancelled => self.end_cancelled(&run.run_id, order).await,
+            Stop::Ended(run) => outcome::read(&run, resolved),
+            Stop::Cancelled => self.end_cancelled(&run.run_id, resolved).await,
             Stop::OutOfTime => {
                 let ended = self
-                    .end(&run.run_id, order, "the call's time is over")
+                    .end(&run.run_id, resolved, "the call's time is over")
                     .await;
-                match ended.map(|run| outcome::read(&run, order)) {
+                match ended.map(|run| outcome::read(&run, resolved)) {
                     // It may have ended by itself just before, or leave a call below in doubt.
-                    Some(ending @ (Ending::Succeeded(_) | Ending::InDoubt(_))) => ending,
-                    Some(_) => Ending::Failed(timeout(order)),
-                    None => Ending::InDoubt(lost(order, &run.run_id)),
+                    Some(ended @ (CallOutcome::Succeeded(_) | CallOutcome::InDoubt(_))) => ended,
+                    Some(_) => CallOutcome::Failed(timeout(resolved)),
+                    None => CallOutcome::InDoubt(lost(resolved, &run.run_id)),
                 }
             }
             Stop::Lost(status) => {
                 tracing::warn!(run = run.run_id, status = %status, "a run can no longer be followed");
-                Ending::InDoubt(lost(order, &run.run_id))
+                CallOutcome::InDoubt(lost(resolved, &run.run_id))
             }
         }
     }
@@ -123,15 +125,15 @@ impl WorkflowRuns {
         })
     }
 
-    async fn start(&self, order: &Order) -> Result<Run, Ending> {
-        let request = start_request(order);
-        let mut patience = Patience::new(PATIENCE, order.deadline);
+    async fn start(&self, resolved: &ResolvedCall) -> Result<Run, CallOutcome> {
+        let request = start_request(resolved);
+        let mut patience = Patience::new(PATIENCE, resolved.deadline);
         let mut may_have_started = false;
         loop {
             match self.client.clone().start_run(request.clone()).await {
                 Ok(answer) => {
                     return answer.into_inner().run.ok_or_else(|| {
-                        Ending::Failed(Failure::new(
+                        CallOutcome::Failed(Failure::new(
                             Category::Dependency,
                             "workflow_service_failed",
                             "the workflow service started no run; it may be of another version",
@@ -145,72 +147,69 @@ impl WorkflowRuns {
                             Code::DeadlineExceeded | Code::Cancelled | Code::Unknown
                         );
                     // Without a request id, asking again could start a second run.
-                    if order.effect_id.is_some() && patience.wait_after(&status).await {
+                    if resolved.effect_id.is_some() && patience.wait_after(&status).await {
                         continue;
                     }
-                    if may_have_started && !order.tool.is_idempotent() {
+                    if may_have_started && !resolved.tool.is_idempotent() {
                         tracing::warn!(status = %status, "whether a run was started is unknown");
-                        return Err(Ending::InDoubt(start_lost(order)));
+                        return Err(CallOutcome::InDoubt(start_lost(resolved)));
                     }
-                    return Err(refused(&status, order));
+                    return Err(refused(&status, resolved));
                 }
             }
         }
     }
 
-    async fn wait(&self, run_id: &str, order: &Order, cancel: &CancellationToken) -> Stop {
+    async fn wait(
+        &self,
+        run_id: &str,
+        resolved: &ResolvedCall,
+        cancel: &CancellationToken,
+    ) -> Stop {
         tokio::select! {
-            ended = follow::to_the_end(self.runs(), run_id, order.deadline) => match ended {
+            ended = follow::to_the_end(self.runs(), run_id, resolved.deadline) => match ended {
                 Ok(run) => Stop::Ended(Box::new(run)),
                 // The deadline travels with the watch, so the other end may notice it first.
                 Err(status) if status.code() == Code::DeadlineExceeded => Stop::OutOfTime,
-                Err(_) if order.remaining().is_zero() => Stop::OutOfTime,
+                Err(_) if resolved.remaining().is_zero() => Stop::OutOfTime,
                 Err(status) => Stop::Lost(status),
             },
             () = cancel.cancelled() => Stop::Cancelled,
-            () = tokio::time::sleep_until(order.deadline) => Stop::OutOfTime,
+            () = tokio::time::sleep_until(resolved.deadline) => Stop::OutOfTime,
         }
     }
 
-    async fn end_cancelled(&self, run_id: &str, order: &Order) -> Ending {
-        let reason = order.flight.cancel_reason();
-        match self.end(run_id, order, &reason).await {
+    async fn end_cancelled(&self, run_id: &str, resolved: &ResolvedCall) -> CallOutcome {
+        let reason = resolved.in_flight.cancel_reason();
+        match self.end(run_id, resolved, &reason).await {
             // It may have ended by itself just before.
-            Some(run) => outcome::read(&run, order),
-            None => Ending::cancelled_after_start(order.tool.id(), &reason),
+            Some(run) => outcome::read(&run, resolved),
+            None => CallOutcome::cancelled_after_start(resolved.tool.id(), &reason),
         }
     }
 
     /// Cancels a run and waits for its end. Nothing comes back if it continues.
-    async fn end(&self, run_id: &str, order: &Order, reason: &str) -> Option<Run> {
+    async fn end(&self, run_id: &str, resolved: &ResolvedCall, reason: &str) -> Option<Run> {
         let until = Instant::now() + CANCEL_GRACE;
-        let context =
-            grpc_kit::CallContext::new(order.flight.path().clone()).with_timeout(CANCEL_GRACE);
-        let ending = context.scope(async {
+        let context = grpc_kit::CallContext::new(resolved.in_flight.path().clone())
+            .with_timeout(CANCEL_GRACE);
+        let ended = context.scope(async {
             let still_running = self.cancel(run_id, reason).await.ok()?;
             for work in still_running.into_iter().filter(|work| work.id != run_id) {
-                order.flight.leave_running(work);
+                resolved.in_flight.leave_running(work);
             }
             follow::to_the_end(self.runs(), run_id, until).await.ok()
         });
-        let ended = tokio::time::timeout_at(until, ending).await.ok().flatten();
+        let ended = tokio::time::timeout_at(until, ended).await.ok().flatten();
         if ended.is_none() {
-            order.flight.leave_running(pending_run(run_id));
+            resolved.in_flight.leave_running(pending_run(run_id));
         }
         ended
     }
 }
 
-/// Names a run that has not ended.
-pub fn pending_run(run_id: &str) -> PendingWork {
-    PendingWork {
-        kind: WorkKind::Run.into(),
-        id: run_id.to_owned(),
-    }
-}
-
-fn start_request(order: &Order) -> StartRunRequest {
-    let target = match order.tool.implementation() {
+fn start_request(resolved: &ResolvedCall) -> StartRunRequest {
+    let target = match resolved.tool.implementation() {
         Implementation::Workflow { workflow_id } => Target::WorkflowId(workflow_id.clone()),
         Implementation::Node { full_type, config } => Target::Node(SingleNode {
             full_type: full_type.clone(),
@@ -222,35 +221,35 @@ fn start_request(order: &Order) -> StartRunRequest {
         // Nothing else is a run; an empty target is refused by the workflow service.
         _ => Target::WorkflowId(String::new()),
     };
-    let durability = run_events::durability_to_proto(order.durability);
+    let durability = run_events::durability_to_proto(resolved.durability);
     StartRunRequest {
-        request_id: request_id_of(order),
+        request_id: request_id_of(resolved),
         target: Some(target),
-        inputs_json: order.arguments.to_string(),
-        conversation_id: order
+        inputs_json: resolved.arguments.to_string(),
+        conversation_id: resolved
             .conversation
             .as_ref()
             .map_or_else(String::new, ToString::to_string),
         options: Some(RunOptions {
             durability: durability.into(),
-            timeout: prost_types::Duration::try_from(order.timeout).ok(),
+            timeout: prost_types::Duration::try_from(resolved.timeout).ok(),
         }),
     }
 }
 
 /// Returns the request id by which the run of one attempt at an effect is found again.
-fn request_id_of(order: &Order) -> String {
-    match &order.effect_id {
+fn request_id_of(resolved: &ResolvedCall) -> String {
+    match &resolved.effect_id {
         None => String::new(),
-        Some(effect) if order.attempt == 1 => effect.to_string(),
+        Some(effect) if resolved.attempt == 1 => effect.to_string(),
         Some(effect) => {
             let digest = Hash::of(effect.as_str().as_bytes());
-            format!("{digest}#{}", order.attempt)
+            format!("{digest}#{}", resolved.attempt)
         }
     }
 }
 
-fn refused(status: &Status, order: &Order) -> Ending {
+fn refused(status: &Status, resolved: &ResolvedCall) -> CallOutcome {
     let said = status.message();
     let (category, code) = match grpc_kit::reason(status) {
         Some(ErrorReason::DepthExceeded) => (Category::Limit, "depth_exceeded"),
@@ -263,10 +262,10 @@ fn refused(status: &Status, order: &Order) -> Ending {
             tracing::warn!(code = ?status.code(), said, "the workflow service did not start a run");
             let message = format!(
                 "{} was not started: the workflow service failed",
-                order.tool.id()
+                resolved.tool.id()
             );
             let failure = Failure::new(Category::Dependency, "workflow_service_failed", message);
-            return Ending::Failed(if transient {
+            return CallOutcome::Failed(if transient {
                 failure.retryable()
             } else {
                 failure
@@ -276,28 +275,28 @@ fn refused(status: &Status, order: &Order) -> Ending {
     let mut failure = Failure::new(
         category,
         code,
-        format!("{} was not started: {said}", order.tool.id()),
+        format!("{} was not started: {said}", resolved.tool.id()),
     );
     failure.violations = grpc_kit::violations(status)
         .into_iter()
-        .map(|(place, problem)| crate::domain::violation::Violation::new(place, code, problem))
+        .map(|(place, problem)| Violation::new(place, code, problem))
         .collect();
-    Ending::Rejected(failure)
+    CallOutcome::Rejected(failure)
 }
 
-fn start_lost(order: &Order) -> Failure {
+fn start_lost(resolved: &ResolvedCall) -> Failure {
     let message = format!(
         "the workflow service did not answer when {} was to be started; whether it runs is unknown, and \
          it was not repeated: look for its run, then decide",
-        order.tool.id()
+        resolved.tool.id()
     );
     Failure::new(Category::Dependency, "workflow_service_lost", message)
 }
 
-fn lost(order: &Order, run_id: &str) -> Failure {
+fn lost(resolved: &ResolvedCall, run_id: &str) -> Failure {
     let message = format!(
         "{} runs as {run_id}, and how it ended could not be learned; look at that run",
-        order.tool.id()
+        resolved.tool.id()
     );
     Failure::new(Category::Dependency, "run_lost", message)
 }

@@ -2,6 +2,7 @@
 
 mod verdict;
 
+use call_outcome::{CallOutcome, Category, Failure};
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::{
@@ -16,8 +17,7 @@ use grpc_kit::Transport;
 use sha2::{Digest, Sha256};
 use tonic::{Code, Status};
 
-use super::{Order, retry::Patience};
-use crate::domain::ending::{Category, Ending, Failure};
+use super::{ResolvedCall, retry::Patience};
 
 pub(super) use call_outcome::tail;
 pub(super) use verdict::{failed_verdict, has_exited};
@@ -48,17 +48,17 @@ impl Sandbox {
     pub(super) async fn execute(
         &self,
         mut request: ExecuteRequest,
-        order: &Order,
-    ) -> Result<ExecuteResponse, Ending> {
-        request.effect_id = order
+        resolved: &ResolvedCall,
+    ) -> Result<ExecuteResponse, CallOutcome> {
+        request.effect_id = resolved
             .effect_id
             .as_ref()
             .map_or_else(String::new, |id| portable(id.as_str()));
-        request.conversation_id = order
+        request.conversation_id = resolved
             .conversation
             .as_ref()
             .map_or_else(String::new, |id| portable(id.as_str()));
-        if let Some(timeout) = order.tool.timeout() {
+        if let Some(timeout) = resolved.tool.timeout() {
             request.limits = Some(Limits {
                 wall_time: prost_types::Duration::try_from(timeout).ok(),
                 ..Limits::default()
@@ -66,21 +66,23 @@ impl Sandbox {
         }
         // Asking again after a broken connection must not run the program a second time.
         request.request_id = self.ids.next_uuid().simple().to_string();
-        let mut patience = Patience::new(PATIENCE, order.deadline);
+        let mut patience = Patience::new(PATIENCE, resolved.deadline);
         let response = loop {
             match self.client.clone().execute(request.clone()).await {
                 Ok(response) => break response.into_inner(),
-                Err(status) if grpc_kit::may_have_arrived(&status) && !order.tool.may_repeat() => {
-                    return Err(Ending::InDoubt(lost(order)));
+                Err(status)
+                    if grpc_kit::may_have_arrived(&status) && !resolved.tool.may_repeat() =>
+                {
+                    return Err(CallOutcome::InDoubt(lost(resolved)));
                 }
                 Err(status) if patience.wait_after(&status).await => {}
-                Err(status) => return Err(Ending::Failed(failure_of(&status))),
+                Err(status) => return Err(CallOutcome::Failed(failure_of(&status))),
             }
         };
         let errors = String::from_utf8_lossy(&response.stderr);
         if !errors.trim().is_empty() {
-            order
-                .flight
+            resolved
+                .in_flight
                 .output(OutputStream::Err, tail(&errors, MAX_CHUNK_CHARS));
         }
         Ok(response)
@@ -97,11 +99,11 @@ pub(super) fn portable(id: &str) -> String {
     hex::encode(Sha256::digest(id))
 }
 
-fn lost(order: &Order) -> Failure {
+fn lost(resolved: &ResolvedCall) -> Failure {
     let message = format!(
         "the sandbox went down while {} ran; whether it took effect is unknown, and it was not \
          repeated: look at what it did, then decide",
-        order.tool.id()
+        resolved.tool.id()
     );
     Failure::new(Category::Dependency, "sandbox_lost", message)
 }

@@ -1,5 +1,6 @@
 //! Programs of plugins: JSON in on standard input, JSON out on standard output.
 
+use call_outcome::{CallOutcome, Category, Failure};
 use std::{collections::HashMap, sync::Arc};
 
 use contracts::tavern::{
@@ -9,16 +10,11 @@ use contracts::tavern::{
 use serde_json::Value;
 
 use super::{
-    Order,
+    ResolvedCall,
     sandbox::{Sandbox, failed_verdict, has_exited, tail},
 };
 use crate::{
-    domain::{
-        ending::{Category, Ending, Failure},
-        program::Program,
-        script_output,
-        tool::Origin,
-    },
+    domain::{program::Program, script_output, tool::Origin},
     plugins::PluginFile,
 };
 
@@ -42,14 +38,14 @@ impl Scripts {
     }
 
     /// Runs one program with the call's arguments.
-    pub(super) async fn carry_out(&self, program: &Program, order: &Order) -> Ending {
-        let files = match order.tool.origin() {
+    pub(super) async fn execute(&self, program: &Program, resolved: &ResolvedCall) -> CallOutcome {
+        let files = match resolved.tool.origin() {
             Origin::Plugin(name) => self.files.get(name),
             _ => None,
         };
         let Some(files) = files else {
-            let message = format!("the plugin of {} is not loaded", order.tool.id());
-            return Ending::Rejected(Failure::new(
+            let message = format!("the plugin of {} is not loaded", resolved.tool.id());
+            return CallOutcome::Rejected(Failure::new(
                 Category::Dependency,
                 "plugin_not_loaded",
                 message,
@@ -60,12 +56,12 @@ impl Scripts {
             program: Some(execute_request::Program::EntryPath(program.entry.clone())),
             files: files.iter().map(input_file).collect(),
             arguments: program.arguments.clone(),
-            stdin: order.arguments.to_string().into_bytes(),
+            stdin: resolved.arguments.to_string().into_bytes(),
             ..ExecuteRequest::default()
         };
-        match self.sandbox.execute(request, order).await {
-            Ok(response) => ending_of(&response, &program.runtime, order),
-            Err(ending) => ending,
+        match self.sandbox.execute(request, resolved).await {
+            Ok(response) => ending_of(&response, &program.runtime, resolved),
+            Err(outcome) => outcome,
         }
     }
 }
@@ -79,28 +75,28 @@ fn input_file(file: &PluginFile) -> InputFile {
     }
 }
 
-fn ending_of(response: &ExecuteResponse, runtime: &str, order: &Order) -> Ending {
+fn ending_of(response: &ExecuteResponse, runtime: &str, resolved: &ResolvedCall) -> CallOutcome {
     let failure = failed_verdict(response, runtime);
     if let Some(failure) = failure.clone().filter(|_| !has_exited(response)) {
-        return Ending::Failed(failure);
+        return CallOutcome::Failed(failure);
     }
     let answer = answer_of(response);
     if let Ok(answer) = &answer {
         let logs = script_output::logs_of(answer);
         if !logs.is_empty() {
-            order
-                .flight
+            resolved
+                .in_flight
                 .output(OutputStream::Err, tail(&logs, MAX_LOG_CHARS));
         }
     }
     match (failure, answer) {
         (None, Ok(answer)) => script_output::read(answer),
-        (None, Err(failure)) => Ending::Failed(failure),
+        (None, Err(failure)) => CallOutcome::Failed(failure),
         // A failure in the script's own words says more than its exit code.
         (Some(failure), Ok(answer)) => {
-            Ending::Failed(script_output::read_failure(answer).unwrap_or(failure))
+            CallOutcome::Failed(script_output::read_failure(answer).unwrap_or(failure))
         }
-        (Some(failure), Err(_)) => Ending::Failed(failure),
+        (Some(failure), Err(_)) => CallOutcome::Failed(failure),
     }
 }
 

@@ -3,6 +3,7 @@
 //! A catalogue never changes: a registration makes a new one. What workflows and node types bring
 //! is not in here, because the workflow service owns them.
 
+use call_outcome::Violation;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -12,7 +13,6 @@ use super::{
     definition::{Definition, Implementation},
     naming,
     tool::{Origin, Tool},
-    violation::Violation,
 };
 
 /// A snapshot of all tools.

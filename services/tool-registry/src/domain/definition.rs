@@ -9,12 +9,13 @@ mod implementation;
 #[cfg(test)]
 mod tests;
 
+use call_outcome::Violation;
 use std::time::Duration;
 
 use core_types::ToolId;
 use serde_json::Value;
 
-use super::{diagnostic::Diagnostic, naming, program::Program, violation::Violation};
+use super::{diagnostic::Diagnostic, naming, program::Program};
 use fields::Fields;
 
 /// The most bytes of a definition.
@@ -94,7 +95,7 @@ impl Flags {
     }
 }
 
-/// How a tool is carried out.
+/// How a tool is implemented.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Implementation {
     /// A method of the platform, by its name.
@@ -133,7 +134,7 @@ impl Implementation {
         }
     }
 
-    /// Returns whether the workflow service carries it out, which finds a run again by its request id.
+    /// Returns whether the workflow service executes it, which finds a run again by its request id.
     pub fn is_run(&self) -> bool {
         matches!(self, Self::Workflow { .. } | Self::Node { .. })
     }
@@ -150,7 +151,7 @@ pub struct Definition {
     pub description: String,
     /// The JSON Schema of its arguments; `None` takes it from the workflow or node.
     pub parameters: Option<Value>,
-    /// How it is carried out.
+    /// How it is implemented.
     pub implementation: Implementation,
     /// What it declares about its effects.
     pub flags: Flags,

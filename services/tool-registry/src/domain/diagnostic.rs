@@ -1,6 +1,6 @@
 //! Findings about definitions that were loaded.
 
-use super::violation::Violation;
+use call_outcome::Violation;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl From<&Violation> for Diagnostic {
         Self {
             severity: Severity::Error,
             path: violation.pointer.clone(),
-            code: violation.code.clone(),
+            code: violation.code.to_string(),
             message: violation.message.clone(),
         }
     }

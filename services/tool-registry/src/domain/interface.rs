@@ -8,13 +8,11 @@
 #[cfg(test)]
 mod tests;
 
+use call_outcome::Violation;
 use core_types::ToolId;
 use serde_json::{Map, Value, json};
 
-use super::{
-    definition::{Definition, Flags, Implementation},
-    violation::Violation,
-};
+use super::definition::{Definition, Flags, Implementation};
 
 /// The most interface inputs that a workflow tool may have.
 pub const MAX_PARAMETERS: usize = 256;

@@ -3,11 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use call_outcome::Violation;
 use core_types::PluginId;
 use serde_json::{Map, Value};
 use serde_yaml_ng::Value as Yaml;
 
-use super::{diagnostic::Diagnostic, package, violation::Violation};
+use super::{diagnostic::Diagnostic, package};
 
 /// The most bytes of a manifest.
 pub const MAX_MANIFEST_BYTES: usize = 16 << 10;
@@ -54,7 +55,7 @@ pub struct Manifest {
 /// # Errors
 /// Everything that is wrong with it, each with a JSON pointer.
 pub fn read(text: &str) -> Result<Manifest, Vec<Violation>> {
-    let fail = |code: &str, message: String| vec![Violation::new("", code, message)];
+    let fail = |code: &'static str, message: String| vec![Violation::new("", code, message)];
     if text.len() > MAX_MANIFEST_BYTES {
         let message = format!(
             "plugin.yaml has {} bytes; at most {MAX_MANIFEST_BYTES}",

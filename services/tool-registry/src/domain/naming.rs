@@ -1,10 +1,9 @@
 //! Names of tools: what an id may look like, its alias, and words that dialects reserve.
 
+use call_outcome::Violation;
 use core_types::ToolId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-
-use super::violation::Violation;
 
 /// The longest id of a tool that every dialect can carry, in bytes.
 pub const MAX_TOOL_ID_BYTES: usize = 128;

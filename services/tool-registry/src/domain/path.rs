@@ -1,6 +1,6 @@
 //! Paths as models write them, beneath a conversation's workspace.
 
-use super::ending::{Category, Failure};
+use call_outcome::{Category, Failure};
 
 /// The longest path, in bytes.
 pub const MAX_PATH_BYTES: usize = 1_024;

@@ -1,6 +1,6 @@
 //! The command of a script tool.
 
-use super::violation::Violation;
+use call_outcome::Violation;
 
 /// The most arguments that a command may carry.
 const MAX_ARGUMENTS: usize = 32;

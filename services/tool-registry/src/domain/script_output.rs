@@ -3,18 +3,17 @@
 //! Three forms are understood: `{success, outputData, error, logs}` of ComfyTavern,
 //! `{status, result, error}` of VCP, and any other JSON value, which is the result as it is.
 
+use call_outcome::{CallOutcome, Category, Failure};
 use serde_json::{Map, Value};
-
-use super::ending::{Category, Ending, Failure};
 
 const MAX_MESSAGE_CHARS: usize = 2_000;
 
 /// Reads what a script answered.
-pub fn read(answer: Value) -> Ending {
+pub fn read(answer: Value) -> CallOutcome {
     match answer {
         Value::Object(object) if is_comfy_form(&object) => from_comfy_form(object),
         Value::Object(object) if is_vcp_form(&object) => from_vcp_form(object),
-        bare => Ending::Succeeded(bare),
+        bare => CallOutcome::Succeeded(bare),
     }
 }
 
@@ -22,7 +21,7 @@ pub fn read(answer: Value) -> Ending {
 /// words counts.
 pub fn read_failure(answer: Value) -> Option<Failure> {
     match read(answer) {
-        Ending::Failed(failure) => Some(failure),
+        CallOutcome::Failed(failure) => Some(failure),
         _ => None,
     }
 }
@@ -54,21 +53,21 @@ fn is_vcp_form(object: &Map<String, Value>) -> bool {
     }
 }
 
-fn from_comfy_form(mut object: Map<String, Value>) -> Ending {
+fn from_comfy_form(mut object: Map<String, Value>) -> CallOutcome {
     if object.get("success") == Some(&Value::Bool(true)) {
-        return Ending::Succeeded(object.shift_remove("outputData").unwrap_or(Value::Null));
+        return CallOutcome::Succeeded(object.shift_remove("outputData").unwrap_or(Value::Null));
     }
-    Ending::Failed(failure_of(
+    CallOutcome::Failed(failure_of(
         object.shift_remove("error").unwrap_or(Value::Null),
     ))
 }
 
-fn from_vcp_form(mut object: Map<String, Value>) -> Ending {
+fn from_vcp_form(mut object: Map<String, Value>) -> CallOutcome {
     match object.shift_remove("result") {
         Some(result) if object.get("status").and_then(Value::as_str) == Some("success") => {
-            Ending::Succeeded(result)
+            CallOutcome::Succeeded(result)
         }
-        _ => Ending::Failed(failure_of(
+        _ => CallOutcome::Failed(failure_of(
             object.shift_remove("error").unwrap_or(Value::Null),
         )),
     }
@@ -99,7 +98,11 @@ fn failure_of(error: Value) -> Failure {
         message.chars().take(MAX_MESSAGE_CHARS).collect()
     };
     let mut failure = Failure::new(category, code, message);
-    failure.details = details;
+    match details {
+        Some(Value::Object(details)) => failure.details = details,
+        Some(Value::Null) | None => {}
+        Some(other) => failure = failure.detail("details", other),
+    }
     failure
 }
 
@@ -133,7 +136,11 @@ mod tests {
             (json!({"status": "shipped"}), json!({"status": "shipped"})),
             (json!({"status": "success"}), json!({"status": "success"})),
         ] {
-            assert_eq!(read(answer.clone()), Ending::Succeeded(result), "{answer}");
+            assert_eq!(
+                read(answer.clone()),
+                CallOutcome::Succeeded(result),
+                "{answer}"
+            );
         }
     }
 

@@ -1,15 +1,13 @@
 //! A tool that can be called: its definition with the schema compiled.
 
+use call_outcome::Violation;
 use std::{sync::Arc, time::Duration};
 
 use json_schema::Schema;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{
-    definition::{Definition, Flags, Implementation},
-    violation::Violation,
-};
+use super::definition::{Definition, Flags, Implementation};
 
 /// Where a tool comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +141,7 @@ impl Tool {
         self.definition.flags
     }
 
-    /// Returns how the tool is carried out.
+    /// Returns how the tool is implemented.
     pub fn implementation(&self) -> &Implementation {
         &self.definition.implementation
     }

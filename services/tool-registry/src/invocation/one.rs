@@ -17,7 +17,7 @@ use run_log::AppendError;
 use tonic::{Code, Status};
 
 use super::Invocation;
-use crate::calls::{Below, Call, Calls};
+use crate::calls::{Call, CallProgress, Calls};
 
 /// The step under which effect ids of calls are derived. Frozen: a run that is resumed must derive
 /// the same ids.
@@ -27,7 +27,7 @@ const RETRY_WAIT: Duration = Duration::from_millis(500);
 const CANCEL_GRACE: Duration = Duration::from_millis(1_300);
 
 /// What became of a call.
-pub(super) enum Fate {
+pub(super) enum CallEnd {
     /// It ended before a restart, which is on the record.
     Settled(CallResult),
     /// It ended, or was never started.
@@ -39,15 +39,15 @@ pub(super) enum Fate {
 }
 
 impl Invocation {
-    /// Carries a call out unless something has failed before. Notes its own failure there.
+    /// Executes a call unless something has failed before. Notes its own failure there.
     pub(super) async fn one(
         &self,
         call: &ToolCall,
         failed: &Mutex<Option<String>>,
         control: &RunControl,
-    ) -> Result<Fate, AppendError> {
-        let fate = match self.settled.get(&call.index) {
-            Some(result) => Fate::Settled(result.clone()),
+    ) -> Result<CallEnd, AppendError> {
+        let end = match self.settled.get(&call.index) {
+            Some(result) => CallEnd::Settled(result.clone()),
             None => {
                 let before = failed
                     .lock()
@@ -56,7 +56,7 @@ impl Invocation {
                 self.start(call, before.as_deref(), control).await?
             }
         };
-        if let Fate::Settled(result) | Fate::Ended(result) = &fate
+        if let CallEnd::Settled(result) | CallEnd::Ended(result) = &end
             && !matches!(
                 result.status(),
                 CallStatus::Succeeded | CallStatus::Skipped | CallStatus::InDoubt
@@ -66,7 +66,7 @@ impl Invocation {
             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert_with(|| call.tool_id.clone());
         }
-        Ok(fate)
+        Ok(end)
     }
 
     async fn start(
@@ -74,16 +74,16 @@ impl Invocation {
         call: &ToolCall,
         failed: Option<&str>,
         control: &RunControl,
-    ) -> Result<Fate, AppendError> {
+    ) -> Result<CallEnd, AppendError> {
         let has_left = self.dispatched.contains(&call.index);
-        if let Some(fate) = withheld(call, failed, control).filter(|_| !has_left) {
-            return Ok(fate);
+        if let Some(end) = withheld(call, failed, control).filter(|_| !has_left) {
+            return Ok(end);
         }
         let arguments = match json_schema::parse_json_strict(&call.arguments_json) {
             Ok(arguments) => arguments,
             Err(error) => {
                 let message = format!("the arguments are no JSON: {error}");
-                return Ok(Fate::Ended(rejected(call, "malformed_json", message)));
+                return Ok(CallEnd::Ended(rejected(call, "malformed_json", message)));
             }
         };
         let effect = EffectId::derive(&self.recorder.run_id(), STEP, call.index as usize);
@@ -127,41 +127,41 @@ impl Invocation {
                         "a call that failed is tried again"
                     );
                     if !wait(RETRY_WAIT * asked.attempt, control).await {
-                        return Ok(Fate::Ended(result));
+                        return Ok(CallEnd::Ended(result));
                     }
                     asked.attempt += 1;
                 }
-                Ok(result) => return Ok(Fate::Ended(result)),
+                Ok(result) => return Ok(CallEnd::Ended(result)),
                 Err(_) if control.is_cancelled() => {
-                    return Ok(Fate::Unsettled(effect.to_string()));
+                    return Ok(CallEnd::Unsettled(effect.to_string()));
                 }
                 Err(status) if is_transient(&status) => {
                     tracing::warn!(status = %status, "a call is asked for again");
                     if !wait(RETRY_WAIT, control).await {
-                        return Ok(Fate::Unsettled(effect.to_string()));
+                        return Ok(CallEnd::Unsettled(effect.to_string()));
                     }
                 }
                 Err(status) => {
-                    tracing::error!(status = %status, "a call could not be carried out");
+                    tracing::error!(status = %status, "a call could not be executed");
                     let message = status.message().to_owned();
-                    return Ok(Fate::Ended(rejected(call, "internal", message)));
+                    return Ok(CallEnd::Ended(rejected(call, "internal", message)));
                 }
             }
         }
     }
 
-    /// Carries one call out and records what happens below it. Told to end, it tells the call.
+    /// Executes one call and records what happens below it. A cancel of the run cancels the call.
     async fn follow(
         &self,
         call: Call,
         effect: &EffectId,
         control: &RunControl,
     ) -> Result<Result<CallResult, Status>, AppendError> {
-        let joined = match self.calls.join(call) {
-            Ok(joined) => joined,
+        let handle = match self.calls.join(call) {
+            Ok(handle) => handle,
             Err(status) => return Ok(Err(status)),
         };
-        let mut below = pin!(self.calls.follow(joined));
+        let mut below = pin!(self.calls.follow(handle));
         let mut cancel = pin!(cancel_when_asked(&self.calls, effect, control));
         let mut cancelled = false;
         loop {
@@ -174,8 +174,8 @@ impl Invocation {
                 () = tokio::time::sleep(CANCEL_GRACE), if cancelled => None,
             };
             match next {
-                Some(Ok(Below::Event(event))) => self.recorder.submit_child(*event).await?,
-                Some(Ok(Below::Result(result))) => return Ok(Ok(*result)),
+                Some(Ok(CallProgress::Event(event))) => self.recorder.submit_child(*event).await?,
+                Some(Ok(CallProgress::Result(result))) => return Ok(Ok(*result)),
                 Some(Err(status)) => return Ok(Err(status)),
                 None => return Ok(Err(Status::internal("the call was lost"))),
             }
@@ -230,14 +230,14 @@ fn rejected(call: &ToolCall, code: &str, message: String) -> CallResult {
 }
 
 /// Returns what becomes of a call that does not leave; nothing if it may.
-fn withheld(call: &ToolCall, failed: Option<&str>, control: &RunControl) -> Option<Fate> {
+fn withheld(call: &ToolCall, failed: Option<&str>, control: &RunControl) -> Option<CallEnd> {
     if control.is_cancelled() {
-        return Some(Fate::NotStarted);
+        return Some(CallEnd::NotStarted);
     }
     if let Some(failed) = failed {
-        return Some(Fate::Ended(skipped(call, failed)));
+        return Some(CallEnd::Ended(skipped(call, failed)));
     }
-    (!call.problems.is_empty()).then(|| Fate::Ended(refused(call)))
+    (!call.problems.is_empty()).then(|| CallEnd::Ended(refused(call)))
 }
 
 fn skipped(call: &ToolCall, failed: &str) -> CallResult {

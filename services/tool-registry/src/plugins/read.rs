@@ -1,5 +1,6 @@
 //! Reading a plugin's directory through directory handles.
 
+use call_outcome::Violation;
 use std::io::{self, Read};
 
 use cap_std::fs::Dir;
@@ -8,7 +9,6 @@ use super::PluginFile;
 use crate::domain::{
     manifest::{self, Manifest},
     package::{self, MAX_BYTES, MAX_DEPTH, MAX_FILES},
-    violation::Violation,
 };
 
 const MANIFEST: &str = "plugin.yaml";
@@ -154,7 +154,7 @@ impl Reader {
         Ok(())
     }
 
-    fn add(&mut self, place: &str, code: &str, message: &str) {
+    fn add(&mut self, place: &str, code: &'static str, message: &str) {
         self.wrong.push(Violation::new(place, code, message));
     }
 }

@@ -50,7 +50,7 @@ impl Directory {
         let found: Vec<&str> = plugins.skipped[0]
             .violations
             .iter()
-            .map(|each| each.code.as_str())
+            .map(|each| &*each.code)
             .collect();
         assert_eq!(found, codes, "{}", plugins.skipped[0]);
     }

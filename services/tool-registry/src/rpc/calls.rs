@@ -24,7 +24,7 @@ use super::{
     tools::arguments,
 };
 use crate::{
-    calls::{Below, Call, Calls, Decision, MAX_OUTPUT_BYTES, Watched, refusal_of_missing},
+    calls::{Call, CallProgress, Calls, Decision, MAX_OUTPUT_BYTES, Watched, refusal_of_missing},
     ledger::{LedgerEntry, MAX_ATTEMPTS},
     workspace,
 };
@@ -45,11 +45,11 @@ pub(super) fn call(
     calls: &Calls,
     request: CallToolRequest,
 ) -> Result<impl Stream<Item = Result<CallToolResponse, Status>> + Send + use<>, Status> {
-    let joined = calls.join(read_call(request)?)?;
-    Ok(calls.follow(joined).map(|below| {
+    let handle = calls.join(read_call(request)?)?;
+    Ok(calls.follow(handle).map(|below| {
         let record = match below? {
-            Below::Event(event) => Record::Event(*event),
-            Below::Result(result) => Record::Result(*result),
+            CallProgress::Event(event) => Record::Event(*event),
+            CallProgress::Result(result) => Record::Result(*result),
         };
         Ok(CallToolResponse {
             record: Some(record),
@@ -201,10 +201,10 @@ pub(super) async fn resolve(
             time: Some(timestamp_to_proto(calls.now())),
         },
     };
-    let resolved = calls.resolve(&effect, &decision).await?;
+    let decided = calls.resolve(&effect, &decision).await?;
     Ok(ResolveCallResponse {
-        call: entry_to_proto(&resolved.entry, View::Full),
-        replayed: resolved.replayed,
+        call: entry_to_proto(&decided.entry, View::Full),
+        replayed: decided.replayed,
     })
 }
 

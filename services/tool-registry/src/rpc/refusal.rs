@@ -1,12 +1,12 @@
 //! Why the catalogue refuses a request, as statuses.
 
+use call_outcome::Violation;
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use tonic::{Code, Status};
 
 use crate::{
     dispatch::backend::BackendError,
-    domain::violation::Violation,
     store::StoreError,
     tools::{Change, ChangeError, Missing},
 };

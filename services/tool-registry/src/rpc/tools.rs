@@ -142,7 +142,10 @@ pub(super) async fn validate(
             defaulted: checked.defaulted,
         },
         Err(violations) => ValidateCallResponse {
-            violations: violations.iter().map(convert::violation_to_proto).collect(),
+            violations: violations
+                .iter()
+                .map(call_wire::violation_to_proto)
+                .collect(),
             ..ValidateCallResponse::default()
         },
     })

@@ -1,11 +1,12 @@
 //! What all changes by an operator have in common: how they are asked for and why they fail.
 
+use call_outcome::Violation;
 use run_log::Hash;
 use tonic::Status;
 
 use crate::{
     dispatch::backend::BackendError,
-    domain::{tool::Origin, violation::Violation},
+    domain::tool::Origin,
     store::{RequestRow, StoreError},
 };
 

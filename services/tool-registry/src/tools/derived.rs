@@ -1,5 +1,6 @@
 //! Tools that the workflow service knows: `workflow:<id>` and `node:<type>`.
 
+use call_outcome::Violation;
 use std::sync::Arc;
 
 use contracts::tavern::{
@@ -21,7 +22,6 @@ use crate::{
         definition::Definition,
         interface::{self, Input},
         tool::{Origin, Tool},
-        violation::Violation,
     },
 };
 

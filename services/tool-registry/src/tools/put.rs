@@ -1,5 +1,6 @@
 //! Adding and deleting tools.
 
+use call_outcome::Violation;
 use std::sync::{Arc, PoisonError};
 
 use super::{Change, ChangeError, Missing, Tools, derived::Found};
@@ -8,7 +9,6 @@ use crate::{
         catalogue::{AddError, Catalogue},
         definition::{self, Definition, Implementation},
         tool::{Origin, Tool},
-        violation::Violation,
     },
     store::{RequestRow, StoreError, ToolRow},
 };

@@ -1,11 +1,9 @@
 //! Errors of the file system as failures that a model can act on.
 
+use call_outcome::{Category, Failure};
 use std::io::{self, ErrorKind};
 
-use crate::domain::{
-    ending::{Category, Failure},
-    path,
-};
+use crate::domain::path;
 
 /// The number of the error for too many links in a path (ELOOP).
 const TOO_MANY_LINKS: i32 = 40;

@@ -1,14 +1,12 @@
 //! Reading, writing, deleting and listing files of one workspace.
 
+use call_outcome::{Category, Failure};
 use std::io::{self, Read, Write};
 
 use cap_std::fs::{Dir, OpenOptions};
 
 use super::{Workspace, failure};
-use crate::domain::{
-    ending::{Category, Failure},
-    path::WorkspacePath,
-};
+use crate::domain::path::WorkspacePath;
 
 /// What an entry of a listing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

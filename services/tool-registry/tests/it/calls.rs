@@ -243,7 +243,7 @@ async fn list(fixture: &Fixture, mut request: ListCallsRequest) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn calls_are_listed_the_newest_first_by_state_tool_conversation_run_and_time() {
+async fn calls_are_listed_the_newest_first_by_state_tool_conversation_and_time() {
     let mut fixture = Fixture::new().await;
     for effect in ["e1", "e2"] {
         let mut request = with_effect(effect, "system:get_current_time", json!({}));
@@ -304,6 +304,12 @@ async fn calls_are_listed_the_newest_first_by_state_tool_conversation_run_and_ti
     }
     fixture.crash_and_restart().await;
     assert_eq!(list(&fixture, all()).await, ["e3", "e2", "e1"]);
+}
+
+#[tokio::test]
+async fn calls_of_a_run_are_listed_and_every_wrong_condition_is_named() {
+    let fixture = Fixture::new().await;
+    let all = ListCallsRequest::default;
     let call = contracts::tavern::common::v1::ToolCall {
         tool_id: "system:get_current_time".into(),
         arguments_json: "{}".into(),

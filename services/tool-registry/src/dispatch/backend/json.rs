@@ -7,15 +7,11 @@
 mod scalar;
 mod well_known;
 
+use call_outcome::{CallOutcome, Category, Failure, Violation};
 use prost_reflect::{
     DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, SerializeOptions, Value as Field,
 };
 use serde_json::Value;
-
-use crate::domain::{
-    ending::{Category, Ending, Failure},
-    violation::Violation,
-};
 
 /// Makes a message of JSON.
 ///
@@ -33,13 +29,13 @@ pub(super) fn to_message(
 }
 
 /// Makes JSON of a message.
-pub(super) fn from_message(message: &DynamicMessage) -> Ending {
+pub(super) fn from_message(message: &DynamicMessage) -> CallOutcome {
     let options = SerializeOptions::new()
         .stringify_64_bit_integers(false)
         .skip_default_fields(false);
     match message.serialize_with_options(serde_json::value::Serializer, &options) {
-        Ok(value) => Ending::Succeeded(value),
-        Err(error) => Ending::Failed(Failure::new(
+        Ok(value) => CallOutcome::Succeeded(value),
+        Err(error) => CallOutcome::Failed(Failure::new(
             Category::Dependency,
             "backend_answer_malformed",
             format!("the answer cannot be written as JSON: {error}"),
@@ -53,7 +49,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn add(&mut self, pointer: &str, code: &str, message: String, received: &Value) {
+    fn add(&mut self, pointer: &str, code: &'static str, message: String, received: &Value) {
         let mut violation = Violation::new(pointer, code, message);
         violation.received = received.to_string().chars().take(120).collect();
         self.wrong.push(violation);

@@ -1,5 +1,6 @@
 //! JSON as messages and back, over every shape of field.
 
+use call_outcome::CallOutcome;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
@@ -9,7 +10,6 @@ use prost_types::{
 use serde_json::{Value, json};
 
 use super::json::{from_message, to_message};
-use crate::domain::ending::Ending;
 
 fn field(number: i32, name: &str, kind: Type) -> FieldDescriptorProto {
     FieldDescriptorProto {
@@ -127,7 +127,7 @@ fn read(value: &Value) -> DynamicMessage {
 
 fn written(message: &DynamicMessage) -> Value {
     match from_message(message) {
-        Ending::Succeeded(value) => value,
+        CallOutcome::Succeeded(value) => value,
         other => unreachable!("{other:?}"),
     }
 }
@@ -210,7 +210,7 @@ fn what_a_field_cannot_hold_exactly_is_refused() {
 fn fields_that_exclude_each_other_are_refused_and_arguments_must_be_an_object() {
     let wrong = to_message(&shapes(), &json!({"this": "a", "that": "b"})).unwrap_err();
     assert_eq!(
-        (wrong[0].pointer.as_str(), wrong[0].code.as_str()),
+        (wrong[0].pointer.as_str(), &*wrong[0].code),
         ("/that", "many_variants")
     );
     assert_eq!(

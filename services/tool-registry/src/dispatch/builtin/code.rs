@@ -1,18 +1,16 @@
 //! `CodeInterpreter:execute`: code that a model wrote, in the sandbox.
 
 use call_outcome::code_error;
+use call_outcome::{CallOutcome, Category, Failure};
 use contracts::tavern::sandbox::v1::{
     Collect, CollectedFiles, ExecuteRequest, ExecuteResponse, RefusedFile, execute_request,
 };
 use serde_json::{Map, Value, json};
 
 use super::text;
-use crate::{
-    dispatch::{
-        Order,
-        sandbox::{Sandbox, failed_verdict, has_exited, portable, tail},
-    },
-    domain::ending::{Category, Ending, Failure},
+use crate::dispatch::{
+    ResolvedCall,
+    sandbox::{Sandbox, failed_verdict, has_exited, portable, tail},
 };
 
 /// The most of each output stream that is given to the model.
@@ -28,33 +26,33 @@ const MAX_FILES: u32 = 64;
 const MAX_REFUSED: usize = 16;
 
 /// Runs code and gives what it wrote and which files it left.
-pub(super) async fn execute(sandbox: &Sandbox, order: &Order) -> Ending {
-    let (language, request) = match request_of(order) {
+pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallOutcome {
+    let (language, request) = match request_of(resolved) {
         Ok(asked) => asked,
-        Err(failure) => return Ending::Failed(failure),
+        Err(failure) => return CallOutcome::Failed(failure),
     };
-    let response = match sandbox.execute(request, order).await {
+    let response = match sandbox.execute(request, resolved).await {
         Ok(response) => response,
-        Err(ending) => return ending,
+        Err(outcome) => return outcome,
     };
     let Some(failure) = failed_verdict(&response, &language) else {
-        return Ending::Succeeded(output_of(&response));
+        return CallOutcome::Succeeded(output_of(&response));
     };
     let failure = match has_exited(&response) {
         true => with_trace(failure, &language, &response),
         false => failure,
     };
-    Ending::Failed(with_rest(failure, &response))
+    CallOutcome::Failed(with_rest(failure, &response))
 }
 
-fn request_of(order: &Order) -> Result<(String, ExecuteRequest), Failure> {
-    let code = text(&order.arguments, "code")?;
+fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failure> {
+    let code = text(&resolved.arguments, "code")?;
     if code.contains('\0') {
         let message = "the code contains a NUL character; remove it";
         return Err(Failure::new(Category::Validation, "invalid_code", message));
     }
-    let language = text(&order.arguments, "language")?.to_owned();
-    let conversation = order.conversation.as_ref();
+    let language = text(&resolved.arguments, "language")?.to_owned();
+    let conversation = resolved.conversation.as_ref();
     let request = ExecuteRequest {
         runtime: language.clone(),
         program: Some(execute_request::Program::SourceText(code.to_owned())),
@@ -105,21 +103,12 @@ fn with_trace(mut failure: Failure, language: &str, response: &ExecuteResponse) 
 fn with_rest(mut failure: Failure, response: &ExecuteResponse) -> Failure {
     let stdout = String::from_utf8_lossy(&response.stdout);
     if !stdout.is_empty() {
-        let stdout = tail(&stdout, MAX_OUTPUT_WITH_ERROR_CHARS);
-        add_detail(&mut failure, "stdout", json!(stdout));
+        failure = failure.detail("stdout", tail(&stdout, MAX_OUTPUT_WITH_ERROR_CHARS));
     }
-    if let (Some(collected), Some(Value::Object(details))) =
-        (&response.collected, &mut failure.details)
-    {
-        add_files(details, collected);
+    if let Some(collected) = &response.collected {
+        add_files(&mut failure.details, collected);
     }
     failure
-}
-
-fn add_detail(failure: &mut Failure, name: &str, value: Value) {
-    if let Some(Value::Object(details)) = &mut failure.details {
-        details.insert(name.to_owned(), value);
-    }
 }
 
 /// Names the files that the code left, and those that could not be taken. Nothing is said where

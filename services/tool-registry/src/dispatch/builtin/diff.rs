@@ -1,12 +1,12 @@
 //! Tools that change a file by a diff.
 
+use call_outcome::{Category, Failure};
 use serde_json::{Value, json};
 
 use super::text;
 use crate::{
     domain::{
         diff::{self, DiffError, Edit},
-        ending::{Category, Failure},
         path::WorkspacePath,
     },
     workspace::Workspace,

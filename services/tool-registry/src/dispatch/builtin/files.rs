@@ -1,13 +1,11 @@
 //! File tools, beneath the conversation's workspace.
 
+use call_outcome::{Category, Failure};
 use serde_json::{Value, json};
 
 use super::text;
 use crate::{
-    domain::{
-        ending::{Category, Failure},
-        path::WorkspacePath,
-    },
+    domain::path::WorkspacePath,
     workspace::{EntryKind, Workspace},
 };
 

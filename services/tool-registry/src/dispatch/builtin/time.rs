@@ -1,19 +1,18 @@
 //! `system:get_current_time`.
 
+use call_outcome::{CallOutcome, Category, Failure};
 use core_types::Timestamp;
 use serde_json::{Value, json};
 
-use crate::domain::ending::{Category, Ending, Failure};
-
 /// Tells the time, shifted by the `utc_offset` that the arguments give.
-pub(super) fn current(now: Timestamp, arguments: &Value) -> Ending {
+pub(super) fn current(now: Timestamp, arguments: &Value) -> CallOutcome {
     let written = arguments
         .get("utc_offset")
         .and_then(Value::as_str)
         .unwrap_or("+00:00");
     let Some(offset) = offset_seconds(written) else {
         let message = format!("'{written}' is no offset from UTC; write it like +08:00");
-        return Ending::Failed(Failure::new(
+        return CallOutcome::Failed(Failure::new(
             Category::Validation,
             "invalid_offset",
             message,
@@ -21,7 +20,7 @@ pub(super) fn current(now: Timestamp, arguments: &Value) -> Ending {
     };
     let (seconds, _) = now.seconds_and_nanos();
     let shown = if offset == 0 { "Z" } else { written };
-    Ending::Succeeded(json!({
+    CallOutcome::Succeeded(json!({
         "time": format!("{}{shown}", civil(seconds + offset)),
         "unix_seconds": seconds,
     }))
@@ -76,7 +75,7 @@ fn civil(seconds: i64) -> String {
 mod tests {
     use super::*;
 
-    fn at(seconds: i64, arguments: Value) -> Ending {
+    fn at(seconds: i64, arguments: Value) -> CallOutcome {
         current(
             Timestamp::from_unix_nanos(seconds * 1_000_000_000),
             &arguments,
@@ -93,7 +92,7 @@ mod tests {
             (0, "-00:30", "1969-12-31T23:30:00-00:30"),
             (4_102_444_800, "Z", "2100-01-01T00:00:00Z"),
         ] {
-            let Ending::Succeeded(output) = at(seconds, json!({"utc_offset": offset})) else {
+            let CallOutcome::Succeeded(output) = at(seconds, json!({"utc_offset": offset})) else {
                 unreachable!("{offset} is an offset");
             };
             assert_eq!(output["time"], time);
@@ -107,7 +106,7 @@ mod tests {
             "", "8", "+8:00", "+08", "+99:00", "+08:60", "Berlin", "+€8:00",
         ] {
             assert!(
-                matches!(at(0, json!({"utc_offset": offset})), Ending::Failed(_)),
+                matches!(at(0, json!({"utc_offset": offset})), CallOutcome::Failed(_)),
                 "{offset}"
             );
         }

@@ -1,38 +1,35 @@
 //! What the outcome of a run means for the call that started it.
 
+use call_outcome::{CallOutcome, Category, Failure};
 use contracts::tavern::common::v1::{CallError, Run, RunState};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::{
-    dispatch::Order,
-    domain::ending::{Category, Ending, Failure},
-    rpc::convert,
-};
+use crate::dispatch::ResolvedCall;
 
 /// Reads the outcome of a run that has ended.
-pub(super) fn read(run: &Run, order: &Order) -> Ending {
+pub(super) fn read(run: &Run, resolved: &ResolvedCall) -> CallOutcome {
     let Some(outcome) = &run.outcome else {
-        return Ending::InDoubt(super::lost(order, &run.run_id));
+        return CallOutcome::InDoubt(super::lost(resolved, &run.run_id));
     };
     let failure = || {
         let mut failure = failure_of(outcome.error.as_ref(), run);
         // Another attempt is another run, which would repeat the effects that this one had.
-        failure.retryable &= order.tool.is_idempotent();
+        failure.retryable &= resolved.tool.is_idempotent();
         failure
     };
     match outcome.state() {
         RunState::Succeeded => match json_schema::parse_json_strict(&outcome.result_json) {
-            Ok(outputs) => Ending::Succeeded(single(outputs)),
-            Err(error) => Ending::Failed(Failure::new(
+            Ok(outputs) => CallOutcome::Succeeded(single(outputs)),
+            Err(error) => CallOutcome::Failed(Failure::new(
                 Category::Dependency,
                 "workflow_result_malformed",
                 format!("the result of {} is no JSON: {error}", run.run_id),
             )),
         },
-        RunState::Cancelled => Ending::Cancelled(failure()),
-        RunState::InDoubt => Ending::InDoubt(failure()),
+        RunState::Cancelled => CallOutcome::Cancelled(failure()),
+        RunState::InDoubt => CallOutcome::InDoubt(failure()),
         RunState::Failed | RunState::Running | RunState::Paused | RunState::Unspecified => {
-            Ending::Failed(failure())
+            CallOutcome::Failed(failure())
         }
     }
 }
@@ -49,23 +46,21 @@ fn single(outputs: Value) -> Value {
 }
 
 fn failure_of(error: Option<&CallError>, run: &Run) -> Failure {
-    let mut failure = match error {
-        Some(error) => convert::failure_from_proto(error),
+    let failure = match error {
+        Some(error) => call_wire::failure_from_proto(error),
         None => Failure::new(
             Category::Dependency,
             "workflow_failed",
             "the workflow failed without a reason",
         ),
     };
-    let details = failure.details.get_or_insert_with(|| json!({}));
-    if let Value::Object(details) = details {
-        details.insert("run_id".to_owned(), json!(run.run_id));
-    }
-    failure
+    failure.detail("run_id", run.run_id.as_str())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,10 +1,8 @@
 //! What the sandbox's verdict means for a call.
 
+use call_outcome::Failure;
 use call_outcome::Verdict;
 use contracts::tavern::sandbox::v1::ExecuteResponse;
-use serde_json::Value;
-
-use crate::domain::ending::Failure;
 
 /// Returns why a program did not succeed; nothing if it exited with the code zero.
 pub(in crate::dispatch) fn failed_verdict(
@@ -16,13 +14,7 @@ pub(in crate::dispatch) fn failed_verdict(
         return None;
     }
     let stderr = String::from_utf8_lossy(&response.stderr);
-    let failure = verdict.failure(language, &stderr);
-    let inner = Failure::new(
-        failure.category,
-        failure.code.clone(),
-        failure.message.clone(),
-    );
-    Some(inner.details(Value::Object(failure.details.clone())))
+    Some(verdict.failure(language, &stderr))
 }
 
 /// Whether a program ended by itself, with any code.

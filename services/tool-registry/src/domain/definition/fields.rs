@@ -1,8 +1,7 @@
 //! Reading the fields of a JSON object while collecting everything that is wrong.
 
+use call_outcome::Violation;
 use serde_json::{Map, Value};
-
-use crate::domain::violation::Violation;
 
 /// An object that is being read.
 pub(super) struct Fields<'a> {
@@ -18,7 +17,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn add(&mut self, pointer: &str, code: &str, message: impl Into<String>) {
+    pub(super) fn add(&mut self, pointer: &str, code: &'static str, message: impl Into<String>) {
         self.wrong.push(Violation::new(pointer, code, message));
     }
 

@@ -1,11 +1,12 @@
-//! How a definition says that its tool is carried out.
+//! How a definition says that its tool is implemented.
 
+use call_outcome::Violation;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::{Fields, Implementation, fields::kind_of};
-use crate::domain::{program, violation::Violation};
+use crate::domain::program;
 
 /// The service name under which the platform's own methods are known.
 const BUILTIN_SERVICE: &str = "builtin";

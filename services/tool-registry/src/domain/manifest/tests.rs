@@ -62,7 +62,7 @@ fn check(text: &str, expected: &[(&str, &str)]) {
     let wrong = read(text).unwrap_err();
     let found: Vec<(&str, &str)> = wrong
         .iter()
-        .map(|each| (each.pointer.as_str(), each.code.as_str()))
+        .map(|each| (each.pointer.as_str(), &*each.code))
         .collect();
     assert_eq!(found, expected, "{text}");
 }

@@ -1,13 +1,11 @@
 //! What the status of a backend means for the call.
 
+use call_outcome::{CallOutcome, Category, Failure};
 use std::error::Error;
 
 use tonic::{Code, ConnectError, Status, TimeoutExpired};
 
-use crate::{
-    dispatch::Order,
-    domain::ending::{Category, Ending, Failure},
-};
+use crate::dispatch::ResolvedCall;
 
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// The key in an answer's headers or trailers by which a server, or a proxy in front of it, says
@@ -27,9 +25,14 @@ pub(super) fn unreachable(service: &str, problem: &str) -> Failure {
 ///
 /// Once the request has left, only a definite refusal is a failure (rule R308): a proxy answers
 /// UNAVAILABLE for a request that its server was carrying out as well as for one that it never saw.
-pub(super) fn of_status(service: &str, order: &Order, status: &Status, answered: bool) -> Ending {
+pub(super) fn of_status(
+    service: &str,
+    resolved: &ResolvedCall,
+    status: &Status,
+    answered: bool,
+) -> CallOutcome {
     if not_sent(status) {
-        return Ending::Failed(unreachable(service, status.message()));
+        return CallOutcome::Failed(unreachable(service, status.message()));
     }
     let (category, code) = category_of(status.code());
     let said: String = match status.message() {
@@ -41,7 +44,7 @@ pub(super) fn of_status(service: &str, order: &Order, status: &Status, answered:
         let failure = Failure::new(category, code, format!("{service}: {said}"));
         let transient =
             not_started || matches!(status.code(), Code::ResourceExhausted | Code::Aborted);
-        return Ending::Failed(if transient {
+        return CallOutcome::Failed(if transient {
             failure.retryable()
         } else {
             failure
@@ -56,14 +59,26 @@ pub(super) fn of_status(service: &str, order: &Order, status: &Status, answered:
     };
     if timed_out {
         let what = "did not answer in time";
-        return without_answer(service, order, Category::Timeout, "deadline_exceeded", what);
+        return without_answer(
+            service,
+            resolved,
+            Category::Timeout,
+            "deadline_exceeded",
+            what,
+        );
     }
     if answered {
         let what = format!("answered '{said}', which does not say whether the call took effect");
-        return without_answer(service, order, category, code, &what);
+        return without_answer(service, resolved, category, code, &what);
     }
     let what = "broke the connection before it answered";
-    without_answer(service, order, Category::Dependency, "backend_lost", what)
+    without_answer(
+        service,
+        resolved,
+        Category::Dependency,
+        "backend_lost",
+        what,
+    )
 }
 
 /// Whether nothing of the request can have been carried out: there was no connection, or the server
@@ -94,24 +109,24 @@ fn is_refusal(code: Code) -> bool {
 /// Says how a call ended that left for a backend and got no answer.
 pub(in crate::dispatch) fn without_answer(
     service: &str,
-    order: &Order,
+    resolved: &ResolvedCall,
     category: Category,
     code: &str,
     what: &str,
-) -> Ending {
-    if order.tool.may_repeat() {
+) -> CallOutcome {
+    if resolved.tool.may_repeat() {
         let message = format!(
             "the server '{service}' {what}; {} may be called again",
-            order.tool.id()
+            resolved.tool.id()
         );
-        return Ending::Failed(Failure::new(category, code, message).retryable());
+        return CallOutcome::Failed(Failure::new(category, code, message).retryable());
     }
     let message = format!(
         "the server '{service}' {what}; whether {} took effect is unknown, and it was not repeated: \
          look at what it did, then decide",
-        order.tool.id()
+        resolved.tool.id()
     );
-    Ending::InDoubt(Failure::new(category, code, message))
+    CallOutcome::InDoubt(Failure::new(category, code, message))
 }
 
 fn category_of(code: Code) -> (Category, &'static str) {

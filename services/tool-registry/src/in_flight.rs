@@ -1,4 +1,4 @@
-//! A call under way, as seen by everyone who waits for it.
+//! A call in flight, as seen by every caller that waits for it.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use crate::{dispatch::runs::pending_run, ledger};
+use crate::ledger;
 
 /// The most output events that a call keeps; what comes after is dropped.
 const MAX_OUTPUT_EVENTS: usize = 64;
@@ -20,7 +20,7 @@ const MAX_OUTPUT_EVENTS: usize = 64;
 /// How far a call is.
 #[derive(Debug, Default)]
 pub struct Stage {
-    /// The run that carries the call out, once it is known.
+    /// The run that executes the call, once it is known.
     pub child_run_id: Option<String>,
     /// What the tool has shown so far.
     pub output: Vec<RunEvent>,
@@ -30,8 +30,8 @@ pub struct Stage {
     pub ended: Option<Result<CallResult, Status>>,
 }
 
-/// A call under way.
-pub struct Flight {
+/// A call in flight.
+pub struct InFlightCall {
     tool_id: String,
     effect_id: String,
     body: Hash,
@@ -47,18 +47,18 @@ pub struct Flight {
     clock: std::sync::Arc<dyn Clock>,
 }
 
-impl std::fmt::Debug for Flight {
+impl std::fmt::Debug for InFlightCall {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("Flight")
+            .debug_struct("InFlightCall")
             .field("tool_id", &self.tool_id)
             .field("effect_id", &self.effect_id)
             .finish_non_exhaustive()
     }
 }
 
-impl Flight {
-    /// Makes a flight that has not begun. `path` are the runs above the call.
+impl InFlightCall {
+    /// Makes a call that has not begun. `path` are the runs above the call.
     pub fn new(
         tool_id: String,
         effect_id: String,
@@ -145,7 +145,7 @@ impl Flight {
         self.stage.send_modify(|stage| stage.is_recorded = true);
     }
 
-    /// Says that a run carries the call out. The ledger keeps its id, so that it can be found after
+    /// Records that a run executes the call. The ledger keeps its id, so that it can be found after
     /// a crash even if nobody asks for the call again.
     pub async fn child_started(&self, run_id: &str) {
         self.stage
@@ -202,5 +202,13 @@ impl Flight {
             origin_sequence: 0,
             kind: Some(kind),
         }
+    }
+}
+
+/// Names a run that has not ended.
+pub fn pending_run(run_id: &str) -> PendingWork {
+    PendingWork {
+        kind: WorkKind::Run.into(),
+        id: run_id.to_owned(),
     }
 }

@@ -1,24 +1,21 @@
 //! The task of one call, from the ledger to the tool and back.
 
+use call_outcome::{CallOutcome, Category, Failure};
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::{CallDispatched, CallResult, CallStatus};
 use core_types::{ConversationId, Durability, EffectId, MAX_CALL_DEPTH, Timestamp};
 use grpc_kit::CallContext;
 use run_log::RunWriter;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tonic::{Code, Status};
 
 use super::{Call, Inner, draining};
 use crate::{
-    dispatch::Order,
-    domain::{
-        ending::{Category, Ending, Failure},
-        tool::Tool,
-    },
-    flight::Flight,
+    dispatch::ResolvedCall,
+    domain::tool::Tool,
+    in_flight::InFlightCall,
     ledger::{Entry, LedgerEntry, Record, Settled},
-    rpc::convert::{self, Circumstances},
 };
 
 /// The most of a result that fits into an event of the run log beside everything else, in bytes.
@@ -37,10 +34,10 @@ struct Ready {
 }
 
 impl Inner {
-    pub(super) async fn carry(
+    pub(super) async fn execute_call(
         &self,
         call: Call,
-        flight: &Arc<Flight>,
+        in_flight: &Arc<InFlightCall>,
         context: CallContext,
     ) -> Result<CallResult, Status> {
         let result = match &call.effect_id {
@@ -49,9 +46,9 @@ impl Inner {
                     Ok(ready) => ready,
                     Err(failure) => return Ok(self.refused(&call, failure)),
                 };
-                self.dispatch(&call, ready, None, flight, context).await
+                self.dispatch(&call, ready, None, in_flight, context).await
             }
-            Some(effect) => match self.past(&call, effect, flight).await? {
+            Some(effect) => match self.past(&call, effect, in_flight).await? {
                 LedgerEntry::Settled(settled) if !self.may_try_again(&call, &settled).await => {
                     Ok(CallResult {
                         replayed: true,
@@ -59,11 +56,11 @@ impl Inner {
                         ..settled.result
                     })
                 }
-                LedgerEntry::InFlight(open) => self.resume(&call, open, flight, context).await,
+                LedgerEntry::InFlight(open) => self.resume(&call, open, in_flight, context).await,
                 LedgerEntry::Absent | LedgerEntry::Settled(_) => {
                     match self.prepare(&call, &context).await {
                         Ok(ready) => {
-                            self.dispatch(&call, ready, Some(effect), flight, context)
+                            self.dispatch(&call, ready, Some(effect), in_flight, context)
                                 .await
                         }
                         Err(failure) => return Ok(self.refused(&call, failure)),
@@ -82,12 +79,12 @@ impl Inner {
         &self,
         call: &Call,
         effect: &EffectId,
-        flight: &Flight,
+        in_flight: &InFlightCall,
     ) -> Result<LedgerEntry, Status> {
         match call.is_first {
             true => Ok(LedgerEntry::Absent),
             false => {
-                let body = Some(flight.body());
+                let body = Some(in_flight.body());
                 self.ledger.look_up(effect, call.attempt, body).await
             }
         }
@@ -132,18 +129,14 @@ impl Inner {
     }
 
     async fn try_to_settle(&self, open: &Entry) -> Result<CallResult, Status> {
-        let result = convert::result_to_proto(
-            &Ending::unsettled(&open.record.tool_id),
-            Circumstances {
-                effect_id: open.effect_id().to_owned(),
-                tool_id: open.record.tool_id.clone(),
-                dispatched: Some(open.dispatched),
-                ended: self.clock.now(),
-                durability: durability_number(open.durability()),
-                attempt: open.record.attempt,
-                ..Circumstances::default()
-            },
-        );
+        let (tool, ended) = (&open.record.tool_id, self.clock.now());
+        let result = CallResult {
+            effect_id: open.effect_id().to_owned(),
+            tool_id: tool.clone(),
+            durability: durability_number(open.durability()),
+            attempt: open.record.attempt,
+            ..timed(&CallOutcome::unsettled(tool), Some(open.dispatched), ended)
+        };
         let writer = self.ledger.reopen(open).await?;
         self.ledger.settle(&writer, &result).await?;
         Ok(result)
@@ -200,31 +193,30 @@ impl Inner {
             failure.category.as_str(),
             &failure.code,
         );
-        let circumstances = Circumstances {
+        CallResult {
             index: call.index,
             effect_id: call
                 .effect_id
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string),
             tool_id: call.tool.clone(),
-            ..Circumstances::default()
-        };
-        convert::result_to_proto(&Ending::Rejected(failure), circumstances)
+            ..timed(&CallOutcome::Rejected(failure), None, self.clock.now())
+        }
     }
 
-    /// Carries a new call out, journalled if it has an effect id.
+    /// Dispatches a new call, journalled if it has an effect id.
     async fn dispatch(
         &self,
         call: &Call,
         ready: Ready,
         effect: Option<&EffectId>,
-        flight: &Arc<Flight>,
+        in_flight: &Arc<InFlightCall>,
         context: CallContext,
     ) -> Result<CallResult, Status> {
         let is_run = ready.tool.implementation().is_run();
         let own = call.timeout.or(ready.tool.timeout());
         let (deadline, timeout) = self.time_limit(own, is_run, &context);
-        let order = Order {
+        let resolved = ResolvedCall {
             tool: ready.tool,
             arguments: ready.arguments,
             effect_id: effect.cloned(),
@@ -233,22 +225,22 @@ impl Inner {
             timeout,
             durability: call.durability,
             attempt: call.attempt,
-            flight: Arc::clone(flight),
+            in_flight: Arc::clone(in_flight),
         };
-        if flight.cancel_token().is_cancelled() {
-            let ending = Ending::cancelled_before_start(order.tool.id());
-            return Ok(self.result(call.index, &order, &ending, None, ready.defaulted));
+        if in_flight.cancel_token().is_cancelled() {
+            let outcome = CallOutcome::cancelled_before_start(resolved.tool.id());
+            return Ok(self.result(call.index, &resolved, &outcome, None, ready.defaulted));
         }
         let writer = match effect {
-            Some(effect) => Some(self.journal(call, effect, &order, flight).await?),
+            Some(effect) => Some(self.journal(call, effect, &resolved, in_flight).await?),
             None => None,
         };
         let dispatched = self.clock.now();
-        let ending = self.carry_out(&order, context).await?;
+        let outcome = self.execute(&resolved, context).await?;
         let result = self.result(
             call.index,
-            &order,
-            &ending,
+            &resolved,
+            &outcome,
             Some(dispatched),
             ready.defaulted,
         );
@@ -262,26 +254,26 @@ impl Inner {
         &self,
         call: &Call,
         effect: &EffectId,
-        order: &Order,
-        flight: &Flight,
+        resolved: &ResolvedCall,
+        in_flight: &InFlightCall,
     ) -> Result<RunWriter, Status> {
         let record = Record {
-            tool_id: order.tool.id().to_owned(),
-            may_repeat: order.tool.may_repeat(),
-            is_run: order.tool.implementation().is_run(),
-            attempt: order.attempt,
-            conversation_id: order
+            tool_id: resolved.tool.id().to_owned(),
+            may_repeat: resolved.tool.may_repeat(),
+            is_run: resolved.tool.implementation().is_run(),
+            attempt: resolved.attempt,
+            conversation_id: resolved
                 .conversation
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string),
-            timeout_ms: u64::try_from(order.timeout.as_millis()).unwrap_or(u64::MAX),
-            run_id: flight.path().steps().last().cloned().unwrap_or_default(),
+            timeout_ms: u64::try_from(resolved.timeout.as_millis()).unwrap_or(u64::MAX),
+            run_id: in_flight.path().steps().last().cloned().unwrap_or_default(),
             detached: call.detached,
         };
         let dispatched = CallDispatched {
             effect_id: effect.to_string(),
-            tool_id: order.tool.id().to_owned(),
-            arguments_json: order.arguments.to_string(),
+            tool_id: resolved.tool.id().to_owned(),
+            arguments_json: resolved.arguments.to_string(),
             index: call.index,
             node_id: String::new(),
         };
@@ -289,13 +281,13 @@ impl Inner {
             .ledger
             .begin(
                 effect,
-                flight.body(),
+                in_flight.body(),
                 &record,
-                (order.durability, call.is_first),
+                (resolved.durability, call.is_first),
                 dispatched,
             )
             .await?;
-        flight.has_entry(writer.clone());
+        in_flight.has_entry(writer.clone());
         Ok(writer)
     }
 
@@ -304,7 +296,7 @@ impl Inner {
         &self,
         call: &Call,
         open: Box<Entry>,
-        flight: &Arc<Flight>,
+        in_flight: &Arc<InFlightCall>,
         context: CallContext,
     ) -> Result<CallResult, Status> {
         let found = match open.record.may_repeat {
@@ -327,10 +319,10 @@ impl Inner {
             "a call is dispatched again after a restart"
         );
         let writer = self.ledger.reopen(&open).await?;
-        flight.has_entry(writer.clone());
+        in_flight.has_entry(writer.clone());
         let own = Some(Duration::from_millis(open.record.timeout_ms));
         let (deadline, timeout) = self.time_limit(own, open.record.is_run, &context);
-        let order = Order {
+        let resolved = ResolvedCall {
             tool,
             arguments,
             effect_id: call.effect_id.clone(),
@@ -339,13 +331,13 @@ impl Inner {
             timeout,
             durability: open.durability(),
             attempt: open.record.attempt,
-            flight: Arc::clone(flight),
+            in_flight: Arc::clone(in_flight),
         };
-        let ending = self.carry_out(&order, context).await?;
+        let outcome = self.execute(&resolved, context).await?;
         let result = self.result(
             call.index,
-            &order,
-            &ending,
+            &resolved,
+            &outcome,
             Some(open.dispatched),
             Vec::new(),
         );
@@ -353,21 +345,26 @@ impl Inner {
         Ok(result)
     }
 
-    /// Carries an order out within the call's context. Fails if the service ends meanwhile; the
+    /// Executes a call within its context. Fails if the service ends meanwhile; the
     /// ledger's entry then stays open.
-    async fn carry_out(&self, order: &Order, context: CallContext) -> Result<Ending, Status> {
-        let context = context.with_deadline(order.deadline);
+    async fn execute(
+        &self,
+        resolved: &ResolvedCall,
+        context: CallContext,
+    ) -> Result<CallOutcome, Status> {
+        let context = context.with_deadline(resolved.deadline);
         let work = context.scope(
             self.dispatcher
-                .carry_out(order, order.flight.cancel_token()),
+                .execute(resolved, resolved.in_flight.cancel_token()),
         );
         // A run continues in its own service, so there is nothing to wait for when this one ends.
-        let give_up = match order.tool.implementation().is_run() && order.effect_id.is_some() {
+        let give_up = match resolved.tool.implementation().is_run() && resolved.effect_id.is_some()
+        {
             true => &self.draining,
             false => &self.abandon,
         };
         tokio::select! {
-            ending = work => Ok(bounded(order.tool.id(), ending)),
+            outcome = work => Ok(bounded(resolved.tool.id(), outcome)),
             () = give_up.cancelled() => Err(draining()),
         }
     }
@@ -375,52 +372,58 @@ impl Inner {
     fn result(
         &self,
         index: u32,
-        order: &Order,
-        ending: &Ending,
+        resolved: &ResolvedCall,
+        outcome: &CallOutcome,
         dispatched: Option<Timestamp>,
         defaulted: Vec<String>,
     ) -> CallResult {
-        let journalled = order.effect_id.is_some();
-        let child_run_id = order.flight.subscribe().borrow().child_run_id.clone();
-        convert::result_to_proto(
-            ending,
-            Circumstances {
-                index,
-                effect_id: order
-                    .effect_id
-                    .as_ref()
-                    .map_or_else(String::new, ToString::to_string),
-                tool_id: order.tool.id().to_owned(),
-                dispatched,
-                ended: self.clock.now(),
-                defaulted,
-                durability: if journalled {
-                    durability_number(order.durability)
-                } else {
-                    0
-                },
-                child_run_id: child_run_id.unwrap_or_default(),
-                attempt: if journalled { order.attempt } else { 0 },
-            },
-        )
+        let journalled = resolved.effect_id.is_some();
+        let child_run_id = resolved.in_flight.subscribe().borrow().child_run_id.clone();
+        let (durability, attempt) = match journalled {
+            true => (durability_number(resolved.durability), resolved.attempt),
+            false => (0, 0),
+        };
+        CallResult {
+            index,
+            effect_id: resolved
+                .effect_id
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string),
+            tool_id: resolved.tool.id().to_owned(),
+            defaulted,
+            durability,
+            child_run_id: child_run_id.unwrap_or_default(),
+            attempt,
+            ..timed(outcome, dispatched, self.clock.now())
+        }
+    }
+}
+
+/// Makes the result of a call that ended now.
+fn timed(outcome: &CallOutcome, dispatched: Option<Timestamp>, ended: Timestamp) -> CallResult {
+    let duration = dispatched.map_or(Duration::ZERO, |start| ended.since(start));
+    CallResult {
+        start_time: dispatched.map(run_events::timestamp_to_proto),
+        duration: prost_types::Duration::try_from(duration).ok(),
+        ..call_wire::outcome_to_proto(outcome)
     }
 }
 
 /// Turns a result that no event could hold into a failure.
-fn bounded(tool: &str, ending: Ending) -> Ending {
-    let Ending::Succeeded(output) = &ending else {
-        return ending;
+fn bounded(tool: &str, outcome: CallOutcome) -> CallOutcome {
+    let CallOutcome::Succeeded(output) = &outcome else {
+        return outcome;
     };
     let bytes = output.to_string().len();
     if bytes <= MAX_OUTPUT_BYTES {
-        return ending;
+        return outcome;
     }
     let message = format!(
         "{tool} did what it was asked, but its result of {bytes} bytes is larger than {MAX_OUTPUT_BYTES}; ask \
          for less at once"
     );
     let failure = Failure::new(Category::Limit, "output_too_large", message);
-    Ending::Failed(failure.details(json!({"bytes": bytes})))
+    CallOutcome::Failed(failure.detail("bytes", bytes))
 }
 
 fn durability_number(durability: Durability) -> i32 {
