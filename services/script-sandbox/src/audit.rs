@@ -65,7 +65,7 @@ pub(crate) struct Record {
     subject: Subject,
     /// The span of the call, which the record belongs to whatever task makes it.
     span: Span,
-    state: State,
+    state: RecordState,
 }
 
 /// What is known before anything runs.
@@ -83,7 +83,7 @@ struct Subject {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RecordState {
     /// Nothing runs so far.
     Waiting,
     /// It runs, or is about to.
@@ -140,7 +140,7 @@ impl Record {
             source_sha256,
             ..Subject::of(what, request_id, &script.caller, &script.runtime)
         };
-        Self::new(subject, Span::current(), State::Waiting)
+        Self::new(subject, Span::current(), RecordState::Waiting)
     }
 
     /// The record of a session.
@@ -149,7 +149,7 @@ impl Record {
             session_id: id.to_owned(),
             ..Subject::of(What::Session, request_id, &script.caller, &script.runtime)
         };
-        Self::new(subject, Span::current(), State::Waiting)
+        Self::new(subject, Span::current(), RecordState::Waiting)
     }
 
     /// The record of a cell that is begun for the call with this span.
@@ -161,12 +161,12 @@ impl Record {
             source_sha256: is_heard().then(digest),
             ..Subject::of(What::Cell, "", &session.caller, &session.runtime)
         };
-        let record = Self::new(subject, span, State::Running);
+        let record = Self::new(subject, span, RecordState::Running);
         record.started();
         record
     }
 
-    fn new(subject: Subject, span: Span, state: State) -> Self {
+    fn new(subject: Subject, span: Span, state: RecordState) -> Self {
         Self {
             subject,
             span,
@@ -177,7 +177,7 @@ impl Record {
     /// It is about to run, in the runtime of this name.
     pub(crate) fn admitted(&mut self, runtime: &str) {
         runtime.clone_into(&mut self.subject.runtime);
-        self.state = State::Running;
+        self.state = RecordState::Running;
         // The start of a session is recorded when it can be used.
         if self.subject.what != What::Session {
             self.started();
@@ -193,7 +193,7 @@ impl Record {
 
     /// It is refused. A request that was never sound leaves no record.
     pub(crate) fn refused(&mut self, refusal: Refusal) -> Refusal {
-        self.state = State::Recorded;
+        self.state = RecordState::Recorded;
         if let Some(verdict) = class_of(&refusal) {
             self.record(&Facts {
                 event: Event::Refused,
@@ -206,12 +206,12 @@ impl Record {
 
     /// The answer is that of an earlier request, which has its record.
     pub(crate) fn replayed(mut self) {
-        self.state = State::Recorded;
+        self.state = RecordState::Recorded;
     }
 
     /// A script has ended.
     pub(crate) fn ended(mut self, outcome: &Outcome) {
-        self.state = State::Recorded;
+        self.state = RecordState::Recorded;
         self.record(&Facts {
             event: Event::Ended,
             verdict: outcome.verdict.class(),
@@ -236,7 +236,7 @@ impl Record {
 
     /// A session has ended.
     pub(crate) fn session_ended(mut self, session: &SessionInfo, end: &SessionEnd) {
-        self.state = State::Recorded;
+        self.state = RecordState::Recorded;
         self.record(&Facts {
             event: Event::Ended,
             verdict: end.verdict.class(),
@@ -257,7 +257,7 @@ impl Record {
         reached: Option<Reached>,
         wall_time: Duration,
     ) {
-        self.state = State::Recorded;
+        self.state = RecordState::Recorded;
         self.record(&Facts {
             event: Event::Ended,
             verdict: outcome.name(),
@@ -322,9 +322,9 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         let (event, verdict) = match self.state {
-            State::Waiting => (Event::Refused, "abandoned"),
-            State::Running => (Event::Ended, "lost"),
-            State::Recorded => return,
+            RecordState::Waiting => (Event::Refused, "abandoned"),
+            RecordState::Running => (Event::Ended, "lost"),
+            RecordState::Recorded => return,
         };
         self.record(&Facts {
             event,

@@ -51,7 +51,7 @@ struct Key {
 
 #[derive(Debug, Default)]
 struct Known {
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Key, Remembered>,
     /// Callers who have answers here.
     accounts: HashMap<String, Account>,
     /// How many answers there are, and their bytes.
@@ -62,14 +62,14 @@ struct Known {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Remembered {
     digest: Digest,
     pending: Pending,
     /// How large the answer is, once it is there.
     bytes: usize,
 }
 
-impl Entry {
+impl Remembered {
     /// No answer is there, and the task that would give one is gone.
     fn is_lost(&self) -> bool {
         self.pending.has_changed().is_err() && self.pending.borrow().is_none()
@@ -188,7 +188,7 @@ impl IdempotencyStore {
             Some(entry) if entry.digest == digest => Lookup::InFlight(entry.pending.clone()),
             Some(_) => Lookup::Conflict,
             None => {
-                let entry = Entry {
+                let entry = Remembered {
                     digest,
                     pending,
                     bytes: 0,

@@ -95,7 +95,7 @@ pub struct CellRequest {
 
 /// What is known of one session.
 #[derive(Debug)]
-struct Entry {
+struct SessionEntry {
     view: watch::Receiver<SessionInfo>,
     /// `None` once the session was ordered to end. One order waits, more wait at their senders.
     orders: Option<mpsc::Sender<Order>>,
@@ -107,7 +107,7 @@ struct Entry {
 pub struct Sessions {
     settings: SessionSettings,
     /// Held for a look or an entry only, never while anything is awaited.
-    entries: Mutex<BTreeMap<String, Entry>>,
+    entries: Mutex<BTreeMap<String, SessionEntry>>,
 }
 
 /// A session that may be started: its quota is taken.
@@ -142,7 +142,7 @@ impl Sessions {
     ) -> Result<SessionLookup, Refusal> {
         let mut entries = self.lock();
         if !request_id.is_empty() {
-            let same = |entry: &&Entry| {
+            let same = |entry: &&SessionEntry| {
                 let request = entry.request.as_ref();
                 request.is_some_and(|(known, _)| known == request_id)
                     && entry.view.borrow().caller == view.caller
@@ -158,7 +158,7 @@ impl Sessions {
                 };
             }
         }
-        let alive = |entry: &&Entry| entry.view.borrow().end().is_none();
+        let alive = |entry: &&SessionEntry| entry.view.borrow().end().is_none();
         let all = entries.values().filter(alive).count();
         if all >= self.settings.maximum as usize {
             return Err(Refusal::Quota {
@@ -169,7 +169,7 @@ impl Sessions {
         forget(&mut entries, self.settings.remembered as usize);
         let (id, view) = (view.id.clone(), watch::Sender::new(view));
         let (send, orders) = mpsc::channel(1);
-        let entry = Entry {
+        let entry = SessionEntry {
             view: view.subscribe(),
             orders: Some(send),
             request: (!request_id.is_empty()).then(|| (request_id.to_owned(), digest)),
@@ -189,7 +189,7 @@ impl Sessions {
     /// How many sessions have not ended.
     pub fn alive(&self) -> usize {
         let entries = self.lock();
-        let alive = |entry: &&Entry| entry.view.borrow().end().is_none();
+        let alive = |entry: &&SessionEntry| entry.view.borrow().end().is_none();
         entries.values().filter(alive).count()
     }
 
@@ -333,7 +333,7 @@ impl Sessions {
         self.lock().remove(id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, SessionEntry>> {
         // Every change is complete before anything can panic.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -345,8 +345,8 @@ fn unknown(id: &str) -> Refusal {
 
 /// Forgets ended ones until there is room for one more: of the caller who has most of them the one
 /// that ended first, so that the many of one do not push out the few of another.
-fn forget(entries: &mut BTreeMap<String, Entry>, most: usize) {
-    let ended_at = |(id, entry): (&String, &Entry)| {
+fn forget(entries: &mut BTreeMap<String, SessionEntry>, most: usize) {
+    let ended_at = |(id, entry): (&String, &SessionEntry)| {
         let view = entry.view.borrow();
         Some((view.end()?.at, id.clone(), view.caller.clone()))
     };

@@ -71,7 +71,7 @@ impl Collection {
             .iter()
             .cloned()
             .partition(|pattern| pattern.literal().is_some());
-        let mut walk = Walk {
+        let mut walk = Traversal {
             collection: self,
             globs,
             declared: BTreeSet::new(),
@@ -103,7 +103,7 @@ impl Collection {
 }
 
 /// One collection under way.
-struct Walk<'a> {
+struct Traversal<'a> {
     collection: &'a Collection,
     /// The patterns that name more than one file; empty also where there are no patterns at all.
     globs: Vec<Pattern>,
@@ -121,7 +121,7 @@ struct Walk<'a> {
     collected: Collected,
 }
 
-impl Walk<'_> {
+impl Traversal<'_> {
     fn is_over(&self) -> bool {
         Instant::now() >= self.deadline
     }
@@ -352,7 +352,11 @@ impl Walk<'_> {
         }
     }
 
-    fn content(&self, file: &mut std::fs::File, size: u64) -> Result<read::Content, RefusedReason> {
+    fn content(
+        &self,
+        file: &mut std::fs::File,
+        size: u64,
+    ) -> Result<read::ReadContent, RefusedReason> {
         let small = size <= INLINE_FILE && self.inline + size <= INLINE_TOTAL;
         if small && !self.collection.wanted.as_blobs {
             read::inline(file, size)

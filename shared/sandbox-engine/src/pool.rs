@@ -62,14 +62,14 @@ pub struct PoolState {
 /// Interpreters that wait.
 #[derive(Debug)]
 pub struct Pool {
-    inner: Arc<Inner>,
+    inner: Arc<SharedPool>,
     /// Ends the refilling, which then ends everybody who waits.
     close: Mutex<Option<oneshot::Sender<()>>>,
     refilling: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SharedPool {
     tools: Tools,
     limits: Limits,
     bounds: Bounds,
@@ -102,7 +102,7 @@ struct Trouble {
 impl Pool {
     /// Starts without any waiting interpreter, and refills from the first request on.
     pub fn new(tools: Tools, limits: Limits, bounds: Bounds) -> Self {
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(SharedPool {
             tools,
             limits,
             bounds,
@@ -176,7 +176,7 @@ impl Pool {
     }
 }
 
-impl Inner {
+impl SharedPool {
     fn entries(&self) -> MutexGuard<'_, Vec<PoolEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -59,13 +59,13 @@ impl QueueSpace {
 #[derive(Debug)]
 pub struct OutputQueue<E> {
     /// Held for a look or an entry only, never while anything is awaited.
-    state: Mutex<State<E>>,
+    state: Mutex<QueueState<E>>,
     changed: Notify,
     budget: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
-struct State<E> {
+struct QueueState<E> {
     /// Each item with what it costs of the budget.
     items: VecDeque<(Item<E>, usize)>,
     closed: bool,
@@ -75,7 +75,7 @@ impl<E> OutputQueue<E> {
     /// An empty one.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 items: VecDeque::new(),
                 closed: false,
             }),
@@ -164,7 +164,7 @@ impl<E> OutputQueue<E> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<E>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<E>> {
         // Every change is complete before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -19,7 +19,7 @@ use crate::domain::collect::RefusedReason;
 const PIECE: usize = 256 << 10;
 
 /// The content of a file.
-pub(super) struct Content {
+pub(super) struct ReadContent {
     pub(super) digest: BlobDigest,
     /// The bytes, unless they are a blob.
     pub(super) content: Option<Vec<u8>>,
@@ -64,13 +64,13 @@ pub(super) fn digest(
 }
 
 /// Reads a small file.
-pub(super) fn inline(file: &mut File, size: u64) -> Result<Content, RefusedReason> {
+pub(super) fn inline(file: &mut File, size: u64) -> Result<ReadContent, RefusedReason> {
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     let read = file.take(size + 1).read_to_end(&mut content);
     if read.is_err() || content.len() as u64 != size {
         return Err(RefusedReason::Unreadable);
     }
-    Ok(Content {
+    Ok(ReadContent {
         digest: BlobDigest::of(&content),
         content: Some(content),
     })
@@ -83,13 +83,13 @@ pub(super) fn blob(
     blobs: &BlobStore,
     caller: &Caller,
     deadline: Instant,
-) -> Result<Content, RefusedReason> {
+) -> Result<ReadContent, RefusedReason> {
     let mut incoming = blobs.take(caller).map_err(no_room)?;
     each_piece(file, size, deadline, |piece| {
         incoming.write(piece).map_err(no_room)
     })?;
     let stored = incoming.finish(None).map_err(no_room)?;
-    Ok(Content {
+    Ok(ReadContent {
         digest: stored.digest,
         content: None,
     })

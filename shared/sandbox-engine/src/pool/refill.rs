@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::oneshot, task::JoinSet};
 
-use super::{Inner, PoolEntry, PoolKey, Trouble, WarmInterpreter};
+use super::{PoolEntry, PoolKey, SharedPool, Trouble, WarmInterpreter};
 
 /// How often waiting interpreters are checked for being alive and needed.
 const TICK: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ pub(super) const GUESSED_MEMORY: u64 = 32 << 20;
 type Warmed = (PoolKey, Result<WarmInterpreter, String>);
 
 /// Refills until `closed` fires or its sender is dropped, and then ends everybody who waits.
-pub(super) async fn run(inner: Arc<Inner>, mut closed: oneshot::Receiver<()>) {
+pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()>) {
     let mut starting: JoinSet<Warmed> = JoinSet::new();
     let mut retiring: JoinSet<()> = JoinSet::new();
     let mut ticks = tokio::time::interval(TICK);
@@ -72,7 +72,7 @@ fn at_once() -> usize {
 }
 
 /// The next one to start: of the entry that lacks most.
-fn next(inner: &Inner, now: Instant) -> Option<PoolKey> {
+fn next(inner: &SharedPool, now: Instant) -> Option<PoolKey> {
     let mut entries = inner.entries();
     let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
     let room = inner.bounds.memory.saturating_sub(kept);
@@ -88,7 +88,12 @@ fn next(inner: &Inner, now: Instant) -> Option<PoolKey> {
     Some(neediest.order.clone())
 }
 
-fn shelve(inner: &Inner, order: &PoolKey, warmed: Result<WarmInterpreter, String>, now: Instant) {
+fn shelve(
+    inner: &SharedPool,
+    order: &PoolKey,
+    warmed: Result<WarmInterpreter, String>,
+    now: Instant,
+) {
     let mut entries = inner.entries();
     let own = entries.iter_mut().find(|entry| {
         entry.order.profile.name == order.profile.name
@@ -118,7 +123,7 @@ fn shelve(inner: &Inner, order: &PoolKey, warmed: Result<WarmInterpreter, String
 }
 
 /// Ends those that are dead or no longer needed.
-fn tidy(inner: &Inner, retiring: &mut JoinSet<()>, now: Instant) {
+fn tidy(inner: &SharedPool, retiring: &mut JoinSet<()>, now: Instant) {
     let mut unwanted = VecDeque::new();
     let mut entries = inner.entries();
     for entry in entries.iter_mut() {

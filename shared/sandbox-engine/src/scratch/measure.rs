@@ -92,8 +92,8 @@ impl Measured {
 /// be missed, and so is a directory that another error of the host keeps from being read. Directories
 /// whose owner has taken its own rights away have them for as long as measuring takes.
 pub fn measure(top: OwnedFd) -> Measured {
-    let mut walk = Walk::default();
-    let mut next = Some(Inner {
+    let mut walk = MeasureWalk::default();
+    let mut next = Some(OpenDirectory {
         directory: top,
         rights: None,
     });
@@ -109,15 +109,15 @@ pub fn measure(top: OwnedFd) -> Measured {
 struct Unmeasurable;
 
 #[derive(Default)]
-struct Walk {
+struct MeasureWalk {
     measured: Measured,
     /// Files with several names that have been met by one of them.
     met: HashSet<u64>,
     /// Directories further down.
-    waiting: Vec<Inner>,
+    waiting: Vec<OpenDirectory>,
 }
 
-impl Walk {
+impl MeasureWalk {
     fn directory(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Unmeasurable> {
         if depth > 2 * LEVELS {
             return Err(Unmeasurable);
@@ -128,7 +128,7 @@ impl Walk {
                 rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
             self.entry(stat.as_ref());
             if kind == FileType::Directory
-                && let Some(inner) = Inner::open(directory, &name)?
+                && let Some(inner) = OpenDirectory::open(directory, &name)?
             {
                 if depth + 1 >= LEVELS && self.waiting.len() < WAITING {
                     self.waiting.push(inner);
@@ -158,13 +158,13 @@ impl Walk {
 }
 
 /// A directory below another. When it is dropped, its rights are as they were.
-struct Inner {
+struct OpenDirectory {
     directory: OwnedFd,
     /// The rights that it had, if it was given others.
     rights: Option<Mode>,
 }
 
-impl Inner {
+impl OpenDirectory {
     /// Opens a directory so that what is in it can be listed and looked at. `None` if it is gone.
     fn open(parent: &OwnedFd, name: &CStr) -> Result<Option<Self>, Unmeasurable> {
         let opened = match rustix::fs::openat(parent, name, directory_flags(), Mode::empty()) {
@@ -210,7 +210,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for OpenDirectory {
     fn drop(&mut self) {
         if let Some(rights) = self.rights {
             // With more rights than it had it is no danger to anybody but its owner's own plans.
