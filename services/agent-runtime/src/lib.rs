@@ -9,10 +9,14 @@
 //! - [`settings`], [`error`], [`service`]: putting the service together.
 //! - [`domain`]: the turn as a pure state machine, and everything that is decided.
 //! - [`provider`]: language models, one file per model API.
-//! - [`profiles`]: the agents of a directory.
+//! - [`store`]: what is stored beside the runs.
+//! - [`profiles`]: the agents of a directory and those that were put.
+//! - [`conversations`]: turns and appended messages as one conversation.
+//! - [`turn_log`]: the log of a turn, read back.
 //! - [`runner`]: the I/O of turns.
 //! - [`rpc`]: the wire.
 
+pub mod conversations;
 pub mod domain;
 pub mod error;
 pub mod profiles;
@@ -21,6 +25,8 @@ pub mod rpc;
 pub mod runner;
 pub mod service;
 pub mod settings;
+pub mod store;
+pub mod turn_log;
 mod wire;
 
 pub use error::BuildError;

@@ -1,11 +1,15 @@
 //! The wire: requests in, answers and statuses out.
 
 mod agent;
+mod conversations;
 mod model;
+mod profiles;
 mod start;
 
 pub use agent::AgentRpc;
+pub use conversations::ConversationRpc;
 pub use model::ModelRpc;
+pub use profiles::ProfileRpc;
 
 use grpc_kit::Failure;
 

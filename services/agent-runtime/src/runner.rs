@@ -1,7 +1,7 @@
 //! Carries turns out: asks models, sends calls, records everything.
 //!
 //! What is to be done comes from the pure [`Turn`]; what happened goes into the run's log and,
-//! through [`journal::read`], back into the turn. After a crash the log is replayed and the turn
+//! through [`crate::turn_log::journal::read`], back into the turn. After a crash the log is replayed and the turn
 //! continues where it stopped: an answer that is in the log is never asked for again, and a call
 //! that had left is asked about with the same effect id.
 
@@ -9,39 +9,41 @@ mod call;
 mod caller;
 mod deliberate;
 mod driver;
-mod history;
 mod inventory;
-pub mod journal;
 mod voice;
 mod writing;
 
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::{
-    common::v1::{self as common, run_event::Kind},
+    common::v1::run_event::Kind,
     registry::v1::{
         call_service_client::CallServiceClient,
         tool_registry_service_client::ToolRegistryServiceClient,
     },
 };
-use core_types::{Clock, Timestamp};
+use core_types::Clock;
 use grpc_kit::{Failure, Transport};
 use run_events::{OpenRun, Recorder, RunMeta, Runs};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::driver::Driver;
 use crate::{
+    conversations::Conversations,
     domain::{
         message::TurnMessage,
         plan::{Opening, Plan, TurnInput},
-        turn::{Divergence, Turn},
+        turn::Turn,
     },
     provider::Models,
     settings::AgentSettings,
+    turn_log::{
+        history, journal,
+        replay::{Folded, ReplayError, fold},
+    },
 };
 
 pub(crate) use deliberate::describe;
-pub use history::{Earlier, conversation};
 
 /// The kind of run that a turn is.
 pub const TURN: &str = "turn";
@@ -64,6 +66,7 @@ pub struct Runner {
 #[derive(Debug)]
 struct Inner {
     runs: Runs,
+    conversations: Conversations,
     models: Models,
     registry: ToolRegistryServiceClient<Transport>,
     calls: CallServiceClient<Transport>,
@@ -76,6 +79,7 @@ impl Runner {
     /// Puts a runner together.
     pub fn new(
         runs: Runs,
+        conversations: Conversations,
         models: Models,
         registry: ToolRegistryServiceClient<Transport>,
         calls: CallServiceClient<Transport>,
@@ -87,6 +91,7 @@ impl Runner {
         Self {
             inner: Arc::new(Inner {
                 runs,
+                conversations,
                 models,
                 registry,
                 calls,
@@ -210,17 +215,6 @@ struct Resumed {
     cancel: Option<String>,
 }
 
-/// A log that cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-enum ReplayError {
-    #[error("the run has no beginning")]
-    NoBeginning,
-    #[error("what was stored beside the run is no plan of a turn")]
-    Plan(#[source] serde_json::Error),
-    #[error("event {sequence} does not fit")]
-    Diverged { sequence: u64, source: Divergence },
-}
-
 impl Resumed {
     fn fresh(turn: Turn, given: Vec<TurnMessage>, opening: &Opening) -> Self {
         let mut untrusted = history::untrusted_given(&given);
@@ -257,62 +251,4 @@ impl Resumed {
         }
         Ok((plan, resumed))
     }
-}
-
-/// What a turn's own events come to.
-struct Folded {
-    turn: Turn,
-    given: Vec<TurnMessage>,
-    opening: Opening,
-}
-
-/// Replays a turn's own events.
-fn fold<'a>(
-    plan: &Plan,
-    mut own: impl Iterator<Item = &'a common::RunEvent>,
-) -> Result<Folded, ReplayError> {
-    let first = own.next().ok_or(ReplayError::NoBeginning)?;
-    let Some(Kind::RunStarted(started)) = &first.kind else {
-        return Err(ReplayError::NoBeginning);
-    };
-    let text: String = serde_json::from_str(&started.input_json).map_err(ReplayError::Plan)?;
-    let opening = match started.input_is_model_text {
-        true => Opening::ModelText {
-            text,
-            go_on: plan.go_on,
-        },
-        false => Opening::UserMessage(text),
-    };
-    let mut turn = Turn::new(plan.budgets, &opening, time_of(first));
-    let mut given = Vec::new();
-    for event in own {
-        let kind = event.kind.as_ref();
-        if let Some(message) = kind.and_then(journal::given_message) {
-            given.extend(history::given(&[message], time_of(event)));
-        }
-        let Some(happened) = kind.and_then(journal::read) else {
-            continue;
-        };
-        turn.apply(happened, time_of(event))
-            .map_err(|source| ReplayError::Diverged {
-                sequence: event.sequence,
-                source,
-            })?;
-    }
-    Ok(Folded {
-        turn,
-        given,
-        opening,
-    })
-}
-
-fn time_of(event: &common::RunEvent) -> Timestamp {
-    let Some(time) = &event.time else {
-        return Timestamp::default();
-    };
-    let nanos = time
-        .seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(i64::from(time.nanos));
-    Timestamp::from_unix_nanos(nanos)
 }

@@ -4,8 +4,9 @@ use std::{collections::HashMap, ffi::OsString, fmt, sync::Arc};
 
 use contracts::tavern::{
     agent::v1::{
-        agent_runtime_service_server::AgentRuntimeServiceServer,
-        model_service_server::ModelServiceServer,
+        agent_service_server::AgentServiceServer,
+        conversation_service_server::ConversationServiceServer,
+        model_service_server::ModelServiceServer, profile_service_server::ProfileServiceServer,
     },
     registry::v1::{
         call_service_client::CallServiceClient,
@@ -16,15 +17,17 @@ use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Failure, Services, Transport};
 use run_events::Runs;
 use run_log::RunLogs;
-use sql_store::{DataDir, SqliteOptions};
+use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 
 use crate::{
+    conversations::Conversations,
     error::BuildError,
     profiles::Profiles,
     provider::Models,
-    rpc::{AgentRpc, ModelRpc},
+    rpc::{AgentRpc, ConversationRpc, ModelRpc, ProfileRpc},
     runner::Runner,
     settings::AgentSettings,
+    store::{self, AgentStore},
 };
 
 /// The services that agent-runtime calls.
@@ -91,7 +94,10 @@ fn unicode_variables() -> HashMap<String, String> {
 pub struct AgentRuntime {
     runs: Runs,
     runner: Runner,
+    store: AgentStore,
     agent: AgentRpc,
+    profile: ProfileRpc,
+    conversation: ConversationRpc,
     model: ModelRpc,
 }
 
@@ -118,19 +124,25 @@ pub async fn build(
         Arc::clone(&clock),
         Arc::clone(&environment.ids),
     );
+    let options = SqliteOptions::new(data.file("agent-runtime.db")?);
+    let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
+    let store = AgentStore::new(database.map_err(BuildError::Database)?);
+    let profiles = Profiles::open(settings.agents_dir.clone(), store.clone()).await?;
+    let conversations = Conversations::new(store.clone(), runs.clone(), Arc::clone(&clock));
     let runner = Runner::new(
         runs.clone(),
+        conversations.clone(),
         models.clone(),
         peers.registry,
         peers.calls,
         clock,
         &settings,
     );
-    let profiles = Profiles::load(&settings.agents_dir);
     let agent = AgentRpc::new(
         runs.clone(),
         runner.clone(),
-        profiles,
+        conversations.clone(),
+        profiles.clone(),
         models.clone(),
         environment.ids,
         &settings,
@@ -138,7 +150,10 @@ pub async fn build(
     Ok(AgentRuntime {
         runs,
         runner,
+        store,
         agent,
+        profile: ProfileRpc::new(profiles, settings.default_model),
+        conversation: ConversationRpc::new(conversations),
         model: ModelRpc::new(models),
     })
 }
@@ -153,7 +168,9 @@ impl AgentRuntime {
     /// runs.
     pub fn services_beside_gateway(&self) -> Services {
         Services::new()
-            .add(AgentRuntimeServiceServer::new(self.agent.clone()))
+            .add(AgentServiceServer::new(self.agent.clone()))
+            .add(ProfileServiceServer::new(self.profile.clone()))
+            .add(ConversationServiceServer::new(self.conversation.clone()))
             .add(ModelServiceServer::new(self.model.clone()))
     }
 
@@ -168,5 +185,6 @@ impl AgentRuntime {
     /// Ends all tasks. Turns continue at the next start.
     pub async fn shutdown(&self) {
         self.runs.shutdown().await;
+        self.store.close().await;
     }
 }

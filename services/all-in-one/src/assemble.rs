@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_runtime::AgentRuntime;
 use anyhow::Context;
-use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
+use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
@@ -103,8 +103,8 @@ impl Tavern {
     }
 
     /// Returns the agent runtime, in memory.
-    pub fn agent(&self) -> AgentRuntimeServiceClient<Transport> {
-        AgentRuntimeServiceClient::new(grpc_kit::local(&self.agent.services()))
+    pub fn agent(&self) -> AgentServiceClient<Transport> {
+        AgentServiceClient::new(grpc_kit::local(&self.agent.services()))
     }
 
     /// Returns the sandbox, in memory.

@@ -1,6 +1,8 @@
 //! The services that the gateway talks to.
 
-use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
+use contracts::tavern::agent::v1::{
+    agent_service_client::AgentServiceClient, profile_service_client::ProfileServiceClient,
+};
 use contracts::tavern::registry::v1::{
     call_service_client::CallServiceClient, tool_registry_service_client::ToolRegistryServiceClient,
 };
@@ -20,8 +22,10 @@ pub struct Peers {
     pub calls: CallServiceClient<Transport>,
     /// workflow-execution.
     pub workflow: WorkflowServiceClient<Transport>,
-    /// agent-runtime.
-    pub agent: AgentRuntimeServiceClient<Transport>,
+    /// The turns of agent-runtime.
+    pub agent: AgentServiceClient<Transport>,
+    /// The profiles of agent-runtime.
+    pub profiles: ProfileServiceClient<Transport>,
     /// The runs of each service.
     pub runs: Runs,
 }
@@ -62,7 +66,8 @@ impl Peers {
             registry: ToolRegistryServiceClient::new(registry.clone()),
             calls: CallServiceClient::new(registry),
             workflow: WorkflowServiceClient::new(workflow),
-            agent: AgentRuntimeServiceClient::new(agent),
+            agent: AgentServiceClient::new(agent.clone()),
+            profiles: ProfileServiceClient::new(agent),
         }
     }
 

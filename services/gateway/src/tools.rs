@@ -133,7 +133,7 @@ impl Tools {
         };
         let answer = self
             .peers
-            .agent
+            .profiles
             .clone()
             .get_profile(request)
             .await?

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use anyhow::{Context, ensure};
-use contracts::tavern::agent::v1::agent_runtime_service_client::AgentRuntimeServiceClient;
+use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
@@ -258,8 +258,8 @@ impl Stack {
     }
 
     /// Returns a client of agent-runtime.
-    pub fn agent(&self) -> AgentRuntimeServiceClient<Transport> {
-        AgentRuntimeServiceClient::new(self.transport(&AGENT))
+    pub fn agent(&self) -> AgentServiceClient<Transport> {
+        AgentServiceClient::new(self.transport(&AGENT))
     }
 
     /// Returns a client of the models of agent-runtime.

@@ -14,6 +14,7 @@
 use call_text::{Dialect, prompt::Language};
 use core_types::{LoadDiagnostic, ProfileId};
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 /// The largest profile that is read, in bytes.
 pub const MAX_PROFILE_BYTES: usize = 1 << 20;
@@ -39,11 +40,17 @@ pub struct Profile {
     pub tavern: TavernSection,
     /// What the file asks for that has no effect.
     pub diagnostics: Vec<LoadDiagnostic>,
-    /// The whole file.
-    pub source: Value,
+    /// The profile as it was written.
+    pub text: String,
 }
 
 impl Profile {
+    /// Returns what changes when the text changes.
+    pub fn etag(&self) -> String {
+        let digest = hex::encode(Sha256::digest(&self.text));
+        digest.chars().take(32).collect()
+    }
+
     /// Returns every tool that the agent may use, once, tools before skills.
     pub fn inventory(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
@@ -87,10 +94,32 @@ pub struct TavernSection {
 
 /// Everything that is wrong with a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .problems.join("; "))]
+#[error("{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct ProfileError {
-    /// One sentence per problem, each with its place and the remedy.
-    pub problems: Vec<String>,
+    /// The problems in the order in which they were found; never empty.
+    pub problems: Vec<ProfileProblem>,
+}
+
+/// One thing that is wrong with a profile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}{message}", .pointer, if .pointer.is_empty() { "" } else { ": " })]
+pub struct ProfileProblem {
+    /// JSON pointer into the profile; empty for the profile as a whole.
+    pub pointer: String,
+    /// What is wrong, with the remedy.
+    pub message: String,
+}
+
+impl ProfileError {
+    /// Reports one problem of the profile as a whole.
+    fn whole(message: impl ToString) -> Self {
+        Self {
+            problems: vec![ProfileProblem {
+                pointer: String::new(),
+                message: message.to_string(),
+            }],
+        }
+    }
 }
 
 /// Reads a profile.
@@ -102,16 +131,10 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
         max_bytes: MAX_PROFILE_BYTES,
         ..Default::default()
     };
-    let source =
-        json_schema::strict_json::parse_json_strict_with(text, &limits).map_err(|error| {
-            ProfileError {
-                problems: vec![error.to_string()],
-            }
-        })?;
+    let source = json_schema::strict_json::parse_json_strict_with(text, &limits)
+        .map_err(ProfileError::whole)?;
     let Value::Object(object) = &source else {
-        return Err(ProfileError {
-            problems: vec!["the profile is not a JSON object".to_owned()],
-        });
+        return Err(ProfileError::whole("the profile is not a JSON object"));
     };
     let mut reader = Reader::default();
     let id = reader
@@ -150,7 +173,7 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
             skill_tool_ids: skills.iter().map(|skill| skill_tool(skill)).collect(),
             tavern,
             diagnostics: diagnose(object),
-            source,
+            text: text.to_owned(),
         }),
         _ => Err(ProfileError {
             problems: reader.problems,
@@ -246,12 +269,15 @@ fn skill_tool(skill: &str) -> String {
 
 #[derive(Default)]
 struct Reader {
-    problems: Vec<String>,
+    problems: Vec<ProfileProblem>,
 }
 
 impl Reader {
     fn problem(&mut self, pointer: &str, message: impl std::fmt::Display) {
-        self.problems.push(format!("{pointer}: {message}"));
+        self.problems.push(ProfileProblem {
+            pointer: pointer.to_owned(),
+            message: message.to_string(),
+        });
     }
 
     fn required_text(&mut self, object: &Map<String, Value>, key: &str) -> Option<String> {

@@ -1,6 +1,9 @@
 //! StartTurn: what is asked, checked and planned.
 
-use contracts::tavern::agent::v1::{self as proto, StartTurnRequest, start_turn_request::Input};
+use contracts::tavern::{
+    agent::v1::{self as proto, StartTurnRequest, start_turn_request::Input},
+    common::v1 as common,
+};
 use core_types::{ConversationId, IdSource, RequestId};
 use grpc_kit::Failure;
 
@@ -17,10 +20,10 @@ use crate::{
 const MAX_TEXT_BYTES: usize = 512 << 10;
 /// The longest form of the opening that the log can hold, in bytes of JSON.
 const MAX_TEXT_JSON_BYTES: usize = 900 << 10;
-/// The most messages from before a turn.
-const MAX_HISTORY_MESSAGES: usize = 500;
+/// The most messages that a request may hold.
+const MAX_MESSAGES: usize = 500;
 /// The most text of all of them, in bytes.
-const MAX_HISTORY_BYTES: usize = 1 << 20;
+const MAX_MESSAGES_BYTES: usize = 1 << 20;
 
 /// What a request asks for, apart from the profile.
 pub(super) struct Asked {
@@ -59,7 +62,7 @@ pub(super) fn read(
         },
     };
     let (opening, input_json) = opening(request, &mut failure);
-    let history = history(request, &mut failure);
+    let history = messages("history", &request.history, &mut failure);
     let budgets = budgets(request.budgets.unwrap_or_default(), defaults, &mut failure);
     let dialect = dialect(request.dialect, &mut failure);
     match failure.is_empty() {
@@ -126,33 +129,37 @@ fn opening(request: &StartTurnRequest, failure: &mut Failure) -> (Opening, Strin
     (opening, input_json)
 }
 
-fn history(request: &StartTurnRequest, failure: &mut Failure) -> Vec<ChatMessage> {
-    let given = &request.history;
+/// Checks the messages of a field of a request.
+pub(super) fn messages(
+    field: &str,
+    given: &[common::ChatMessage],
+    failure: &mut Failure,
+) -> Vec<ChatMessage> {
     let bytes: usize = given.iter().map(|message| message.text.len()).sum();
-    if given.len() > MAX_HISTORY_MESSAGES || bytes > MAX_HISTORY_BYTES {
+    if given.len() > MAX_MESSAGES || bytes > MAX_MESSAGES_BYTES {
         let problem = format!(
-            "holds {} messages with {bytes} bytes of text; {MAX_HISTORY_MESSAGES} messages with \
-             {MAX_HISTORY_BYTES} bytes are the most",
+            "holds {} messages with {bytes} bytes of text; {MAX_MESSAGES} messages with \
+             {MAX_MESSAGES_BYTES} bytes are the most",
             given.len()
         );
-        failure.add_violation("history", problem);
+        failure.add_violation(field, problem);
         return Vec::new();
     }
-    let mut history = Vec::with_capacity(given.len());
+    let mut messages = Vec::with_capacity(given.len());
     for (index, message) in given.iter().enumerate() {
         if message.text.len() > MAX_TEXT_BYTES {
             let problem = format!("exceeds {MAX_TEXT_BYTES} bytes; shorten it");
-            failure.add_violation(format!("history[{index}].text"), problem);
+            failure.add_violation(format!("{field}[{index}].text"), problem);
         }
         match wire::message_from_proto(message.clone()) {
-            Some(message) => history.push(message),
+            Some(message) => messages.push(message),
             None => failure.add_violation(
-                format!("history[{index}].role"),
+                format!("{field}[{index}].role"),
                 "is missing; name the author",
             ),
         }
     }
-    history
+    messages
 }
 
 fn text_of(opening: &Opening) -> &str {

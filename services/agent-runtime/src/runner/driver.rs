@@ -188,14 +188,12 @@ impl Driver {
             }
             self.pending.extend(remarks);
         }
-        let earlier = history::conversation(
-            &self.shared.runs,
+        let earlier = self.shared.conversations.history(
             &self.meta.conversation_id,
             Some(self.recorder.run_id()),
             self.shared.history_bytes,
-        )
-        .await
-        .map_err(|failure| {
+        );
+        let earlier = earlier.await.map_err(|failure| {
             let status = failure.into_status();
             Stop::Failed(Box::new(outcome::error(
                 common::ErrorCategory::Internal,

@@ -5,9 +5,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod conversations;
 mod endpoint;
 mod models;
 mod openai;
+mod profiles;
 mod registry;
 mod shipped;
 mod turns;

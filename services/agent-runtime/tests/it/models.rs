@@ -149,7 +149,7 @@ async fn models_and_profiles_are_listed_by_page() {
     let world = World::of(TestRegistry::default(), &named, &json!({"turns": []}));
     std::fs::write(world.settings.agents_dir.join("broken.json"), "{").unwrap();
     let running = world.build().await;
-    let mut agent = running.agent.clone();
+    let mut agent = running.profiles.clone();
     let first = ListProfilesRequest {
         page_size: 2,
         ..Default::default()

@@ -1,8 +1,8 @@
 //! Turns whose caller gives the messages from before them, and turns whose conversation is dropped.
 
 use contracts::tavern::{
-    agent::v1::StartTurnRequest,
-    common::v1::{ChatMessage, ChatRole, run_event::Kind},
+    agent::v1::{GetConversationRequest, StartTurnRequest},
+    common::v1::{ChatMessage, ChatRole, ErrorReason, run_event::Kind},
 };
 use serde_json::json;
 
@@ -113,7 +113,14 @@ async fn of_an_ephemeral_turn_nothing_is_listed_or_continued() {
     let ended = running.play(ephemeral).await;
     assert_eq!(ended.text(), "Hello.", "{}", ended.error_message());
     let conversation_id = ended.run.conversation_id.clone();
-    assert_eq!(running.messages(&conversation_id).await, []);
+    let get = GetConversationRequest {
+        conversation_id: conversation_id.clone(),
+    };
+    let unknown = running.conversations.clone().get_conversation(get).await;
+    assert_eq!(
+        grpc_kit::reason(&unknown.unwrap_err()),
+        Some(ErrorReason::ConversationNotFound)
+    );
     let next = StartTurnRequest {
         conversation_id,
         ..says("hi again")

@@ -9,8 +9,10 @@ use agent_runtime::{
 use contracts::tavern::{
     agent::v1::{
         ListMessagesRequest, Message, StartTurnRequest, StartTurnResponse,
-        agent_runtime_service_client::AgentRuntimeServiceClient,
-        model_service_client::ModelServiceClient, start_turn_request::Input,
+        agent_service_client::AgentServiceClient,
+        conversation_service_client::ConversationServiceClient,
+        model_service_client::ModelServiceClient, profile_service_client::ProfileServiceClient,
+        start_turn_request::Input,
     },
     common::v1::{Run, RunEvent, StopReason, run_event::Kind, watch_record::Record},
     run::v1::{
@@ -97,7 +99,9 @@ impl World {
         let transport = grpc_kit::local(&runtime.services());
         Running {
             runtime,
-            agent: AgentRuntimeServiceClient::new(transport.clone()),
+            agent: AgentServiceClient::new(transport.clone()),
+            profiles: ProfileServiceClient::new(transport.clone()),
+            conversations: ConversationServiceClient::new(transport.clone()),
             runs: RunServiceClient::new(transport.clone()),
             model: ModelServiceClient::new(transport),
         }
@@ -116,7 +120,11 @@ pub(crate) struct Running {
     /// The runtime.
     pub(crate) runtime: AgentRuntime,
     /// Its agents.
-    pub(crate) agent: AgentRuntimeServiceClient<Transport>,
+    pub(crate) agent: AgentServiceClient<Transport>,
+    /// Its profiles.
+    pub(crate) profiles: ProfileServiceClient<Transport>,
+    /// Its conversations.
+    pub(crate) conversations: ConversationServiceClient<Transport>,
     pub(crate) runs: RunServiceClient<Transport>,
     /// Its models.
     pub(crate) model: ModelServiceClient<Transport>,
@@ -273,7 +281,7 @@ impl Running {
             conversation_id: conversation_id.to_owned(),
             ..Default::default()
         };
-        self.agent
+        self.conversations
             .clone()
             .list_messages(request)
             .await

@@ -1,0 +1,289 @@
+//! Conversations: their turns from the run log, and the messages appended between turns.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use contracts::tavern::common::v1::{self as common, ErrorReason};
+use core_types::{Clock, RunId, Timestamp};
+use grpc_kit::{Failure, run_list::timestamp_from_proto};
+use run_events::Runs;
+use tokio::sync::{Mutex, MutexGuard};
+use tonic::Code;
+
+use crate::{
+    domain::{message::ChatMessage, plan::Plan},
+    error::store_failure,
+    store::{AgentStore, Batch, ConversationRow},
+    turn_log::history::{self, Earlier},
+};
+
+/// How many changes of different conversations can go on at once.
+const STRIPES: usize = 64;
+
+/// The conversations. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct Conversations {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: AgentStore,
+    runs: Runs,
+    clock: Arc<dyn Clock>,
+    /// One conversation changes at a time: looking whether it has a turn and changing it are one
+    /// step. A conversation's stripe is found by its hash; held across the commit.
+    changing: Vec<Mutex<()>>,
+}
+
+/// A conversation as it is now.
+#[derive(Clone, Debug)]
+pub struct Conversation {
+    /// What is stored of it.
+    pub row: ConversationRow,
+    /// How often it was changed.
+    pub revision: u64,
+    /// The turn that continues.
+    pub active_run_id: Option<String>,
+}
+
+/// One part of a conversation, by time.
+enum Part {
+    Turn(Box<common::Run>, Box<Plan>),
+    Appended(Batch),
+}
+
+impl Conversations {
+    /// Takes the store and the runs.
+    pub fn new(store: AgentStore, runs: Runs, clock: Arc<dyn Clock>) -> Self {
+        let changing = std::iter::repeat_with(Mutex::default).take(STRIPES);
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                runs,
+                clock,
+                changing: changing.collect(),
+            }),
+        }
+    }
+
+    /// Waits until no other request changes the conversation.
+    pub async fn lock(&self, conversation_id: &str) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        conversation_id.hash(&mut hasher);
+        let stripe = usize::try_from(hasher.finish() % STRIPES as u64).unwrap_or_default();
+        self.inner.changing[stripe].lock().await
+    }
+
+    /// Begins a conversation, unless it has begun.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn begin(&self, conversation_id: &str) -> Result<(), Failure> {
+        let now = self.inner.clock.now();
+        let begun = self.inner.store.begin_conversation(conversation_id, now);
+        begun.await.map_err(|error| store_failure(&error))
+    }
+
+    /// Refuses a change of a conversation during a turn.
+    ///
+    /// # Errors
+    /// CONVERSATION_BUSY, or a storage that does not work.
+    pub async fn refuse_if_busy(&self, conversation_id: &str) -> Result<(), Failure> {
+        match active(&self.inner.runs.by_conversation(conversation_id).await?) {
+            Some(run_id) => Err(busy(run_id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns a conversation.
+    ///
+    /// # Errors
+    /// CONVERSATION_NOT_FOUND, or a storage that does not work.
+    pub async fn get(&self, conversation_id: &str) -> Result<Conversation, Failure> {
+        match self.find(conversation_id).await? {
+            Some(row) => self.describe(row).await,
+            None => Err(not_found(conversation_id)),
+        }
+    }
+
+    /// Returns at most `limit` conversations, the newest first, those before `before`.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn list(
+        &self,
+        before: Option<(Timestamp, &str)>,
+        limit: usize,
+    ) -> Result<Vec<Conversation>, Failure> {
+        let rows = self.inner.store.conversations(before, limit).await;
+        let mut list = Vec::new();
+        for row in rows.map_err(|error| store_failure(&error))? {
+            list.push(self.describe(row).await?);
+        }
+        Ok(list)
+    }
+
+    /// Deletes a conversation with its messages and the runs of its turns.
+    ///
+    /// # Errors
+    /// CONVERSATION_NOT_FOUND, CONVERSATION_BUSY, or a storage that does not work.
+    pub async fn delete(&self, conversation_id: &str) -> Result<(), Failure> {
+        let _one_at_a_time = self.lock(conversation_id).await;
+        if self.find(conversation_id).await?.is_none() {
+            return Err(not_found(conversation_id));
+        }
+        let runs = self.inner.runs.by_conversation(conversation_id).await?;
+        if let Some(run_id) = active(&runs) {
+            return Err(busy(run_id));
+        }
+        for (run, _) in runs {
+            self.inner.runs.delete(&run.run_id).await?;
+        }
+        // Last, so that a deletion that was interrupted can be repeated.
+        let deleted = self.inner.store.delete_conversation(conversation_id).await;
+        deleted.map_err(|error| store_failure(&error))
+    }
+
+    /// Appends messages to a conversation at an expected revision.
+    ///
+    /// # Errors
+    /// REVISION_MISMATCH, CONVERSATION_BUSY, or a storage that does not work.
+    pub async fn append(
+        &self,
+        conversation_id: &str,
+        expected_revision: u64,
+        messages: Vec<ChatMessage>,
+    ) -> Result<Conversation, Failure> {
+        let _one_at_a_time = self.lock(conversation_id).await;
+        let current = match self.find(conversation_id).await? {
+            Some(row) => self.describe(row).await?.revision,
+            None => 0,
+        };
+        self.refuse_if_busy(conversation_id).await?;
+        if current != expected_revision {
+            let message =
+                format!("the conversation has revision {current}; read it again and repeat");
+            let reason = ErrorReason::RevisionMismatch;
+            let failure = Failure::new(Code::Aborted, reason, message);
+            return Err(failure.metadata("revision", current.to_string()));
+        }
+        let batch = Batch {
+            created: self.inner.clock.now(),
+            messages,
+        };
+        let appended = self.inner.store.append(conversation_id, &batch).await;
+        appended.map_err(|error| store_failure(&error))?;
+        self.get(conversation_id).await
+    }
+
+    /// Returns the turns of a conversation before `before` (all if none) and what was appended to
+    /// it, the oldest first; of a long conversation only the newest parts that hold up to
+    /// `most_bytes`, and one more.
+    ///
+    /// A turn whose log cannot be replayed is left out: the log of the server names it.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn history(
+        &self,
+        conversation_id: &str,
+        before: Option<RunId>,
+        most_bytes: usize,
+    ) -> Result<Vec<Earlier>, Failure> {
+        let parts = self.parts(conversation_id, before).await?;
+        let (mut history, mut bytes) = (Vec::new(), 0);
+        for part in parts.into_iter().rev() {
+            let earlier = match part {
+                Part::Turn(run, plan) => history::turn(&self.inner.runs, *run, &plan).await?,
+                Part::Appended(batch) => Some(history::appended(&batch)),
+            };
+            let Some(earlier) = earlier else { continue };
+            let texts = earlier.messages.iter().map(|message| message.text.len());
+            bytes += texts.sum::<usize>();
+            history.push(earlier);
+            if bytes > most_bytes {
+                break;
+            }
+        }
+        history.reverse();
+        Ok(history)
+    }
+
+    /// Returns the turns before `before` and the appended messages, by time.
+    async fn parts(
+        &self,
+        conversation_id: &str,
+        before: Option<RunId>,
+    ) -> Result<Vec<Part>, Failure> {
+        let mut runs = self.inner.runs.by_conversation(conversation_id).await?;
+        if let Some(before) = before.map(|run| run.to_string()) {
+            let place = runs.iter().position(|(run, _)| run.run_id == before);
+            runs.truncate(place.unwrap_or(runs.len()));
+        }
+        let batches = self.inner.store.appended(conversation_id).await;
+        let batches = batches.map_err(|error| store_failure(&error))?;
+        let mut parts: Vec<(Timestamp, Part)> = Vec::new();
+        for (run, meta) in runs {
+            let Ok(plan) = serde_json::from_value::<Plan>(meta.data) else {
+                continue;
+            };
+            if !plan.ephemeral {
+                let time = run.create_time.and_then(timestamp_from_proto);
+                let turn = Part::Turn(Box::new(run), Box::new(plan));
+                parts.push((time.unwrap_or_default(), turn));
+            }
+        }
+        parts.extend(
+            batches
+                .into_iter()
+                .map(|batch| (batch.created, Part::Appended(batch))),
+        );
+        parts.sort_by_key(|(time, _)| *time);
+        Ok(parts.into_iter().map(|(_, part)| part).collect())
+    }
+
+    async fn find(&self, conversation_id: &str) -> Result<Option<ConversationRow>, Failure> {
+        let found = self.inner.store.conversation(conversation_id).await;
+        found.map_err(|error| store_failure(&error))
+    }
+
+    async fn describe(&self, row: ConversationRow) -> Result<Conversation, Failure> {
+        let runs = self.inner.runs.by_conversation(&row.id).await?;
+        Ok(Conversation {
+            revision: row.batches + runs.len() as u64,
+            active_run_id: active(&runs).map(str::to_owned),
+            row,
+        })
+    }
+}
+
+/// Returns the turn that continues.
+fn active(runs: &[(common::Run, run_events::RunMeta)]) -> Option<&str> {
+    let mut runs = runs.iter().map(|(run, _)| run);
+    runs.find(|run| run.outcome.is_none())
+        .map(|run| run.run_id.as_str())
+}
+
+fn busy(run_id: &str) -> Failure {
+    let message = format!(
+        "the conversation has a turn that continues, {run_id}; wait for its end or cancel it"
+    );
+    Failure::new(
+        Code::FailedPrecondition,
+        ErrorReason::ConversationBusy,
+        message,
+    )
+    .metadata("run_id", run_id)
+    .violation("conversation_id", "has a turn that continues")
+}
+
+/// Reports that no conversation has this id.
+pub(crate) fn not_found(conversation_id: &str) -> Failure {
+    let shown: String = conversation_id.chars().take(80).collect();
+    let message = format!("no conversation has the id `{shown}`");
+    Failure::new(Code::NotFound, ErrorReason::ConversationNotFound, message)
+        .metadata("conversation_id", shown)
+}

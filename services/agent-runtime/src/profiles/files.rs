@@ -1,0 +1,99 @@
+//! The profiles of a directory.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use core_types::LoadDiagnostic;
+
+use crate::domain::profile::{self, MAX_PROFILE_BYTES, Profile};
+
+/// The most files that are looked at.
+const MAX_FILES: usize = 10_000;
+
+/// The profiles of a directory by id.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    pub(super) by_id: BTreeMap<String, Arc<Profile>>,
+    /// A finding for each file that was left out, at most [`LoadDiagnostic::MAX`].
+    pub(super) left_out: Vec<LoadDiagnostic>,
+}
+
+impl Files {
+    /// Reads `*.json` in `directory` and `agent_profile.json` one level below.
+    ///
+    /// A file that cannot be read is left out, and the log names it with everything that is wrong.
+    /// Of two profiles with one id, the one whose path comes first counts.
+    pub(super) fn load(directory: &Path) -> io::Result<Self> {
+        let mut loaded = Self::default();
+        for file in files(directory)? {
+            let path = file.display();
+            let profile = match read(&file) {
+                Ok(profile) => profile,
+                Err(problem) => {
+                    tracing::warn!(%path, problem, "an agent profile is left out");
+                    let path = below(directory, &file);
+                    loaded
+                        .left_out
+                        .push(LoadDiagnostic::left_out(path, &problem));
+                    continue;
+                }
+            };
+            let id = profile.id.to_string();
+            if loaded.by_id.contains_key(&id) {
+                tracing::warn!(%path, id, "an agent profile is left out: its id is taken by an earlier file");
+                let problem = format!("its id `{id}` is taken by an earlier file; choose another");
+                let path = below(directory, &file);
+                loaded
+                    .left_out
+                    .push(LoadDiagnostic::left_out(path, &problem));
+                continue;
+            }
+            for finding in &profile.diagnostics {
+                tracing::warn!(%path, id, %finding, "an agent profile asks for something that has no effect");
+            }
+            loaded.by_id.insert(id, Arc::new(profile));
+        }
+        loaded.left_out.truncate(LoadDiagnostic::MAX);
+        Ok(loaded)
+    }
+}
+
+/// Returns the path of a file below the directory.
+fn below(directory: &Path, file: &Path) -> String {
+    let path = file.strip_prefix(directory).unwrap_or(file);
+    path.display().to_string()
+}
+
+fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)?.take(MAX_FILES) {
+        let path = entry?.path();
+        let nested = path.join("agent_profile.json");
+        if path.is_dir() && nested.is_file() {
+            files.push(nested);
+        } else if path.is_file()
+            && path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(file: &Path) -> Result<Profile, String> {
+    let size = fs::metadata(file).map_err(|error| error.to_string())?.len();
+    if usize::try_from(size).map_or(true, |size| size > MAX_PROFILE_BYTES) {
+        return Err(format!(
+            "it has {size} bytes; {MAX_PROFILE_BYTES} are the most"
+        ));
+    }
+    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    profile::read(&text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,188 @@
+//! ConversationService: conversations and their messages.
+
+use contracts::tavern::agent::v1::{
+    self as proto, AppendMessagesRequest, AppendMessagesResponse, DeleteConversationRequest,
+    DeleteConversationResponse, GetConversationRequest, GetConversationResponse,
+    ListConversationsRequest, ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
+    conversation_service_server::ConversationService,
+};
+use core_types::{ConversationId, Timestamp};
+use grpc_kit::Failure;
+use run_events::timestamp_to_proto;
+use tonic::{Request, Response, Status};
+
+use super::start;
+use crate::{
+    conversations::{Conversation, Conversations},
+    wire,
+};
+
+/// The server side of ConversationService.
+#[derive(Clone, Debug)]
+pub struct ConversationRpc {
+    conversations: Conversations,
+}
+
+impl ConversationRpc {
+    /// Serves these conversations.
+    pub fn new(conversations: Conversations) -> Self {
+        Self { conversations }
+    }
+
+    async fn list(
+        &self,
+        request: &ListConversationsRequest,
+    ) -> Result<ListConversationsResponse, Failure> {
+        const LIST: &str = "conversations";
+        let before = super::page_after(LIST, &request.page_token)?;
+        let before = before.as_deref().map(place).transpose()?;
+        let size = core_types::page::page_size(request.page_size);
+        let conversations = self.conversations.list(before, size + 1).await?;
+        let (conversations, next_page_token) =
+            super::page(LIST, conversations, size, |last: &Conversation| {
+                format!("{}/{}", last.row.created.unix_nanos(), last.row.id)
+            });
+        Ok(ListConversationsResponse {
+            conversations: conversations.into_iter().map(write).collect(),
+            next_page_token,
+        })
+    }
+
+    async fn messages(
+        &self,
+        request: &ListMessagesRequest,
+    ) -> Result<ListMessagesResponse, Failure> {
+        let conversation_id = checked_id(&request.conversation_id)?;
+        let list = format!("messages\0{conversation_id}");
+        let after = super::page_after(&list, &request.page_token)?;
+        let skip = match after.map(|after| after.parse::<usize>()) {
+            None => 0,
+            Some(Ok(last)) => last + 1,
+            Some(Err(_)) => return Err(damaged_token()),
+        };
+        self.conversations.get(&conversation_id).await?;
+        let history = self
+            .conversations
+            .history(&conversation_id, None, usize::MAX);
+        let size = core_types::page::page_size(request.page_size);
+        let said = history.await?.into_iter().flat_map(|part| {
+            let run_id = part.run_id;
+            part.messages
+                .into_iter()
+                .map(move |message| (run_id.clone(), message))
+        });
+        let entries: Vec<(usize, proto::Message)> = said
+            .enumerate()
+            .skip(skip)
+            .take(size + 1)
+            .map(|(place, (run_id, message))| {
+                let message = proto::Message {
+                    role: wire::role_to_proto(message.role).into(),
+                    text: message.text,
+                    observation: message.observation,
+                    run_id,
+                    time: Some(timestamp_to_proto(message.time)),
+                };
+                (place, message)
+            })
+            .collect();
+        let (entries, next_page_token) =
+            super::page(&list, entries, size, |(place, _)| place.to_string());
+        let messages = entries.into_iter().map(|(_, message)| message).collect();
+        Ok(ListMessagesResponse {
+            messages,
+            next_page_token,
+        })
+    }
+
+    async fn append(&self, request: AppendMessagesRequest) -> Result<Conversation, Failure> {
+        let mut failure = Failure::invalid_fields();
+        if let Err(error) = ConversationId::new(request.conversation_id.as_str()) {
+            failure.add_violation("conversation_id", error.to_string());
+        }
+        let messages = start::messages("messages", &request.messages, &mut failure);
+        if request.messages.is_empty() {
+            failure.add_violation("messages", "is empty; give at least one message");
+        }
+        if !failure.is_empty() {
+            return Err(failure);
+        }
+        let appended = self.conversations.append(
+            &request.conversation_id,
+            request.expected_revision,
+            messages,
+        );
+        appended.await
+    }
+}
+
+fn write(conversation: Conversation) -> proto::Conversation {
+    proto::Conversation {
+        conversation_id: conversation.row.id,
+        create_time: Some(timestamp_to_proto(conversation.row.created)),
+        revision: conversation.revision,
+        active_run_id: conversation.active_run_id.unwrap_or_default(),
+    }
+}
+
+fn checked_id(conversation_id: &str) -> Result<String, Failure> {
+    let checked = ConversationId::new(conversation_id).map(|id| id.to_string());
+    checked
+        .map_err(|error| Failure::invalid_fields().violation("conversation_id", error.to_string()))
+}
+
+/// Reads where a list of conversations continues.
+fn place(key: &str) -> Result<(Timestamp, &str), Failure> {
+    let place = key.split_once('/').and_then(|(nanos, id)| {
+        let time = Timestamp::from_unix_nanos(nanos.parse().ok()?);
+        Some((time, id))
+    });
+    place.ok_or_else(damaged_token)
+}
+
+fn damaged_token() -> Failure {
+    Failure::invalid_fields().violation("page_token", "is damaged")
+}
+
+#[tonic::async_trait]
+impl ConversationService for ConversationRpc {
+    async fn get_conversation(
+        &self,
+        request: Request<GetConversationRequest>,
+    ) -> Result<Response<GetConversationResponse>, Status> {
+        let id = checked_id(&request.into_inner().conversation_id)?;
+        let conversation = Some(write(self.conversations.get(&id).await?));
+        Ok(Response::new(GetConversationResponse { conversation }))
+    }
+
+    async fn list_conversations(
+        &self,
+        request: Request<ListConversationsRequest>,
+    ) -> Result<Response<ListConversationsResponse>, Status> {
+        Ok(Response::new(self.list(&request.into_inner()).await?))
+    }
+
+    async fn delete_conversation(
+        &self,
+        request: Request<DeleteConversationRequest>,
+    ) -> Result<Response<DeleteConversationResponse>, Status> {
+        let id = checked_id(&request.into_inner().conversation_id)?;
+        self.conversations.delete(&id).await?;
+        Ok(Response::new(DeleteConversationResponse {}))
+    }
+
+    async fn list_messages(
+        &self,
+        request: Request<ListMessagesRequest>,
+    ) -> Result<Response<ListMessagesResponse>, Status> {
+        Ok(Response::new(self.messages(&request.into_inner()).await?))
+    }
+
+    async fn append_messages(
+        &self,
+        request: Request<AppendMessagesRequest>,
+    ) -> Result<Response<AppendMessagesResponse>, Status> {
+        let conversation = Some(write(self.append(request.into_inner()).await?));
+        Ok(Response::new(AppendMessagesResponse { conversation }))
+    }
+}

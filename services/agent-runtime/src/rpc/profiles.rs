@@ -1,0 +1,242 @@
+//! ProfileService: the agents.
+
+use std::collections::HashSet;
+
+use contracts::tavern::{
+    agent::v1::{
+        self as proto, BatchGetProfilesRequest, BatchGetProfilesResponse, DeleteProfileRequest,
+        DeleteProfileResponse, GetProfileRequest, GetProfileResponse, ListProfilesRequest,
+        ListProfilesResponse, PutProfileRequest, PutProfileResponse, ReloadProfilesRequest,
+        ReloadProfilesResponse, profile_service_server::ProfileService,
+    },
+    common::v1::{self as common, ErrorReason},
+};
+use core_types::{LoadDiagnostic, RequestId};
+use grpc_kit::Failure;
+use run_events::request_hash;
+use tonic::{Code, Request, Response, Status};
+
+use crate::{
+    error::store_failure,
+    profiles::{ChangeError, KnownProfile, Profiles, Put},
+};
+
+/// The most ids of one batch.
+const MAX_BATCH: usize = 100;
+/// The most bytes of the profiles of one batch.
+const MAX_BATCH_BYTES: usize = 3 << 20;
+
+/// The server side of ProfileService.
+#[derive(Clone, Debug)]
+pub struct ProfileRpc {
+    profiles: Profiles,
+    default_model: String,
+}
+
+impl ProfileRpc {
+    /// Serves these profiles.
+    pub fn new(profiles: Profiles, default_model: String) -> Self {
+        Self {
+            profiles,
+            default_model,
+        }
+    }
+
+    fn write(&self, known: &KnownProfile) -> proto::Profile {
+        let profile = &known.profile;
+        let model = profile.tavern.model.as_ref();
+        proto::Profile {
+            profile_id: profile.id.to_string(),
+            name: profile.name.clone(),
+            description: profile.description.clone(),
+            tool_ids_inventory: profile.tool_ids.clone(),
+            model: model.unwrap_or(&self.default_model).clone(),
+            profile_json: profile.text.clone(),
+            diagnostics: diagnostics_to_proto(&profile.diagnostics),
+            etag: profile.etag(),
+            from_file: known.from_file,
+        }
+    }
+
+    fn batch(&self, ids: Vec<String>) -> Result<BatchGetProfilesResponse, Failure> {
+        if ids.is_empty() || ids.len() > MAX_BATCH {
+            let problem = format!("names {} profiles; name 1 to {MAX_BATCH}", ids.len());
+            return Err(Failure::invalid_fields().violation("profile_ids", problem));
+        }
+        let mut answer = BatchGetProfilesResponse::default();
+        let (mut seen, mut bytes) = (HashSet::new(), 0);
+        for id in ids {
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            match self.profiles.get(&id) {
+                Some(known) => {
+                    bytes += known.profile.text.len();
+                    answer.profiles.push(self.write(&known));
+                }
+                None => answer.missing_profile_ids.push(id),
+            }
+        }
+        match bytes > MAX_BATCH_BYTES {
+            true => Err(Failure::limit_exceeded(
+                "profile bytes",
+                MAX_BATCH_BYTES,
+                bytes,
+            )),
+            false => Ok(answer),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl ProfileService for ProfileRpc {
+    async fn get_profile(
+        &self,
+        request: Request<GetProfileRequest>,
+    ) -> Result<Response<GetProfileResponse>, Status> {
+        let id = request.into_inner().profile_id;
+        let known = self.profiles.get(&id).ok_or_else(|| no_such_profile(&id))?;
+        let profile = Some(self.write(&known));
+        Ok(Response::new(GetProfileResponse { profile }))
+    }
+
+    async fn batch_get_profiles(
+        &self,
+        request: Request<BatchGetProfilesRequest>,
+    ) -> Result<Response<BatchGetProfilesResponse>, Status> {
+        let batch = self.batch(request.into_inner().profile_ids)?;
+        Ok(Response::new(batch))
+    }
+
+    async fn list_profiles(
+        &self,
+        request: Request<ListProfilesRequest>,
+    ) -> Result<Response<ListProfilesResponse>, Status> {
+        const LIST: &str = "profiles";
+        let request = request.into_inner();
+        let after = super::page_after(LIST, &request.page_token)?;
+        let size = core_types::page::page_size(request.page_size);
+        let profiles = self.profiles.page(after.as_deref(), size + 1);
+        let profiles = profiles.iter().map(|known| self.write(known)).collect();
+        let (profiles, next_page_token) =
+            super::page(LIST, profiles, size, |profile: &proto::Profile| {
+                profile.profile_id.clone()
+            });
+        let diagnostics = match after {
+            None => diagnostics_to_proto(&self.profiles.left_out()),
+            Some(_) => Vec::new(),
+        };
+        Ok(Response::new(ListProfilesResponse {
+            profiles,
+            next_page_token,
+            diagnostics,
+        }))
+    }
+
+    async fn put_profile(
+        &self,
+        request: Request<PutProfileRequest>,
+    ) -> Result<Response<PutProfileResponse>, Status> {
+        let request = request.into_inner();
+        let body_hash = request_hash(&request);
+        let request_id = request.request_id.as_str();
+        if !request_id.is_empty() {
+            RequestId::new(request_id).map_err(|error| {
+                Failure::invalid_fields().violation("request_id", error.to_string())
+            })?;
+        }
+        let put = Put {
+            text: &request.profile_json,
+            etag: &request.etag,
+            validate_only: request.validate_only,
+            request: (!request_id.is_empty()).then_some((request_id, body_hash)),
+        };
+        let (known, replayed) = self
+            .profiles
+            .put(put)
+            .await
+            .map_err(|error| change_failure(error, "", request_id))?;
+        Ok(Response::new(PutProfileResponse {
+            profile: Some(self.write(&known)),
+            replayed,
+        }))
+    }
+
+    async fn delete_profile(
+        &self,
+        request: Request<DeleteProfileRequest>,
+    ) -> Result<Response<DeleteProfileResponse>, Status> {
+        let DeleteProfileRequest { profile_id, etag } = request.into_inner();
+        self.profiles
+            .delete(&profile_id, &etag)
+            .await
+            .map_err(|error| change_failure(error, &profile_id, ""))?;
+        Ok(Response::new(DeleteProfileResponse {}))
+    }
+
+    async fn reload_profiles(
+        &self,
+        _: Request<ReloadProfilesRequest>,
+    ) -> Result<Response<ReloadProfilesResponse>, Status> {
+        let reloaded = self.profiles.reload().await.map_err(|error| {
+            tracing::error!(%error, "the directory of agent profiles cannot be listed");
+            Failure::new(
+                Code::Unavailable,
+                ErrorReason::StorageUnavailable,
+                "the directory of profiles cannot be listed; the profiles are as they were",
+            )
+        })?;
+        Ok(Response::new(ReloadProfilesResponse {
+            added_profile_ids: reloaded.added,
+            changed_profile_ids: reloaded.changed,
+            removed_profile_ids: reloaded.removed,
+            diagnostics: diagnostics_to_proto(&self.profiles.left_out()),
+        }))
+    }
+}
+
+/// Reports that no profile has this id.
+pub(super) fn no_such_profile(id: &str) -> Failure {
+    let shown: String = id.chars().take(80).collect();
+    let message = format!("no agent profile has the id `{shown}`");
+    Failure::new(Code::NotFound, ErrorReason::ProfileNotFound, message)
+        .metadata("profile_id", shown)
+}
+
+fn change_failure(error: ChangeError, id: &str, request_id: &str) -> Failure {
+    match error {
+        ChangeError::Invalid(error) => {
+            let mut failure = Failure::invalid_fields();
+            for problem in error.problems {
+                let field = format!("profile_json{}", problem.pointer);
+                failure.add_violation(field, problem.message);
+            }
+            failure
+        }
+        ChangeError::RequestIdReused => Failure::new(
+            Code::AlreadyExists,
+            ErrorReason::RequestIdReused,
+            "the request id was used before with another body",
+        )
+        .metadata("request_id", request_id),
+        ChangeError::EtagMismatch { current } => Failure::new(
+            Code::Aborted,
+            ErrorReason::EtagMismatch,
+            "the profile was changed since it was read; read it again and repeat the change",
+        )
+        .metadata("etag", current),
+        ChangeError::NotFound => no_such_profile(id),
+        ChangeError::IsFile => {
+            let problem = "is the id of a file, which is never deleted; delete the file instead";
+            Failure::invalid_fields().violation("profile_id", problem)
+        }
+        ChangeError::Store(error) => store_failure(&error),
+    }
+}
+
+fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::LoadDiagnostic> {
+    findings
+        .iter()
+        .map(call_wire::load_diagnostic_to_proto)
+        .collect()
+}

@@ -1,0 +1,303 @@
+//! Keeps profiles that were put, and conversations with what was appended to them.
+
+use core_types::Timestamp;
+use run_log::Hash;
+use sql_store::{ErrorClass, Migrations, SqliteDatabase, classify};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite, Transaction};
+
+use crate::domain::message::{ChatMessage, Role};
+
+static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
+
+/// The tables of this service.
+pub const MIGRATIONS: Migrations = Migrations::new("agent_runtime", &MIGRATOR);
+
+/// Why the store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk is full.
+    #[error("the disk is full")]
+    Full(#[source] sqlx::Error),
+    /// A stored row is not what this program wrote.
+    #[error("a row of table {table} is damaged, column {column}")]
+    Damaged {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+    },
+    /// Anything else.
+    #[error("the database failed")]
+    Failed(#[source] sqlx::Error),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match classify(&error) {
+            ErrorClass::DiskFull => Self::Full(error),
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+/// A conversation as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversationRow {
+    /// The id.
+    pub id: String,
+    /// When it began.
+    pub created: Timestamp,
+    /// How many batches of messages were appended.
+    pub batches: u64,
+}
+
+/// Messages that were appended together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// When they were appended.
+    pub created: Timestamp,
+    /// The messages, in order.
+    pub messages: Vec<ChatMessage>,
+}
+
+/// The store. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct AgentStore {
+    database: SqliteDatabase,
+}
+
+impl AgentStore {
+    /// Takes an open database with [`MIGRATIONS`] applied.
+    pub fn new(database: SqliteDatabase) -> Self {
+        Self { database }
+    }
+
+    /// Returns the texts of all profiles.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn profiles(&self) -> Result<Vec<String>, StoreError> {
+        let texts = sqlx::query_scalar("SELECT text FROM profiles ORDER BY profile_id");
+        Ok(texts.fetch_all(self.database.reader()).await?)
+    }
+
+    /// Stores a profile, and the request that asked for it.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn put_profile(
+        &self,
+        id: &str,
+        text: &str,
+        request: Option<(&str, Hash)>,
+    ) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        sqlx::query(
+            "INSERT INTO profiles (profile_id, text) VALUES (?1, ?2) \
+             ON CONFLICT (profile_id) DO UPDATE SET text = excluded.text",
+        )
+        .bind(id)
+        .bind(text)
+        .execute(&mut *transaction)
+        .await?;
+        if let Some((request_id, body_hash)) = request {
+            sqlx::query("INSERT INTO put_requests (request_id, body_hash) VALUES (?1, ?2)")
+                .bind(request_id)
+                .bind(&body_hash.0[..])
+                .execute(&mut *transaction)
+                .await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    /// Returns the digest of the body that a request id was used with.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn put_request(&self, request_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let hash = sqlx::query_scalar("SELECT body_hash FROM put_requests WHERE request_id = ?1");
+        let hash = hash.bind(request_id).fetch_optional(self.database.reader());
+        Ok(hash.await?)
+    }
+
+    /// Deletes a profile.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn delete_profile(&self, id: &str) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        sqlx::query("DELETE FROM profiles WHERE profile_id = ?1")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// Begins a conversation, unless it has begun.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn begin_conversation(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
+        if self.conversation(id).await?.is_some() {
+            return Ok(());
+        }
+        let mut transaction = self.database.begin_write().await?;
+        begin(&mut transaction, id, now).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// Returns a conversation.
+    ///
+    /// # Errors
+    /// A database that does not work, or a damaged row.
+    pub async fn conversation(&self, id: &str) -> Result<Option<ConversationRow>, StoreError> {
+        let row = sqlx::query(
+            "SELECT conversation_id, created, (SELECT coalesce(max(batch), 0) \
+             FROM appended_messages a WHERE a.conversation_id = c.conversation_id) \
+             FROM conversations c WHERE conversation_id = ?1",
+        );
+        let row = row.bind(id).fetch_optional(self.database.reader()).await?;
+        row.as_ref().map(conversation_row).transpose()
+    }
+
+    /// Returns at most `limit` conversations, the newest first; those before `before`, which is
+    /// the time of creation and the id of the last one of the previous page.
+    ///
+    /// # Errors
+    /// A database that does not work, or a damaged row.
+    pub async fn conversations(
+        &self,
+        before: Option<(Timestamp, &str)>,
+        limit: usize,
+    ) -> Result<Vec<ConversationRow>, StoreError> {
+        let (time, id) = before.map_or((i64::MAX, ""), |(time, id)| (time.unix_nanos(), id));
+        let rows = sqlx::query(
+            "SELECT conversation_id, created, (SELECT coalesce(max(batch), 0) \
+             FROM appended_messages a WHERE a.conversation_id = c.conversation_id) \
+             FROM conversations c WHERE (created, conversation_id) < (?1, ?2) \
+             ORDER BY created DESC, conversation_id DESC LIMIT ?3",
+        );
+        let rows = rows
+            .bind(time)
+            .bind(id)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(self.database.reader())
+            .await?;
+        rows.iter().map(conversation_row).collect()
+    }
+
+    /// Deletes a conversation and what was appended to it.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn delete_conversation(&self, id: &str) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        for statement in [
+            "DELETE FROM appended_messages WHERE conversation_id = ?1",
+            "DELETE FROM conversations WHERE conversation_id = ?1",
+        ] {
+            sqlx::query(statement)
+                .bind(id)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    /// Appends messages to a conversation, which begins now unless it has begun.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn append(&self, id: &str, batch: &Batch) -> Result<(), StoreError> {
+        let created = batch.created.unix_nanos();
+        let mut transaction = self.database.begin_write().await?;
+        begin(&mut transaction, id, batch.created).await?;
+        let last: i64 = sqlx::query_scalar(
+            "SELECT coalesce(max(batch), 0) FROM appended_messages WHERE conversation_id = ?1",
+        )
+        .bind(id)
+        .fetch_one(&mut *transaction)
+        .await?;
+        for (message, position) in batch.messages.iter().zip(0_i64..) {
+            sqlx::query(
+                "INSERT INTO appended_messages \
+                 (conversation_id, batch, position, created, role, text) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )
+            .bind(id)
+            .bind(last + 1)
+            .bind(position)
+            .bind(created)
+            .bind(message.role.as_str())
+            .bind(&message.text)
+            .execute(&mut *transaction)
+            .await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    /// Returns what was appended to a conversation, the oldest first.
+    ///
+    /// # Errors
+    /// A database that does not work, or a damaged row.
+    pub async fn appended(&self, id: &str) -> Result<Vec<Batch>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT batch, created, role, text FROM appended_messages \
+             WHERE conversation_id = ?1 ORDER BY batch, position",
+        );
+        let rows = rows.bind(id).fetch_all(self.database.reader()).await?;
+        let mut batches: Vec<Batch> = Vec::new();
+        let mut current = None;
+        for row in &rows {
+            let number: i64 = row.try_get(0)?;
+            let role: &str = row.try_get(2)?;
+            let roles = [Role::System, Role::User, Role::Assistant];
+            let role = roles.into_iter().find(|known| known.as_str() == role);
+            let role = role.ok_or(StoreError::Damaged {
+                table: "appended_messages",
+                column: "role",
+            })?;
+            let message = ChatMessage::new(role, row.try_get::<String, _>(3)?);
+            match batches.last_mut().filter(|_| current == Some(number)) {
+                Some(batch) => batch.messages.push(message),
+                None => batches.push(Batch {
+                    created: Timestamp::from_unix_nanos(row.try_get(1)?),
+                    messages: vec![message],
+                }),
+            }
+            current = Some(number);
+        }
+        Ok(batches)
+    }
+
+    /// Closes the database.
+    pub async fn close(&self) {
+        self.database.close().await;
+    }
+}
+
+async fn begin(
+    transaction: &mut Transaction<'static, Sqlite>,
+    id: &str,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO conversations (conversation_id, created) VALUES (?1, ?2) \
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(id)
+    .bind(now.unix_nanos())
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+fn conversation_row(row: &SqliteRow) -> Result<ConversationRow, StoreError> {
+    let batches: i64 = row.try_get(2)?;
+    Ok(ConversationRow {
+        id: row.try_get(0)?,
+        created: Timestamp::from_unix_nanos(row.try_get(1)?),
+        batches: batches.unsigned_abs(),
+    })
+}

@@ -1,0 +1,133 @@
+//! The earlier turns of a conversation, read from their logs.
+
+use contracts::tavern::common::v1::{self as common, run_event::Kind};
+use core_types::{RunId, Timestamp};
+use grpc_kit::Failure;
+use run_events::Runs;
+
+use crate::{
+    domain::{
+        message::{ChatMessage, Role, TurnMessage},
+        plan::{Opening, Plan},
+    },
+    store::Batch,
+};
+
+/// The most text of earlier turns that the echo rule looks at, in bytes.
+const MAX_UNTRUSTED_BYTES: usize = 1 << 20;
+
+/// One turn of a conversation, or messages appended between turns.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    /// The run of the turn; empty for appended messages.
+    pub run_id: String,
+    /// What was said in it.
+    pub messages: Vec<TurnMessage>,
+    /// Texts that the model was shown in it and nobody vouches for.
+    pub untrusted: Vec<String>,
+}
+
+/// Reads a turn of a conversation; none if its log cannot be replayed, which the log of the server
+/// names.
+///
+/// # Errors
+/// A storage that does not work.
+pub(crate) async fn turn(
+    runs: &Runs,
+    run: common::Run,
+    plan: &Plan,
+) -> Result<Option<Earlier>, Failure> {
+    let Ok(run_id) = run.run_id.parse::<RunId>() else {
+        return Ok(None);
+    };
+    let events = runs.events(run_id).await?;
+    let own = events.iter().filter(|event| event.run_id == run.run_id);
+    let folded = match super::replay::fold(plan, own.clone()) {
+        Ok(folded) => folded,
+        Err(error) => {
+            tracing::error!(
+                run = run.run_id,
+                error = grpc_kit::failure::chain(&error),
+                "an earlier turn cannot be read"
+            );
+            return Ok(None);
+        }
+    };
+    let mut untrusted = untrusted_given(&folded.given);
+    untrusted.extend(untrusted_opening(&folded.opening));
+    untrusted.extend(
+        own.filter_map(|event| event.kind.as_ref())
+            .flat_map(untrusted_of),
+    );
+    let mut messages = folded.given;
+    messages.extend(folded.turn.messages());
+    Ok(Some(Earlier {
+        run_id: run.run_id,
+        messages,
+        untrusted,
+    }))
+}
+
+/// Reads messages that were appended between turns.
+pub(crate) fn appended(batch: &Batch) -> Earlier {
+    let messages = given(&batch.messages, batch.created);
+    Earlier {
+        run_id: String::new(),
+        untrusted: untrusted_given(&messages),
+        messages,
+    }
+}
+
+/// Dates the messages from before a turn by its start.
+pub(crate) fn given(messages: &[ChatMessage], time: Timestamp) -> Vec<TurnMessage> {
+    let dated = messages.iter().map(|message| TurnMessage {
+        role: message.role,
+        text: message.text.clone(),
+        observation: false,
+        time,
+    });
+    dated.collect()
+}
+
+/// Returns what the user is said to have written before a turn.
+pub(crate) fn untrusted_given(given: &[TurnMessage]) -> Vec<String> {
+    let by_user = given.iter().filter(|message| message.role == Role::User);
+    by_user.map(|message| message.text.clone()).collect()
+}
+
+/// Returns what of a turn's opening nobody vouches for.
+pub(crate) fn untrusted_opening(opening: &Opening) -> Vec<String> {
+    match opening {
+        Opening::UserMessage(text) => vec![text.clone()],
+        Opening::ModelText { .. } => Vec::new(),
+    }
+}
+
+/// Returns what an event brought before the model's eyes that nobody vouches for.
+pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
+    let Kind::CallSettled(settled) = kind else {
+        return Vec::new();
+    };
+    let Some(result) = &settled.result else {
+        return Vec::new();
+    };
+    let mut texts = match result.output_json.is_empty() {
+        true => Vec::new(),
+        false => vec![result.output_json.clone()],
+    };
+    // What the registry says of wrong arguments quotes the model and is ours; a tool's own
+    // message is not.
+    texts.extend(result.error.as_ref().map(|error| error.message.clone()));
+    texts
+}
+
+/// Keeps the newest texts that fit.
+pub(crate) fn newest(texts: &[String]) -> Vec<&str> {
+    let mut room = MAX_UNTRUSTED_BYTES;
+    let fitting = texts.iter().rev().take_while(|text| {
+        let fits = text.len() <= room;
+        room = room.saturating_sub(text.len());
+        fits
+    });
+    fitting.map(String::as_str).collect()
+}

@@ -1,0 +1,94 @@
+//! Replays the log of a turn.
+
+use contracts::tavern::common::v1::{self as common, run_event::Kind};
+use core_types::Timestamp;
+
+use super::{history, journal};
+use crate::domain::{
+    message::TurnMessage,
+    plan::{Opening, Plan},
+    turn::{Divergence, Turn},
+};
+
+/// A log that cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The log is empty or begins with another event.
+    #[error("the run has no beginning")]
+    NoBeginning,
+    /// The plan or the opening cannot be read.
+    #[error("what was stored beside the run is no plan of a turn")]
+    Plan(#[source] serde_json::Error),
+    /// An event does not follow from those before it.
+    #[error("event {sequence} does not fit")]
+    Diverged {
+        /// Its place in the log.
+        sequence: u64,
+        /// Why not.
+        source: Divergence,
+    },
+}
+
+/// What a turn's own events come to.
+pub struct Folded {
+    /// The turn as it stands.
+    pub turn: Turn,
+    /// The messages from before it.
+    pub given: Vec<TurnMessage>,
+    /// What it began with.
+    pub opening: Opening,
+}
+
+/// Replays a turn's own events.
+///
+/// # Errors
+/// [`ReplayError`] for a log that this machine did not write.
+pub fn fold<'a>(
+    plan: &Plan,
+    mut own: impl Iterator<Item = &'a common::RunEvent>,
+) -> Result<Folded, ReplayError> {
+    let first = own.next().ok_or(ReplayError::NoBeginning)?;
+    let Some(Kind::RunStarted(started)) = &first.kind else {
+        return Err(ReplayError::NoBeginning);
+    };
+    let text: String = serde_json::from_str(&started.input_json).map_err(ReplayError::Plan)?;
+    let opening = match started.input_is_model_text {
+        true => Opening::ModelText {
+            text,
+            go_on: plan.go_on,
+        },
+        false => Opening::UserMessage(text),
+    };
+    let mut turn = Turn::new(plan.budgets, &opening, time_of(first));
+    let mut given = Vec::new();
+    for event in own {
+        let kind = event.kind.as_ref();
+        if let Some(message) = kind.and_then(journal::given_message) {
+            given.extend(history::given(&[message], time_of(event)));
+        }
+        let Some(happened) = kind.and_then(journal::read) else {
+            continue;
+        };
+        turn.apply(happened, time_of(event))
+            .map_err(|source| ReplayError::Diverged {
+                sequence: event.sequence,
+                source,
+            })?;
+    }
+    Ok(Folded {
+        turn,
+        given,
+        opening,
+    })
+}
+
+fn time_of(event: &common::RunEvent) -> Timestamp {
+    let Some(time) = &event.time else {
+        return Timestamp::default();
+    };
+    let nanos = time
+        .seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(i64::from(time.nanos));
+    Timestamp::from_unix_nanos(nanos)
+}

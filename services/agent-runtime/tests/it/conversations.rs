@@ -1,0 +1,212 @@
+//! Conversations that are listed, extended and deleted, over the wire.
+
+use contracts::tavern::{
+    agent::v1::{
+        AppendMessagesRequest, Conversation, DeleteConversationRequest, GetConversationRequest,
+        ListConversationsRequest, StartTurnRequest,
+    },
+    common::v1::{ChatMessage, ChatRole, ErrorReason, run_event::Kind},
+};
+use serde_json::json;
+use tonic::{Code, Status};
+
+use crate::{
+    registry::TestRegistry,
+    world::{Running, World, says},
+};
+
+fn user(text: &str) -> ChatMessage {
+    ChatMessage {
+        role: ChatRole::User.into(),
+        text: text.to_owned(),
+    }
+}
+
+fn continued(conversation_id: &str, text: &str) -> StartTurnRequest {
+    StartTurnRequest {
+        conversation_id: conversation_id.to_owned(),
+        ..says(text)
+    }
+}
+
+impl Running {
+    async fn conversation(&self, id: &str) -> Result<Conversation, Status> {
+        let conversation_id = id.to_owned();
+        let mut conversations = self.conversations.clone();
+        let got = conversations.get_conversation(GetConversationRequest { conversation_id });
+        Ok(got.await?.into_inner().conversation.unwrap())
+    }
+
+    async fn append(
+        &self,
+        id: &str,
+        expected_revision: u64,
+        messages: Vec<ChatMessage>,
+    ) -> Result<Conversation, Status> {
+        let request = AppendMessagesRequest {
+            conversation_id: id.to_owned(),
+            expected_revision,
+            messages,
+        };
+        let appended = self.conversations.clone().append_messages(request).await?;
+        Ok(appended.into_inner().conversation.unwrap())
+    }
+
+    async fn delete_conversation(&self, id: &str) -> Result<(), Status> {
+        let conversation_id = id.to_owned();
+        let mut conversations = self.conversations.clone();
+        let request = DeleteConversationRequest { conversation_id };
+        conversations.delete_conversation(request).await.map(drop)
+    }
+}
+
+#[tokio::test]
+async fn appended_messages_stand_where_they_were_appended_and_reach_the_model() {
+    let turns = json!([
+        {"answer": {"text": "First."}},
+        {
+            "expect": {
+                "roles": ["system", "user", "user", "assistant", "user", "user"],
+                "contains": ["before", "between"],
+                "last_is": "two"
+            },
+            "answer": {"text": "Second."}
+        }
+    ]);
+    let world = World::new(TestRegistry::default(), &[], &turns);
+    let running = world.build().await;
+    let begun = running
+        .append("conv_a", 0, vec![user("before")])
+        .await
+        .unwrap();
+    assert_eq!(begun.revision, 1);
+    let first = running.play(continued("conv_a", "one")).await;
+    assert_eq!(first.text(), "First.", "{}", first.error_message());
+    let between = running
+        .append("conv_a", 2, vec![user("between")])
+        .await
+        .unwrap();
+    assert_eq!(between.revision, 3);
+    running.runtime.shutdown().await;
+    drop(running);
+
+    let running = world.build().await;
+    let second = running.play(continued("conv_a", "two")).await;
+    assert_eq!(second.text(), "Second.", "{}", second.error_message());
+    let listed = running.messages("conv_a").await;
+    let texts: Vec<&str> = listed.iter().map(|message| &*message.text).collect();
+    assert_eq!(
+        texts,
+        ["before", "one", "First.", "between", "two", "Second."]
+    );
+    assert_eq!(listed[0].run_id, "");
+    assert_eq!(running.conversation("conv_a").await.unwrap().revision, 4);
+}
+
+#[tokio::test]
+async fn messages_are_appended_at_the_expected_revision_only() {
+    let world = World::new(TestRegistry::default(), &[], &json!([]));
+    let running = world.build().await;
+    running
+        .append("conv_a", 0, vec![user("one")])
+        .await
+        .unwrap();
+    let stale = running
+        .append("conv_a", 0, vec![user("one")])
+        .await
+        .unwrap_err();
+    assert_eq!(stale.code(), Code::Aborted);
+    assert_eq!(
+        grpc_kit::reason(&stale),
+        Some(ErrorReason::RevisionMismatch)
+    );
+    assert_eq!(grpc_kit::metadata(&stale)["revision"], "1");
+    assert_eq!(running.messages("conv_a").await.len(), 1);
+    let wrong = running.append("a/b", 0, vec![ChatMessage::default()]).await;
+    let fields: Vec<String> = grpc_kit::violations(&wrong.unwrap_err())
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(fields, ["conversation_id", "messages[0].role"]);
+}
+
+#[tokio::test]
+async fn during_a_turn_a_conversation_is_neither_extended_nor_deleted() {
+    let turns = json!([{"answer": {"text": "..."}, "fault": {"kind": "hang"}}]);
+    let world = World::new(TestRegistry::default(), &[], &turns);
+    let running = world.build().await;
+    let run_id = running.begin(continued("conv_a", "hello")).await;
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::ModelRequested(_)))
+        .await;
+    let conversation = running.conversation("conv_a").await.unwrap();
+    assert_eq!(conversation.active_run_id, run_id);
+    let deleted = running.delete_conversation("conv_a").await;
+    let appended = running.append("conv_a", 1, vec![user("x")]).await.map(drop);
+    for refused in [deleted, appended] {
+        let status = refused.unwrap_err();
+        assert_eq!(
+            grpc_kit::reason(&status),
+            Some(ErrorReason::ConversationBusy)
+        );
+    }
+    running.cancel(&run_id).await;
+    running.delete_conversation("conv_a").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deleted_conversation_is_gone_with_its_runs() {
+    let turns = json!([{"expect": {"roles": ["system", "user"]}, "answer": {"text": "hi"}}]);
+    let world = World::new(TestRegistry::default(), &[], &turns);
+    let running = world.build().await;
+    let first = running.play(continued("conv_a", "one")).await;
+    running
+        .append("conv_a", 1, vec![user("more")])
+        .await
+        .unwrap();
+    running.delete_conversation("conv_a").await.unwrap();
+    let gone = running.conversation("conv_a").await.unwrap_err();
+    let again = running.delete_conversation("conv_a").await.unwrap_err();
+    for status in [gone, again] {
+        assert_eq!(
+            grpc_kit::reason(&status),
+            Some(ErrorReason::ConversationNotFound)
+        );
+    }
+    let run = contracts::tavern::run::v1::GetRunRequest {
+        run_id: first.run.run_id,
+    };
+    let run = running.runs.clone().get_run(run).await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&run), Some(ErrorReason::RunNotFound));
+    let fresh = running.play(continued("conv_a", "two")).await;
+    assert_eq!(fresh.text(), "hi", "{}", fresh.error_message());
+}
+
+#[tokio::test]
+async fn conversations_are_listed_the_newest_first() {
+    let world = World::new(TestRegistry::default(), &[], &json!([]));
+    let running = world.build().await;
+    for id in ["conv_a", "conv_b", "conv_c"] {
+        running.append(id, 0, vec![user("x")]).await.unwrap();
+    }
+    let (mut ids, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListConversationsRequest {
+            page_size: 2,
+            page_token,
+        };
+        let mut conversations = running.conversations.clone();
+        let page = conversations.list_conversations(request).await;
+        let page = page.unwrap().into_inner();
+        ids.extend(
+            page.conversations
+                .into_iter()
+                .map(|found| found.conversation_id),
+        );
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(ids, ["conv_c", "conv_b", "conv_a"]);
+}
