@@ -377,53 +377,12 @@ impl Drive {
             { NODE_ID } = &*planned.id,
             { NODE_TYPE } = planned.definition().full_type,
         );
-        let (peers, control) = (self.runner.peers.clone(), self.control.clone());
-        let work = match effect {
-            Effect::CallTool { .. } => {
-                let call = self
-                    .calls
-                    .get(&node)
-                    .cloned()
-                    .expect("the call was noted when the node was started");
-                if let Some(settled) = call.settled.clone() {
-                    return std::future::ready((
-                        node,
-                        EffectOutcome::Tool(ToolEnd::Settled(Box::new(settled))),
-                    ))
-                    .boxed();
-                }
-                let (recorder, conversation_id) =
-                    (self.recorder.clone(), self.conversation_id.clone());
-                let call = ToolCall {
-                    peers,
-                    recorder,
-                    control: control.clone(),
-                    conversation_id,
-                    call,
-                };
-                call.execute().map(EffectOutcome::Tool).boxed()
-            }
-            Effect::RunScript {
-                language,
-                code,
-                input,
-                wall_millis,
-            } => {
-                let effect_id = self.effect_id(node);
-                let input_json = input.to_string();
-                let call = ScriptCall {
-                    effect_id,
-                    conversation_id: self.conversation_id.clone(),
-                    language,
-                    code,
-                    input_json,
-                    wall_millis,
-                };
-                script_call::execute(peers, control.clone(), call)
-                    .map(EffectOutcome::Script)
-                    .boxed()
-            }
-        };
+        let settled = self.calls.get(&node).and_then(|call| call.settled.clone());
+        if let Some(settled) = settled {
+            let outcome = EffectOutcome::Tool(ToolEnd::Settled(Box::new(settled)));
+            return std::future::ready((node, outcome)).boxed();
+        }
+        let (work, control) = (self.effect(node, effect), self.control.clone());
         let depth = self.recorder.path().len().min(MAX_CALL_DEPTH);
         let permits = self.runner.permits(depth);
         let guarded = async move {
@@ -447,6 +406,42 @@ impl Drive {
             .map(move |outcome| (node, outcome))
             .instrument(span)
             .boxed()
+    }
+
+    /// Makes the future of an effect.
+    fn effect(&self, node: NodeIndex, effect: Effect) -> BoxFuture<'static, EffectOutcome> {
+        let (peers, control) = (self.runner.peers.clone(), self.control.clone());
+        match effect {
+            Effect::CallTool { .. } => {
+                let call = self.calls.get(&node).cloned();
+                let call = ToolCall {
+                    peers,
+                    recorder: self.recorder.clone(),
+                    control,
+                    conversation_id: self.conversation_id.clone(),
+                    call: call.expect("the call was noted when the node was started"),
+                };
+                call.execute().map(EffectOutcome::Tool).boxed()
+            }
+            Effect::RunScript {
+                language,
+                code,
+                input,
+                wall_millis,
+            } => {
+                let call = ScriptCall {
+                    effect_id: self.effect_id(node),
+                    conversation_id: self.conversation_id.clone(),
+                    language,
+                    code,
+                    input_json: input.to_string(),
+                    wall_millis,
+                };
+                script_call::execute(peers, control, call)
+                    .map(EffectOutcome::Script)
+                    .boxed()
+            }
+        }
     }
 
     /// Records how an effect ended.
