@@ -82,7 +82,7 @@ impl Dispatcher {
         cancel: &CancellationToken,
     ) -> CallOutcome {
         if resolved.tool.implementation().is_run() {
-            // A run continues by itself, so cancel and deadline must be told to it.
+            // A run continues by itself, so it must be sent the cancel and the deadline.
             return self.runs.execute(resolved, cancel).await;
         }
         let work = self.start(resolved);

@@ -146,7 +146,7 @@ impl InFlightCall {
     }
 
     /// Records that a run executes the call. The ledger keeps its id, so that it can be found after
-    /// a crash even if nobody asks for the call again.
+    /// a crash even if no caller asks for the call again.
     pub async fn child_started(&self, run_id: &str) {
         self.stage
             .send_modify(|stage| stage.child_run_id = Some(run_id.to_owned()));
@@ -171,7 +171,7 @@ impl InFlightCall {
         let mut event = self.event(Kind::OutputChunk(chunk));
         self.stage.send_modify(|stage| {
             if stage.output.len() < MAX_OUTPUT_EVENTS {
-                // Its place, by which whoever joins again knows what it has.
+                // Its position, by which a caller that joins again resumes.
                 event.sequence = stage.output.len() as u64 + 1;
                 stage.output.push(event);
             }

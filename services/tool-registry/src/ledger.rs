@@ -125,8 +125,8 @@ impl Ledger {
         })
     }
 
-    /// Records that a call is about to leave, durably. `is_first` says that nobody can have asked
-    /// for the effect before.
+    /// Records that a call is about to leave, durably. `is_first` skips the search for an earlier
+    /// request: the owner made the effect id just now.
     ///
     /// # Errors
     /// A failure when it cannot be recorded; the call must not leave then.
@@ -168,7 +168,7 @@ impl Ledger {
         }
     }
 
-    /// Takes an open entry over; whoever wrote to it before can do so no longer.
+    /// Takes over an open entry; its earlier writer is fenced.
     ///
     /// # Errors
     /// A failure when the log cannot be written; ABORTED when the effect was settled meanwhile.
@@ -186,8 +186,8 @@ impl Ledger {
     /// Records how a call ended, durably.
     ///
     /// # Errors
-    /// A failure when it cannot be recorded. The entry stays open then; ABORTED says that somebody
-    /// else took it over.
+    /// A failure when it cannot be recorded. The entry stays open then; ABORTED means that
+    /// another request took it over.
     pub async fn settle(&self, writer: &RunWriter, result: &CallResult) -> Result<(), Status> {
         let settled = Kind::CallSettled(CallSettled {
             result: Some(result.clone()),
@@ -294,7 +294,7 @@ fn reused(effect: &EffectId) -> Status {
         .into_status()
 }
 
-/// Says that somebody else of this process settles, or has settled, the same effect.
+/// Returns the status for an effect that another request of this process settles or has settled.
 fn taken_over() -> Status {
     Status::aborted("the effect is settled by another request; ask again")
 }

@@ -189,7 +189,7 @@ impl ToolRegistry {
             .add(CallServiceServer::new(calls))
     }
 
-    /// Continues with what a crash cut off: open invocations, and effects that nobody may repeat. Call
+    /// Continues with what a crash cut off: open invocations and unsettled effects. Call
     /// it once the server listens. Peers need not be there yet.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl ToolRegistry {
             tracing::info!(
                 resumed,
                 settled,
-                "what a crash cut off goes on or is settled as unknown"
+                "work that a crash cut off continues or is settled as in doubt"
             );
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! What went wrong in code that a model wrote, read from what its interpreter printed.
 //!
 //! Only the text is read: a program that prints what looks like an error is believed, and harms
-//! nobody but itself by it.
+//! only itself.
 
 /// The file that the code is in, whatever directory it was run in.
 const FILE: &str = "main";
@@ -16,7 +16,7 @@ pub struct CodeError {
     pub kind: String,
     /// What it says.
     pub message: String,
-    /// The line of the code, from 1, as far as it is told.
+    /// The line of the code, from 1, as far as it is known.
     pub line: Option<u32>,
     /// The trace as the interpreter prints it, without the directory of the file.
     pub trace: String,

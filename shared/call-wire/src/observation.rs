@@ -1,4 +1,4 @@
-//! What a model is told about a call that has ended.
+//! The report to a model of a call that has ended.
 
 use call_text::{Problem, ProblemCode, Rule, Span, observation as words};
 use contracts::tavern::common::v1::{CallError, CallResult, CallStatus, ErrorCategory, Violation};
@@ -20,7 +20,7 @@ pub fn observation(result: &CallResult) -> String {
     bounded(text)
 }
 
-/// Reads what a tool gave; text that is no JSON is told as it is.
+/// Reads what a tool gave; text that is not valid JSON is reported as it is.
 fn output(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()))
 }
@@ -42,7 +42,7 @@ fn rejected(tool: &str, error: &CallError) -> String {
     words::invalid(tool, &problems, None)
 }
 
-/// Makes a problem of a violation, of which only the sentence is told.
+/// Makes a problem of a violation, of which only the sentence is reported.
 fn problem(violation: &Violation) -> Problem {
     Problem {
         code: ProblemCode::TypeMismatch,

@@ -22,7 +22,7 @@ use crate::{
 pub(crate) const MAX_OUTPUT_BYTES: usize = 960 << 10;
 /// The same for arguments.
 const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
-/// How often, and after what time each, the ledger is asked for an end that somebody else records.
+/// How often, and after what time each, the ledger is asked for an end that another request records.
 const TAKE_OVER_TRIES: u32 = 20;
 const TAKE_OVER_WAIT: Duration = Duration::from_millis(50);
 

@@ -26,7 +26,7 @@ pub enum CallProgress {
 
 impl Calls {
     /// Shows what happens below a call, from its beginning, and then its result. The events of a run
-    /// come from that run's log, so whoever reads slowly slows nothing.
+    /// come from that run's log, so a slow reader slows nothing.
     pub fn follow(
         &self,
         handle: CallHandle,

@@ -56,10 +56,8 @@ impl Calls {
             let (mut position, mut seen, mut result) = (after, false, None);
             let mut quiet_since = Instant::now();
             loop {
-                let mut events = match this.in_flight(&effect) {
-                    Some(handle) => Some(this.follow(handle).boxed()),
-                    None => None,
-                };
+                let handle = this.in_flight(&effect);
+                let mut events = handle.map(|handle| this.follow(handle).boxed());
                 if events.is_none() {
                     match this.find(&effect).await? {
                         LedgerEntry::Absent => {

@@ -332,7 +332,7 @@ fn check_permissions(permissions: Option<&Value>, wrong: &mut Vec<Violation>) {
 
 fn unknown_permission(pointer: &str, name: &str) -> Violation {
     let message = format!(
-        "'{name}' is not a permission that exists, so nobody could judge what it allows; remove it \
+        "'{name}' is not a permission that exists, so what it allows cannot be judged; remove it \
          or take hooks, ui.wrap, ui.inject or services.override"
     );
     Violation::new(pointer, "unknown_permission", message)

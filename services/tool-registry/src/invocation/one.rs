@@ -32,9 +32,9 @@ pub(super) enum CallEnd {
     Settled(CallResult),
     /// It ended, or was never started.
     Ended(CallResult),
-    /// The run was told to end before the call was started.
+    /// The run was cancelled before the call was started.
     NotStarted,
-    /// The run was told to end, and the call with this effect id has not ended in time.
+    /// The run was cancelled, and the call with this effect id has not ended in time.
     Unsettled(String),
 }
 
@@ -183,7 +183,7 @@ impl Invocation {
     }
 }
 
-/// Waits for the run to be cancelled, then tells the call.
+/// Waits for the run to be cancelled, then cancels the call.
 async fn cancel_when_asked(calls: &Calls, effect: &EffectId, control: &RunControl) {
     control.cancelled().await;
     let reason = match control.why() {

@@ -75,7 +75,7 @@ pub(super) fn of_io(place: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// Says that a directory stands where a file was wanted.
+/// Describes a directory in the place of a file.
 pub(super) fn is_directory(place: &str) -> (Category, &'static str, String) {
     let message = format!("'{place}' is a directory, not a file; name a file in it");
     (Category::Domain, "is_a_directory", message)

@@ -123,7 +123,7 @@ impl Reader {
         }
     }
 
-    /// Says that another field of the same oneof was given already.
+    /// Records that another field of the same oneof was given already.
     fn clashes(
         &mut self,
         message: &DynamicMessage,

@@ -16,7 +16,7 @@ use crate::dispatch::{
 /// The most of each output stream that is given to the model.
 const MAX_OUTPUT_CHARS: usize = 64 << 10;
 
-/// The most of standard output that is told with an error.
+/// The most of standard output that is reported with an error.
 const MAX_OUTPUT_WITH_ERROR_CHARS: usize = 2_000;
 
 /// The most files that are named; code that leaves more has lost its way.
@@ -61,7 +61,7 @@ fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failu
             as_blobs: true,
             ..Collect::default()
         }),
-        // What one conversation leaves is nobody else's.
+        // What a conversation leaves belongs to that conversation alone.
         caller_id: conversation.map_or_else(String::new, |id| portable(id.as_str())),
         ..ExecuteRequest::default()
     };
