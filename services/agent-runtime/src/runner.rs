@@ -10,8 +10,8 @@ mod caller;
 mod deliberate;
 mod driver;
 mod inventory;
-mod voice;
-mod writing;
+mod streaming_answer;
+mod text_coalescer;
 
 use std::{sync::Arc, time::Duration};
 

@@ -12,7 +12,7 @@ use tracing::Instrument;
 use super::{
     driver::{Driver, Stop, settled},
     history, journal,
-    writing::Writing,
+    streaming_answer::StreamingAnswer,
 };
 use crate::{
     domain::{
@@ -33,12 +33,12 @@ struct Answered {
     end: AnswerEnd,
     parsed: Parsed,
     took: Duration,
-    writing: Writing,
+    answer: StreamingAnswer,
 }
 
 /// What the reading of an answer depends on, as it was when the model was asked: what the answer's
 /// own calls bring about, while it is still written, changes nothing about it.
-pub(super) struct Basis {
+pub(super) struct ReadingContext {
     policy: Policy,
     /// How many calls the turn had left.
     left: u32,
@@ -78,9 +78,9 @@ impl Driver {
         }))?;
         self.commit().await?;
         let span = telemetry::spans::chat(&model);
-        let basis = self.basis(self.plan.policy());
+        let reading_context = self.reading_context(self.plan.policy());
         let answered = self
-            .deliberate(&model, prompt, &basis)
+            .deliberate(&model, prompt, &reading_context)
             .instrument(span.clone())
             .await;
         let answered = match answered {
@@ -101,13 +101,19 @@ impl Driver {
             duration: prost_types::Duration::try_from(answered.took).ok(),
             model,
         }))?;
-        let Writing {
+        let StreamingAnswer {
             reader,
             announced,
             told,
             ..
-        } = answered.writing;
-        self.note_reading(answered.parsed, &answered.end, &basis, reader, announced)?;
+        } = answered.answer;
+        self.note_reading(
+            answered.parsed,
+            &answered.end,
+            &reading_context,
+            reader,
+            announced,
+        )?;
         for (index, text) in told {
             self.note(journal::observation(Some(index), text))?;
         }
@@ -131,12 +137,18 @@ impl Driver {
                 text: parsed.response_text.clone(),
             }))?;
         }
-        let basis = self.basis(policy);
-        self.note_reading(parsed, &AnswerEnd::default(), &basis, Reader::default(), 0)
+        let reading_context = self.reading_context(policy);
+        self.note_reading(
+            parsed,
+            &AnswerEnd::default(),
+            &reading_context,
+            Reader::default(),
+            0,
+        )
     }
 
-    fn basis(&self, policy: Policy) -> Basis {
-        Basis {
+    fn reading_context(&self, policy: Policy) -> ReadingContext {
+        ReadingContext {
             policy,
             left: self.turn.calls_left(),
             shown: self.untrusted.len(),
@@ -144,14 +156,18 @@ impl Driver {
     }
 
     /// Lets a function read with everything that reading depends on.
-    pub(super) fn reading<T>(&self, basis: &Basis, read: impl FnOnce(Context<'_>) -> T) -> T {
-        let untrusted = history::newest(&self.untrusted[..basis.shown]);
+    pub(super) fn reading<T>(
+        &self,
+        reading_context: &ReadingContext,
+        read: impl FnOnce(Context<'_>) -> T,
+    ) -> T {
+        let untrusted = history::newest(&self.untrusted[..reading_context.shown]);
         read(Context {
             catalogue: &self.inventory.catalogue,
-            policy: &basis.policy,
+            policy: &reading_context.policy,
             dialect: self.plan.taught_dialect(),
             per_answer: self.turn.budgets().calls_per_response,
-            left: basis.left,
+            left: reading_context.left,
             last: self.turn.last(),
             untrusted: &untrusted,
         })
@@ -194,12 +210,15 @@ impl Driver {
         &mut self,
         model: &str,
         prompt: Prompt,
-        basis: &Basis,
+        reading_context: &ReadingContext,
     ) -> Result<Answered, Asking> {
         let started = Instant::now();
         let mut pieces = self.request(model, prompt, started)?;
-        let mut parser = Parser::new(self.inventory.catalogue.clone(), basis.policy.clone());
-        let mut writing = Writing::default();
+        let mut parser = Parser::new(
+            self.inventory.catalogue.clone(),
+            reading_context.policy.clone(),
+        );
+        let mut answer = StreamingAnswer::default();
         let mut text = String::new();
         let control = self.control.clone();
         let tracked = control.track(WorkKind::ModelRequest, model);
@@ -208,12 +227,12 @@ impl Driver {
                 biased;
                 () = control.cancelled() => return Err(Asking::Stopped(Stop::Told(control.why().unwrap_or(CancelReason::Deadline)))),
                 Some(landed) = self.flights.next() => {
-                    self.land_early(landed, &mut writing).await?;
+                    self.land_early(landed, &mut answer).await?;
                     continue;
                 }
                 piece = pieces.next() => piece,
-                () = writing.voice.due() => {
-                    self.tell_all(writing.voice.release()).await?;
+                () = answer.text.due() => {
+                    self.tell_all(answer.text.release()).await?;
                     continue;
                 }
             };
@@ -226,8 +245,9 @@ impl Driver {
                             limit: MAX_ANSWER_BYTES,
                         }));
                     }
-                    self.heed(parser.push(&piece), &mut writing, basis).await?;
-                    if writing.unknown.is_some() && self.plan.stop_at_unknown_tool {
+                    self.on_parser_events(parser.push(&piece), &mut answer, reading_context)
+                        .await?;
+                    if answer.unknown.is_some() && self.plan.stop_at_unknown_tool {
                         break AnswerEnd {
                             finish_reason: STOPPED_AT_UNKNOWN_TOOL.to_owned(),
                             ..AnswerEnd::default()
@@ -235,11 +255,11 @@ impl Driver {
                     }
                 }
                 Some(Ok(Piece::Thinking(piece))) => {
-                    self.tell_all(writing.voice.say(&piece, true)).await?
+                    self.tell_all(answer.text.say(&piece, true)).await?
                 }
                 Some(Ok(Piece::End(end))) => break end,
                 Some(Err(error)) => {
-                    self.tell_all(writing.voice.release()).await?;
+                    self.tell_all(answer.text.release()).await?;
                     return Err(Asking::Model(error));
                 }
                 None => {
@@ -254,10 +274,10 @@ impl Driver {
         // Dropping the answer ends the request, if it has not ended by itself.
         drop((pieces, tracked));
         let (events, mut parsed) = parser.finish(call_wire::finish_reason(&end.finish_reason));
-        self.voice_events(events, &mut writing.voice).await?;
-        let unknown = writing.unknown.take();
+        self.release_events(events, &mut answer.text).await?;
+        let unknown = answer.unknown.take();
         if let Some(unknown) = unknown.filter(|_| end.finish_reason == STOPPED_AT_UNKNOWN_TOOL) {
-            self.reading(basis, |context| {
+            self.reading(reading_context, |context| {
                 reading::cut_at(&mut parsed, unknown, context)
             });
         }
@@ -266,7 +286,7 @@ impl Driver {
             end,
             parsed,
             took: started.elapsed(),
-            writing,
+            answer,
         })
     }
 
@@ -294,12 +314,12 @@ impl Driver {
         &mut self,
         parsed: Parsed,
         end: &AnswerEnd,
-        basis: &Basis,
+        reading_context: &ReadingContext,
         reader: Reader,
         announced: usize,
     ) -> Result<(), Stop> {
         let native = end.native_calls();
-        let reading = self.reading(basis, |context| {
+        let reading = self.reading(reading_context, |context| {
             let mut reading = reader.finish(parsed, &native.calls, context);
             reading.diagnostics.extend(native.remarks.iter().cloned());
             // A model that repeats its mistake is shown the schema and an example (rule L7).

@@ -20,6 +20,9 @@ pub struct Script {
     pub description: String,
     /// The answers in order.
     pub turns: Vec<ScriptTurn>,
+    /// The answer to a message of the user that no turn expects; such a request fails if missing.
+    #[serde(default)]
+    pub otherwise: Option<ScriptTurn>,
 }
 
 /// One answer, and what must be asked for it.
@@ -152,6 +155,15 @@ impl Script {
     /// # Errors
     /// A sentence that names the turn and everything that the request lacks.
     pub fn play(&self, name: &str, messages: &[ChatMessage]) -> Result<&ScriptTurn, String> {
+        let by_user = messages
+            .last()
+            .is_some_and(|last| last.role == Role::User && !last.text.starts_with("Observation: "));
+        let otherwise = self.otherwise.as_ref().filter(|_| by_user);
+        let expected = self.expected(name, messages);
+        expected.or_else(|problem| otherwise.ok_or(problem))
+    }
+
+    fn expected(&self, name: &str, messages: &[ChatMessage]) -> Result<&ScriptTurn, String> {
         let place = messages
             .iter()
             .filter(|message| message.role == Role::Assistant)

@@ -103,3 +103,20 @@ fn a_key_that_no_script_has_is_refused() {
         assert!(serde_json::from_str::<Script>(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn a_message_that_no_turn_expects_gets_the_answer_for_such() {
+    let script: Script = serde_json::from_value(serde_json::json!({
+        "turns": [{"expect": {"last_is": "known"}, "answer": {"text": "yes"}}],
+        "otherwise": {"answer": {"text": "a hint"}}
+    }))
+    .unwrap();
+    let answer = |role, text: &str| {
+        let messages = [ChatMessage::new(role, text)];
+        let turn = script.play("s", &messages);
+        turn.map(|turn| turn.answer.text.text()).ok()
+    };
+    assert_eq!(answer(Role::User, "known").as_deref(), Some("yes"));
+    assert_eq!(answer(Role::User, "other").as_deref(), Some("a hint"));
+    assert_eq!(answer(Role::User, "Observation: Error - x"), None);
+}

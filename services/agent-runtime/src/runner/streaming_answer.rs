@@ -5,16 +5,16 @@ use contracts::tavern::common::v1::run_event::Kind;
 
 use super::{
     call::Landed,
-    deliberate::{Basis, selected},
+    deliberate::{ReadingContext, selected},
     driver::{Driver, Stop},
-    voice::Voice,
+    text_coalescer::TextCoalescer,
 };
 use crate::domain::reading::{Reader, UnknownCall};
 
 /// An answer that is being written.
 #[derive(Default)]
-pub(super) struct Writing {
-    pub(super) voice: Voice,
+pub(super) struct StreamingAnswer {
+    pub(super) text: TextCoalescer,
     /// What was read of it so far.
     pub(super) reader: Reader,
     /// How many of its calls, from the first, are in the log.
@@ -28,7 +28,7 @@ pub(super) struct Writing {
     opened: Option<(usize, Dialect)>,
 }
 
-impl Writing {
+impl StreamingAnswer {
     /// Looks at the name of a call. Only the first of a block counts, as those before it would
     /// still run; and only where the name is certain at once: in a block of fields a later field
     /// can change which tool is meant (T18).
@@ -51,53 +51,57 @@ impl Writing {
 
 impl Driver {
     /// Passes on what the reader may see, and starts what may start.
-    pub(super) async fn heed(
+    pub(super) async fn on_parser_events(
         &mut self,
         events: Vec<Event>,
-        writing: &mut Writing,
-        basis: &Basis,
+        answer: &mut StreamingAnswer,
+        reading_context: &ReadingContext,
     ) -> Result<(), Stop> {
         for event in events {
             match event {
                 Event::BlockOpened { block, dialect, .. } => {
-                    writing.opened = Some((block, dialect));
+                    answer.opened = Some((block, dialect));
                 }
                 Event::CallOpened {
                     name, tool, span, ..
-                } => writing.look_at(name, &tool, span),
+                } => answer.look_at(name, &tool, span),
                 Event::BlockClosed { state, calls, .. } => {
-                    self.reading(basis, |context| {
-                        writing.reader.take(&state, &calls, context)
+                    self.reading(reading_context, |context| {
+                        answer.reader.take(&state, &calls, context)
                     });
-                    self.start_early(writing).await?;
+                    self.start_early(answer).await?;
                 }
-                event => self.voice_event(event, &mut writing.voice).await?,
+                event => self.release_event(event, &mut answer.text).await?,
             }
         }
         Ok(())
     }
 
     /// Passes on what the reader may see of the end of an answer.
-    pub(super) async fn voice_events(
+    pub(super) async fn release_events(
         &mut self,
         events: Vec<Event>,
-        voice: &mut Voice,
+        coalescer: &mut TextCoalescer,
     ) -> Result<(), Stop> {
         for event in events {
-            self.voice_event(event, voice).await?;
+            self.release_event(event, coalescer).await?;
         }
-        self.tell_all(voice.release()).await
+        self.tell_all(coalescer.release()).await
     }
 
     /// Passes on what the reader may see; text after a block is logged only (rule A3).
-    async fn voice_event(&mut self, event: Event, voice: &mut Voice) -> Result<(), Stop> {
+    async fn release_event(
+        &mut self,
+        event: Event,
+        coalescer: &mut TextCoalescer,
+    ) -> Result<(), Stop> {
         let kinds = match event {
             Event::Text {
                 text,
                 trailing: false,
                 ..
-            } => voice.say(&text, false),
-            Event::Thought { text, .. } => voice.say(&text, true),
+            } => coalescer.say(&text, false),
+            Event::Thought { text, .. } => coalescer.say(&text, true),
             _ => Vec::new(),
         };
         self.tell_all(kinds).await
@@ -114,17 +118,17 @@ impl Driver {
     }
 
     /// Notes the calls that nothing can change any more, and sends those that may leave.
-    async fn start_early(&mut self, writing: &mut Writing) -> Result<(), Stop> {
-        let sure = writing.reader.sure();
-        if sure.len() > writing.announced {
+    async fn start_early(&mut self, answer: &mut StreamingAnswer) -> Result<(), Stop> {
+        let sure = answer.reader.sure();
+        if sure.len() > answer.announced {
             // What was said before the calls stands before them in the log.
-            self.tell_all(writing.voice.release()).await?;
-            for reading in &sure[writing.announced..] {
+            self.tell_all(answer.text.release()).await?;
+            for reading in &sure[answer.announced..] {
                 self.note(selected(reading))?;
             }
-            writing.announced = sure.len();
+            answer.announced = sure.len();
         }
-        self.leave_early(writing.announced).await
+        self.leave_early(answer.announced).await
     }
 
     async fn leave_early(&mut self, announced: usize) -> Result<(), Stop> {
@@ -139,11 +143,11 @@ impl Driver {
     pub(super) async fn land_early(
         &mut self,
         landed: Landed,
-        writing: &mut Writing,
+        answer: &mut StreamingAnswer,
     ) -> Result<(), Stop> {
         let (index, told) = self.land(landed)?;
-        writing.told.extend(told.map(|text| (index, text)));
+        answer.told.extend(told.map(|text| (index, text)));
         self.commit().await?;
-        self.leave_early(writing.announced).await
+        self.leave_early(answer.announced).await
     }
 }

@@ -12,13 +12,13 @@ const MAX_WAIT: Duration = Duration::from_millis(40);
 
 /// Holds text and thinking back for a moment.
 #[derive(Debug, Default)]
-pub(super) struct Voice {
+pub(super) struct TextCoalescer {
     held: String,
     thinking: bool,
     until: Option<Instant>,
 }
 
-impl Voice {
+impl TextCoalescer {
     /// Takes a piece and returns what is to be recorded now.
     pub(super) fn say(&mut self, piece: &str, thinking: bool) -> Vec<Kind> {
         let mut kinds = Vec::new();
