@@ -245,7 +245,7 @@ impl Facts {
             libc::SIGKILL if self.cpu_was_passed() => self.cpu(),
             libc::SIGXFSZ if self.file_was_too_long() => self.disk(),
             libc::SIGBUS if self.scratch_is_full() => self.disk(),
-            // What a program does that cannot go on without another thread, as Node.js does.
+            // What a program does that cannot continue without another thread, as Node.js does.
             libc::SIGABRT if self.processes_were_refused() => self.processes(),
             _ if self.memory_was_passed() => self.memory(),
             _ => Verdict::Signalled { signal },
