@@ -9,7 +9,10 @@ mod call;
 mod caller;
 mod deliberate;
 mod driver;
+mod flights;
 mod inventory;
+mod reading_context;
+mod stop;
 mod streaming_answer;
 mod text_coalescer;
 

@@ -1,45 +1,22 @@
 //! The calls of an answer on their way: sent, awaited, several at once where their tools allow it.
 
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use core_types::EffectId;
-use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::{CancelReason, outcome};
 use tracing::Instrument;
 
 use super::{
     caller,
-    driver::{Driver, Stop},
+    driver::Driver,
+    flights::Landed,
     inventory::{self, Inventory, InventoryError},
     journal,
+    stop::Stop,
 };
 use crate::domain::turn::{CallState, Progress, ReadCall};
-
-/// A call that has ended, or cannot be waited for any longer.
-pub(super) struct Landed {
-    index: u32,
-    tool_id: String,
-    effect_id: String,
-    ended: Result<common::CallResult, Stop>,
-}
-
-/// The calls under way. As many as the turn lets leave, which is bounded.
-#[derive(Default)]
-pub(super) struct Flights {
-    flying: FuturesUnordered<BoxFuture<'static, Landed>>,
-    effects: HashSet<String>,
-}
-
-impl Flights {
-    /// Returns the next call that has ended; none if none is under way.
-    pub(super) async fn next(&mut self) -> Option<Landed> {
-        let landed = self.flying.next().await?;
-        self.effects.remove(&landed.effect_id);
-        Some(landed)
-    }
-}
 
 impl Driver {
     /// Asks the registry for the agent's tools until it answers or the turn is told to end.

@@ -14,7 +14,7 @@ use run_log::AppendError;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::driver::Stop;
+use super::stop::Stop;
 use crate::domain::turn::ReadCall;
 
 /// How long a call may take to end once it was told to.

@@ -10,8 +10,10 @@ use telemetry::attributes;
 use tracing::Instrument;
 
 use super::{
-    driver::{Driver, Stop, settled},
+    driver::{Driver, settled},
     history, journal,
+    reading_context::{ReadingContext, selected},
+    stop::Stop,
     streaming_answer::StreamingAnswer,
 };
 use crate::{
@@ -34,16 +36,6 @@ struct Answered {
     parsed: Parsed,
     took: Duration,
     answer: StreamingAnswer,
-}
-
-/// What the reading of an answer depends on, as it was when the model was asked: what the answer's
-/// own calls bring about, while it is still written, changes nothing about it.
-pub(super) struct ReadingContext {
-    policy: Policy,
-    /// How many calls the turn had left.
-    left: u32,
-    /// How many untrusted texts the model was shown.
-    shown: usize,
 }
 
 impl Driver {
@@ -385,23 +377,6 @@ pub(super) enum Asking {
 impl From<Stop> for Asking {
     fn from(stop: Stop) -> Self {
         Asking::Stopped(stop)
-    }
-}
-
-/// Writes that a call was read, and by which rule it does not run.
-pub(super) fn selected(reading: &CallReading) -> Kind {
-    let kind = journal::tool_selected(&reading.call, &reading.written);
-    match (kind, &reading.refusal) {
-        (Kind::ToolSelected(mut selected), Some(refusal))
-            if refusal.kind == RefusalKind::Policy =>
-        {
-            let problems = selected.call.as_mut().map(|call| &mut call.problems);
-            if let Some(problem) = problems.and_then(|problems| problems.last_mut()) {
-                problem.code.clone_from(&refusal.code);
-            }
-            Kind::ToolSelected(selected)
-        }
-        (kind, _) => kind,
     }
 }
 

@@ -9,37 +9,18 @@ use run_log::AppendError;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Inner, Resumed, call::Flights, caller::Caller, history, inventory::Inventory, journal,
+    Inner, Resumed, caller::Caller, flights::Flights, history, inventory::Inventory, journal,
+    stop::Stop,
 };
 use crate::domain::{
     message::TurnMessage,
     observation,
     plan::Plan,
-    turn::{Budget, Command, Divergence, Finish, ReadCall, Turn},
+    turn::{Budget, Command, Finish, ReadCall, Turn},
 };
 
 /// How often a commit is tried again while the storage does not work.
 const STORE_TRIES: u32 = 6;
-
-/// Why a turn ends before the model stops.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// It was cancelled or its time is over.
-    Told(CancelReason),
-    /// It cannot continue.
-    Failed(Box<common::CallError>),
-    /// The storage does not work: the turn resumes later.
-    Storage(AppendError),
-}
-
-impl From<Divergence> for Stop {
-    fn from(error: Divergence) -> Self {
-        tracing::error!(error = %error, "a turn went where it cannot go");
-        let trace_id = telemetry::context::current_trace_id();
-        let error = outcome::internal(&trace_id).error.unwrap_or_default();
-        Stop::Failed(Box::new(error))
-    }
-}
 
 /// One turn while it is carried out.
 pub(super) struct Driver {

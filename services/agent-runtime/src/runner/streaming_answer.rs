@@ -4,9 +4,10 @@ use call_text::{Dialect, Event, ToolState};
 use contracts::tavern::common::v1::run_event::Kind;
 
 use super::{
-    call::Landed,
-    deliberate::{ReadingContext, selected},
-    driver::{Driver, Stop},
+    driver::Driver,
+    flights::Landed,
+    reading_context::{ReadingContext, selected},
+    stop::Stop,
     text_coalescer::TextCoalescer,
 };
 use crate::domain::reading::{Reader, UnknownCall};

@@ -1,0 +1,34 @@
+//! What the reading of an answer depends on, and how a call that was read is recorded.
+
+use call_text::Policy;
+use contracts::tavern::common::v1::run_event::Kind;
+
+use super::journal;
+use crate::domain::reading::{CallReading, RefusalKind};
+
+/// What the reading of an answer depends on, as it was when the model was asked: what the answer's
+/// own calls bring about, while it is still written, changes nothing about it.
+pub(super) struct ReadingContext {
+    pub(super) policy: Policy,
+    /// How many calls the turn had left.
+    pub(super) left: u32,
+    /// How many untrusted texts the model was shown.
+    pub(super) shown: usize,
+}
+
+/// Writes that a call was read, and by which rule it does not run.
+pub(super) fn selected(reading: &CallReading) -> Kind {
+    let kind = journal::tool_selected(&reading.call, &reading.written);
+    match (kind, &reading.refusal) {
+        (Kind::ToolSelected(mut selected), Some(refusal))
+            if refusal.kind == RefusalKind::Policy =>
+        {
+            let problems = selected.call.as_mut().map(|call| &mut call.problems);
+            if let Some(problem) = problems.and_then(|problems| problems.last_mut()) {
+                problem.code.clone_from(&refusal.code);
+            }
+            Kind::ToolSelected(selected)
+        }
+        (kind, _) => kind,
+    }
+}

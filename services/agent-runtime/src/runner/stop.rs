@@ -1,0 +1,27 @@
+//! Why a turn ends before the model stops.
+
+use contracts::tavern::common::v1 as common;
+use run_events::{CancelReason, outcome};
+use run_log::AppendError;
+
+use crate::domain::turn::Divergence;
+
+/// Why a turn ends before the model stops.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It was cancelled or its time is over.
+    Told(CancelReason),
+    /// It cannot continue.
+    Failed(Box<common::CallError>),
+    /// The storage does not work: the turn resumes later.
+    Storage(AppendError),
+}
+
+impl From<Divergence> for Stop {
+    fn from(error: Divergence) -> Self {
+        tracing::error!(error = %error, "a turn went where it cannot go");
+        let trace_id = telemetry::context::current_trace_id();
+        let error = outcome::internal(&trace_id).error.unwrap_or_default();
+        Stop::Failed(Box::new(error))
+    }
+}
