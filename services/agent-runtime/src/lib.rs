@@ -20,6 +20,7 @@ pub mod conversations;
 pub mod domain;
 pub mod error;
 pub mod profiles;
+mod program;
 pub mod provider;
 pub mod rpc;
 pub mod runner;

@@ -34,6 +34,8 @@ enum Command {
         #[arg(long)]
         examples: Option<PathBuf>,
     },
+    /// Prints the settings in force of the process and of every service, with the source of each.
+    Settings(Overrides),
     #[command(flatten)]
     Client(client::Command),
     /// Plays transcripts against a gateway that is already there.
@@ -98,6 +100,26 @@ impl Overrides {
     }
 }
 
+impl Overrides {
+    /// Prints the settings of the process and of every service, or everything that is wrong with any of
+    /// them.
+    #[expect(clippy::print_stdout, reason = "printing is what was asked for")]
+    fn print(self) -> ExitCode {
+        let config = self.config.clone();
+        let settings = match self.load() {
+            Ok(settings) => settings,
+            Err(code) => return code,
+        };
+        match settings.describe(config.as_deref()) {
+            Ok(text) => {
+                println!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => settings::report_and_exit_code(&error),
+        }
+    }
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     install_tls();
@@ -113,6 +135,7 @@ async fn main() -> anyhow::Result<ExitCode> {
             Ok(settings) => demo::demo(settings, examples).await,
             Err(code) => Ok(code),
         },
+        Command::Settings(overrides) => Ok(overrides.print()),
         Command::Client(command) => Ok(command.execute_or_report().await),
         Command::Play { gateway, examples } => {
             let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(gateway))?;

@@ -53,6 +53,23 @@ impl settings::Settings for TavernSettings {
     }
 }
 
+/// How the settings begin that the process gives its services, whatever they are set to.
+const GIVEN: [&str; 13] = [
+    "server.",
+    "telemetry.",
+    "data_dir",
+    "plugins_dir",
+    "workflows_dir",
+    "agents_dir",
+    "scripts_dir",
+    "blobs.directory",
+    "registry.",
+    "workflow.",
+    "sandbox.",
+    "agent.",
+    "deploy_dir",
+];
+
 /// The settings of every service.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceSettings {
@@ -100,6 +117,52 @@ impl TavernSettings {
         Ok(services)
     }
 
+    /// Returns the settings in force of the process and of every service, with the source of each.
+    /// Directories and addresses that the process gives its services are not repeated below them.
+    ///
+    /// # Errors
+    /// [`SettingsError`] has everything that is wrong with any of them.
+    pub fn describe(&self, config: Option<&Path>) -> Result<String, SettingsError> {
+        let process = settings::load::<Self>(config)?.effective();
+        let parts = [
+            ("gateway", self.effective::<GatewaySettings>("gateway")?),
+            (
+                "tool-registry",
+                self.effective::<RegistrySettings>("tool-registry")?,
+            ),
+            (
+                "workflow-execution",
+                self.effective::<WorkflowSettings>("workflow-execution")?,
+            ),
+            (
+                "script-sandbox",
+                self.effective::<SandboxSettings>("script-sandbox")?,
+            ),
+            (
+                "agent-runtime",
+                self.effective::<AgentSettings>("agent-runtime")?,
+            ),
+        ];
+        let mut text = format!("# tavern: the process (TAVERN__…)\n{process}");
+        for (service, effective) in parts {
+            text.push_str(&format!("\n\n# {service}\n{effective}"));
+        }
+        Ok(text)
+    }
+
+    fn effective<S: settings::Settings>(&self, service: &str) -> Result<String, SettingsError> {
+        let file = self.file_of(service);
+        let loaded = settings::load::<S>(file.as_deref())?;
+        let lines = loaded.effective();
+        let own = |line: &&str| !GIVEN.iter().any(|given| line.starts_with(given));
+        Ok(lines.lines().filter(own).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn file_of(&self, service: &str) -> Option<PathBuf> {
+        let file = self.deploy_dir.join(service).with_extension("toml");
+        file.exists().then_some(file)
+    }
+
     /// Checks the settings of every service.
     ///
     /// # Errors
@@ -109,9 +172,8 @@ impl TavernSettings {
     }
 
     fn load<S: settings::Settings>(&self, service: &str, wrong: &mut SettingsError) -> Option<S> {
-        let file = self.deploy_dir.join(service).with_extension("toml");
-        let file: Option<&Path> = file.exists().then_some(file.as_path());
-        match settings::load::<S>(file) {
+        let file = self.file_of(service);
+        match settings::load::<S>(file.as_deref()) {
             Ok(loaded) => Some(loaded.settings),
             Err(error) => {
                 wrong.merge(error);

@@ -7,6 +7,7 @@
 mod domain;
 pub mod error;
 pub mod peers;
+mod program;
 mod rpc;
 pub mod settings;
 mod tools;

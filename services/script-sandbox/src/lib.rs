@@ -20,7 +20,9 @@ pub mod streaming;
 mod audit;
 mod idempotency;
 mod metrics;
+mod program;
 
 pub use error::{BuildError, Refusal};
+pub use program::SandboxProgram;
 pub use sandbox::{Sandbox, build};
 pub use settings::SandboxSettings;

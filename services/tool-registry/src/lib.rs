@@ -19,6 +19,7 @@ pub mod in_flight;
 pub mod invocation;
 pub mod ledger;
 pub mod plugins;
+mod program;
 pub mod rpc;
 pub mod service;
 pub mod settings;

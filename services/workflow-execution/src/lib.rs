@@ -15,6 +15,7 @@ pub mod domain;
 pub mod error;
 pub mod library;
 pub mod node;
+mod program;
 mod rpc;
 pub mod runner;
 pub mod service;

@@ -18,6 +18,7 @@
 //! - [`services`], [`server`], [`health`], [`readiness`], [`drain`]: offering services.
 //! - [`transport`], [`call`]: calling them; what a call inherits.
 //! - [`failure`]: rich errors, written and read.
+//! - [`program`]: running a service as a program of its own.
 //! - [`retry`]: when to send a request again.
 //! - `rpc`: what happens around every RPC: limits, deadline, panic, span.
 
@@ -27,6 +28,7 @@ pub mod drain;
 pub mod failure;
 pub mod health;
 mod methods;
+pub mod program;
 pub mod readiness;
 pub mod retry;
 mod rpc;
@@ -41,6 +43,7 @@ pub use call::CallContext;
 pub use drain::{Drain, Shutdown, ShutdownHandle};
 pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
 pub use health::{Health, check_health, check_liveness};
+pub use program::Program;
 pub use readiness::Need;
 pub use retry::{Backoff, FailureClass};
 pub use server::bind::{BindError, bind};

@@ -1,0 +1,48 @@
+//! The agent runtime as a program: what grpc-kit needs to start and end it.
+
+use grpc_kit::{Need, Program, ServerSettings, Services};
+use telemetry::TelemetrySettings;
+
+use crate::{AgentRuntime, AgentSettings, Environment, Peers};
+
+impl Program for AgentRuntime {
+    type Settings = AgentSettings;
+
+    const NAME: &'static str = "agent-runtime";
+
+    const ABOUT: &'static str =
+        "Holds profiles and conversations, and lets agents deliberate, act and observe";
+
+    fn server(settings: &Self::Settings) -> &ServerSettings {
+        &settings.server
+    }
+
+    fn telemetry(settings: &Self::Settings) -> &TelemetrySettings {
+        &settings.telemetry
+    }
+
+    async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
+        // Clients of model endpoints need a TLS provider. This fails only where one was chosen before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let peers = Peers::over(grpc_kit::remote(&settings.registry)?);
+        Ok(crate::build(settings, peers, Environment::system()).await?)
+    }
+
+    fn services(&self) -> Services {
+        AgentRuntime::services(self)
+    }
+
+    fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {
+        let registry = grpc_kit::remote(&settings.registry)?;
+        Ok(vec![Need::service("tool-registry", registry)])
+    }
+
+    async fn recover(&self) -> anyhow::Result<()> {
+        let recovered = AgentRuntime::recover(self).await;
+        Ok(recovered.map_err(tonic::Status::from)?)
+    }
+
+    async fn shutdown(&self) {
+        AgentRuntime::shutdown(self).await;
+    }
+}

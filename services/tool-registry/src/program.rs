@@ -1,0 +1,53 @@
+//! The tool registry as a program: what grpc-kit needs to start and end it.
+
+use grpc_kit::{Need, Program, ServerSettings, Services};
+use telemetry::TelemetrySettings;
+
+use crate::{Peers, RegistrySettings, ToolRegistry};
+
+impl Program for ToolRegistry {
+    type Settings = RegistrySettings;
+
+    const NAME: &'static str = "tool-registry";
+
+    const ABOUT: &'static str = "Knows every tool and dispatches calls";
+
+    fn server(settings: &Self::Settings) -> &ServerSettings {
+        &settings.server
+    }
+
+    fn telemetry(settings: &Self::Settings) -> &TelemetrySettings {
+        &settings.telemetry
+    }
+
+    async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
+        let peers = Peers::remote(&settings)?;
+        Ok(crate::build(settings, peers).await?)
+    }
+
+    fn services(&self) -> Services {
+        ToolRegistry::services(self)
+    }
+
+    fn broken_parts(&self) -> Vec<String> {
+        let skipped = self.skipped_plugins().iter();
+        skipped
+            .map(|plugin| format!("plugin:{}", plugin.directory))
+            .collect()
+    }
+
+    fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {
+        Ok(vec![
+            Need::service("workflow-execution", grpc_kit::remote(&settings.workflow)?),
+            Need::service("script-sandbox", grpc_kit::remote(&settings.sandbox)?),
+        ])
+    }
+
+    async fn recover(&self) -> anyhow::Result<()> {
+        Ok(ToolRegistry::recover(self).await?)
+    }
+
+    async fn shutdown(&self) {
+        ToolRegistry::shutdown(self).await;
+    }
+}

@@ -1,0 +1,138 @@
+//! One way to run a service as a program of its own.
+//!
+//! Every service starts in the same order: settings, telemetry, signals, listener, the service
+//! itself, recovery beside serving; and ends in the reverse one.
+
+use std::{future::Future, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use ::settings::Settings;
+use clap::{Arg, ArgAction, Command, value_parser};
+use telemetry::TelemetrySettings;
+
+use crate::{Need, Server, ServerSettings, Services, Shutdown};
+
+/// A service that can run as a program.
+pub trait Program: Sized + Send + Sync + 'static {
+    /// The settings of the service.
+    type Settings: Settings + Clone + Send + Sync;
+
+    /// The name of the program.
+    const NAME: &'static str;
+
+    /// What the service does, for `--help`.
+    const ABOUT: &'static str;
+
+    /// Returns how to serve.
+    fn server(settings: &Self::Settings) -> &ServerSettings;
+
+    /// Returns where traces, metrics and logs go.
+    fn telemetry(settings: &Self::Settings) -> &TelemetrySettings;
+
+    /// Puts the service together, with its peers at the addresses of the settings.
+    ///
+    /// # Errors
+    /// What cannot be opened or used.
+    fn build(settings: Self::Settings) -> impl Future<Output = anyhow::Result<Self>> + Send;
+
+    /// Returns what a server serves.
+    fn services(&self) -> Services;
+
+    /// Returns the names for health checks of parts that do not work, such as plugins that were left
+    /// out. Default: none.
+    fn broken_parts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns what the service needs to do its work.
+    ///
+    /// # Errors
+    /// An address of no use.
+    fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>>;
+
+    /// Continues with what the process before this one left, while the server serves. Default:
+    /// nothing.
+    ///
+    /// # Errors
+    /// A storage that does not work; it is logged.
+    fn recover(&self) -> impl Future<Output = anyhow::Result<()>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Ends in time what would outlast the drain, beside serving. Default: nothing.
+    fn drain(&self, shutdown: Shutdown, grace: Duration) -> impl Future<Output = ()> + Send {
+        drop((shutdown, grace));
+        async {}
+    }
+
+    /// Ends all tasks.
+    fn shutdown(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Runs a service until a signal ends it. Wrong settings are reported all at once, with exit code 78.
+///
+/// # Errors
+/// What keeps the service from starting.
+pub async fn run<P: Program>() -> anyhow::Result<ExitCode> {
+    let arguments = command::<P>().get_matches();
+    let config: Option<&PathBuf> = arguments.get_one("config");
+    let loaded = match ::settings::load::<P::Settings>(config.map(PathBuf::as_path)) {
+        Ok(loaded) => loaded,
+        Err(error) => return Ok(::settings::report_and_exit_code(&error)),
+    };
+    if arguments.get_flag("print-settings") {
+        print(&loaded.effective());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let settings = loaded.settings;
+    let version = env!("CARGO_PKG_VERSION");
+    let telemetry = telemetry::init(P::telemetry(&settings), P::NAME, version)?;
+    let shutdown = Shutdown::on_signals()?;
+    let server = P::server(&settings).clone();
+    let listener = crate::bind(&server).await?;
+    let service = Arc::new(P::build(settings.clone()).await?);
+
+    let grace = server.drain_grace;
+    let server = Server::new(server, service.services()).needs(service.needs(&settings)?);
+    let health = server.health();
+    for part in service.broken_parts() {
+        health.set(&part, false).await;
+    }
+    let recovering = Arc::clone(&service);
+    let recovery = tokio::spawn(async move {
+        if let Err(error) = recovering.recover().await {
+            tracing::error!(error = format!("{error:#}"), "earlier runs are not resumed");
+        }
+    });
+    let (draining, end) = (Arc::clone(&service), shutdown.clone());
+    let drain = tokio::spawn(async move { draining.drain(end, grace).await });
+    server.serve(listener, shutdown).await?;
+    recovery.abort();
+    drain.abort();
+    service.shutdown().await;
+    telemetry.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn command<P: Program>() -> Command {
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help(format!(
+            "A TOML file with settings [env: {}_CONFIG]; environment variables win over it",
+            P::Settings::PREFIX
+        ));
+    let print = Arg::new("print-settings")
+        .long("print-settings")
+        .action(ArgAction::SetTrue)
+        .help("Prints the settings in force, with the source of each, and ends");
+    Command::new(P::NAME)
+        .about(P::ABOUT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .args([config, print])
+}
+
+#[expect(clippy::print_stdout, reason = "printing is what was asked for")]
+fn print(text: &str) {
+    println!("{text}");
+}
