@@ -232,10 +232,7 @@ impl Driver {
                 Some(Ok(Piece::Text(piece))) => {
                     text.push_str(&piece);
                     if text.len() > MAX_ANSWER_BYTES {
-                        return Err(Asking::Model(ModelError::TooLarge {
-                            what: "text",
-                            limit: MAX_ANSWER_BYTES,
-                        }));
+                        return Err(too_large());
                     }
                     self.on_parser_events(parser.push(&piece), &mut answer, reading_context)
                         .await?;
@@ -378,6 +375,14 @@ impl From<Stop> for Asking {
     fn from(stop: Stop) -> Self {
         Asking::Stopped(stop)
     }
+}
+
+/// Reports an answer that holds more text than any may.
+fn too_large() -> Asking {
+    Asking::Model(ModelError::TooLarge {
+        what: "text",
+        limit: MAX_ANSWER_BYTES,
+    })
 }
 
 fn model_failure(code: &str, message: &str, retryable: bool) -> Stop {
