@@ -7,6 +7,7 @@
 //! * [`finding`]: what a rule answers with.
 //! * [`layout`]: the fixed top level, the files of every service, one way to lay out modules.
 //! * [`manifests`]: what every manifest says.
+//! * [`circles`]: files of one crate that import each other in a loop.
 //! * [`edges`]: which crate may depend on which, and what a domain module may name.
 //! * [`sizes`]: how long files and functions may be.
 //! * [`words`]: what no file may contain.
@@ -14,6 +15,7 @@
 //! * [`unsafe_code`]: where unsafe code may stand, and what stands beside it.
 //! * [`rust_text`]: Rust source with comments and literals blanked out, which the rules read.
 
+pub mod circles;
 pub mod edges;
 pub mod finding;
 pub mod layout;

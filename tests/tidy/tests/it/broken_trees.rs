@@ -1,6 +1,6 @@
 //! Every rule fails where it should, at the right place, and says how to mend it.
 
-use tidy::{Finding, Tree, edges, layout, manifests, prose, sizes, unsafe_code, words};
+use tidy::{Finding, Tree, circles, edges, layout, manifests, prose, sizes, unsafe_code, words};
 
 const GOOD: &str = r#"
 [package]
@@ -498,6 +498,43 @@ fn unsafe_code_is_found() {
             "shared/a/src/a.rs:1",
             "outside the sandbox launcher",
             "safe wrapper",
+        )],
+    );
+}
+
+#[test]
+fn files_that_import_each_other_are_found() {
+    check(
+        circles::circles,
+        &[
+            ("shared/a/src/lib.rs", "mod one; mod two; mod three;"),
+            (
+                "shared/a/src/one.rs",
+                "use crate::two::Two; pub struct One;",
+            ),
+            (
+                "shared/a/src/two.rs",
+                "use super::three::{self, One as _}; pub struct Two;",
+            ),
+            ("shared/a/src/three.rs", "pub use crate::one::One;"),
+            // A module may name what stands above it, and a comment imports nothing.
+            (
+                "shared/b/src/lib.rs",
+                "mod top; // use crate::top::below::Below;",
+            ),
+            (
+                "shared/b/src/top.rs",
+                "mod below; pub struct Top; use self::below::Below;",
+            ),
+            (
+                "shared/b/src/top/below.rs",
+                "use super::Top; pub struct Below;",
+            ),
+        ],
+        &[(
+            "shared/a/src/one.rs",
+            "shared/a/src/one.rs, shared/a/src/three.rs, shared/a/src/two.rs",
+            "a file of its own",
         )],
     );
 }

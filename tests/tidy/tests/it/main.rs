@@ -3,7 +3,9 @@
 mod broken_trees;
 mod scanner;
 
-use tidy::{Finding, Tree, edges, finding, layout, manifests, prose, sizes, unsafe_code, words};
+use tidy::{
+    Finding, Tree, circles, edges, finding, layout, manifests, prose, sizes, unsafe_code, words,
+};
 
 #[track_caller]
 fn check(rule: fn(&Tree) -> Vec<Finding>) {
@@ -55,6 +57,11 @@ fn python_requirements_are_pinned() {
 #[test]
 fn crates_depend_downward_only() {
     check(edges::between_crates);
+}
+
+#[test]
+fn no_files_import_each_other_in_a_loop() {
+    check(circles::circles);
 }
 
 #[test]
