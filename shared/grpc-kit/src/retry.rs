@@ -77,11 +77,11 @@ impl Backoff {
     /// that is not longer than 5 s.
     pub fn after(&mut self, status: &Status) -> Duration {
         let asked = crate::retry_after(status).unwrap_or_default();
-        self.next().max(asked.min(LONGEST))
+        self.next_wait().max(asked.min(LONGEST))
     }
 
     /// Returns how long to wait before the next attempt.
-    pub fn next(&mut self) -> Duration {
+    pub fn next_wait(&mut self) -> Duration {
         let wait = jittered(self.next);
         self.next = (self.next * 2).min(LONGEST);
         wait
@@ -103,7 +103,7 @@ mod tests {
         let mut backoff = Backoff::default();
         let mut full = FIRST;
         for _ in 0..20 {
-            let wait = backoff.next();
+            let wait = backoff.next_wait();
             assert!(wait <= full && wait >= full / 2, "{wait:?} of {full:?}");
             full = (full * 2).min(LONGEST);
         }
