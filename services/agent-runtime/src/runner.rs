@@ -127,7 +127,11 @@ impl Runner {
     ) {
         let now = self.inner.clock.now();
         let turn = Turn::new(plan.budgets, &input.opening, now);
-        let given = history::given(&input.history, now);
+        let given = input
+            .history
+            .iter()
+            .map(|message| message.at(now))
+            .collect();
         let span = telemetry::spans::invoke_agent(&meta.subject);
         self.execute(
             recorder,

@@ -109,7 +109,7 @@ impl Crate {
     fn defining(&self, from: &Module, path: &[String], reexports: usize) -> Option<&Module> {
         let path = self.absolute(from, path)?;
         let (target, rest) = (0..=path.len()).rev().find_map(|length| {
-            let (target, _) = self.modules.get_key_value(&path[..length].to_vec())?;
+            let (target, _) = self.modules.get_key_value(&path[..length])?;
             Some((target, &path[length..]))
         })?;
         let Some(name) = rest.first() else {

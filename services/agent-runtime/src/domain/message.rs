@@ -57,3 +57,15 @@ pub struct TurnMessage {
     /// When it was said.
     pub time: Timestamp,
 }
+
+impl ChatMessage {
+    /// Returns the message as one that was said at a time.
+    pub fn at(&self, time: Timestamp) -> TurnMessage {
+        TurnMessage {
+            role: self.role,
+            text: self.text.clone(),
+            observation: false,
+            time,
+        }
+    }
+}

@@ -1,13 +1,13 @@
 //! The earlier turns of a conversation, read from their logs.
 
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
-use core_types::{RunId, Timestamp};
+use core_types::RunId;
 use grpc_kit::Failure;
 use run_events::Runs;
 
 use crate::{
     domain::{
-        message::{ChatMessage, Role, TurnMessage},
+        message::{Role, TurnMessage},
         plan::{Opening, Plan},
     },
     store::Batch,
@@ -70,23 +70,16 @@ pub(crate) async fn turn(
 
 /// Reads messages that were appended between turns.
 pub(crate) fn appended(batch: &Batch) -> Earlier {
-    let messages = given(&batch.messages, batch.created);
+    let messages: Vec<TurnMessage> = batch
+        .messages
+        .iter()
+        .map(|message| message.at(batch.created))
+        .collect();
     Earlier {
         run_id: String::new(),
         untrusted: untrusted_given(&messages),
         messages,
     }
-}
-
-/// Dates the messages from before a turn by its start.
-pub(crate) fn given(messages: &[ChatMessage], time: Timestamp) -> Vec<TurnMessage> {
-    let dated = messages.iter().map(|message| TurnMessage {
-        role: message.role,
-        text: message.text.clone(),
-        observation: false,
-        time,
-    });
-    dated.collect()
 }
 
 /// Returns what the user is said to have written before a turn.

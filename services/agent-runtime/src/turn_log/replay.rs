@@ -3,7 +3,7 @@
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::Timestamp;
 
-use super::{history, journal};
+use super::journal;
 use crate::domain::{
     message::TurnMessage,
     plan::{Opening, Plan},
@@ -64,7 +64,7 @@ pub fn fold<'a>(
     for event in own {
         let kind = event.kind.as_ref();
         if let Some(message) = kind.and_then(journal::given_message) {
-            given.extend(history::given(&[message], time_of(event)));
+            given.push(message.at(time_of(event)));
         }
         let Some(happened) = kind.and_then(journal::read) else {
             continue;

@@ -71,7 +71,7 @@ async fn a_paused_run_starts_no_node_until_it_is_resumed() {
     let paused = world.pause(&run.run_id).await.unwrap();
     assert_eq!(paused.state(), RunState::Paused);
     assert_eq!(world.pause(&run.run_id).await.unwrap(), paused);
-    assert_eq!(world.ids_in(RunState::Paused).await, [run.run_id.clone()]);
+    assert_eq!(world.ids_in(RunState::Paused).await, [run.run_id.as_str()]);
     assert!(world.ids_in(RunState::Running).await.is_empty());
     world.registry.release();
     // What had begun ends by itself.

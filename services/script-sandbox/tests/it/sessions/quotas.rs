@@ -30,7 +30,6 @@ fn there_are_as_many_sessions_as_may_be_and_an_end_makes_room() {
         let host = Host::with(sessions(SessionSettings {
             maximum: 3,
             remembered: 2,
-            ..SessionSettings::default()
         }))
         .await;
         let create = |caller: &'static str| {
