@@ -47,7 +47,7 @@ build: check-rust ## Build every program (development profile)
 .PHONY: test
 test: check-rust check-node python build ## Run all tests, those in Python included
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
-	  $(CARGO) nextest run --locked --workspace --no-tests=warn; \
+	  $(CARGO) nextest run --profile $(if $(CI),ci,default) --locked --workspace --no-tests=warn; \
 	else \
 	  echo "cargo-nextest is not installed; using cargo test (cargo install --locked cargo-nextest makes it faster)"; \
 	  $(CARGO) test --locked --workspace --lib --bins --tests; \
@@ -60,7 +60,7 @@ test-hosts: test ## The same, and every hostile program on every kind of host as
 
 .PHONY: test-times
 test-times: ## Print how long the tests of each crate took in the last run of cargo-nextest
-	@$(PYTHON) tests/python/test_times.py $(TARGET)/nextest/default/junit.xml
+	@$(PYTHON) tests/python/test_times.py $(TARGET)/nextest/$(if $(CI),ci,default)/junit.xml
 
 .PHONY: bench
 bench: check-rust ## Measure against the floor of this machine (release profile)

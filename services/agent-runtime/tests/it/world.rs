@@ -1,6 +1,6 @@
 //! A runtime on a fresh directory, with one agent, one scripted model and the registry's double.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use agent_runtime::{
     AgentRuntime, AgentSettings, Environment, Peers, build,
@@ -30,7 +30,7 @@ use crate::registry::TestRegistry;
 /// What a runtime is built from.
 pub(crate) struct World {
     /// The directory with everything.
-    pub(crate) directory: TempDir,
+    pub(crate) directory: Arc<TempDir>,
     /// The tools.
     pub(crate) registry: TestRegistry,
     /// The settings.
@@ -55,7 +55,7 @@ impl World {
 
     /// Makes a world with these profiles and this script.
     pub(crate) fn of(registry: TestRegistry, profiles: &[(&str, &Value)], script: &Value) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = Arc::new(tempfile::tempdir().unwrap());
         let agents = directory.path().join("agents");
         std::fs::create_dir(&agents).unwrap();
         for (file, profile) in profiles {
@@ -98,6 +98,7 @@ impl World {
             .unwrap();
         let transport = grpc_kit::local(&runtime.services());
         Running {
+            _directory: Arc::clone(&self.directory),
             runtime,
             agent: AgentServiceClient::new(transport.clone()),
             profiles: ProfileServiceClient::new(transport.clone()),
@@ -117,6 +118,8 @@ impl World {
 /// A runtime that runs.
 #[derive(Clone)]
 pub(crate) struct Running {
+    /// Kept as long as the runtime reads it.
+    _directory: Arc<TempDir>,
     /// The runtime.
     pub(crate) runtime: AgentRuntime,
     /// Its agents.

@@ -7,13 +7,18 @@ use tonic::{Streaming, transport::Channel, transport::Endpoint};
 
 use crate::text::{failing_agents, model_text, user_message};
 
-/// A client with one connection, as the libraries of other languages have it.
-async fn one_connection(stack: &Stack) -> anyhow::Result<RunServiceClient<Channel>> {
-    let endpoint = Endpoint::from_shared(stack.address())?;
-    // The windows of a client that has chosen none.
-    let endpoint = endpoint
-        .initial_stream_window_size(65_535)
-        .initial_connection_window_size(65_535);
+/// The window of a client that has chosen none.
+const DEFAULT_WINDOW: u32 = 65_535;
+
+/// A client with one connection, as the libraries of other languages have it, on which
+/// `connection_window` bytes may wait unread.
+async fn one_connection(
+    stack: &Stack,
+    connection_window: u32,
+) -> anyhow::Result<RunServiceClient<Channel>> {
+    let endpoint = Endpoint::from_shared(stack.address())?
+        .initial_stream_window_size(DEFAULT_WINDOW)
+        .initial_connection_window_size(connection_window);
     Ok(RunServiceClient::new(endpoint.connect().await?))
 }
 
@@ -32,7 +37,8 @@ async fn followers_leave_room_for_a_cancel(stack: Stack) -> anyhow::Result<()> {
     let started = |_: &_| true;
     let request = user_message("slow_thinker", "Think.");
     let (run_id, _) = until(&stack.gateway(), request, started).await?;
-    let mut client = one_connection(&stack).await?;
+    // h2 ends a connection on which many small frames wait; how many follows from its window.
+    let mut client = one_connection(&stack, 8 << 20).await?;
     let mut followers = Vec::new();
     for _ in 0..120 {
         let mut follower = watch(&mut client, &run_id).await?;
@@ -101,7 +107,7 @@ async fn stalled_followers_cost_little(mut stack: Stack) -> anyhow::Result<()> {
     let before = settled(&mut stack).await?;
     let mut held = Vec::new();
     for _ in 0..4 {
-        let mut client = one_connection(&stack).await?;
+        let mut client = one_connection(&stack, DEFAULT_WINDOW).await?;
         for _ in 0..100 {
             held.push(watch(&mut client, &run_id).await?);
         }
