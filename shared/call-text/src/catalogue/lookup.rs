@@ -33,7 +33,9 @@ impl Catalogue {
             return ToolMatch::Visible(index, NameReading::Exact);
         }
         let cleaned = names::clean(written);
-        if let Some(&index) = self.inner.exact.get(cleaned.as_ref()) {
+        if cleaned.len() != written.len()
+            && let Some(&index) = self.inner.exact.get(cleaned.as_ref())
+        {
             return ToolMatch::Visible(index, NameReading::Cleaned);
         }
         let folded = cleaned.to_lowercase();

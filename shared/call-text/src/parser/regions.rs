@@ -119,14 +119,15 @@ pub(super) fn near_misses(text: &str, assembler: &mut Assembler) {
 /// Where in a piece of prose a tool's marker stands between brackets that do not make it one, and
 /// whether fields follow it.
 fn near_misses_in(text: &str, span: Span) -> impl Iterator<Item = (Span, bool)> {
-    const WORDS: [&str; 2] = ["REQUEST_TOOL", "TOOL_REQUEST"];
+    /// The words, and where the underscore stands in each.
+    const WORDS: [(&str, usize); 2] = [("REQUEST_TOOL", 7), ("TOOL_REQUEST", 4)];
     const RIGHT: [&str; 2] = ["<|[REQUEST_TOOL]|>", "<<<[TOOL_REQUEST]>>>"];
     const MOST_BRACKETS: usize = 8;
     let piece = span.of(text);
-    let places = memchr::memmem::find_iter(piece.as_bytes(), b"_")
+    let places = memchr::memchr_iter(b'_', piece.as_bytes())
         .filter_map(|at| {
-            WORDS.iter().find_map(|word| {
-                let start = at.checked_sub(word.find('_')?)?;
+            WORDS.iter().find_map(|(word, underscore)| {
+                let start = at.checked_sub(*underscore)?;
                 let found = piece.get(start..start + word.len())?;
                 found
                     .eq_ignore_ascii_case(word)

@@ -75,6 +75,20 @@ pub(crate) fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
     answer
 }
 
+/// The name of the tag that may start at `at`, where a `<` stands, if it is made of letters, digits
+/// and the usual signs only.
+pub(crate) fn plain_name<'t>(feed: &Feed<'t>, at: usize) -> Option<&'t str> {
+    let slash = feed.bytes().get(at + 1) == Some(&b'/');
+    let start = feed.skip_space(at + 1 + usize::from(slash));
+    let rest = &feed.bytes()[start..];
+    let width = rest
+        .iter()
+        .position(|byte| !crate::names::is_plain(*byte))?;
+    feed.count(width);
+    let ends = matches!(rest[width], b'>' | b'=') || rest[width].is_ascii_whitespace();
+    (width > 0 && ends).then(|| &feed.text[start..start + width])
+}
+
 /// The tag if it is written as most are: brackets, perhaps a slash, a plain name.
 fn read_plain(feed: &Feed<'_>, at: usize, limits: &Limits) -> Option<Tag> {
     let rest = feed.bytes().get(at..)?.strip_prefix(b"<")?;

@@ -16,7 +16,7 @@ pub(crate) enum Opening {
 }
 
 /// Elements that carry a call's name in an attribute or after `=`.
-pub(super) fn is_generic_call(name: &str) -> bool {
+pub(in crate::dialect::element) fn is_generic_call(name: &str) -> bool {
     // Most names are none of these, as their length tells.
     matches!(name.len(), 4 | 6 | 8 | 9 | 13)
         && [

@@ -252,6 +252,13 @@ impl ValueScan {
         if !pending && !around.may_matter(first, self.tag_name.of(feed.text)) {
             return Look::Yes(None);
         }
+        if !pending
+            && !closing
+            && width == 1
+            && tag::plain_name(feed, at).is_some_and(|name| !self.is_counted(feed, around, name))
+        {
+            return Look::Yes(None);
+        }
         let tag = match tag::read(feed, at, &around.context.policy.limits) {
             Look::Yes(tag) if tag.wide && !self.wide => return Look::Yes(None),
             Look::Yes(tag) => tag,
@@ -276,6 +283,11 @@ impl ValueScan {
         self.count_open(feed, around, &tag, mode);
         self.pos = tag.span.end;
         Look::Yes(None)
+    }
+
+    /// Whether an opening tag of this name is counted.
+    fn is_counted(&self, feed: &Feed<'_>, around: &Surroundings<'_>, name: &str) -> bool {
+        name == self.tag_name.of(feed.text) || around.closes_call(name) || around.closes_block(name)
     }
 
     fn count_open(&mut self, feed: &Feed<'_>, around: &Surroundings<'_>, tag: &Tag, mode: &Mode) {

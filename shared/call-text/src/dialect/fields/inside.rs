@@ -82,11 +82,13 @@ impl Walk<'_> {
         while let Some(offset) = memchr::memchr3(open, close, b'<', &self.feed.bytes()[at..]) {
             self.feed.count(offset);
             let here = at + offset;
-            let width = self.feed.char_at(here).map_or(1, char::len_utf8);
-            at = here + width;
-            if self.feed.bytes()[here] == b'<'
-                && let Look::Yes(marker) = marks::marker(&self.feed, here)
-            {
+            let bracket = self.feed.bytes()[here] == b'<';
+            let c = match bracket {
+                true => Some('<'),
+                false => self.feed.char_at(here),
+            };
+            at = here + c.map_or(1, char::len_utf8);
+            if bracket && let Look::Yes(marker) = marks::marker(&self.feed, here) {
                 at = marker.end;
                 if marker.opens && blocks == 0 {
                     quoted = Some((self.inside.keys.len(), self.inside.doubt, self.depth));
@@ -108,9 +110,11 @@ impl Walk<'_> {
                 continue;
             }
             // Many letters begin with the same byte as a delimiter.
-            let c = self.feed.char_at(here);
-            let may_delimit = c.is_some_and(|c| "「{»«><".contains(c))
-                && (c != Some('<') || self.own == Delimiters::Arrow);
+            let may_delimit = match c {
+                Some('<') => self.own == Delimiters::Arrow,
+                Some('「' | '{' | '»' | '«' | '>') => true,
+                _ => false,
+            };
             if may_delimit && let Some(end) = self.delimiter(here) {
                 at = end;
                 empty = false;

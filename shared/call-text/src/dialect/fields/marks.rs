@@ -54,11 +54,19 @@ pub(crate) fn marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
 }
 
 const MOST_SPACES: usize = 4;
+const MOST_BRACKETS: usize = 4;
 
 fn read_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
+    // Most brackets of code are settled by the first character that is no bracket and no blank.
+    let following = feed.bytes().get(at + 1..).unwrap_or_default();
+    let mut following = following.iter().take(MOST_BRACKETS + MOST_SPACES);
+    let next = following.find(|byte| !matches!(byte, b'<' | b' ' | b'\t'));
+    if next.is_some_and(|next| !matches!(next, b'|' | b'[')) {
+        return Look::No;
+    }
     let mut brackets = 1;
     let mut here = at + 1;
-    while brackets < 4 {
+    while brackets < MOST_BRACKETS {
         match feed.literal(here, "<") {
             Look::Yes(end) => {
                 brackets += 1;

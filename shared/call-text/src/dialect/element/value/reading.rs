@@ -3,7 +3,7 @@
 
 use super::ValueScan;
 use crate::catalogue::ToolMatch;
-use crate::dialect::element::open::{is_generic_parameter, names_call};
+use crate::dialect::element::open::{is_generic_call, is_generic_parameter, names_call};
 use crate::dialect::element::surroundings::Surroundings;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
@@ -183,7 +183,14 @@ impl ValueScan {
                     None => comments = false,
                 }
             }
-            let Look::Yes(tag) = tag::read(&whole, here, &around.context.policy.limits) else {
+            let settled = tag::plain_name(&whole, here)
+                .is_some_and(|name| !self.may_belong(feed, around, name));
+            let read = || tag::read(&whole, here, &around.context.policy.limits);
+            let tag = match settled {
+                true => Look::No,
+                false => read(),
+            };
+            let Look::Yes(tag) = tag else {
                 at = here + 1;
                 continue;
             };
@@ -223,6 +230,17 @@ impl ValueScan {
             }
         }
         (inside, starts_with_own)
+    }
+
+    /// Whether a tag of this name could belong to the call, or open another. Code is full of brackets
+    /// before names that do neither.
+    fn may_belong(&self, feed: &Feed<'_>, around: &Surroundings<'_>, name: &str) -> bool {
+        name.eq_ignore_ascii_case(self.tag_name.of(feed.text))
+            || around.closes_block(name)
+            || around.closes_call(name)
+            || is_generic_call(name)
+            || self.sibling(around, name).is_some()
+            || matches!(around.context.catalogue.find(name), ToolMatch::Visible(..))
     }
 
     /// The other parameter that a tag of this name belongs to.
