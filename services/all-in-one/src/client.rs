@@ -1,9 +1,10 @@
-//! The commands that talk to a Tavern: invoke a text, look at runs, look at tools.
+//! The commands that talk to a Tavern: invoke a text, look at runs, tools and workflows.
 
 mod invoke;
 mod json;
 mod runs;
 mod tools;
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: tools::Command,
     },
+    /// List, show, check, store, run and delete workflows.
+    Workflows {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: workflows::Command,
+    },
 }
 
 impl Command {
@@ -74,6 +82,7 @@ impl Command {
             Self::Invoke { remote, input } => input.execute(&remote).await,
             Self::Runs { remote, command } => command.execute(&remote).await,
             Self::Tools { remote, command } => command.execute(&remote).await,
+            Self::Workflows { remote, command } => command.execute(&remote).await,
         }
     }
 }
@@ -115,7 +124,7 @@ fn print(text: &str) {
 }
 
 /// Prints rows as a table with aligned columns.
-fn print_table(rows: &[Vec<String>], width: usize) {
+pub(crate) fn print_table(rows: &[Vec<String>], width: usize) {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {

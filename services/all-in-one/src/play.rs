@@ -3,7 +3,7 @@
 mod check;
 mod transcript;
 
-use std::path::Path;
+use std::{path::Path, time::Instant};
 
 use anyhow::{Context, bail};
 use contracts::tavern::common::v1::{Run, RunEvent, watch_record::Record};
@@ -14,7 +14,8 @@ use contracts::tavern::gateway::v1::{
 };
 use grpc_kit::Transport;
 
-use crate::timeline;
+use crate::client::print_table;
+use crate::timeline::{self, Style};
 
 use transcript::{Lines, Step, Transcript};
 
@@ -32,10 +33,18 @@ pub(crate) async fn play_all(
 ) -> anyhow::Result<usize> {
     let transcripts = transcript::read_all(directory)?;
     let mut wrong = 0;
+    let mut rows = vec![["TRANSCRIPT", "TIME", "RESULT"].map(str::to_owned).to_vec()];
     for (path, transcript) in &transcripts {
+        let begun = Instant::now();
         let (drawing, differences) = play(gateway.clone(), transcript)
             .await
             .with_context(|| format!("{} could not be played", path.display()))?;
+        let time = format!("{:.1} ms", begun.elapsed().as_secs_f64() * 1e3);
+        let result = match differences.len() {
+            0 => "as stated".to_owned(),
+            count => format!("{count} differences"),
+        };
+        rows.push(vec![transcript.title.clone(), time, result]);
         println!("{drawing}");
         for difference in &differences {
             println!("  DIFFERS: {difference}");
@@ -43,8 +52,9 @@ pub(crate) async fn play_all(
         wrong += usize::from(!differences.is_empty());
     }
     let count = transcripts.len();
+    print_table(&rows, Style::of_stdout().width);
     println!(
-        "{} of {count} transcripts gave the stated result",
+        "\n{} of {count} transcripts gave the stated result",
         count - wrong
     );
     Ok(wrong)

@@ -194,6 +194,12 @@ fn show(run: &Run, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Follows a run from its beginning to its end.
+pub(super) async fn follow(remote: &Remote, run_id: String) -> anyhow::Result<ExitCode> {
+    let mut runs = RunServiceClient::new(remote.connect()?);
+    watch(&mut runs, run_id, 0, remote.json).await
+}
+
 /// Follows a run to its end, over servers that drain and connections that break.
 async fn watch(
     runs: &mut RunServiceClient<Transport>,

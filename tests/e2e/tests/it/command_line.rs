@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{Stack, binary};
 
 use crate::text::write_file;
@@ -60,6 +60,45 @@ async fn a_tool_is_called_and_a_failed_call_is_an_exit_code() -> anyhow::Result<
         &["tools", "call", "GetPlayerInfo", r#"{"playerId": "x"}"#],
     )?;
     assert!(!wrong.status.success(), "{wrong:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_is_checked_stored_run_and_deleted() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("greet.json");
+    let path = file.to_string_lossy().into_owned();
+    let definition = |full_type: &str| {
+        json!({
+            "nodes": [{"id": "a", "fullType": full_type, "configValues": {}}],
+            "edges": [],
+            "interfaceInputs": {},
+            "interfaceOutputs": {},
+        })
+    };
+    std::fs::write(&file, definition("core:NoSuchNode").to_string())?;
+    let checked = tavern(&stack, &["workflows", "check", &path])?;
+    assert!(!checked.status.success());
+    assert!(text(&checked.stdout).contains("core:NoSuchNode"));
+
+    std::fs::write(&file, definition("core:MathOperation").to_string())?;
+    let checked = tavern(&stack, &["workflows", "check", &path])?;
+    assert!(checked.status.success(), "{checked:?}");
+    let stored = tavern(&stack, &["workflows", "put", &path])?;
+    assert!(text(&stored.stdout).starts_with("greet\n"), "{stored:?}");
+    let listed = text(&tavern(&stack, &["workflows", "list"])?.stdout);
+    assert!(listed.contains("greet"), "{listed}");
+    let run = tavern(&stack, &["workflows", "run", "greet"])?;
+    assert!(run.status.success(), "{run:?}");
+    assert!(text(&run.stdout).contains("succeeded"), "{run:?}");
+    let deleted = tavern(&stack, &["workflows", "delete", "greet"])?;
+    assert!(deleted.status.success(), "{deleted:?}");
+    assert!(
+        !tavern(&stack, &["workflows", "show", "greet"])?
+            .status
+            .success()
+    );
     Ok(())
 }
 

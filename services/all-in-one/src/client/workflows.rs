@@ -1,0 +1,228 @@
+//! `tavern workflows`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Subcommand;
+use contracts::tavern::common::v1::LoadDiagnostic;
+use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
+use contracts::tavern::workflow::v1::{
+    DeleteWorkflowRequest, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
+    PutWorkflowRequest, StartRunRequest, ValidateWorkflowRequest, Workflow,
+    start_run_request::Target,
+};
+
+use super::{Remote, json, print, print_table, refusal, runs};
+use crate::timeline::Style;
+
+/// What to do with workflows.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List workflows by id.
+    List,
+    /// Print the definition of a workflow.
+    Show {
+        /// The id of the workflow.
+        workflow_id: String,
+    },
+    /// Check a file and print everything that is wrong with it.
+    Check {
+        /// A workflow file.
+        file: PathBuf,
+    },
+    /// Store a file as a workflow, in place of the one with the same id.
+    Put {
+        /// A workflow file.
+        file: PathBuf,
+        /// The id. Default: the file's name without its ending.
+        #[arg(long)]
+        id: Option<String>,
+    },
+    /// Run a workflow and follow the run to its end.
+    Run {
+        /// The id of the workflow.
+        workflow_id: String,
+        /// The inputs: a JSON object.
+        #[arg(default_value = "{}")]
+        inputs: String,
+        /// The request id; the same id with the same inputs returns the same run.
+        #[arg(long, default_value = "")]
+        request_id: String,
+    },
+    /// Delete a stored workflow.
+    Delete {
+        /// The id of the workflow.
+        workflow_id: String,
+    },
+    /// List the types of nodes that workflows are made of.
+    Nodes,
+}
+
+type Workflows = WorkflowServiceClient<grpc_kit::Transport>;
+
+impl Command {
+    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let mut workflows = Workflows::new(remote.connect()?);
+        match self {
+            Self::List => list(&mut workflows, remote.json).await,
+            Self::Show { workflow_id } => {
+                let request = GetWorkflowRequest { workflow_id };
+                let response = workflows.get_workflow(request).await;
+                let response = response.map_err(|status| refusal(&status))?.into_inner();
+                let workflow = response.workflow.context("the answer has no workflow")?;
+                show(&workflow, remote.json)
+            }
+            Self::Check { file } => check(&mut workflows, read(&file)?, remote.json).await,
+            Self::Put { file, id } => {
+                let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+                let request = PutWorkflowRequest {
+                    workflow_id: id.unwrap_or_else(|| stem.into_owned()),
+                    definition_json: read(&file)?,
+                    ..PutWorkflowRequest::default()
+                };
+                let response = workflows.put_workflow(request).await;
+                let response = response.map_err(|status| refusal(&status))?.into_inner();
+                let workflow = response.workflow.context("the answer has no workflow")?;
+                if remote.json {
+                    return show(&workflow, true);
+                }
+                print(&format!("{}\n", workflow.workflow_id));
+                remarks(&workflow.diagnostics);
+                Ok(ExitCode::SUCCESS)
+            }
+            Self::Run {
+                workflow_id,
+                inputs,
+                request_id,
+            } => {
+                let request = StartRunRequest {
+                    request_id,
+                    target: Some(Target::WorkflowId(workflow_id)),
+                    inputs_json: inputs,
+                    ..StartRunRequest::default()
+                };
+                let response = workflows.start_run(request).await;
+                let response = response.map_err(|status| refusal(&status))?.into_inner();
+                let run = response.run.context("the answer has no run")?;
+                if !remote.json {
+                    print(&format!("{}\n", run.run_id));
+                }
+                runs::follow(remote, run.run_id).await
+            }
+            Self::Delete { workflow_id } => {
+                let request = DeleteWorkflowRequest {
+                    workflow_id,
+                    ..DeleteWorkflowRequest::default()
+                };
+                let response = workflows.delete_workflow(request).await;
+                response.map_err(|status| refusal(&status))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Self::Nodes => nodes(&mut workflows, remote.json).await,
+        }
+    }
+}
+
+fn read(file: &std::path::Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn show(workflow: &Workflow, as_json: bool) -> anyhow::Result<ExitCode> {
+    match as_json {
+        true => json::print_line("tavern.workflow.v1.Workflow", workflow)?,
+        false => print(&format!("{}\n", workflow.definition_json.trim_end())),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn remarks(diagnostics: &[LoadDiagnostic]) {
+    for remark in diagnostics {
+        print(&format!("{}: {}\n", remark.path, remark.message));
+    }
+}
+
+async fn list(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCode> {
+    let head = ["WORKFLOW", "NAME", "SOURCE", "DESCRIPTION"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    let mut left_out = Vec::new();
+    let mut request = ListWorkflowsRequest::default();
+    loop {
+        let response = workflows.list_workflows(request.clone()).await;
+        let page = response.map_err(|status| refusal(&status))?.into_inner();
+        for workflow in page.workflows {
+            if as_json {
+                json::print_line("tavern.workflow.v1.Workflow", &workflow)?;
+            }
+            let source = if workflow.from_file { "file" } else { "stored" };
+            let description = workflow.description.lines().next().unwrap_or_default();
+            rows.push(vec![
+                workflow.workflow_id.clone(),
+                workflow.name.clone(),
+                source.to_owned(),
+                description.to_owned(),
+            ]);
+        }
+        left_out.extend(page.diagnostics);
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    if !as_json {
+        print_table(&rows, Style::of_stdout().width);
+        remarks(&left_out);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn check(
+    workflows: &mut Workflows,
+    definition_json: String,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let request = ValidateWorkflowRequest { definition_json };
+    let response = workflows.validate_workflow(request).await;
+    let response = response.map_err(|status| refusal(&status))?.into_inner();
+    if as_json {
+        json::print_line("tavern.workflow.v1.ValidateWorkflowResponse", &response)?;
+    } else {
+        for violation in &response.violations {
+            print(&format!("{}: {}\n", violation.pointer, violation.message));
+        }
+        remarks(&response.diagnostics);
+    }
+    Ok(match response.violations.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+async fn nodes(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCode> {
+    let head = ["TYPE", "CATEGORY", "DESCRIPTION"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    let mut request = ListNodeTypesRequest::default();
+    loop {
+        let response = workflows.list_node_types(request.clone()).await;
+        let page = response.map_err(|status| refusal(&status))?.into_inner();
+        for node in page.node_types {
+            if as_json {
+                json::print_line("tavern.workflow.v1.NodeType", &node)?;
+            }
+            let description = node.description.lines().next().unwrap_or_default();
+            rows.push(vec![
+                node.full_type.clone(),
+                node.category.clone(),
+                description.to_owned(),
+            ]);
+        }
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    if !as_json {
+        print_table(&rows, Style::of_stdout().width);
+    }
+    Ok(ExitCode::SUCCESS)
+}
