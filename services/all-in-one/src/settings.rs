@@ -1,5 +1,6 @@
 //! Settings of all services in one process.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use agent_runtime::AgentSettings;
@@ -7,7 +8,7 @@ use gateway::GatewaySettings;
 use grpc_kit::ServerSettings;
 use script_sandbox::SandboxSettings;
 use serde::{Deserialize, Serialize};
-use settings::{Problems, SettingsError};
+use settings::{Problem, Problems, SettingsError, Source};
 use telemetry::TelemetrySettings;
 use tool_registry::RegistrySettings;
 use workflow_execution::WorkflowSettings;
@@ -70,6 +71,26 @@ const GIVEN: [&str; 13] = [
     "deploy_dir",
 ];
 
+fn is_given(key: &str) -> bool {
+    GIVEN.iter().any(|given| key.starts_with(given))
+}
+
+/// Returns a problem for each variable of a service that sets what the process gives it.
+fn without_effect(prefix: &str, vars: impl Iterator<Item = (OsString, OsString)>) -> Vec<Problem> {
+    let names = vars.filter_map(|(name, _)| name.into_string().ok());
+    let problem = |name: String| {
+        let key = name.strip_prefix(prefix)?.strip_prefix("__")?;
+        let key = key.to_lowercase().replace("__", ".");
+        is_given(&key).then(|| Problem {
+            key,
+            source: Source::Environment(name),
+            what: "has no effect on a service in this process".to_owned(),
+            remedy: "remove it; `TAVERN__…` sets it for the process as a whole".to_owned(),
+        })
+    };
+    names.filter_map(problem).collect()
+}
+
 /// The settings of every service.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceSettings {
@@ -99,6 +120,9 @@ impl TavernSettings {
         else {
             return Err(wrong);
         };
+        if !wrong.problems.is_empty() {
+            return Err(wrong);
+        }
         let mut services = ServiceSettings {
             gateway,
             registry,
@@ -154,7 +178,7 @@ impl TavernSettings {
         let file = self.file_of(service);
         let loaded = settings::load::<S>(file.as_deref())?;
         let lines = loaded.effective();
-        let own = |line: &&str| !GIVEN.iter().any(|given| line.starts_with(given));
+        let own = |line: &&str| !is_given(line);
         Ok(lines.lines().filter(own).collect::<Vec<_>>().join("\n"))
     }
 
@@ -173,6 +197,9 @@ impl TavernSettings {
 
     fn load<S: settings::Settings>(&self, service: &str, wrong: &mut SettingsError) -> Option<S> {
         let file = self.file_of(service);
+        wrong.merge(SettingsError {
+            problems: without_effect(S::PREFIX, std::env::vars_os()),
+        });
         match settings::load::<S>(file.as_deref()) {
             Ok(loaded) => Some(loaded.settings),
             Err(error) => {

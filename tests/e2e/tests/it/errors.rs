@@ -224,6 +224,7 @@ fn the_wrong_settings_of_all_services_are_reported_together() -> anyhow::Result<
         ("TAVERN_GATEWAY__MAX_TEXT".to_owned(), "2MiB"),
         ("TAVERN_SANDBOX__LOWEST_ISOLATON".to_owned(), "full"),
         ("TAVERN_SANDBX__USE_CGROUPS".to_owned(), "false"),
+        ("TAVERN_REGISTRY__DATA_DIR".to_owned(), "elsewhere"),
     ];
     let program = testkit::binary("tavern")?;
     let mut process = testkit::Process::start(
@@ -236,11 +237,12 @@ fn the_wrong_settings_of_all_services_are_reported_together() -> anyhow::Result<
     assert_eq!(process.wait()?.code(), Some(78), "{}", process.output());
     let output = process.output();
     for part in [
-        "4 settings are wrong",
+        "5 settings are wrong",
         "server.max_calls",
         "max_text",
         "use lowest_isolation",
         "use TAVERN_SANDBOX__USE_CGROUPS",
+        "environment variable TAVERN_REGISTRY__DATA_DIR): remove it",
     ] {
         assert!(output.contains(part), "{part} is not in {output}");
     }
