@@ -173,7 +173,7 @@ fn start(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,
 ) -> Step<(i32, Option<OwnedFd>)> {
-    let (outcome, told) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+    let (outcome, report) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .at(Layer::Exec, "making a pipe")?;
     let has_listener = confine::profile(plan).has_listener();
     let pair = has_listener.then(UnixStream::pair).transpose();
@@ -182,11 +182,11 @@ fn start(
         Forked::Child => {
             let failure = payload::become_script(plan, descriptors, payloads);
             // The reader may have gone.
-            let _ = channel::write_report(&mut File::from(told), &failure);
+            let _ = channel::write_report(&mut File::from(report), &failure);
             sys::exit_now(1)
         }
         Forked::Parent(script) => {
-            drop((told, descriptors, payloads));
+            drop((report, descriptors, payloads));
             let mut failure = Vec::new();
             File::from(outcome)
                 .read_to_end(&mut failure)

@@ -51,11 +51,11 @@ pub fn run() -> ExitCode {
     let Ok((plan, descriptors)) = channel::receive::<LaunchPlan>(&socket) else {
         return ExitCode::FAILURE;
     };
-    let told = match supervise(&socket, plan, descriptors) {
+    let reported = match supervise(&socket, plan, descriptors) {
         Ok(last) => channel::write_report(&mut &socket, &last),
         Err(failure) => channel::write_report(&mut &socket, &Report::Failed(failure)),
     };
-    if told.is_ok() {
+    if reported.is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -302,7 +302,7 @@ impl Family {
         }
     }
 
-    /// Kills our own children as they come. Whoever forks and ends faster than all processes can be
+    /// Kills our own children as they come. A process that forks and ends faster than all processes can be
     /// looked at has to leave its child to us each time, and is caught there.
     fn catch_orphans(&mut self) {
         const TURNS: u32 = 200;

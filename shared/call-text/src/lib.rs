@@ -9,7 +9,7 @@
 //! asks the time or starts a thread. Rules are named by the [`Rule`] enum.
 //!
 //! The other direction is here as well: [`prompt`] writes the section that teaches a model to
-//! call tools, [`render`] writes a call, [`observation`] writes what a model is told about one.
+//! call tools, [`render`] writes a call, [`observation`] writes what a model reads about one.
 
 mod canonical;
 mod catalogue;

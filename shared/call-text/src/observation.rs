@@ -1,4 +1,4 @@
-//! What a model is told about its calls (L1, L2).
+//! What a model reads about its calls (L1, L2).
 //!
 //! The wording of the default presenter is fixed: models were taught with it. Every function gives
 //! one line that starts with `Observation: `; tool output in it is neutralised.
@@ -18,7 +18,7 @@ use crate::{
     Block, Call, Catalogue, Diagnostic, Parsed, Problem, ProblemCode, Severity, Tolerance,
 };
 
-/// A tool's failure as the model is told it.
+/// A tool's failure as the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure<'f> {
     /// The kind of failure, for instance `timeout`.
@@ -199,7 +199,7 @@ pub fn for_block(block: &Block) -> Option<String> {
     ))
 }
 
-/// Everything that a model should be told about blocks that should have run and that no call could
+/// Everything that a model should read about blocks that should have run and that no call could
 /// be read from: one line per block. `None` if there is no such block.
 pub fn for_blocks(parsed: &Parsed) -> Option<String> {
     let refused = parsed.blocks.iter().filter(|block| block.runs);
@@ -208,7 +208,7 @@ pub fn for_blocks(parsed: &Parsed) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Everything that a model should be told about a message that cannot run as it stands: one line
+/// Everything that a model should read about a message that cannot run as it stands: one line
 /// per block or call. `None` if nothing is wrong.
 pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
     let mut lines = Vec::new();

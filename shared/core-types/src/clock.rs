@@ -45,7 +45,7 @@ impl Timestamp {
     }
 }
 
-/// Tells the time.
+/// Returns the time.
 pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Returns the present time of day.
     fn now(&self) -> Timestamp;

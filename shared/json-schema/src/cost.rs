@@ -20,7 +20,7 @@ use crate::compile_error::{CompileCode, CompileProblem};
 use crate::graph::{Graph, NodeId};
 use crate::limits::Limits;
 
-/// Largest count that is told apart from larger ones; far above any budget, far below overflow.
+/// A count from which on all are the same: far above any budget, far below overflow.
 const MANY: u64 = 1_000_000_000;
 
 /// Edge visits spent on pricing one schema before it is called too complex.

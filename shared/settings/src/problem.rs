@@ -8,7 +8,7 @@ pub const EXIT_CONFIG: u8 = 78;
 /// Where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody set it: the program's default is in force.
+    /// It was not set: the program's default is in force.
     Default,
     /// The settings file.
     File(PathBuf),
@@ -132,7 +132,7 @@ impl SettingsError {
 
 /// Prints every problem on standard error and returns the code to exit with.
 pub fn report_and_exit_code(error: &SettingsError) -> ExitCode {
-    // Standard error may be closed; there is nobody left to tell.
+    // Standard error may be closed; there is no other place to report to.
     let _ = writeln!(std::io::stderr(), "{error}");
     ExitCode::from(EXIT_CONFIG)
 }

@@ -189,7 +189,7 @@ impl SqliteDatabase {
     /// one waits first.
     ///
     /// # Errors
-    /// The database's error; its class tells whether trying again can help.
+    /// The database's error; its class says whether trying again can help.
     pub async fn begin_write(&self) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
         self.writer.begin_with("BEGIN IMMEDIATE").await
     }

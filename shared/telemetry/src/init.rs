@@ -123,7 +123,7 @@ pub fn init_for_tests() {
 pub fn init_for_tests_with(layer: impl Layer<Registry> + Send + Sync) {
     let provider = SdkTracerProvider::builder().build();
     let tracer = provider.tracer(SCOPE);
-    // Whoever was first has set up the same, but for the layer.
+    // The first to come has set up the same, but for the layer.
     let _ = tracing_subscriber::registry()
         .with(layer)
         .with(trace_layer(tracer))
@@ -262,7 +262,7 @@ impl Drop for Guard {
             let (ended, wait) = mpsc::channel();
             std::thread::spawn(move || {
                 providers.shutdown();
-                // Nobody may be waiting any longer.
+                // The waiting side may be gone.
                 let _ = ended.send(());
             });
             let _ = wait.recv_timeout(DROP_TIMEOUT);

@@ -9,7 +9,7 @@
 //! - [`init`]: setting up and the guard that flushes.
 //! - [`context`]: W3C trace context in and out, ids of the current span.
 //! - [`spans`]: the spans of agents, tools, workflows and models.
-//! - [`attributes`]: every attribute key; nobody writes one as a literal elsewhere.
+//! - [`attributes`]: every attribute key; none stands as a literal elsewhere.
 
 pub mod attributes;
 pub mod context;
@@ -20,7 +20,7 @@ pub mod spans;
 pub use init::{Guard, TelemetryError, init, init_for_tests, init_for_tests_with, meter};
 pub use settings::{LogFormat, TelemetrySettings};
 
-/// The target of audit records: one log event for each thing that somebody has to answer for, such
+/// The target of audit records: one log event for each thing that a person answers for, such
 /// as a script that was run. They are of the level `INFO`, go wherever other log lines go, and are
 /// told from those by this target; see [`TelemetrySettings::log_filter`].
 pub const AUDIT_TARGET: &str = "tavern::audit";

@@ -116,8 +116,8 @@ fn directory(arguments: &Arguments) -> PathBuf {
         .unwrap_or_else(std::env::temp_dir)
 }
 
-/// Tells the person who waits, apart from the table.
+/// Reports progress, apart from the table.
 fn say(line: &str) {
-    // Nobody is left to be told when this fails.
+    // There is no place left to report a failure of this.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -145,7 +145,7 @@ fn named(directory: &Path, beginning: &str, depth: u32) -> usize {
     found
 }
 
-/// Every process below this one, those included that nobody has waited for.
+/// Every process below this one, zombies included.
 fn descendants(parent: u32) -> Vec<u32> {
     let all: Vec<(u32, u32)> = fs::read_dir("/proc")
         .into_iter()

@@ -95,7 +95,7 @@ impl Aim {
     }
 }
 
-/// Somebody who rearranges files for as long as this lives.
+/// A thread that rearranges files for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Rearranger {
     over: Arc<AtomicBool>,
@@ -106,9 +106,9 @@ impl Rearranger {
     /// Does this again and again. What goes wrong is what the race is about: who is outrun tries again.
     pub(crate) fn start(mut rearrange: impl FnMut() + Send + 'static) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let told = over.clone();
+        let stop = over.clone();
         let thread = std::thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 rearrange();
             }
         });
@@ -139,8 +139,8 @@ mod tests {
         tally.add("left");
         assert!(tally.clone().hit().is_err());
         tally.add_many("right", 2);
-        let told = tally.hit().map(|tally| tally.to_string());
-        assert_eq!(told.ok().as_deref(), Some("3 tries, 1 left, 2 right"));
+        let counted = tally.hit().map(|tally| tally.to_string());
+        assert_eq!(counted.ok().as_deref(), Some("3 tries, 1 left, 2 right"));
     }
 
     #[test]

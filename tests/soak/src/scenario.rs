@@ -53,7 +53,7 @@ impl Scenario {
         Scenario::Outputs,
     ];
 
-    /// Does it so often and tells what was counted.
+    /// Does it so often and returns what was counted.
     ///
     /// # Errors
     /// What went wrong, or everything that is left behind.

@@ -92,7 +92,7 @@ impl Service {
     }
 
     /// Ends the service and waits until nothing of it is left; memory and descriptors may be those of
-    /// a service that has run scripts, which `before` tells.
+    /// a service that has run scripts, which `before` names.
     ///
     /// # Errors
     /// Everything that is left.
@@ -164,7 +164,7 @@ where
     Ok(())
 }
 
-/// Races against the service, on each of these levels its part of the tries, and tells how often
+/// Races against the service, on each of these levels its part of the tries, and returns how often
 /// each direction came about.
 ///
 /// # Errors
@@ -178,7 +178,7 @@ pub(crate) async fn race<F>(
 where
     F: Future<Output = anyhow::Result<&'static str>> + Send + 'static,
 {
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     let each = times.div_ceil(u32::try_from(levels.len())?);
     for level in levels {
         let service = Service::start(*level).await?;
@@ -190,7 +190,7 @@ where
         many(first..each, run, |direction| tally.add(direction)).await?;
         let tally = tally.hit().context(level.name());
         service.end(&before).await.context(level.name())?;
-        told.push(format!("{}: {}", level.name(), tally?));
+        lines.push(format!("{}: {}", level.name(), tally?));
     }
-    Ok(told.join("\n"))
+    Ok(lines.join("\n"))
 }

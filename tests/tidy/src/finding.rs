@@ -44,7 +44,7 @@ impl fmt::Display for Finding {
             Some(line) => write!(f, "{}:{line}", self.path)?,
             None => f.write_str(&self.path)?,
         }
-        write!(f, ": {}\n    to mend it: {}", self.problem, self.remedy)
+        write!(f, ": {}\n    remedy: {}", self.problem, self.remedy)
     }
 }
 

@@ -80,8 +80,8 @@ impl Happened {
             let own = event.run_id == run.run_id;
             match &event.kind {
                 Some(Kind::Text(text)) if own => happened.text.push_str(&text.text),
-                Some(Kind::Observation(told)) if own => {
-                    happened.observations.push(told.text.clone())
+                Some(Kind::Observation(observed)) if own => {
+                    happened.observations.push(observed.text.clone())
                 }
                 Some(Kind::CallDispatched(call)) if own => {
                     dispatched.push((call.effect_id.clone(), json(&call.arguments_json)));

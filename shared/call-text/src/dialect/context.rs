@@ -9,6 +9,6 @@ pub(crate) struct Context<'c> {
     pub(crate) policy: &'c Policy,
     /// Why the model stopped; known only at the end.
     pub(crate) finish: FinishReason,
-    /// Nobody listens to events: the outcome is all that is asked for.
+    /// Events are not read: the outcome is all that is asked for.
     pub(crate) quiet: bool,
 }

@@ -1,4 +1,4 @@
-//! Reading structured calls that somebody else has collected, in whichever shape.
+//! Reading structured calls that the caller has collected, in whichever shape.
 
 use serde_json::{Map, Value};
 

@@ -69,7 +69,7 @@ fn the_wording_is_that_of_the_protocol() {
     }
 }
 
-fn told(message: &str, reason: FinishReason) -> String {
+fn observed(message: &str, reason: FinishReason) -> String {
     let parameters = json!({"properties": {"text": {"type": "string"}}});
     let ids = ["note", "kb:Query", "node:core:TextMerge", "zoom", "notes"];
     let tools = ids.map(|id| Tool::new(id, "", parameters.clone()));
@@ -80,12 +80,12 @@ fn told(message: &str, reason: FinishReason) -> String {
 
 #[test]
 fn a_repair_is_told_as_the_mark_that_was_missing() {
-    let line = told("<ACTION><note><text>a</text></note>", FinishReason::Stop);
+    let line = observed("<ACTION><note><text>a</text></note>", FinishReason::Stop);
     assert_eq!(
         line,
         "Observation: Error - Tool note was not run: the call had to be repaired (</ACTION> was missing). Write the call again, exactly."
     );
-    let line = told("<note><text>a</text></note></ACTION>", FinishReason::Stop);
+    let line = observed("<note><text>a</text></note></ACTION>", FinishReason::Stop);
     assert!(line.contains("(<ACTION> was missing)"), "{line}");
 }
 
@@ -97,11 +97,11 @@ fn only_what_was_cut_off_at_a_limit_is_to_be_split() {
         (FinishReason::Unknown, false),
         (FinishReason::Interrupted, false),
     ] {
-        let line = told("<ACTION><note><text>half", reason);
+        let line = observed("<ACTION><note><text>half", reason);
         assert_eq!(line.contains("split"), split, "{reason:?}: {line}");
         assert!(line.contains("write the block again"), "{line}");
     }
-    let line = told(
+    let line = observed(
         "<ACTION><note><text>a</note></ACTION>",
         FinishReason::Length,
     );
@@ -110,12 +110,12 @@ fn only_what_was_cut_off_at_a_limit_is_to_be_split() {
 
 #[test]
 fn tools_are_offered_by_nearness() {
-    let line = told("<ACTION><Query/></ACTION>", FinishReason::Stop);
+    let line = observed("<ACTION><Query/></ACTION>", FinishReason::Stop);
     assert!(line.contains("did you mean 'kb:Query'?"), "{line}");
-    let line = told("<ACTION><notez/></ACTION>", FinishReason::Stop);
+    let line = observed("<ACTION><notez/></ACTION>", FinishReason::Stop);
     let listed = line.rsplit_once("Available tools: ").unwrap().1;
     assert!(listed.starts_with("note, notes,"), "{line}");
-    let line = told("<ACTION><x:TextMerge/></ACTION>", FinishReason::Stop);
+    let line = observed("<ACTION><x:TextMerge/></ACTION>", FinishReason::Stop);
     assert!(
         line.contains("did you mean 'node:core:TextMerge'?"),
         "{line}"
@@ -183,17 +183,17 @@ fn a_near_miss_of_a_marker_is_told_where_fields_follow() {
         "[REQUEST_TOOL]",
         "<|REQUEST_TOOL|>",
     ] {
-        let line = told(&format!("I note.\n{marker}\n{fields}"), FinishReason::Stop);
+        let line = observed(&format!("I note.\n{marker}\n{fields}"), FinishReason::Stop);
         assert!(
             line.contains("opens no block; write <|[REQUEST_TOOL]|>"),
             "{marker}: {line}"
         );
         assert_eq!(
-            told(&format!("The mark {marker} is wrong."), FinishReason::Stop),
+            observed(&format!("The mark {marker} is wrong."), FinishReason::Stop),
             ""
         );
         assert_eq!(
-            told(&format!("```\n{marker}\n{fields}```\n"), FinishReason::Stop),
+            observed(&format!("```\n{marker}\n{fields}```\n"), FinishReason::Stop),
             ""
         );
     }

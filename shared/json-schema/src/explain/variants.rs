@@ -156,7 +156,7 @@ impl Explainer<'_> {
 
 /// Returns whether the error says that the value is something else altogether: another type at the
 /// place of the alternatives, or another value at a key one level below, which is how alternatives
-/// are told apart.
+/// differ.
 fn is_other_kind(inner: &ValidationError<'_>, pointer: &str) -> bool {
     let place = inner.instance_path().as_str();
     let below = place.strip_prefix(pointer).unwrap_or(place);

@@ -22,7 +22,7 @@ use tower::Service;
 
 const ENDPOINT: &str = "TELEMETRY_TEST_ENDPOINT";
 
-/// Exports when told to; as an ordinary test it only checks that it was not.
+/// Exports when asked to; as an ordinary test it only checks that it was not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_child_exports_only_when_told() {
     let Ok(endpoint) = std::env::var(ENDPOINT) else {

@@ -1,6 +1,6 @@
 //! A tool call through gateway and registry, beside a bare echo of tonic.
 //!
-//! The tool tells the time, so what is measured is the way to it and back: reading the text,
+//! The tool returns the time, so what is measured is the way to it and back: reading the text,
 //! starting a run, checking the arguments, dispatching, recording events in memory and following
 //! them to the end of the run. The floor for that is a stream of as many messages. The parts of the
 //! way are measured by themselves as well, to show where the time goes.

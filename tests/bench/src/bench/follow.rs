@@ -52,7 +52,7 @@ async fn visible(
     effort: &Effort,
 ) -> anyhow::Result<Vec<Figure>> {
     let writer = new_run(log).await?;
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (tell, mut times) = mpsc::unbounded_channel();
     for _ in 0..followers {
         follow(log, &writer, tell.clone()).await?;
     }
@@ -63,7 +63,7 @@ async fn visible(
         let called = Instant::now();
         let sequence = append(&writer, 1).await?;
         let acknowledged = Instant::now();
-        let seen = last_seen(&mut told, sequence, followers).await?;
+        let seen = last_seen(&mut times, sequence, followers).await?;
         // The first tenth only warms up.
         if round >= events / 10 {
             after_acknowledgement.push(seen.saturating_duration_since(acknowledged).as_secs_f64());
@@ -93,7 +93,7 @@ async fn visible(
     ])
 }
 
-/// Starts to follow a run and tells when each event came.
+/// Starts to follow a run and reports when each event came.
 async fn follow(
     log: &SqliteRunLog,
     writer: &RunWriter,
@@ -104,7 +104,7 @@ async fn follow(
         while let Ok(Some(Batch::Events(events))) = follower.next_batch().await {
             let at = Instant::now();
             for event in events {
-                // Nobody listens any more when the measurement is over.
+                // No receiver is left when the measurement is over.
                 let _ = tell.send(Seen {
                     sequence: event.sequence,
                     at,
@@ -117,13 +117,13 @@ async fn follow(
 
 /// Waits until all followers have seen an event, and returns when the last of them did.
 async fn last_seen(
-    told: &mut UnboundedReceiver<Seen>,
+    times: &mut UnboundedReceiver<Seen>,
     sequence: u64,
     followers: usize,
 ) -> anyhow::Result<Instant> {
     let mut last = None;
     for _ in 0..followers {
-        let seen = told.recv().await.context("the followers have ended")?;
+        let seen = times.recv().await.context("the followers have ended")?;
         ensure!(
             seen.sequence == sequence,
             "event {} came where {sequence} was due",
@@ -131,7 +131,7 @@ async fn last_seen(
         );
         last = last.max(Some(seen.at));
     }
-    last.context("nobody follows")
+    last.context("there are no followers")
 }
 
 /// Hands one value to a task that waits for it, and returns how many seconds that took.

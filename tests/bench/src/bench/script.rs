@@ -214,7 +214,7 @@ async fn filled(host: &Host, name: &str, most: u32) -> anyhow::Result<()> {
             "the pool of {name} is not filled"
         );
         if host.sandbox.pool_state(host.runtime(name)?).target < most {
-            // Nobody has asked for a while, so fewer are kept.
+            // No script came for a while, so fewer are kept.
             return Ok(());
         }
         tokio::time::sleep(Duration::from_micros(200)).await;

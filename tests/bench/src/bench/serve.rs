@@ -1,4 +1,4 @@
-//! Starting `tavern serve`, and what it needs while nobody asks for anything.
+//! Starting `tavern serve`, and what it needs while it is idle.
 
 use std::process::Command;
 use std::time::Duration;

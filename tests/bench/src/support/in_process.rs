@@ -91,7 +91,7 @@ impl InProcess {
 /// Connects to a gateway as a foreign client does.
 ///
 /// # Errors
-/// Nobody is there.
+/// No peer.
 pub(crate) async fn connect(address: &str) -> anyhow::Result<GatewayServiceClient<Channel>> {
     let endpoint = Endpoint::from_shared(address.to_owned())?.tcp_nodelay(true);
     Ok(GatewayServiceClient::new(endpoint.connect().await?))
@@ -141,7 +141,7 @@ pub(crate) async fn follow(
     mut stream: tonic::Streaming<InvokeTextResponse>,
 ) -> anyhow::Result<u32> {
     let (mut records, mut ended) = (0, None);
-    // To the end of the stream and not only of the run: whoever drops a stream makes the
+    // To the end of the stream and not only of the run: dropping a stream makes the
     // connection reset it, and too many resets cost the connection.
     while let Some(answer) = stream.message().await? {
         records += 1;

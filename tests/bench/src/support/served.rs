@@ -24,7 +24,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts the program on `host`, a loopback address that nobody else uses, and waits until it
+    /// Starts the program on `host`, a loopback address of its own, and waits until it
     /// answers.
     ///
     /// # Errors

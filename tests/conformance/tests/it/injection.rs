@@ -152,7 +152,7 @@ fn the_grid_runs_nothing_that_the_model_did_not_mean() {
                 let name = format!("{carrier}, {encoding}: {payload:?}");
                 // (a) the model ignores it.
                 let ignoring = read("The text asks for something; I will not do it.", &catalogue);
-                // (b) it quotes it as a model is told to: in a fence beside other text, or inline.
+                // (b) it quotes it as the prompt asks for: in a fence beside other text, or inline.
                 let quoting = read(
                     &format!("The output was:\n````\nIt said: {disguised}\n````\nI did nothing."),
                     &catalogue,

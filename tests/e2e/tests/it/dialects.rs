@@ -2,7 +2,7 @@
 
 use contracts::tavern::common::v1::{CallStatus, Dialect, run_event::Kind};
 use contracts::tavern::gateway::v1::stream_text_request::Part;
-use contracts::tavern::gateway::v1::stream_text_response::Event as Told;
+use contracts::tavern::gateway::v1::stream_text_response::Event as TextEvent;
 use contracts::tavern::gateway::v1::{
     CallsTarget, ParsePolicy, ParseTextRequest, RenderCallRequest, StreamTextEnd,
     StreamTextRequest, StreamTextStart,
@@ -14,8 +14,8 @@ use crate::text::{calls, model_text};
 
 const TEXT: &str = "Ein Gruß zuvor. <ACTION><GetPlayerInfo><player_id>玩家一</player_id></GetPlayerInfo></ACTION> After.";
 
-/// Streams `text` in chunks of `size` bytes and gives everything that was told.
-async fn stream(stack: &Stack, text: &str, size: usize) -> anyhow::Result<Vec<Told>> {
+/// Streams `text` in chunks of `size` bytes and returns every event.
+async fn stream(stack: &Stack, text: &str, size: usize) -> anyhow::Result<Vec<TextEvent>> {
     let mut parts = vec![Part::Start(StreamTextStart::default())];
     parts.extend(
         text.as_bytes()
@@ -35,19 +35,19 @@ async fn stream(stack: &Stack, text: &str, size: usize) -> anyhow::Result<Vec<To
         .stream_text(tokio_stream::iter(requests))
         .await?
         .into_inner();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     while let Some(answer) = answers.message().await? {
-        told.extend(answer.event);
+        events.extend(answer.event);
     }
-    Ok(told)
+    Ok(events)
 }
 
 /// Joins neighbouring pieces, so that streams that were cut differently can be compared.
-fn joined(told: Vec<Told>) -> Vec<Told> {
-    let mut joined: Vec<Told> = Vec::new();
-    for event in told {
+fn joined(events: Vec<TextEvent>) -> Vec<TextEvent> {
+    let mut joined: Vec<TextEvent> = Vec::new();
+    for event in events {
         match (joined.last_mut(), event) {
-            (Some(Told::Text(before)), Told::Text(next))
+            (Some(TextEvent::Text(before)), TextEvent::Text(next))
                 if before.trailing == next.trailing && before.thought == next.thought =>
             {
                 before.text.push_str(&next.text);
@@ -55,7 +55,7 @@ fn joined(told: Vec<Told>) -> Vec<Told> {
                     span.end = more.end;
                 }
             }
-            (Some(Told::ArgumentDelta(before)), Told::ArgumentDelta(next))
+            (Some(TextEvent::ArgumentDelta(before)), TextEvent::ArgumentDelta(next))
                 if before.argument == next.argument && before.call == next.call =>
             {
                 before.text.push_str(&next.text);
@@ -89,9 +89,9 @@ async fn a_stream_tells_the_same_however_it_is_cut_and_ends_as_the_whole_text() 
         .await?
         .into_inner()
         .parsed;
-    assert_eq!(whole.last(), parsed.map(Told::Parsed).as_ref());
-    let call = whole.iter().find_map(|told| match told {
-        Told::BlockClosed(closed) => closed.calls.first(),
+    assert_eq!(whole.last(), parsed.map(TextEvent::Parsed).as_ref());
+    let call = whole.iter().find_map(|event| match event {
+        TextEvent::BlockClosed(closed) => closed.calls.first(),
         _ => None,
     });
     assert!(
@@ -118,7 +118,7 @@ async fn an_unknown_tool_stops_the_model_at_its_tag() -> anyhow::Result<()> {
             .message()
             .await?
             .expect("the stream goes on while the model writes");
-        if let Some(Told::CallOpened(opened)) = answer.event {
+        if let Some(TextEvent::CallOpened(opened)) = answer.event {
             assert!(opened.stop_generating);
             assert_eq!(opened.problem, "unknown_tool");
             assert_eq!(

@@ -1,4 +1,4 @@
-//! A service that is told to end answers those whom it has begun to serve.
+//! A service that is asked to end answers the calls that it has begun.
 
 use contracts::tavern::{
     common::v1::{ErrorReason, RunEvent, RunState},
@@ -95,15 +95,15 @@ async fn scripts_that_outlast_the_grace_are_ended_and_their_callers_told() -> an
     .await?;
     assert!(stack.terminate_service("script-sandbox")?.success());
 
-    // Whoever waits for the answer alone may run the script once more.
+    // A client that waits for the answer alone may run the script once more.
     let status = call.await?.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::Draining));
     assert!(grpc_kit::may_have_arrived(&status));
-    // Whoever talks with it has heard what it said.
+    // A client that talks with it has read its output.
     let (mut said, mut verdict) = (Vec::new(), None);
-    while let Some(told) = talk.message().await? {
-        match told.event {
+    while let Some(response) = talk.message().await? {
+        match response.event {
             Some(Event::Output(chunk)) => said.extend_from_slice(&chunk.data),
             Some(Event::Ended(ended)) => verdict = ended.verdict.and_then(|verdict| verdict.kind),
             _ => {}

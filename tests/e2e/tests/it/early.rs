@@ -61,10 +61,14 @@ async fn a_kill_while_the_model_writes_loses_its_answer_and_what_its_calls_gave(
     );
     let expected = [format!("{run_id}/1/0"), format!("{run_id}/1.1/0")];
     assert_eq!(effects(&turn.events), expected);
-    let told = turn
+    let observed = turn
         .events
         .iter()
         .filter(|event| matches!(event.kind, Some(Kind::Observation(_))));
-    assert_eq!(told.count(), 1, "the model is told of the second call only");
+    assert_eq!(
+        observed.count(),
+        1,
+        "the model reads about the second call only"
+    );
     Ok(())
 }

@@ -41,11 +41,11 @@ const TEXTS: [(&str, &str); 6] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_that_cannot_be_carried_out_says_what_to_mend() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
-    for (text, told) in TEXTS {
+    for (text, observed) in TEXTS {
         let run = invoke(&stack.gateway(), model_text(text)).await?;
         let observations = observations(&run);
         assert!(
-            observations.iter().any(|o| o.contains(told)),
+            observations.iter().any(|o| o.contains(observed)),
             "{text} gave {observations:?}"
         );
         let ran = run
@@ -169,11 +169,11 @@ async fn a_workflow_names_every_mistake_with_its_place() -> anyhow::Result<()> {
 }
 
 fn observations(run: &Followed) -> Vec<String> {
-    let told = run.events.iter().filter_map(|event| match &event.kind {
-        Some(Kind::Observation(told)) => Some(told.text.clone()),
+    let texts = run.events.iter().filter_map(|event| match &event.kind {
+        Some(Kind::Observation(observed)) => Some(observed.text.clone()),
         _ => None,
     });
-    told.collect()
+    texts.collect()
 }
 
 fn settled(run: &Followed) -> (CallStatus, CallError) {

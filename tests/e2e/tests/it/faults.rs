@@ -84,22 +84,22 @@ fn assert_nothing_is_told_twice(run: &Followed) {
     }
 }
 
-/// Checks that what a parent tells of a child is what the child's own log says.
+/// Checks that what a parent records of a child is what the child's own log holds.
 async fn assert_children_are_complete(stack: &Stack, run: &Followed) -> anyhow::Result<()> {
     let below = |event: &&RunEvent| event.parent_path == [run.run.run_id.clone()];
     let children: HashSet<_> = run.events.iter().filter(below).map(|e| &e.run_id).collect();
     assert!(!children.is_empty(), "the turn has a workflow below it");
     for child in children {
-        let told = run
+        let recorded = run
             .events
             .iter()
             .filter(|event| event.run_id == *child || event.parent_path.contains(child));
-        let told: Vec<_> = told
+        let recorded: Vec<_> = recorded
             .map(|event| (event.origin_sequence, &event.kind))
             .collect();
         let own = collect_again(stack, child, 0).await?;
         let own: Vec<_> = own.events.iter().map(|e| (e.sequence, &e.kind)).collect();
-        assert_eq!(told, own, "of {child}");
+        assert_eq!(recorded, own, "of {child}");
     }
     Ok(())
 }

@@ -47,14 +47,14 @@ async fn the_sandbox_tells_what_ran_waits_and_was_refused() -> anyhow::Result<()
     ];
     for (name, attributes, least) in expected {
         eventually(&format!("{name} {attributes} of {least}"), || async {
-            let told = last(&out, name, &attributes)?;
-            let told = told["value"].as_u64().or_else(|| {
-                let seconds = told["sum"].as_f64()?;
-                told["count"].as_u64().filter(|_| seconds > 0.0)
+            let value = last(&out, name, &attributes)?;
+            let value = value["value"].as_u64().or_else(|| {
+                let seconds = value["sum"].as_f64()?;
+                value["count"].as_u64().filter(|_| seconds > 0.0)
             })?;
             // Only how many wait in readiness is up to the sandbox.
             let exact = name != "tavern.sandbox.interpreters";
-            (told == least || told > least && !exact).then_some(())
+            (value == least || value > least && !exact).then_some(())
         })
         .await?;
     }

@@ -53,7 +53,7 @@ async fn one(service: Service, aim: Arc<Aim>, number: u32) -> anyhow::Result<&'s
     Ok(ANSWERED)
 }
 
-/// Says that a script has come to its own end; whoever has not was cancelled.
+/// Written by a script that came to its own end; one that did not was cancelled.
 fn is_whole(response: &ExecuteResponse) -> anyhow::Result<bool> {
     match service::verdict(response)? {
         Kind::Exited(exited) if exited.code == 7 && response.stdout == b"done\n" => Ok(true),

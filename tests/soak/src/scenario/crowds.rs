@@ -8,7 +8,7 @@ use contracts::tavern::sandbox::v1::{ExecuteRequest, Limits, verdict::Kind};
 use crate::service::{self, Level, Service};
 
 /// Runners: each is the child of one that has ended, so that a look at who is there is out of date at
-/// once. They carry a name by which they can be told from everybody else, and the last line says that
+/// once. They carry a name of their own, and the last line says that
 /// they are on their way.
 const SOURCE: &str = "
 import ctypes, os, time
@@ -44,7 +44,7 @@ const LEFT: &str = "of a script whose caller had gone";
 /// Has so many crowds killed.
 ///
 /// # Errors
-/// A crowd of which somebody lives on, or anything else that is left behind.
+/// A crowd of which a process lives on, or anything else that is left behind.
 pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     service::race(&Level::BOTH, times, &[ENDED, STOPPED, LEFT], one).await
 }
@@ -81,7 +81,7 @@ async fn one(service: Service, number: u32) -> anyhow::Result<&'static str> {
         _ => limited("1000", LIMIT),
     };
     let response = service.run(request).await?;
-    // The answer comes when nobody is left, so that nothing is waited for here.
+    // The answer comes when no process is left, so that nothing is waited for here.
     let left = alive(&name);
     ensure!(
         left == 0,

@@ -93,7 +93,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Runs so many scripts and tells how they ended.
+/// Runs so many scripts and returns how they ended.
 ///
 /// # Errors
 /// A script that ended in another way than it must, or what is left behind.
@@ -122,7 +122,7 @@ pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     ))
 }
 
-/// Runs one script; tells how it ended and whether its interpreter had waited.
+/// Runs one script; returns how it ended and whether its interpreter had waited.
 async fn one(mut client: Client, case: &Case) -> anyhow::Result<String> {
     let request = ExecuteRequest {
         runtime: case.runtime.to_owned(),

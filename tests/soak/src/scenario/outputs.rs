@@ -8,10 +8,10 @@ use crate::service::{self, Level, Service};
 /// What a script writes in its last breath: more than a pipe holds.
 const BREATH: usize = 200_000;
 
-const WENT_ON: &str = "had somebody write on behind the end";
+const WENT_ON: &str = "left a process that wrote behind the end";
 const SILENT: &str = "were silent behind the end";
 
-/// Lets so many scripts end while they write and somebody of theirs writes as well.
+/// Lets so many scripts end while they and a process of theirs write.
 ///
 /// # Errors
 /// A script of whose own output a byte is lost, or what is left behind.

@@ -68,16 +68,16 @@ pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
     }
     let before = facts(&canary)?;
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for level in Level::BOTH {
         let service = Service::start(level).await?;
         let tally = race(&service, &canary, level, times).await;
         let tally = tally.context(level.name())?;
         ensure!(facts(&canary)? == before, "the canary was changed");
         service.end(&Left::count()).await?;
-        told.push(format!("{}: {tally}", level.name()));
+        lines.push(format!("{}: {tally}", level.name()));
     }
-    Ok(told.join("\n"))
+    Ok(lines.join("\n"))
 }
 
 async fn race(service: &Service, canary: &Path, level: Level, times: u32) -> anyhow::Result<Tally> {

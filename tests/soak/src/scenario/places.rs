@@ -176,7 +176,7 @@ fn look(collected: &Collected) -> anyhow::Result<&'static str> {
         return Ok(TAKEN);
     }
     let refused = collected.refused.iter().find(|it| file(&it.path.text));
-    match refused.context("every name is told of")?.reason {
+    match refused.context("every name is reported")?.reason {
         RefusedReason::SymbolicLink => Ok(LINK),
         RefusedReason::Unreadable => Ok(CHANGED),
         other => anyhow::bail!("refused as {other:?}"),

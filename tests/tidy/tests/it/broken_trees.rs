@@ -24,7 +24,7 @@ fn check(rule: fn(&Tree) -> Vec<Finding>, files: &[(&str, &str)], expected: &[(&
     for (place, problem, remedy) in expected {
         let matching = found.iter().any(|text| {
             let (first, second) = text
-                .split_once("\n    to mend it: ")
+                .split_once("\n    remedy: ")
                 .expect("a finding has a remedy");
             first.starts_with(&format!("{place}:"))
                 && first.contains(problem)

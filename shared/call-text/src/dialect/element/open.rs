@@ -17,7 +17,7 @@ pub(crate) enum Opening {
 
 /// Elements that carry a call's name in an attribute or after `=`.
 pub(in crate::dialect::element) fn is_generic_call(name: &str) -> bool {
-    // Most names are none of these, as their length tells.
+    // Most names are none of these, by their length.
     matches!(name.len(), 4 | 6 | 8 | 9 | 13)
         && [
             "tool_call",

@@ -27,7 +27,7 @@ impl Key {
             number: None,
             plain: names::is_all_plain(written),
         };
-        // Most keys are no commands, as their first letter tells.
+        // Most keys are no commands, by their first letter.
         let first = written.chars().find(|c| c.is_alphanumeric());
         let fits = |c: char| !c.is_ascii() || matches!(c.to_ascii_lowercase(), 'c' | 't');
         if !first.is_some_and(fits) {

@@ -56,12 +56,17 @@ pub(crate) fn marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
 const MOST_SPACES: usize = 4;
 const MOST_BRACKETS: usize = 4;
 
-fn read_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
-    // Most brackets of code are settled by the first character that is no bracket and no blank.
+/// Whether the first character that is no bracket and no blank already settles that a `<` begins no
+/// marker, as in most code.
+fn is_code(feed: &Feed<'_>, at: usize) -> bool {
     let following = feed.bytes().get(at + 1..).unwrap_or_default();
     let mut following = following.iter().take(MOST_BRACKETS + MOST_SPACES);
     let next = following.find(|byte| !matches!(byte, b'<' | b' ' | b'\t'));
-    if next.is_some_and(|next| !matches!(next, b'|' | b'[')) {
+    next.is_some_and(|next| !matches!(next, b'|' | b'['))
+}
+
+fn read_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
+    if is_code(feed, at) {
         return Look::No;
     }
     let mut brackets = 1;

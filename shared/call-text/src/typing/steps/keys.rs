@@ -46,7 +46,7 @@ pub(super) enum Control {
 
 impl Control {
     pub(super) fn read(key: &str, dialect: Dialect) -> Option<Self> {
-        // Most keys are none of these, as their first letter tells.
+        // Most keys are none of these, by their first letter.
         let first = key.chars().find(|c| c.is_alphanumeric())?;
         if first.is_ascii() && !b"rcoatumvi".contains(&(first.to_ascii_lowercase() as u8)) {
             return None;
