@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
 use crate::domain::plan::Budgets;
 
 /// Settings of the agent runtime.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AgentSettings {
     /// The server. Listens on 127.0.0.1:7405 by default.
@@ -33,7 +34,7 @@ pub struct AgentSettings {
     /// Turns at once; one more is refused with `RESOURCE_EXHAUSTED`. Default 256.
     pub max_turns: usize,
     /// How much of the earlier turns a model is shown. Default `1MiB`, at most `3MiB`.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub history_bytes: usize,
 }
 
@@ -120,7 +121,7 @@ impl AgentSettings {
 }
 
 /// One model.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "provider", rename_all = "lowercase")]
 pub enum ModelSettings {
     /// An OpenAI-compatible endpoint.
@@ -130,7 +131,7 @@ pub enum ModelSettings {
 }
 
 /// A model behind an OpenAI-compatible endpoint.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenAiSettings {
     /// The address above `/chat/completions`, such as `https://api.openai.com/v1`.
@@ -140,21 +141,21 @@ pub struct OpenAiSettings {
     /// The environment variable with the key; no key is sent if missing.
     pub api_key_env: Option<String>,
     /// How long connecting may take. Default `5s`.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub connect_timeout: Duration,
     /// How long the endpoint may take to begin its answer. Default `60s`.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub first_byte_timeout: Duration,
     /// How long the endpoint may be silent within its answer. Default `60s`.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub idle_timeout: Duration,
     /// How long the whole answer may take, waits included. Default `5m`.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub total_timeout: Duration,
     /// How often a request that was answered with 429 or 503 is sent again. Default 4.
     pub retries: u32,
     /// The longest that the endpoint may ask to wait; a longer wait fails at once. Default `30s`.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub retry_after_limit: Duration,
     /// Sends requests through the proxy that the environment names. Default false.
     pub use_system_proxy: bool,
@@ -178,7 +179,7 @@ impl Default for OpenAiSettings {
 }
 
 /// A model that plays a file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScriptedSettings {
     /// The file, beneath `scripts_dir`.

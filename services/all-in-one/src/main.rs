@@ -34,7 +34,7 @@ enum Command {
         #[arg(long)]
         examples: Option<PathBuf>,
     },
-    /// Prints the settings in force of the process and of every service, with the source of each.
+    /// Prints the settings in force of the process and of every service: meaning, value, source, default.
     Settings(Overrides),
     #[command(flatten)]
     Client(client::Command),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use agent_runtime::AgentSettings;
 use gateway::GatewaySettings;
 use grpc_kit::ServerSettings;
+use schemars::JsonSchema;
 use script_sandbox::SandboxSettings;
 use serde::{Deserialize, Serialize};
 use settings::{Problem, Problems, SettingsError, Source};
@@ -18,7 +19,7 @@ use workflow_execution::WorkflowSettings;
 /// What belongs to one service is set as for its single program: by its own environment variables,
 /// such as `TAVERN_SANDBOX__LOWEST_ISOLATION`, or in the file `<service>.toml` of the deploy
 /// directory.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TavernSettings {
     /// Where and how to listen; all services share the address. Default: 127.0.0.1:7401.
@@ -141,13 +142,13 @@ impl TavernSettings {
         Ok(services)
     }
 
-    /// Returns the settings in force of the process and of every service, with the source of each.
+    /// Returns the settings in force of the process and of every service, with the meaning, the source and the default of each.
     /// Directories and addresses that the process gives its services are not repeated below them.
     ///
     /// # Errors
     /// [`SettingsError`] has everything that is wrong with any of them.
     pub fn describe(&self, config: Option<&Path>) -> Result<String, SettingsError> {
-        let process = settings::load::<Self>(config)?.effective();
+        let process = settings::load::<Self>(config)?.effective(|_| true);
         let parts = [
             ("gateway", self.effective::<GatewaySettings>("gateway")?),
             (
@@ -177,9 +178,7 @@ impl TavernSettings {
     fn effective<S: settings::Settings>(&self, service: &str) -> Result<String, SettingsError> {
         let file = self.file_of(service);
         let loaded = settings::load::<S>(file.as_deref())?;
-        let lines = loaded.effective();
-        let own = |line: &&str| !is_given(line);
-        Ok(lines.lines().filter(own).collect::<Vec<_>>().join("\n"))
+        Ok(loaded.effective(|key| !is_given(key)))
     }
 
     fn file_of(&self, service: &str) -> Option<PathBuf> {

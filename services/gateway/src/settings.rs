@@ -1,6 +1,7 @@
 //! Settings of the gateway.
 
 use grpc_kit::{ClientSettings, ServerSettings};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 use telemetry::TelemetrySettings;
@@ -9,7 +10,7 @@ use telemetry::TelemetrySettings;
 const MOST_TEXT: usize = 1024 * 1024;
 
 /// Settings of the gateway; environment variables begin with `TAVERN_GATEWAY__`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GatewaySettings {
     /// Where and how to listen. Default address: 127.0.0.1:7401.
@@ -23,7 +24,7 @@ pub struct GatewaySettings {
     /// Where agent-runtime is. Default: http://127.0.0.1:7405.
     pub agent: ClientSettings,
     /// The largest text that is read, in bytes. Default and most: 1MiB.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub max_text: usize,
 }
 

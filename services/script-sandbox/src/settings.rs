@@ -10,13 +10,14 @@ use sandbox_engine::{
         limits::Limits,
     },
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
 use crate::session::SessionSettings;
 
 /// Settings of the script sandbox; variables begin with `TAVERN_SANDBOX__`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SandboxSettings {
     /// The server. Default address 127.0.0.1:7404. When the service is ordered to end, scripts that
@@ -51,7 +52,7 @@ pub struct SandboxSettings {
     /// Default 4.
     pub warm_interpreters: u32,
     /// What all waiting interpreters together may keep in memory. Default 256MiB.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub warm_memory: usize,
     /// How many scripts wait. Beyond it a request is refused with a retry hint. Default 64.
     pub waiting_scripts: u32,

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use grpc_kit::{ClientSettings, ServerSettings};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 use telemetry::TelemetrySettings;
@@ -12,7 +13,7 @@ use crate::{calls::CallLimits, dispatch::backend::AllowedHosts, workspace::Works
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Settings of the tool registry; environment variables begin with `TAVERN_REGISTRY__`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RegistrySettings {
     /// Where and how to listen. Default address: 127.0.0.1:7402.
@@ -33,16 +34,16 @@ pub struct RegistrySettings {
     /// What the workspace of a conversation may hold.
     pub workspace: WorkspaceLimits,
     /// How long a tool may take that names no limit of its own. Default: 60s.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub tool_timeout: Duration,
     /// How long a workflow or node may take as a tool. Default: 10m.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub run_timeout: Duration,
     /// Calls in flight at once; more are refused with a hint to try again. Default: 1024.
     pub max_calls: usize,
     /// How long calls in flight may continue when the service ends. What is left then is decided by
     /// the ledger after the next start. Default: 5s.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub drain_calls: Duration,
 }
 

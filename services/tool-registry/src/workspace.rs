@@ -22,25 +22,26 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use core_types::{ConversationId, IdSource};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use files::{Entry, EntryKind, Listing};
 
 /// What a workspace may hold.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkspaceLimits {
     /// The largest file, in bytes. Default 4 MiB.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub file_bytes: usize,
     /// All files of one conversation together, in bytes. Default 256 MiB.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub total_bytes: usize,
     /// Files and directories of one conversation. Default 10,000.
     pub entries: usize,
     /// The most text that one call reads, in bytes. Default 512 KiB; more would not fit into an
     /// event of the run log.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub read_bytes: usize,
     /// The most entries that one listing gives. Default 1,000.
     pub listing: usize,

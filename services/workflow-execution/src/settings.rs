@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use grpc_kit::{ClientSettings, ServerSettings};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 use telemetry::TelemetrySettings;
 
 /// Settings of workflow-execution; variables begin with `TAVERN_WORKFLOW__`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WorkflowSettings {
     /// The server. Default address 127.0.0.1:7403.

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
@@ -12,7 +13,7 @@ const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 
 /// Where blobs are and how much of them is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BlobSettings {
     /// The directory that holds them; it is made if it is not there, and one process uses it at a
@@ -20,16 +21,16 @@ pub struct BlobSettings {
     /// empty.
     pub directory: PathBuf,
     /// All blobs together; each counts as whole blocks of 4 KiB. Default `1GiB`.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub total: usize,
     /// The blobs of one caller. Default `256MiB`.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub per_caller: usize,
     /// The largest blob. Default `64MiB`.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub largest: usize,
     /// How long an unused blob is kept. Default `1d`.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub time_to_live: Duration,
 }
 

@@ -80,7 +80,7 @@ pub async fn run<P: Program>() -> anyhow::Result<ExitCode> {
         Err(error) => return Ok(::settings::report_and_exit_code(&error)),
     };
     if arguments.get_flag("print-settings") {
-        print(&loaded.effective());
+        print(&loaded.effective(|_| true));
         return Ok(ExitCode::SUCCESS);
     }
     let settings = loaded.settings;
@@ -125,7 +125,7 @@ fn command<P: Program>() -> Command {
     let print = Arg::new("print-settings")
         .long("print-settings")
         .action(ArgAction::SetTrue)
-        .help("Prints the settings in force, with the source of each, and ends");
+        .help("Prints the settings in force (meaning, value, source, default) and ends");
     Command::new(P::NAME)
         .about(P::ABOUT)
         .version(env!("CARGO_PKG_VERSION"))

@@ -3,11 +3,12 @@
 use std::{net::SocketAddr, time::Duration};
 
 use ::settings::Problems;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Whose trace context becomes the parent of our spans. Of everybody else it becomes a link.
 /// Calls in process are always accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceTrust {
     /// Nobody's that comes over a socket.
@@ -20,7 +21,7 @@ pub enum TraceTrust {
 }
 
 /// Where the contract can be read through server reflection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reflection {
     /// Nowhere.
@@ -33,7 +34,7 @@ pub enum Reflection {
 }
 
 /// Settings of one server.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ServerSettings {
     /// The address to listen on. Default `127.0.0.1:0`, a free port on this machine.
@@ -66,50 +67,50 @@ pub struct ServerSettings {
     /// `RESOURCE_EXHAUSTED`. Default 1,024.
     pub max_streams: usize,
     /// The largest message that is read. Default `4MiB`.
-    #[serde(with = "::settings::size")]
+    #[serde(with = "::settings::SizeText")]
     pub max_request_message: usize,
     /// The largest message that is sent. Default `4MiB`.
-    #[serde(with = "::settings::size")]
+    #[serde(with = "::settings::SizeText")]
     pub max_response_message: usize,
     /// The largest list of headers of a request. Default `16KiB`.
-    #[serde(with = "::settings::size")]
+    #[serde(with = "::settings::SizeText")]
     pub max_header_list: usize,
     /// PING, SETTINGS and other control frames that a connection may send beyond one per second
     /// and a few per message; then it is closed. Default 256.
     pub max_control_frames: u32,
     /// How long a new connection may take for its first bytes (HTTP/1: for its headers).
     /// Default `5s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub first_bytes_timeout: Duration,
     /// How often a connection is asked for a sign of life. Default `20s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub keepalive_interval: Duration,
     /// How long a connection may take to give it. Default `10s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub keepalive_timeout: Duration,
     /// The age at which a connection is asked to go. Default `30m`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub max_connection_age: Duration,
     /// How long it may then take to finish what it has begun, while it takes no new calls. Default
     /// `1d`, as every call has a limit of its own.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub connection_age_grace: Duration,
     /// The longest that a call with one answer may take, where its method has no limit of its
     /// own. A caller's shorter deadline is kept. Default `30s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub call_timeout: Duration,
     /// The longest that a server stream may last. Default `1d`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub stream_timeout: Duration,
     /// The longest pause between two messages of a server stream. Default `5m`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub stream_idle_timeout: Duration,
     /// How long a server that is told to end continues accepting while its health says that it is
     /// not serving, so that balancers notice. Nothing is waited for on loopback. Default `2s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub drain_notice: Duration,
     /// How long what was begun may then take to finish. Default `30s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub drain_grace: Duration,
     /// Whose trace context is continued. Default `loopback`.
     pub trace_trust: TraceTrust,
@@ -272,20 +273,20 @@ impl ServerSettings {
 }
 
 /// Settings of the way to one remote service.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClientSettings {
     /// The address of the service, such as `http://127.0.0.1:7402`. Default: empty, which is
     /// refused where the service is needed.
     pub uri: String,
     /// How long connecting may take. Default `5s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub connect_timeout: Duration,
     /// How often the service is asked for a sign of life. Default `20s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub keepalive_interval: Duration,
     /// How long it may take to give it. Default `10s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub keepalive_timeout: Duration,
 }
 

@@ -1,9 +1,10 @@
 //! Durations as text with a unit: `250ms`, `30s`, `5m`, `2h`, `1d`.
 //!
-//! For fields: `#[serde(with = "settings::duration")]`.
+//! For fields: `#[serde(with = "settings::DurationText")]`.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serializer, de};
 
 /// What is accepted, in words.
@@ -40,15 +41,31 @@ pub fn print(duration: Duration) -> String {
     format!("{}{unit}", milliseconds / u128::from(*size))
 }
 
-/// Serialises a duration as text.
-pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&print(*duration))
+/// How fields of type `Duration` are read, written and described.
+#[derive(Debug)]
+pub struct DurationText;
+
+impl DurationText {
+    /// Serialises a duration as text.
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&print(*duration))
+    }
+
+    /// Deserialises a duration from text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse(&text).ok_or_else(|| de::Error::invalid_value(de::Unexpected::Str(&text), &EXPECTED))
+    }
 }
 
-/// Deserialises a duration from text.
-pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse(&text).ok_or_else(|| de::Error::invalid_value(de::Unexpected::Str(&text), &EXPECTED))
+impl JsonSchema for DurationText {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("DurationText")
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string"})
+    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,37 @@
 //! Printing the settings that are in force.
 
+use crate::{Settings, layers, meanings::Meanings, problem::Source};
 use figment::value::{Empty, Num, Value};
-use serde::Serialize;
 
-use crate::{layers, problem::Source};
-
-/// Returns `settings` as TOML, one line per value with its source as a comment.
-pub(crate) fn print<T: Serialize>(settings: &T, source_of: impl Fn(&[&str]) -> Source) -> String {
-    let Ok(Value::Dict(_, values)) = Value::serialize(settings) else {
+/// Returns the values of `settings` whose keys are `shown` as TOML: each with its meaning above, its
+/// source behind it, and its default where another value is in force.
+pub(crate) fn print<T: Settings>(
+    settings: &T,
+    source_of: impl Fn(&[&str]) -> Source,
+    shown: impl Fn(&str) -> bool,
+) -> String {
+    let (Ok(Value::Dict(_, values)), Ok(Value::Dict(_, defaults))) =
+        (Value::serialize(settings), Value::serialize(T::default()))
+    else {
         return String::new();
     };
+    let meanings = Meanings::of::<T>();
     let mut lines = String::new();
     layers::each_leaf(&values, &mut |path, value| {
         let key: Vec<String> = path.iter().map(|part| key(part)).collect();
         let key = key.join(".");
+        if !shown(&key) {
+            return;
+        }
+        if let Some(meaning) = meanings.find(path) {
+            lines.push_str(&format!("# {meaning}\n"));
+        }
         let source = source_of(path);
+        let default = layers::find(&defaults, path).and_then(text);
+        let source = match default.filter(|_| source != Source::Default) {
+            Some(default) => format!("{source}, default {default}"),
+            None => source.to_string(),
+        };
         match text(value) {
             Some(text) => lines.push_str(&format!("{key} = {text}  # {source}\n")),
             None => lines.push_str(&format!("# {key} is not set\n")),

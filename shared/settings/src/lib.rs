@@ -25,11 +25,14 @@ pub mod duration;
 pub mod effective;
 mod layers;
 pub mod load;
+mod meanings;
 mod names;
 pub mod problem;
 pub mod secret;
 pub mod size;
 
+pub use duration::DurationText;
 pub use load::{Loaded, Settings, load, load_from};
 pub use problem::{EXIT_CONFIG, Problem, Problems, SettingsError, Source, report_and_exit_code};
 pub use secret::Secret;
+pub use size::SizeText;

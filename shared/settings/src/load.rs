@@ -9,6 +9,7 @@ use figment::{
     error::{Actual, Kind},
     value::{Dict, Value},
 };
+use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
 const MAX_PROBLEMS: usize = 100;
 
 /// The settings of one program.
-pub trait Settings: Default + Serialize + DeserializeOwned {
+pub trait Settings: Default + Serialize + DeserializeOwned + JsonSchema {
     /// The beginning of the program's environment variables, such as `TAVERN_GATEWAY`.
     const PREFIX: &'static str;
 
@@ -39,9 +40,10 @@ pub struct Loaded<T> {
 }
 
 impl<T: Settings> Loaded<T> {
-    /// Returns what is in force as TOML, one line per value with its source, secrets redacted.
-    pub fn effective(&self) -> String {
-        effective::print(&self.settings, |path| source_of(&self.layers, path))
+    /// Returns what is in force as TOML: each value whose key is `shown`, with its meaning, its source
+    /// and its default. Secrets are redacted.
+    pub fn effective(&self, shown: impl Fn(&str) -> bool) -> String {
+        effective::print(&self.settings, |path| source_of(&self.layers, path), shown)
     }
 }
 

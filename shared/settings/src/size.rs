@@ -1,7 +1,10 @@
 //! Sizes in bytes as text with a unit: `512B`, `256KiB`, `4MiB`, `1GiB`.
 //!
-//! For fields of type `usize`: `#[serde(with = "settings::size")]`.
+//! For fields of type `usize`: `#[serde(with = "settings::SizeText")]`.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serializer, de};
 
 /// What is accepted, in words.
@@ -32,15 +35,31 @@ pub fn print(bytes: usize) -> String {
     format!("{}{unit}", bytes / size)
 }
 
-/// Serialises a size as text.
-pub fn serialize<S: Serializer>(bytes: &usize, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&print(*bytes))
+/// How fields of type `usize` are read, written and described.
+#[derive(Debug)]
+pub struct SizeText;
+
+impl SizeText {
+    /// Serialises a size as text.
+    pub fn serialize<S: Serializer>(bytes: &usize, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&print(*bytes))
+    }
+
+    /// Deserialises a size from text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse(&text).ok_or_else(|| de::Error::invalid_value(de::Unexpected::Str(&text), &EXPECTED))
+    }
 }
 
-/// Deserialises a size from text.
-pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse(&text).ok_or_else(|| de::Error::invalid_value(de::Unexpected::Str(&text), &EXPECTED))
+impl JsonSchema for SizeText {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("SizeText")
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string"})
+    }
 }
 
 #[cfg(test)]

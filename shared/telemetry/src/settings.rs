@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use ::settings::Problems;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::{EnvFilter, filter::ParseError};
 
 use crate::AUDIT_TARGET;
 
 /// How log lines look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// For people.
@@ -20,7 +21,7 @@ pub enum LogFormat {
 }
 
 /// Settings of logs and export.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TelemetrySettings {
     /// Which log lines are written, in the syntax of `RUST_LOG`. Default `info,opentelemetry=warn`, as
@@ -34,10 +35,10 @@ pub struct TelemetrySettings {
     /// Default: nowhere.
     pub otlp_endpoint: Option<String>,
     /// The longest that one export may take. Default `5s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub export_timeout: Duration,
     /// How often metrics are exported. Default `10s`.
-    #[serde(with = "::settings::duration")]
+    #[serde(with = "::settings::DurationText")]
     pub metric_interval: Duration,
     /// The share of new traces that is recorded, from 0 to 1. Default 1. A trace that began
     /// elsewhere keeps the decision that was made there.

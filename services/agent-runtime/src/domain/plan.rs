@@ -1,12 +1,13 @@
 //! What a turn was started with, kept beside its log so that it can be resumed.
 
 use call_text::{Dialect, Policy, prompt::Language};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::message::ChatMessage;
 
 /// How much a turn may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Budgets {
     /// How many rounds of deliberation there may be. Default 40, at most 200.

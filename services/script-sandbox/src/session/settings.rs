@@ -1,10 +1,11 @@
 //! The settings of sessions.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
 /// What an operator can choose about sessions.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionSettings {
     /// How many sessions live at once. One more is refused. They are not counted in

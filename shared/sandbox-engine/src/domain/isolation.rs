@@ -1,10 +1,13 @@
 //! How well scripts are kept apart.
 
 use sandbox_launcher::report::Layer;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An isolation level, from the weakest to the strongest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum IsolationLevel {
     /// No namespaces.
@@ -83,7 +86,9 @@ impl IsolationLevel {
 }
 
 /// What enforces the limits on memory and processes, from the weakest to the strongest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryEnforcement {
     /// Rlimits per process and a sampled sum.

@@ -2,40 +2,41 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::violation::Violation;
 
 /// Limits with every value stated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
     /// Time from the start of the interpreter to the end.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub wall_time: Duration,
     /// Processor time of all processes together.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub cpu_time: Duration,
     /// Memory of all processes together.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub memory: usize,
     /// Processes and threads at once.
     pub processes: u32,
     /// Size of one file.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub file: usize,
     /// All scratch files together.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub disk: usize,
     /// Number of scratch files and directories.
     pub disk_files: u32,
     /// Open files of each process.
     pub open_files: u32,
     /// Bytes of each output stream.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub output: usize,
     /// Bytes of the result channel.
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     pub result: usize,
 }
 

@@ -3,10 +3,11 @@
 
 use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::Path, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::{Problems, Secret, Settings, SettingsError, Source, load_from};
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Mode {
     #[default]
@@ -14,14 +15,16 @@ enum Mode {
     Careful,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Inner {
     listen: SocketAddr,
+    /// How many connections
+    /// are open at once.
     connections: u32,
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     limit: Duration,
-    #[serde(with = "settings::size")]
+    #[serde(with = "settings::SizeText")]
     message: usize,
 }
 
@@ -36,7 +39,7 @@ impl Default for Inner {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Example {
     server: Inner,
@@ -237,7 +240,7 @@ fn the_effective_settings_can_be_printed_and_read_back_without_secrets() {
         &[("EXAMPLE__SERVER__CONNECTIONS", "9")],
     )
     .unwrap();
-    let printed = loaded.effective();
+    let printed = loaded.effective(|_| true);
     assert!(!printed.contains("hunter2"), "{printed}");
     assert!(
         printed.contains("api_key = \"[redacted]\"  # file "),
@@ -245,8 +248,12 @@ fn the_effective_settings_can_be_printed_and_read_back_without_secrets() {
     );
     assert!(
         printed.contains(
-            "server.connections = 9  # environment variable EXAMPLE__SERVER__CONNECTIONS"
+            "server.connections = 9  # environment variable EXAMPLE__SERVER__CONNECTIONS, default 64"
         ),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("# How many connections are open at once.\nserver.connections"),
         "{printed}"
     );
     assert!(

@@ -79,7 +79,7 @@ pub struct ScriptAnswer {
     /// Characters of one piece; zero sends everything at once.
     pub chunk: usize,
     /// How long it waits before each piece.
-    #[serde(with = "settings::duration")]
+    #[serde(with = "settings::DurationText")]
     pub delay: Duration,
     /// Why it stops.
     pub finish_reason: String,

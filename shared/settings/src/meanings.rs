@@ -1,0 +1,31 @@
+//! What each key means: the doc comment of its field.
+
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use crate::Settings;
+
+/// The doc comments of a settings struct and of those below it.
+pub(crate) struct Meanings(Value);
+
+impl Meanings {
+    pub(crate) fn of<T: Settings>() -> Self {
+        let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
+        Self(
+            settings
+                .into_generator()
+                .into_root_schema_for::<T>()
+                .to_value(),
+        )
+    }
+
+    /// Returns what a key means, on one line.
+    pub(crate) fn find(&self, path: &[&str]) -> Option<String> {
+        let mut schema = &self.0;
+        for part in path {
+            schema = schema.get("properties")?.get(part)?;
+        }
+        let text = schema.get("description")?.as_str()?;
+        Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
