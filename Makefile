@@ -114,7 +114,7 @@ lint-rust: check-rust
 .PHONY: lint-proto
 lint-proto: $(BUF)
 	@cd proto && $(BUF) lint
-	@cd proto && $(BUF) format --diff --exit-code
+	@cd proto && $(BUF) format --diff --exit-code --exclude-path buf
 	@$(MAKE) --no-print-directory breaking
 
 # The contract as it was is unpacked from git and compared. The comparison starts with the shape that
@@ -158,7 +158,7 @@ lint-dependencies: check-rust
 .PHONY: fmt
 fmt: check-rust $(BUF) ## Format Rust and the contract
 	@$(CARGO) fmt --all
-	@cd proto && $(BUF) format --write
+	@cd proto && $(BUF) format --write --exclude-path buf
 
 .PHONY: clean
 clean: ## Remove everything that was built, and the data of `make serve`

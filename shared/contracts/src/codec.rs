@@ -1,6 +1,6 @@
 //! How messages become bytes and back.
 
-mod meaning;
+mod rules;
 
 use std::marker::PhantomData;
 
@@ -15,7 +15,7 @@ use tonic::{
 /// reader is slow holds a few of each, so they are far smaller than the library has them.
 const BUFFERS: (usize, usize) = (1 << 10, 8 << 10);
 
-/// Protobuf with small buffers, and with requests whose numbers have a meaning.
+/// Protobuf with small buffers, and with requests that keep the rules of their fields.
 #[derive(Debug)]
 pub struct ProstCodec<T, U>(PhantomData<(T, U)>);
 
@@ -42,8 +42,7 @@ where
     fn decoder(&mut self) -> Self::Decoder {
         ProstDecoder {
             inner: tonic_prost::ProstDecoder::new(buffers()),
-            // Answers may have values that are newer than this program.
-            request: U::NAME.ends_with("Request").then(U::full_name),
+            rules: rules::of_request(&U::full_name()),
         }
     }
 }
@@ -72,8 +71,9 @@ impl<T: Message> Encoder for ProstEncoder<T> {
 #[derive(Debug)]
 pub struct ProstDecoder<U> {
     inner: tonic_prost::ProstDecoder<U>,
-    /// The full name of the message if it is a request.
-    request: Option<String>,
+    /// The rules of the message if it is a request; answers may have values that are newer than this
+    /// program.
+    rules: Option<&'static rules::Message>,
 }
 
 impl<U: Message + Default> Decoder for ProstDecoder<U> {
@@ -81,8 +81,8 @@ impl<U: Message + Default> Decoder for ProstDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        if let Some(name) = &self.request {
-            meaning::check(name, buffer.chunk())?;
+        if let Some(rules) = self.rules {
+            rules::check(rules, buffer.chunk())?;
         }
         self.inner.decode(buffer)
     }

@@ -15,6 +15,9 @@ const NOT_SOURCE: [&str; 6] = [
     ".venv",
 ];
 
+/// Files that are not ours and stand as their authors wrote them.
+const FOREIGN: &str = "proto/buf/";
+
 /// The text files of a repository, by path from its root; a file that is no text has none.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
@@ -43,7 +46,7 @@ impl Tree {
             None => walked(root)?,
         };
         let mut files = BTreeMap::new();
-        for path in paths {
+        for path in paths.into_iter().filter(|path| !path.starts_with(FOREIGN)) {
             match std::fs::read(root.join(&path)) {
                 Ok(bytes) => files.insert(path, String::from_utf8(bytes).ok()),
                 // Deleted but still listed, or a link that leads nowhere: not a file of the tree.

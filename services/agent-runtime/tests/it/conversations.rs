@@ -122,12 +122,14 @@ async fn messages_are_appended_at_the_expected_revision_only() {
     );
     assert_eq!(grpc_kit::metadata(&stale)["revision"], "1");
     assert_eq!(running.messages("conv_a").await.len(), 1);
-    let wrong = running.append("a/b", 0, vec![ChatMessage::default()]).await;
-    let fields: Vec<String> = grpc_kit::violations(&wrong.unwrap_err())
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
-    assert_eq!(fields, ["conversation_id", "messages[0].role"]);
+    for (conversation_id, message, wrong) in [
+        ("a/b", user("one"), "conversation_id"),
+        ("conv_a", ChatMessage::default(), "messages[0].role"),
+    ] {
+        let status = running.append(conversation_id, 1, vec![message]).await;
+        let violations = grpc_kit::violations(&status.unwrap_err());
+        assert_eq!(violations[0].0, wrong);
+    }
 }
 
 #[tokio::test]

@@ -525,17 +525,23 @@ async fn every_field_that_is_wrong_is_named_at_once() {
     let running = world.build().await;
     let request = StartTurnRequest {
         conversation_id: "a/b".to_owned(),
+        ..says("  ")
+    };
+    assert_eq!(
+        running.violated(request).await,
+        ["conversation_id", "user_message"]
+    );
+    let request = StartTurnRequest {
         budgets: Some(Budgets {
             iterations: 1_000,
             calls: 5_000,
             calls_per_response: 65,
         }),
-        ..says("  ")
+        ..says("")
     };
     assert_eq!(
         running.violated(request).await,
         [
-            "conversation_id",
             "user_message",
             "budgets.iterations",
             "budgets.calls_per_response",

@@ -165,8 +165,9 @@ async fn a_servers_refusal_is_a_typed_failure() {
         (CallStatus::Failed, "backend_not_found")
     );
     assert_eq!(missing.error.unwrap().category(), ErrorCategory::Domain);
+    let definition = json!({"workflowId": "w1", "definitionJson": "{}"});
     assert_eq!(
-        code_of(&fixture.call("put", json!({})).await),
+        code_of(&fixture.call("put", definition).await),
         "backend_unimplemented"
     );
 }

@@ -454,16 +454,19 @@ async fn only_a_call_in_doubt_is_decided_and_a_run_s_call_is_not_repeated() {
     fixture.finish(settled).await;
     let settled = resolve(&fixture, decide(CallDecision::DidNot, "")).await;
     assert_eq!(settled, Err(DECIDED));
-    let wrong = ResolveCallRequest {
-        output_json: "1 2".into(),
-        ..decide(CallDecision::Unspecified, "")
-    };
-    let status = fixture.calls.clone().resolve_call(wrong).await.unwrap_err();
-    let fields: BTreeSet<String> = grpc_kit::violations(&status)
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
-    assert_eq!(fields, ["decision", "output_json"].map(String::from).into());
+    for (decision, output, wrong) in [
+        (CallDecision::Unspecified, "", "decision"),
+        (CallDecision::DidNot, "1", "output_json"),
+        (CallDecision::TookEffect, "1 2", "output_json"),
+    ] {
+        let request = ResolveCallRequest {
+            output_json: output.into(),
+            ..decide(decision, "")
+        };
+        let status = fixture.calls.clone().resolve_call(request).await;
+        let fields = grpc_kit::violations(&status.unwrap_err());
+        assert_eq!(fields[0].0, wrong, "{fields:?}");
+    }
 
     let peer = Peer::start(vec![Answer::HangUp]).await;
     register_led_to(&fixture, peer.address, &[("charge", false)]).await;

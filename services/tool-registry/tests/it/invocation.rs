@@ -521,21 +521,15 @@ async fn after_a_crash_an_unsettled_effect_stops_the_run_as_unknown() {
 #[tokio::test]
 async fn wrong_requests_and_unknown_runs_are_refused() {
     let fixture = Fixture::new().await;
-    let no_text = StartInvocationRequest {
+    let no_text = StartInvocationRequest::default();
+    let elsewhere = StartInvocationRequest {
         conversation_id: "/".into(),
-        ..StartInvocationRequest::default()
+        ..invoke(Vec::new())
     };
-    let status = fixture
-        .calls
-        .clone()
-        .start_invocation(no_text)
-        .await
-        .unwrap_err();
-    let fields: Vec<String> = grpc_kit::violations(&status)
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
-    assert_eq!(fields, ["parsed", "conversation_id"]);
+    for (request, field) in [(no_text, "parsed"), (elsewhere, "conversation_id")] {
+        let status = fixture.calls.clone().start_invocation(request).await;
+        assert_eq!(grpc_kit::violations(&status.unwrap_err())[0].0, field);
+    }
     let status = fixture
         .calls
         .clone()
@@ -543,7 +537,7 @@ async fn wrong_requests_and_unknown_runs_are_refused() {
         .await
         .unwrap_err();
     assert_eq!(grpc_kit::violations(&status)[0].0, "parsed.calls[0].index");
-    for run_id in ["", "flow_1", "call_00000000000000000000000000000000"] {
+    for run_id in ["x", "flow_1", "call_00000000000000000000000000000000"] {
         let request = GetRunRequest {
             run_id: run_id.into(),
         };

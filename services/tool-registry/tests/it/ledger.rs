@@ -212,30 +212,35 @@ async fn j27_a_call_that_needs_confirmation_runs_only_if_its_tool_is_read_only()
 #[tokio::test]
 async fn every_wrong_field_of_a_request_is_named_at_once() {
     let fixture = Fixture::new().await;
-    let request = CallToolRequest {
+    let timeout = prost_types::Duration {
+        seconds: -1,
+        nanos: 0,
+    };
+    let beyond_limits = CallToolRequest {
+        timeout: Some(timeout),
+        attempt: 33,
+        ..CallToolRequest::default()
+    };
+    let malformed = CallToolRequest {
+        tool_id: "system:get_current_time".into(),
         arguments_json: "[1".into(),
         effect_id: "a\nb".into(),
         conversation_id: "../x".into(),
-        timeout: Some(prost_types::Duration {
-            seconds: -1,
-            nanos: 0,
-        }),
         ..CallToolRequest::default()
     };
-    let status = finish(fixture.calls.clone(), request).await.unwrap_err();
-    assert_eq!(status.code(), Code::InvalidArgument);
-    let fields: Vec<String> = grpc_kit::violations(&status)
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
-    assert_eq!(
-        fields,
-        [
-            "tool_id",
-            "arguments_json",
-            "effect_id",
-            "conversation_id",
-            "timeout"
-        ]
-    );
+    for (request, wrong) in [
+        (beyond_limits, &["timeout", "attempt", "tool_id"][..]),
+        (
+            malformed,
+            &["arguments_json", "effect_id", "conversation_id"],
+        ),
+    ] {
+        let status = finish(fixture.calls.clone(), request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        let fields: Vec<String> = grpc_kit::violations(&status)
+            .into_iter()
+            .map(|(field, _)| field)
+            .collect();
+        assert_eq!(fields, wrong);
+    }
 }

@@ -110,9 +110,9 @@ async fn a_request_names_everything_that_is_wrong_with_it_at_once() -> anyhow::R
         }),
         ..CallsTarget::default()
     };
-    let messages = AgentTarget {
+    let message = |text: &str| AgentTarget {
         profile_id: "weather_guide".to_owned(),
-        input: Some(Input::UserMessage(String::new())),
+        input: Some(Input::UserMessage(text.to_owned())),
         conversation_id: "conv_a".to_owned(),
         ephemeral: true,
         ..AgentTarget::default()
@@ -123,7 +123,11 @@ async fn a_request_names_everything_that_is_wrong_with_it_at_once() -> anyhow::R
             calls(texts),
             &["calls.text", "calls.scope.tool_ids", "calls.dialect"],
         ),
-        (turn(messages), &["agent.ephemeral", "agent.user_message"]),
+        (turn(message("")), &["agent.user_message"]),
+        (
+            turn(message(" ")),
+            &["agent.ephemeral", "agent.user_message"],
+        ),
     ] {
         let status = stack.gateway().invoke_text(request).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);

@@ -15,6 +15,7 @@ mod ledger;
 mod metrics;
 mod once;
 mod requests;
+mod rules;
 mod text;
 mod trace;
 mod transcripts;

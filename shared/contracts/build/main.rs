@@ -1,0 +1,71 @@
+//! Compiles every proto file below `proto/` without protoc, keeps the descriptor set, and makes
+//! tables of the limits that the fields of requests declare.
+
+mod rules;
+
+use std::{env, error::Error, fs, path::Path, path::PathBuf};
+
+use prost::encoding::bytes;
+use protox::Compiler;
+
+/// The directory of files that are not ours: they describe options and have no generated code.
+const OPTIONS: &str = "buf/";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    println!("cargo::rerun-if-changed={}", root.display());
+    let mut files = Vec::new();
+    collect(&root.join("tavern"), &mut files)?;
+    files.sort();
+
+    let mut compiler = Compiler::new([&root])?;
+    compiler.include_imports(true).include_source_info(true);
+    compiler.open_files(&files)?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(
+        out.join("descriptor_set.bin"),
+        descriptor_set(&root, &compiler)?,
+    )?;
+    fs::write(
+        out.join("rules.rs"),
+        rules::tables(&compiler.descriptor_pool())?,
+    )?;
+    let mut set = compiler.file_descriptor_set();
+    set.file.retain(|file| !file.name().starts_with(OPTIONS));
+    let mut config = tonic_prost_build::Config::new();
+    config.enable_type_names();
+    tonic_prost_build::configure()
+        .emit_rerun_if_changed(false)
+        .codec_path("crate::codec::ProstCodec")
+        .compile_fds_with_config(set, config)?;
+    Ok(())
+}
+
+/// Encodes the files with their options, and with the comments of those that are ours.
+fn descriptor_set(root: &Path, compiler: &Compiler) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut set = Vec::new();
+    for file in compiler.descriptor_pool().files() {
+        if file.name().starts_with(OPTIONS) {
+            let mut bare = Compiler::new([root])?;
+            set.extend(bare.open_file(file.name())?.encode_file_descriptor_set());
+        } else {
+            bytes::encode(1, &file.encode_to_vec(), &mut set);
+        }
+    }
+    Ok(set)
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "proto")
+        {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
