@@ -130,6 +130,13 @@ impl Timeline {
                 );
             }
             Some(Kind::OutputChunk(chunk)) => self.line(event, "output", chunk.text.trim_end()),
+            Some(Kind::OutputReset(_)) => {
+                self.line(
+                    event,
+                    "output",
+                    "the tool began again; discard its output so far",
+                );
+            }
             Some(Kind::CallSettled(settled)) => self.settled(event, settled),
             Some(Kind::NodeFinished(node)) => self.node(event, node),
             Some(Kind::Observation(observation)) => {

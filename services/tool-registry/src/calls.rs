@@ -41,7 +41,7 @@ pub use detached::StartedCall;
 pub(crate) use execute::MAX_OUTPUT_BYTES;
 pub use follow::CallProgress;
 pub use resolve::{DecidedCall, Decision, refusal_of_missing};
-pub use watch::Watched;
+pub use watch::{Position, Watched};
 
 /// How long `CancelCall` waits for the end of a call.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);

@@ -1,10 +1,11 @@
 //! A call in flight, as seen by every caller that waits for it.
 
+mod live_output;
+
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use contracts::tavern::common::v1::{
-    CallResult, OutputChunk, OutputStream, PendingWork, RunEvent, RunStarted, WorkKind,
-    run_event::Kind,
+    CallResult, OutputStream, PendingWork, RunEvent, RunStarted, WorkKind, run_event::Kind,
 };
 use core_types::{CallPath, Clock};
 use run_log::{Hash, RunWriter};
@@ -13,17 +14,16 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use crate::ledger;
-
-/// The most output events that a call keeps; what comes after is dropped.
-const MAX_OUTPUT_EVENTS: usize = 64;
+use live_output::LiveOutput;
+pub use live_output::OutputCursor;
 
 /// How far a call is.
 #[derive(Debug, Default)]
 pub struct Stage {
     /// The run that executes the call, once it is known.
     pub child_run_id: Option<String>,
-    /// What the tool has shown so far.
-    pub output: Vec<RunEvent>,
+    /// What the tool has written so far.
+    pub output: LiveOutput,
     /// Whether the call is in the ledger.
     pub is_recorded: bool,
     /// How the call ended.
@@ -66,12 +66,16 @@ impl InFlightCall {
         path: CallPath,
         clock: std::sync::Arc<dyn Clock>,
     ) -> Self {
+        let stage = Stage {
+            output: LiveOutput::new(&effect_id),
+            ..Stage::default()
+        };
         Self {
             tool_id,
             effect_id,
             body,
             path,
-            stage: watch::Sender::new(Stage::default()),
+            stage: watch::Sender::new(stage),
             cancel: CancellationToken::new(),
             reason: OnceLock::new(),
             still_running: Mutex::default(),
@@ -163,18 +167,19 @@ impl InFlightCall {
 
     /// Shows something that the tool wrote.
     pub fn output(&self, stream: OutputStream, text: String) {
-        let chunk = OutputChunk {
-            effect_id: self.effect_id.clone(),
-            stream: stream.into(),
-            text,
-        };
-        let mut event = self.event(Kind::OutputChunk(chunk));
+        self.stage.send_if_modified(|stage| {
+            let chunk = stage.output.write(stream, text);
+            let chunk = chunk.map(|chunk| self.event(Kind::OutputChunk(chunk)));
+            chunk.map(|event| stage.output.add(event)).is_some()
+        });
+    }
+
+    /// Records that the tool begins again, so that followers discard what it wrote before.
+    pub fn begin_again(&self) {
+        let now = self.clock.now();
         self.stage.send_modify(|stage| {
-            if stage.output.len() < MAX_OUTPUT_EVENTS {
-                // Its position, by which a caller that joins again resumes.
-                event.sequence = stage.output.len() as u64 + 1;
-                stage.output.push(event);
-            }
+            let reset = stage.output.begin_again(now);
+            stage.output.add(self.event(Kind::OutputReset(reset)));
         });
     }
 

@@ -134,7 +134,7 @@ pub async fn build_with(
         .map(|plugin| (plugin.manifest.name.to_string(), Arc::clone(&plugin.files)))
         .collect();
 
-    let sandbox = Sandbox::new(peers.sandbox, Arc::clone(&ids));
+    let sandbox = Sandbox::new(peers.sandbox);
     let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
     let workflow_runs = WorkflowRuns::new(peers.workflow, peers.workflow_runs);
     let tools = Tools::new(

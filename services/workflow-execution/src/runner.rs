@@ -8,11 +8,13 @@
 //!
 //! - [`history`]: the recorded events of a run, replayed through the engine.
 //! - `drive`: the loop of one run.
-//! - `tool_call`, `script_call`: the two kinds of effects; `settle`: what they came to.
+//! - `tool_call`, `script_call`: the two kinds of effects; `script_output`: what a script writes;
+//!   `settle`: what they came to.
 
 mod drive;
 pub mod history;
 mod script_call;
+mod script_output;
 mod settle;
 mod tool_call;
 

@@ -55,6 +55,7 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::MessageGiven(_) => 26,
         Kind::RunPaused(_) => 27,
         Kind::RunResumed(_) => 28,
+        Kind::OutputReset(_) => 29,
     }
 }
 
@@ -106,6 +107,7 @@ mod tests {
             Kind::MessageGiven(common::MessageGiven::default()),
             Kind::RunPaused(common::RunPaused::default()),
             Kind::RunResumed(common::RunResumed::default()),
+            Kind::OutputReset(common::OutputReset::default()),
         ];
         for kind in cases {
             let number = kind_number(&kind);

@@ -13,7 +13,15 @@ use core_types::RunId;
 #[derive(Debug)]
 pub(crate) struct ForwardedSequences {
     own: String,
-    last: HashMap<String, u64>,
+    last: HashMap<String, Forwarded>,
+}
+
+/// How far one log below was recorded.
+#[derive(Clone, Copy, Debug)]
+struct Forwarded {
+    /// The start of the tool that the places belong to; zero for runs.
+    generation: u64,
+    sequence: u64,
 }
 
 impl ForwardedSequences {
@@ -25,10 +33,12 @@ impl ForwardedSequences {
     }
 
     /// Returns true if the event that has the place `origin` below was recorded. What has no place
-    /// never was.
+    /// never was. A tool that begins again writes a log of its own.
     pub(crate) fn has(&self, event: &RunEvent, origin: u64) -> bool {
-        let last = self.last.get(self.source(event)).copied();
-        origin != 0 && last.is_some_and(|last| origin <= last)
+        let (source, generation) = self.source(event);
+        let last = self.last.get(source);
+        let last = last.filter(|last| last.generation == generation);
+        origin != 0 && last.is_some_and(|last| origin <= last.sequence)
     }
 
     /// Notes that the event was recorded.
@@ -36,32 +46,41 @@ impl ForwardedSequences {
         if origin == 0 {
             return;
         }
-        let source = self.source(event);
+        let (source, generation) = self.source(event);
+        let noted = Forwarded {
+            generation,
+            sequence: origin,
+        };
         match self.last.get_mut(source) {
-            Some(last) => *last = origin.max(*last),
+            Some(last) if last.generation == generation => {
+                last.sequence = origin.max(last.sequence);
+            }
+            Some(last) => *last = noted,
             None => {
                 let source = source.to_owned();
-                self.last.insert(source, origin);
+                self.last.insert(source, noted);
             }
         }
     }
 
     /// Returns where an event comes from: the run directly below on the way to its run, or the
-    /// call whose tool wrote something.
-    fn source<'a>(&self, event: &'a RunEvent) -> &'a str {
+    /// call whose tool wrote something and which start of the tool that was.
+    fn source<'a>(&self, event: &'a RunEvent) -> (&'a str, u64) {
         if event.run_id == self.own {
             return match &event.kind {
-                Some(Kind::OutputChunk(chunk)) => &chunk.effect_id,
-                _ => &event.run_id,
+                Some(Kind::OutputChunk(chunk)) => (&chunk.effect_id, chunk.generation),
+                Some(Kind::OutputReset(reset)) => (&reset.effect_id, reset.generation),
+                _ => (&event.run_id, 0),
             };
         }
         let mut below = event.parent_path.iter().skip_while(|run| **run != self.own);
-        below.nth(1).unwrap_or(&event.run_id)
+        (below.nth(1).unwrap_or(&event.run_id), 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use contracts::tavern::common::v1::OutputChunk;
     use core_types::{IdSource, RunOwner, SystemIds};
 
     use super::*;
@@ -99,5 +118,25 @@ mod tests {
         assert!(!forwarded.has(&child, 0));
         forwarded.note(&child, 5);
         assert!(!forwarded.has(&child, 0));
+    }
+    #[test]
+    fn what_a_tool_writes_after_it_began_again_is_new() {
+        let run = SystemIds.next_run(RunOwner::Agent);
+        let written = |generation| {
+            let mut chunk = event(&[], &run.to_string());
+            chunk.kind = Some(Kind::OutputChunk(OutputChunk {
+                effect_id: "e".to_owned(),
+                generation,
+                ..OutputChunk::default()
+            }));
+            chunk
+        };
+        let mut forwarded = ForwardedSequences::new(run);
+        forwarded.note(&written(0), 7);
+        assert!(forwarded.has(&written(0), 7));
+        assert!(!forwarded.has(&written(1_000), 1));
+        forwarded.note(&written(1_000), 1);
+        assert!(forwarded.has(&written(1_000), 1));
+        assert!(!forwarded.has(&written(1_000), 2));
     }
 }

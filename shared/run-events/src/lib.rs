@@ -7,10 +7,13 @@
 //! [`Runs`] is the entrance. Behind it, `store` reads and deletes runs, `watch` follows them, and
 //! `executor` executes their work. It creates a run and hands out the [`Recorder`] that writes its
 //! events; [`Runs::execute`] carries the work out as a task under a [`RunControl`], through which
-//! a deadline or a cancel reaches everything below.
+//! a deadline or a cancel reaches everything below. [`Coalescer`] and
+//! [`CallOutput`] make bounded events of what a model, tool or script writes.
 
 mod active;
+mod call_output;
 mod cancel;
+mod coalescer;
 mod codec;
 mod control;
 mod executor;
@@ -29,7 +32,9 @@ mod start;
 mod store;
 mod watch;
 
+pub use call_output::CallOutput;
 pub use cancel::Cancelled;
+pub use coalescer::Coalescer;
 pub use codec::{
     CodecError, durability_from_proto, durability_to_proto, kind_number, timestamp_to_proto,
 };

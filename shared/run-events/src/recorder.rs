@@ -116,9 +116,14 @@ impl Recorder {
         self.inner.deadline
     }
 
+    /// Returns the time.
+    pub fn now(&self) -> Timestamp {
+        self.inner.stamp.clock.now()
+    }
+
     /// Returns how long the run may still take.
     pub fn remaining(&self) -> std::time::Duration {
-        self.inner.deadline.since(self.inner.stamp.clock.now())
+        self.inner.deadline.since(self.now())
     }
 
     /// Records events together and returns once they are durable, with the last sequence.

@@ -8,7 +8,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 14] = [
+const SHARED: [(&str, &[&str]); 15] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
@@ -29,6 +29,7 @@ const SHARED: [(&str, &[&str]); 14] = [
         "run-events",
         &["contracts", "core-types", "sql-store", "run-log", "telemetry", "settings", "grpc-kit"],
     ),
+    ("script-client", &["contracts", "grpc-kit", "run-events"]),
 ];
 
 /// Shared crates that only some services link, because they read or write the text dialects.

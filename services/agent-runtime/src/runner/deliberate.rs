@@ -15,6 +15,7 @@ use super::{
     reading_context::{ReadingContext, selected},
     stop::Stop,
     streaming_answer::StreamingAnswer,
+    text_coalescer::Part,
 };
 use crate::{
     domain::{
@@ -244,7 +245,8 @@ impl Driver {
                     }
                 }
                 Some(Ok(Piece::Thinking(piece))) => {
-                    self.tell_all(answer.text.say(&piece, true)).await?
+                    self.tell_all(answer.text.push(Part::Thinking, &piece))
+                        .await?
                 }
                 Some(Ok(Piece::End(end))) => break end,
                 Some(Err(error)) => {

@@ -8,7 +8,7 @@ use super::{
     flights::Landed,
     reading_context::{ReadingContext, selected},
     stop::Stop,
-    text_coalescer::TextCoalescer,
+    text_coalescer::{Part, TextCoalescer},
 };
 use crate::domain::reading::{Reader, UnknownCall};
 
@@ -101,8 +101,8 @@ impl Driver {
                 text,
                 trailing: false,
                 ..
-            } => coalescer.say(&text, false),
-            Event::Thought { text, .. } => coalescer.say(&text, true),
+            } => coalescer.push(Part::Text, &text),
+            Event::Thought { text, .. } => coalescer.push(Part::Thinking, &text),
             _ => Vec::new(),
         };
         self.tell_all(kinds).await

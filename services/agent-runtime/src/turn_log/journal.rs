@@ -46,7 +46,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::CancelRequested(_)
         | Kind::MessageGiven(_)
         | Kind::RunPaused(_)
-        | Kind::RunResumed(_) => return None,
+        | Kind::RunResumed(_)
+        | Kind::OutputReset(_) => return None,
     })
 }
 

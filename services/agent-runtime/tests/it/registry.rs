@@ -249,6 +249,7 @@ fn chunk(request: &CallToolRequest) -> RunEvent {
             effect_id: request.effect_id.clone(),
             stream: OutputStream::Out.into(),
             text: format!("{} works", request.tool_id),
+            ..OutputChunk::default()
         })),
         ..RunEvent::default()
     }

@@ -341,14 +341,14 @@ impl Ended {
         self.events.iter().filter_map(told).collect()
     }
 
-    /// Returns the kinds of events, in order, as words; pieces of text are joined.
+    /// Returns the kinds of events, in order, as words; pieces of text and of thinking are joined.
     pub(crate) fn story(&self) -> Vec<&'static str> {
         let mut story: Vec<&'static str> = self
             .events
             .iter()
             .map(|event| word(event.kind.as_ref().unwrap()))
             .collect();
-        story.dedup_by(|a, b| a == b && *a == "text");
+        story.dedup_by(|a, b| a == b && matches!(*a, "text" | "thinking"));
         story
     }
 
@@ -382,5 +382,6 @@ fn word(kind: &Kind) -> &'static str {
         Kind::MessageGiven(_) => "given",
         Kind::RunPaused(_) => "paused",
         Kind::RunResumed(_) => "resumed",
+        Kind::OutputReset(_) => "output reset",
     }
 }

@@ -235,6 +235,9 @@ impl Inner {
             Some(effect) => Some(self.journal(call, effect, &resolved, in_flight).await?),
             None => None,
         };
+        if resolved.attempt > 1 && !is_run {
+            in_flight.begin_again();
+        }
         let dispatched = self.clock.now();
         let outcome = self.execute(&resolved, context).await?;
         let result = self.result(
@@ -320,6 +323,9 @@ impl Inner {
         );
         let writer = self.ledger.reopen(&open).await?;
         in_flight.has_entry(writer.clone());
+        if !open.record.is_run {
+            in_flight.begin_again();
+        }
         let own = Some(Duration::from_millis(open.record.timeout_ms));
         let (deadline, timeout) = self.time_limit(own, open.record.is_run, &context);
         let resolved = ResolvedCall {

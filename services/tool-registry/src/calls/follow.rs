@@ -8,7 +8,10 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{CallHandle, Calls};
-use crate::dispatch::runs::{Followed, follow};
+use crate::{
+    dispatch::runs::{Followed, follow},
+    in_flight::{OutputCursor, Stage},
+};
 
 /// How long the events of a run may come after its result, before they are given up.
 const EVENT_GRACE: Duration = Duration::from_secs(2);
@@ -36,16 +39,15 @@ impl Calls {
             // The guard must live as long as the stream: dropping it ends a call without effect id.
             let CallHandle { in_flight, index, ends_with_caller: _guard, .. } = handle;
             let mut stage = in_flight.subscribe();
-            let mut shown = 0;
+            let mut shown = OutputCursor::default();
             let mut followed = false;
             loop {
                 let (child, output, ended) = {
                     let now = stage.borrow_and_update();
-                    (now.child_run_id.clone(), now.output[shown..].to_vec(), now.ended.clone())
+                    (now.child_run_id.clone(), now.output.read(&mut shown), now.ended.clone())
                 };
-                shown += output.len();
                 for event in output {
-                    yield Ok(CallProgress::Event(Box::new(event)));
+                    yield Ok(CallProgress::Event(Box::new(RunEvent::clone(&event))));
                 }
                 if let Some(child) = child.filter(|_| !followed) {
                     followed = true;
@@ -79,7 +81,7 @@ impl Calls {
     }
 }
 
-async fn result_and_grace(mut stage: tokio::sync::watch::Receiver<crate::in_flight::Stage>) {
+async fn result_and_grace(mut stage: tokio::sync::watch::Receiver<Stage>) {
     if stage.wait_for(|stage| stage.ended.is_some()).await.is_ok() {
         tokio::time::sleep(EVENT_GRACE).await;
     }

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use contracts::tavern::common::v1::{CallResult, RunEvent};
+use contracts::tavern::common::v1::{CallResult, RunEvent, run_event::Kind};
 use core_types::EffectId;
 use futures::{Stream, StreamExt};
 use grpc_kit::Drain;
@@ -20,6 +20,38 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How often the ledger is asked for the end of a call that no task of this process executes.
 const POLL: Duration = Duration::from_millis(250);
 
+/// How far a follower is.
+#[derive(Clone, Copy, Debug)]
+pub struct Position {
+    /// The sequence of the last event.
+    pub sequence: u64,
+    /// The start of the tool in which that was.
+    pub generation: u64,
+}
+
+impl Position {
+    /// Moves on to an event. Returns false if the follower has it.
+    fn advance(&mut self, effect: &EffectId, event: &RunEvent) -> bool {
+        let generation = match &event.kind {
+            Some(Kind::OutputChunk(chunk)) if chunk.effect_id == effect.as_str() => {
+                chunk.generation
+            }
+            Some(Kind::OutputReset(reset)) if reset.effect_id == effect.as_str() => {
+                reset.generation
+            }
+            _ => self.generation,
+        };
+        let is_new = generation != self.generation || event.sequence > self.sequence;
+        if is_new {
+            *self = Self {
+                sequence: event.sequence,
+                generation,
+            };
+        }
+        is_new
+    }
+}
+
 /// One record of a watch.
 #[derive(Debug)]
 pub enum Watched {
@@ -36,14 +68,14 @@ pub enum Watched {
 }
 
 impl Calls {
-    /// Follows a call: the events below it after the sequence `after`, then how it settled.
+    /// Follows a call: the events below it after `after`, then how it settled.
     ///
     /// # Errors
     /// A status when no call has the effect id, or the ledger cannot be read.
     pub async fn watch(
         &self,
         effect: EffectId,
-        after: u64,
+        after: Position,
         drain: Drain,
     ) -> Result<impl Stream<Item = Result<Watched, Status>> + Send + use<>, Status> {
         if self.in_flight(&effect).is_none()
@@ -69,7 +101,7 @@ impl Calls {
                             return;
                         }
                         LedgerEntry::Settled(settled) => match &settled.entry.child_run_id {
-                            Some(child) if !seen => events = Some(this.below(child, position).boxed()),
+                            Some(child) if !seen => events = Some(this.below(child, position.sequence).boxed()),
                             _ => {
                                 yield Watched::Settled(LedgerEntry::Settled(settled));
                                 return;
@@ -85,18 +117,17 @@ impl Calls {
                         biased;
                         next = events.next() => next,
                         () = drain.started() => {
-                            yield Watched::Drain(position);
+                            yield Watched::Drain(position.sequence);
                             return;
                         }
                         () = tokio::time::sleep_until(quiet_since + HEARTBEAT) => {
                             quiet_since = Instant::now();
-                            yield Watched::Heartbeat(position);
+                            yield Watched::Heartbeat(position.sequence);
                             continue;
                         }
                     };
                     match next {
-                        Some(Ok(CallProgress::Event(event))) if event.sequence > position => {
-                            position = event.sequence;
+                        Some(Ok(CallProgress::Event(event))) if position.advance(&effect, &event) => {
                             quiet_since = Instant::now();
                             yield Watched::Event(event);
                         }

@@ -3,17 +3,18 @@
 mod verdict;
 
 use call_outcome::{CallOutcome, Category, Failure};
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use contracts::tavern::{
-    common::v1::{ErrorReason, OutputStream},
+    common::v1::ErrorReason,
     sandbox::v1::{
         ExecuteRequest, ExecuteResponse, Limits,
         script_sandbox_service_client::ScriptSandboxServiceClient,
     },
 };
-use core_types::IdSource;
+use futures::StreamExt;
 use grpc_kit::Transport;
+use script_client::{Broken, ScriptEvent};
 use sha2::{Digest, Sha256};
 use tonic::{Code, Status};
 
@@ -24,23 +25,20 @@ pub(super) use verdict::{failed_verdict, has_exited};
 
 /// How long to wait for a sandbox that is not there.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most of a script's error stream that is shown as output.
-const MAX_CHUNK_CHARS: usize = 64 << 10;
 
 /// Runs programs in the sandbox.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     client: ScriptSandboxServiceClient<Transport>,
-    ids: Arc<dyn IdSource>,
 }
 
 impl Sandbox {
     /// Makes a client.
-    pub fn new(client: ScriptSandboxServiceClient<Transport>, ids: Arc<dyn IdSource>) -> Self {
-        Self { client, ids }
+    pub fn new(client: ScriptSandboxServiceClient<Transport>) -> Self {
+        Self { client }
     }
 
-    /// Runs one program. What it wrote to its error stream is shown as output of the call.
+    /// Runs one program. What it writes is shown as output of the call while it writes it.
     ///
     /// # Errors
     /// How the call ended when the program was not run to its end. A sandbox that went down may
@@ -64,28 +62,38 @@ impl Sandbox {
                 ..Limits::default()
             });
         }
-        // Asking again after a broken connection must not run the program a second time.
-        request.request_id = self.ids.next_uuid().simple().to_string();
         let mut patience = Patience::new(PATIENCE, resolved.deadline);
-        let response = loop {
-            match self.client.clone().execute(request.clone()).await {
-                Ok(response) => break response.into_inner(),
-                Err(status)
-                    if grpc_kit::may_have_arrived(&status) && !resolved.tool.may_repeat() =>
-                {
-                    return Err(CallOutcome::InDoubt(lost(resolved)));
-                }
-                Err(status) if patience.wait_after(&status).await => {}
-                Err(status) => return Err(CallOutcome::Failed(failure_of(&status))),
+        loop {
+            let broken = match self.run(&request, resolved).await {
+                Ok(response) => return Ok(response),
+                Err(broken) => broken,
+            };
+            if broken.may_have_run && !resolved.tool.may_repeat() {
+                return Err(CallOutcome::InDoubt(lost(resolved)));
             }
-        };
-        let errors = String::from_utf8_lossy(&response.stderr);
-        if !errors.trim().is_empty() {
-            resolved
-                .in_flight
-                .output(OutputStream::Err, tail(&errors, MAX_CHUNK_CHARS));
+            if !patience.wait_after(&broken.status).await {
+                return Err(CallOutcome::Failed(failure_of(&broken.status)));
+            }
+            if broken.may_have_run {
+                resolved.in_flight.begin_again();
+            }
         }
-        Ok(response)
+    }
+
+    /// Runs a program once, and shows what it writes.
+    async fn run(
+        &self,
+        request: &ExecuteRequest,
+        resolved: &ResolvedCall,
+    ) -> Result<ExecuteResponse, Broken> {
+        let mut events = pin!(script_client::run(self.client.clone(), request.clone()));
+        while let Some(event) = events.next().await {
+            match event? {
+                ScriptEvent::Output(stream, text) => resolved.in_flight.output(stream, text),
+                ScriptEvent::Ended(response) => return Ok(*response),
+            }
+        }
+        unreachable!("the events of a script end with its end or an error")
     }
 }
 

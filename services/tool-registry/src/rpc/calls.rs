@@ -24,7 +24,10 @@ use super::{
     tools::arguments,
 };
 use crate::{
-    calls::{Call, CallProgress, Calls, Decision, MAX_OUTPUT_BYTES, Watched, refusal_of_missing},
+    calls::{
+        Call, CallProgress, Calls, Decision, MAX_OUTPUT_BYTES, Position, Watched,
+        refusal_of_missing,
+    },
     ledger::{LedgerEntry, MAX_ATTEMPTS},
     workspace,
 };
@@ -98,7 +101,11 @@ pub(super) async fn watch(
     drain: Drain,
 ) -> Result<impl Stream<Item = Result<WatchCallResponse, Status>> + Send + use<>, Status> {
     let effect = effect_of(&request.effect_id)?;
-    let watched = calls.watch(effect, request.after_sequence, drain).await?;
+    let after = Position {
+        sequence: request.after_sequence,
+        generation: request.generation,
+    };
+    let watched = calls.watch(effect, after, drain).await?;
     let calls = calls.clone();
     Ok(watched.map(move |watched| {
         let record = match watched? {

@@ -1,7 +1,7 @@
 //! The platform's own tools.
 
 use contracts::tavern::{
-    common::v1::{CallStatus, ErrorCategory, run_event::Kind},
+    common::v1::{CallStatus, ErrorCategory, OutputStream, run_event::Kind},
     sandbox::v1 as sandbox,
 };
 use serde_json::json;
@@ -193,7 +193,16 @@ async fn the_time_is_told_and_code_runs() {
         .finish(request("CodeInterpreter:execute", code))
         .await;
     assert_eq!(result.output_json, r#"{"stdout":"42\n","stderr":"log\n"}"#);
-    assert!(matches!(&events[0].kind, Some(Kind::OutputChunk(chunk)) if chunk.text == "log\n"));
+    let written = |stream: OutputStream| -> String {
+        let kinds = events.iter().filter_map(|event| event.kind.as_ref());
+        let chunks = kinds.map(|kind| match kind {
+            Kind::OutputChunk(chunk) if chunk.stream() == stream => chunk.text.as_str(),
+            _ => "",
+        });
+        chunks.collect()
+    };
+    assert_eq!(written(OutputStream::Out), "42\n");
+    assert_eq!(written(OutputStream::Err), "log\n");
     let crash = json!({"language": "python", "code": "raise ValueError('no such thing')"});
     let result = fixture.call("CodeInterpreter:execute", crash).await;
     let error = result.error.unwrap();

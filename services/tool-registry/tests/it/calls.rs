@@ -63,6 +63,7 @@ async fn watch(fixture: &Fixture, effect_id: &str, after_sequence: u64) -> (Vec<
     let request = WatchCallRequest {
         effect_id: effect_id.into(),
         after_sequence,
+        ..Default::default()
     };
     let watched = fixture.calls.clone().watch_call(request).await.unwrap();
     let mut watched = watched.into_inner();

@@ -17,6 +17,7 @@ mod doubt;
 mod fixture;
 mod invocation;
 mod ledger;
+mod live;
 mod plugins;
 mod registration;
 mod runs;

@@ -27,6 +27,7 @@ use crate::wire;
 
 use super::history::{Calls, RecordedCall};
 use super::script_call::{self, ScriptCall};
+use super::script_output::ScriptOutput;
 use super::settle::{check_effect, outcome_to_proto, settled_tool};
 use super::tool_call::{ToolCall, ToolEnd};
 use super::{Prepared, Runner};
@@ -44,6 +45,8 @@ const NODES_PER_TURN: usize = 64;
 enum EffectOutcome {
     Tool(ToolEnd),
     Script(Result<Settled, Failure>),
+    /// The run's log does not take events, so the run cannot continue now.
+    LogFailed(AppendError),
 }
 
 type Running = FuturesUnordered<BoxFuture<'static, (NodeIndex, EffectOutcome)>>;
@@ -284,8 +287,8 @@ impl Drive {
             let Some((node, effect)) = self.waiting.pop_front() else {
                 break;
             };
-            self.note_started(node, &effect);
-            starting.push((node, effect));
+            let began_before = self.note_started(node, &effect);
+            starting.push((node, effect, began_before));
         }
         if starting.is_empty() {
             return self.hand_over().await;
@@ -300,22 +303,24 @@ impl Drive {
                 .record(std::mem::take(&mut self.pending))
                 .await?;
         }
-        for (node, effect) in starting {
+        for (node, effect, began_before) in starting {
             self.started.push((node, Instant::now()));
-            let work = self.work(node, effect);
+            let work = self.work(node, effect, began_before);
             self.running.push(work);
         }
         Ok(())
     }
 
     /// Notes the start of a node, and of its call. After a restart both may be in the log already.
-    fn note_started(&mut self, node: NodeIndex, effect: &Effect) {
+    /// Returns whether the node's start was.
+    fn note_started(&mut self, node: NodeIndex, effect: &Effect) -> bool {
         let planned = self.engine.node(node);
         let (node_id, node_type) = (
             planned.id.to_string(),
             planned.definition().full_type.to_owned(),
         );
-        if self.engine.status(node) == Status::Ready {
+        let began_before = self.engine.status(node) != Status::Ready;
+        if !began_before {
             self.pending.push(Kind::NodeStarted(common::NodeStarted {
                 node_id: node_id.clone(),
                 node_type,
@@ -323,10 +328,10 @@ impl Drive {
             self.apply(Event::Started(node));
         }
         let Effect::CallTool { tool_id, arguments } = effect else {
-            return;
+            return began_before;
         };
         if self.calls.contains_key(&node) {
-            return;
+            return began_before;
         }
         let call = RecordedCall {
             effect_id: self.effect_id(node),
@@ -345,6 +350,7 @@ impl Drive {
                 node_id,
             }));
         self.calls.insert(node, call);
+        began_before
     }
 
     /// Derives the id of a node's effect. It travels in headers, so other than printable ASCII
@@ -370,6 +376,7 @@ impl Drive {
         &self,
         node: NodeIndex,
         effect: Effect,
+        began_before: bool,
     ) -> BoxFuture<'static, (NodeIndex, EffectOutcome)> {
         let planned = self.engine.node(node);
         let span = tracing::info_span!(
@@ -382,7 +389,10 @@ impl Drive {
             let outcome = EffectOutcome::Tool(ToolEnd::Settled(Box::new(settled)));
             return std::future::ready((node, outcome)).boxed();
         }
-        let (work, control) = (self.effect(node, effect), self.control.clone());
+        let (work, control) = (
+            self.effect(node, effect, began_before),
+            self.control.clone(),
+        );
         let depth = self.recorder.path().len().min(MAX_CALL_DEPTH);
         let permits = self.runner.permits(depth);
         let guarded = async move {
@@ -409,7 +419,12 @@ impl Drive {
     }
 
     /// Makes the future of an effect.
-    fn effect(&self, node: NodeIndex, effect: Effect) -> BoxFuture<'static, EffectOutcome> {
+    fn effect(
+        &self,
+        node: NodeIndex,
+        effect: Effect,
+        began_before: bool,
+    ) -> BoxFuture<'static, EffectOutcome> {
         let (peers, control) = (self.runner.peers.clone(), self.control.clone());
         match effect {
             Effect::CallTool { .. } => {
@@ -437,8 +452,11 @@ impl Drive {
                     input_json: input.to_string(),
                     wall_millis,
                 };
-                script_call::execute(peers, control, call)
-                    .map(EffectOutcome::Script)
+                let recorder = self.recorder.clone();
+                let node_id = &self.engine.node(node).id;
+                let output = ScriptOutput::new(recorder, &call.effect_id, node_id, began_before);
+                script_call::execute(peers, output, control, call)
+                    .map(|ended| ended.map_or_else(EffectOutcome::LogFailed, EffectOutcome::Script))
                     .boxed()
             }
         }
@@ -448,7 +466,9 @@ impl Drive {
     fn settle(&mut self, node: NodeIndex, outcome: EffectOutcome) -> Result<(), AppendError> {
         let took = self.take_started(node);
         let settled = match outcome {
-            EffectOutcome::Tool(ToolEnd::LogFailed(error)) => return Err(error),
+            EffectOutcome::Tool(ToolEnd::LogFailed(error)) | EffectOutcome::LogFailed(error) => {
+                return Err(error);
+            }
             EffectOutcome::Tool(ToolEnd::NotEnded) => {
                 self.unended
                     .extend(self.calls.get(&node).map(|call| call.effect_id.clone()));

@@ -1,17 +1,25 @@
 //! Running a script in the sandbox. A script has no effect outside, so it may run again.
+//!
+//! What it writes is recorded in the run while it writes it.
+
+use std::pin::pin;
 
 use call_outcome::{Category, Failure, Verdict, tail};
 use contracts::tavern::common::v1::WorkKind;
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, Limits, ResultState, execute_request::Program,
 };
+use futures::StreamExt;
 use grpc_kit::{Backoff, FailureClass};
 use run_events::RunControl;
+use run_log::AppendError;
+use script_client::ScriptEvent;
 use tonic::{Code, Status};
 
 use crate::domain::node_type::Settled;
 use crate::wire;
 
+use super::script_output::ScriptOutput;
 use super::{Peers, code_of};
 
 /// How much of the end of standard error goes into the details of a failure, in characters.
@@ -31,22 +39,36 @@ pub(super) struct ScriptCall {
     pub(super) wall_millis: Option<u64>,
 }
 
+/// What went wrong with one attempt.
+enum Attempt {
+    Sandbox(Status),
+    Log(AppendError),
+}
+
 /// Runs a script to its end. A cancel of the run drops the request, which kills the script.
+///
+/// # Errors
+/// The run's log does not take events, so the run cannot continue now.
 pub(super) async fn execute(
     peers: Peers,
+    output: ScriptOutput,
     control: RunControl,
     call: ScriptCall,
-) -> Result<Settled, Failure> {
+) -> Result<Result<Settled, Failure>, AppendError> {
     let _tracked = control.track(WorkKind::Call, call.effect_id.clone());
     tokio::select! {
-        settled = ask_until_answered(peers, &call) => settled,
+        settled = ask_until_answered(peers, output, &call) => settled,
         () = control.cancelled() => {
-            Err(Failure::new(Category::Cancelled, "cancelled", "the run was ended while the script ran"))
+            Ok(Err(Failure::new(Category::Cancelled, "cancelled", "the run was ended while the script ran")))
         }
     }
 }
 
-async fn ask_until_answered(peers: Peers, call: &ScriptCall) -> Result<Settled, Failure> {
+async fn ask_until_answered(
+    peers: Peers,
+    mut output: ScriptOutput,
+    call: &ScriptCall,
+) -> Result<Result<Settled, Failure>, AppendError> {
     let request = ExecuteRequest {
         effect_id: call.effect_id.clone(),
         conversation_id: call.conversation_id.clone(),
@@ -62,17 +84,37 @@ async fn ask_until_answered(peers: Peers, call: &ScriptCall) -> Result<Settled, 
     let mut backoff = Backoff::default();
     let mut failures = 0;
     loop {
-        let status = match peers.sandbox.clone().execute(request.clone()).await {
-            Ok(response) => return read(response.into_inner(), &call.language),
-            Err(status) => status,
+        let status = match ask(&peers, &request, &mut output).await {
+            Ok(response) => return Ok(read(response, &call.language)),
+            Err(Attempt::Log(error)) => return Err(error),
+            Err(Attempt::Sandbox(status)) => status,
         };
         match FailureClass::of(&status) {
             FailureClass::Transient => {}
             FailureClass::Broken if failures < TRIES_AFTER_FAILURES => failures += 1,
-            _ => return Err(refused(&status)),
+            _ => return Ok(Err(refused(&status))),
         }
         tokio::time::sleep(backoff.after(&status)).await;
     }
+}
+
+/// Runs the script once.
+async fn ask(
+    peers: &Peers,
+    request: &ExecuteRequest,
+    output: &mut ScriptOutput,
+) -> Result<ExecuteResponse, Attempt> {
+    output.begin().await.map_err(Attempt::Log)?;
+    let mut events = pin!(script_client::run(peers.sandbox.clone(), request.clone()));
+    while let Some(event) = events.next().await {
+        match event.map_err(|broken| Attempt::Sandbox(broken.status))? {
+            ScriptEvent::Output(stream, text) => {
+                output.write(stream, text).await.map_err(Attempt::Log)?;
+            }
+            ScriptEvent::Ended(response) => return Ok(*response),
+        }
+    }
+    unreachable!("the events of a script end with its end or an error")
 }
 
 fn duration(millis: u64) -> prost_types::Duration {

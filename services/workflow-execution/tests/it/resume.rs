@@ -123,6 +123,43 @@ async fn an_unsettled_script_runs_again() {
 }
 
 #[tokio::test]
+async fn what_a_script_writes_is_seen_while_it_runs_and_void_when_it_begins_again() {
+    let world = World::new().await;
+    let place = world.directory.path().join("go");
+    let code = "import os, pathlib, time\nos.write(1, b'begun\\n')\nwhile not pathlib.Path(inputs['place']).exists(): time.sleep(0.005)\ngive('done')\n";
+    let definition = json!({
+        "nodes": [{"id": "in", "type": "core:GroupInput"}, python("s", code)],
+        "edges": [edge("in", "place", "s", "place")],
+        "interfaceInputs": {"place": {"dataFlowType": "STRING"}},
+    });
+    let run = world.start(&definition, json!({"place": place})).await;
+    let first = world.until_chunk(&run.run_id, 0).await;
+    assert_eq!(
+        (first.text.as_str(), first.node_id.as_str()),
+        ("begun\n", "s")
+    );
+    let world = world.restart().await;
+    let again = world.until_chunk(&run.run_id, 1).await;
+    assert_eq!((again.text.as_str(), again.offset), ("begun\n", 0));
+    std::fs::write(&place, "").unwrap();
+    let events = words(&world.events(&run.run_id).await);
+    let of_script: Vec<&String> = events
+        .iter()
+        .filter(|word| word.starts_with("s ") || word.contains("begun") || *word == "output reset")
+        .collect();
+    assert_eq!(
+        of_script,
+        [
+            "s started",
+            "chunk begun\n",
+            "output reset",
+            "chunk begun\n",
+            "s succeeded"
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_run_keeps_the_definition_that_it_was_started_with() {
     let world = World::new().await;
     let put = |definition: &Value| PutWorkflowRequest {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::watch_record::Record;
-use contracts::tavern::common::v1::{Run, RunEvent, RunOutcome};
+use contracts::tavern::common::v1::{OutputChunk, Run, RunEvent, RunOutcome};
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
 use contracts::tavern::run::v1::{WatchRunRequest, run_service_client::RunServiceClient};
@@ -107,6 +107,27 @@ impl World {
         let again = Self::on(directory, registry, sandbox, |_| {}).await;
         again.service.recover().await.unwrap();
         again
+    }
+
+    /// Follows a run until something was written after the given number of restarts of its script.
+    pub(crate) async fn until_chunk(&self, run_id: &str, restarts: usize) -> OutputChunk {
+        let request = WatchRunRequest {
+            run_id: run_id.to_owned(),
+            after_sequence: 0,
+        };
+        let records = self.runs.clone().watch_run(request).await.unwrap();
+        let (mut records, mut resets) = (records.into_inner(), 0);
+        while let Some(response) = records.message().await.unwrap() {
+            let Some(Record::Event(event)) = response.record.unwrap().record else {
+                continue;
+            };
+            match event.kind.unwrap() {
+                Kind::OutputReset(_) => resets += 1,
+                Kind::OutputChunk(chunk) if resets == restarts => return chunk,
+                _ => {}
+            }
+        }
+        panic!("the run ended and wrote nothing");
     }
 
     /// Starts a run of a definition and returns it.
@@ -228,6 +249,7 @@ pub(crate) fn words(events: &[RunEvent]) -> Vec<String> {
             Kind::CancelRequested(_) => "cancel requested".to_owned(),
             Kind::RunPaused(paused) => format!("run paused: {}", paused.reason),
             Kind::RunResumed(_) => "run resumed".to_owned(),
+            Kind::OutputReset(_) => "output reset".to_owned(),
             Kind::OutputChunk(chunk) => format!("chunk {}", chunk.text),
             other => format!("{other:?}"),
         })

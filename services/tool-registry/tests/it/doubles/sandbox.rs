@@ -11,10 +11,14 @@ use std::{
 
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, ExecuteStreamRequest, ExecuteStreamResponse, Exited,
-    GetIsolationRequest, GetIsolationResponse, ListRuntimesRequest, ListRuntimesResponse, Verdict,
-    execute_request::Program, script_sandbox_service_server::ScriptSandboxService, verdict::Kind,
+    GetIsolationRequest, GetIsolationResponse, ListRuntimesRequest, ListRuntimesResponse,
+    OutputChunk, OutputStream, Verdict, execute_request::Program, execute_stream_request::Message,
+    execute_stream_response::Event, script_sandbox_service_server::ScriptSandboxService,
+    verdict::Kind,
 };
+use futures::{StreamExt, stream::select};
 use tokio::{io::AsyncWriteExt, process::Command, sync::Semaphore};
+use tokio_util::io::ReaderStream;
 use tonic::{Request, Response, Status};
 
 /// What a double does with a program.
@@ -30,6 +34,8 @@ pub(crate) enum Mode {
     Answer(Box<ExecuteResponse>),
     /// Answers with this status.
     Refuse(tonic::Code),
+    /// Writes this and is lost.
+    Break(String),
 }
 
 /// A sandbox without any isolation.
@@ -78,37 +84,58 @@ impl Drop for CountDrop {
 impl ScriptSandboxService for UnconfinedSandbox {
     async fn execute(
         &self,
-        request: Request<ExecuteRequest>,
+        _: Request<ExecuteRequest>,
     ) -> Result<Response<ExecuteResponse>, Status> {
-        let request = request.into_inner();
-        *self.last.lock().unwrap() = Some(request.clone());
-        self.started.fetch_add(1, Ordering::SeqCst);
-        let mode = self.mode.lock().unwrap().clone();
-        Ok(Response::new(match mode {
-            Mode::Run => run(request).await,
-            Mode::Hold(stdout) => {
-                let mut guard = CountDrop(Some(Arc::clone(&self.dropped)));
-                self.permits.acquire().await.unwrap().forget();
-                guard.0 = None;
-                ended(
-                    Kind::Exited(Exited { code: 0 }),
-                    stdout.into_bytes(),
-                    Vec::new(),
-                )
-            }
-            Mode::Verdict(kind) => ended(kind, Vec::new(), b"last words".to_vec()),
-            Mode::Answer(response) => *response,
-            Mode::Refuse(code) => return Err(Status::new(code, "the double refuses")),
-        }))
+        Err(Status::unimplemented("the registry streams every script"))
     }
 
     type ExecuteStreamStream = tonic::codegen::BoxStream<ExecuteStreamResponse>;
 
     async fn execute_stream(
         &self,
-        _: Request<tonic::Streaming<ExecuteStreamRequest>>,
+        request: Request<tonic::Streaming<ExecuteStreamRequest>>,
     ) -> Result<Response<Self::ExecuteStreamStream>, Status> {
-        Err(Status::unimplemented("the double does not talk"))
+        let first = request.into_inner().message().await?;
+        let Some(Message::Start(request)) = first.and_then(|first| first.message) else {
+            return Err(Status::invalid_argument("the first message must be start"));
+        };
+        *self.last.lock().unwrap() = Some(request.clone());
+        self.started.fetch_add(1, Ordering::SeqCst);
+        let mode = self.mode.lock().unwrap().clone();
+        let response = match mode {
+            Mode::Run => return Ok(Response::new(run(request))),
+            Mode::Hold(stdout) => {
+                let guard = CountDrop(Some(Arc::clone(&self.dropped)));
+                let permits = Arc::clone(&self.permits);
+                return Ok(Response::new(Box::pin(async_stream::stream! {
+                    let mut guard = guard;
+                    permits.acquire().await.unwrap().forget();
+                    guard.0 = None;
+                    drop(guard);
+                    yield Ok(chunk(OutputStream::Stdout, stdout.into_bytes()));
+                    yield Ok(ended(exited(0)));
+                })));
+            }
+            Mode::Verdict(kind) => ExecuteResponse {
+                stderr: b"last words".to_vec(),
+                ..verdict(kind)
+            },
+            Mode::Answer(response) => *response,
+            Mode::Refuse(code) => return Err(Status::new(code, "the double refuses")),
+            Mode::Break(stdout) => {
+                let chunk = chunk(OutputStream::Stdout, stdout.into_bytes());
+                let broken = Status::unavailable("the double breaks");
+                let answers = futures::stream::iter([Ok(chunk), Err(broken)]);
+                return Ok(Response::new(Box::pin(answers)));
+            }
+        };
+        let answers = [
+            chunk(OutputStream::Stdout, response.stdout.clone()),
+            chunk(OutputStream::Stderr, response.stderr.clone()),
+            ended(response),
+        ];
+        let answers = futures::stream::iter(answers.map(Ok));
+        Ok(Response::new(Box::pin(answers)))
     }
 
     async fn get_isolation(
@@ -126,7 +153,8 @@ impl ScriptSandboxService for UnconfinedSandbox {
     }
 }
 
-async fn run(request: ExecuteRequest) -> ExecuteResponse {
+/// Runs a program, and streams what it writes while it writes it.
+fn run(request: ExecuteRequest) -> tonic::codegen::BoxStream<ExecuteStreamResponse> {
     let directory = tempfile::tempdir().unwrap();
     for file in &request.files {
         let path = directory.path().join(&file.path);
@@ -156,18 +184,55 @@ async fn run(request: ExecuteRequest) -> ExecuteResponse {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    // A program may end without reading.
-    let _ = child.stdin.take().unwrap().write_all(&request.stdin).await;
-    let output = child.wait_with_output().await.unwrap();
-    let code = output.status.code().unwrap_or(-1);
-    ended(Kind::Exited(Exited { code }), output.stdout, output.stderr)
+    Box::pin(async_stream::stream! {
+        let _directory = directory;
+        // A program may end without reading.
+        let _ = child.stdin.take().unwrap().write_all(&request.stdin).await;
+        let stdout = ReaderStream::new(child.stdout.take().unwrap());
+        let stderr = ReaderStream::new(child.stderr.take().unwrap());
+        let mut written = select(
+            stdout.map(|bytes| (OutputStream::Stdout, bytes)),
+            stderr.map(|bytes| (OutputStream::Stderr, bytes)),
+        );
+        while let Some((stream, bytes)) = written.next().await {
+            yield Ok(chunk(stream, bytes.unwrap().to_vec()));
+        }
+        let status = child.wait().await.unwrap();
+        yield Ok(ended(exited(status.code().unwrap_or(-1))));
+    })
 }
 
-fn ended(kind: Kind, stdout: Vec<u8>, stderr: Vec<u8>) -> ExecuteResponse {
+fn chunk(stream: OutputStream, data: Vec<u8>) -> ExecuteStreamResponse {
+    let chunk = OutputChunk {
+        stream: stream.into(),
+        data,
+        ..OutputChunk::default()
+    };
+    event(Event::Output(chunk))
+}
+
+fn ended(response: ExecuteResponse) -> ExecuteStreamResponse {
+    event(Event::Ended(ExecuteResponse {
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+        ..response
+    }))
+}
+
+fn event(event: Event) -> ExecuteStreamResponse {
+    ExecuteStreamResponse {
+        sequence: 0,
+        event: Some(event),
+    }
+}
+
+fn exited(code: i32) -> ExecuteResponse {
+    verdict(Kind::Exited(Exited { code }))
+}
+
+fn verdict(kind: Kind) -> ExecuteResponse {
     ExecuteResponse {
         verdict: Some(Verdict { kind: Some(kind) }),
-        stdout,
-        stderr,
         ..ExecuteResponse::default()
     }
 }

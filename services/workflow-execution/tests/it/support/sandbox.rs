@@ -5,10 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use contracts::tavern::sandbox::v1::execute_request::Program;
+use contracts::tavern::sandbox::v1::execute_stream_request::Message;
+use contracts::tavern::sandbox::v1::execute_stream_response::Event;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxService;
 use contracts::tavern::sandbox::v1::*;
+use futures::StreamExt;
+use futures::stream::select;
 use tokio::process::Command;
 use tokio::sync::watch;
+use tokio_util::io::ReaderStream;
 use tonic::{Request, Response, Status};
 
 /// The sandbox's double. Clones are handles of the same.
@@ -62,9 +67,21 @@ impl Drop for Counted {
 impl ScriptSandboxService for SandboxDouble {
     async fn execute(
         &self,
-        request: Request<ExecuteRequest>,
+        _: Request<ExecuteRequest>,
     ) -> Result<Response<ExecuteResponse>, Status> {
-        let request = request.into_inner();
+        Err(Status::unimplemented("nodes stream every script"))
+    }
+
+    type ExecuteStreamStream = tonic::codegen::BoxStream<ExecuteStreamResponse>;
+
+    async fn execute_stream(
+        &self,
+        request: Request<tonic::Streaming<ExecuteStreamRequest>>,
+    ) -> Result<Response<Self::ExecuteStreamStream>, Status> {
+        let first = request.into_inner().message().await?;
+        let Some(Message::Start(request)) = first.and_then(|first| first.message) else {
+            return Err(Status::invalid_argument("the first message must be start"));
+        };
         let Some(Program::SourceText(source)) = request.program else {
             return Err(Status::invalid_argument(
                 "the double wants the script itself",
@@ -84,12 +101,12 @@ impl ScriptSandboxService for SandboxDouble {
         self.inner
             .most
             .fetch_max(*self.inner.running.borrow(), Ordering::SeqCst);
-        let _counted = Counted(Arc::clone(&self.inner));
+        let counted = Counted(Arc::clone(&self.inner));
         let directory = tempfile::tempdir()?;
         let path = |name: &str| directory.path().join(name);
         std::fs::write(path("script"), source)?;
         std::fs::write(path("input.json"), &request.input_json)?;
-        let output = Command::new("sh")
+        let mut child = Command::new("sh")
             .args(["-c", &format!("exec {program} script 3>result.json")])
             .current_dir(directory.path())
             .env("TAVERN_INPUT_PATH", path("input.json"))
@@ -97,35 +114,42 @@ impl ScriptSandboxService for SandboxDouble {
             .env("TAVERN_EFFECT_ID", request.effect_id)
             .env("TAVERN_CONVERSATION_ID", request.conversation_id)
             .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
-            .output()
-            .await?;
-        let result_json = std::fs::read_to_string(path("result.json"))?;
-        let state = if result_json.is_empty() {
-            ResultState::None
-        } else {
-            ResultState::Json
-        };
-        let kind = verdict::Kind::Exited(Exited {
-            code: output.status.code().unwrap_or(-1),
-        });
-        Ok(Response::new(ExecuteResponse {
-            verdict: Some(Verdict { kind: Some(kind) }),
-            stdout: output.stdout,
-            stderr: output.stderr,
-            result_json,
-            result_state: state.into(),
-            ..ExecuteResponse::default()
-        }))
-    }
-
-    type ExecuteStreamStream = tonic::codegen::BoxStream<ExecuteStreamResponse>;
-
-    async fn execute_stream(
-        &self,
-        _: Request<tonic::Streaming<ExecuteStreamRequest>>,
-    ) -> Result<Response<Self::ExecuteStreamStream>, Status> {
-        Err(Status::unimplemented("the double does not talk"))
+            .spawn()?;
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            let _counted = counted;
+            let stdout = ReaderStream::new(child.stdout.take().unwrap());
+            let stderr = ReaderStream::new(child.stderr.take().unwrap());
+            let mut written = select(
+                stdout.map(|bytes| (OutputStream::Stdout, bytes)),
+                stderr.map(|bytes| (OutputStream::Stderr, bytes)),
+            );
+            while let Some((stream, bytes)) = written.next().await {
+                yield event(Event::Output(OutputChunk {
+                    stream: stream.into(),
+                    data: bytes?.to_vec(),
+                    ..OutputChunk::default()
+                }));
+            }
+            let status = child.wait().await?;
+            let result_json = std::fs::read_to_string(directory.path().join("result.json"))?;
+            let state = if result_json.is_empty() {
+                ResultState::None
+            } else {
+                ResultState::Json
+            };
+            let kind = verdict::Kind::Exited(Exited {
+                code: status.code().unwrap_or(-1),
+            });
+            yield event(Event::Ended(ExecuteResponse {
+                verdict: Some(Verdict { kind: Some(kind) }),
+                result_json,
+                result_state: state.into(),
+                ..ExecuteResponse::default()
+            }));
+        })))
     }
 
     async fn get_isolation(
@@ -140,5 +164,12 @@ impl ScriptSandboxService for SandboxDouble {
         _: Request<ListRuntimesRequest>,
     ) -> Result<Response<ListRuntimesResponse>, Status> {
         Err(Status::unimplemented("not in the double"))
+    }
+}
+
+fn event(event: Event) -> ExecuteStreamResponse {
+    ExecuteStreamResponse {
+        sequence: 0,
+        event: Some(event),
     }
 }

@@ -1,0 +1,86 @@
+//! What a tool has written so far, for followers that come at any time.
+
+use std::sync::Arc;
+
+use contracts::tavern::common::v1::{OutputChunk, OutputReset, OutputStream, RunEvent};
+use core_types::Timestamp;
+use run_events::CallOutput;
+
+/// The output of a call in flight, kept once for all followers, each of which has a cursor. It is as
+/// bounded as [`CallOutput`].
+#[derive(Debug, Default)]
+pub struct LiveOutput {
+    output: CallOutput,
+    events: Vec<Arc<RunEvent>>,
+}
+
+/// How far one follower has read the output of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OutputCursor {
+    generation: u64,
+    shown: usize,
+}
+
+impl LiveOutput {
+    pub(super) fn new(effect_id: &str) -> Self {
+        Self {
+            output: CallOutput::of_call(effect_id),
+            events: Vec::new(),
+        }
+    }
+
+    /// Returns the events that a follower has not seen, and moves its cursor behind them. If the
+    /// tool began again, these are all events since.
+    pub fn read(&self, cursor: &mut OutputCursor) -> Vec<Arc<RunEvent>> {
+        let generation = self.output.generation();
+        if cursor.generation != generation {
+            *cursor = OutputCursor {
+                generation,
+                shown: 0,
+            };
+        }
+        let unseen = self.events[cursor.shown..].to_vec();
+        cursor.shown = self.events.len();
+        unseen
+    }
+
+    /// Makes the chunk of what was written next. Returns nothing if no more is shown.
+    pub(super) fn write(&mut self, stream: OutputStream, text: String) -> Option<OutputChunk> {
+        self.output.write(stream, text)
+    }
+
+    /// Begins anew. What was written before is void and no longer kept.
+    pub(super) fn begin_again(&mut self, now: Timestamp) -> OutputReset {
+        self.events.clear();
+        self.output.begin_again(now)
+    }
+
+    /// Adds an event at the next position.
+    pub(super) fn add(&mut self, mut event: RunEvent) {
+        event.sequence = self.events.len() as u64 + 1;
+        self.events.push(Arc::new(event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_follower_of_a_tool_that_begins_again_reads_what_came_since() {
+        let mut output = LiveOutput::new("e");
+        let mut cursor = OutputCursor::default();
+        output.add(RunEvent::default());
+        output.add(RunEvent::default());
+        assert_eq!(output.read(&mut cursor).len(), 2);
+        assert_eq!(output.read(&mut cursor).len(), 0);
+        output.begin_again(Timestamp::from_unix_nanos(1));
+        output.add(RunEvent::default());
+        let sequences: Vec<u64> = output
+            .read(&mut cursor)
+            .iter()
+            .map(|event| event.sequence)
+            .collect();
+        assert_eq!(sequences, [1]);
+    }
+}

@@ -1,0 +1,124 @@
+//! Joins small pieces of text into events of a sensible size.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How many bytes are held back at most.
+const MAX_HELD: usize = 4 << 10;
+/// How many pieces of different streams are held back at most.
+const MAX_PIECES: usize = 32;
+/// How long a piece is held back at most, and how long the quiet before one that is not held back.
+const MAX_WAIT: Duration = Duration::from_millis(20);
+
+/// Holds pieces of text back for a moment, each with the stream `K` that it belongs to. The first one
+/// after a quiet time is released at once. What is not yet released is bounded.
+#[derive(Debug)]
+pub struct Coalescer<K> {
+    held: Vec<(K, String)>,
+    bytes: usize,
+    /// When held pieces are due, and before when a new one is held back.
+    until: Option<Instant>,
+}
+
+impl<K> Default for Coalescer<K> {
+    fn default() -> Self {
+        Self {
+            held: Vec::new(),
+            bytes: 0,
+            until: None,
+        }
+    }
+}
+
+impl<K: PartialEq> Coalescer<K> {
+    /// Takes a piece and returns what is to be recorded now, in order.
+    pub fn push(&mut self, stream: K, piece: &str, now: Instant) -> Vec<(K, String)> {
+        if piece.is_empty() {
+            return Vec::new();
+        }
+        self.bytes += piece.len();
+        match self.held.last_mut() {
+            Some((last, text)) if *last == stream => text.push_str(piece),
+            _ => self.held.push((stream, piece.to_owned())),
+        }
+        let is_quiet = self.until.is_none_or(|until| until <= now);
+        match is_quiet || self.bytes >= MAX_HELD || self.held.len() >= MAX_PIECES {
+            true => self.release(now),
+            false => Vec::new(),
+        }
+    }
+
+    /// Returns everything that is held back.
+    pub fn release(&mut self, now: Instant) -> Vec<(K, String)> {
+        if self.held.is_empty() {
+            return Vec::new();
+        }
+        self.bytes = 0;
+        self.until = Some(now + MAX_WAIT);
+        std::mem::take(&mut self.held)
+    }
+
+    /// Waits until what is held back is due; for ever if nothing is held back.
+    pub async fn due(&self) {
+        match self.until.filter(|_| !self.held.is_empty()) {
+            Some(until) => tokio::time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(stream: u8, text: &str) -> (u8, String) {
+        (stream, text.to_owned())
+    }
+
+    #[test]
+    fn the_first_piece_after_a_quiet_time_is_released_at_once_and_the_next_are_joined() {
+        let (mut coalescer, begin) = (Coalescer::default(), Instant::now());
+        assert_eq!(coalescer.push(1, "a", begin), [piece(1, "a")]);
+        let soon = begin + MAX_WAIT / 2;
+        assert_eq!(coalescer.push(1, "b", soon), []);
+        assert_eq!(coalescer.push(1, "c", soon), []);
+        assert_eq!(coalescer.until, Some(begin + MAX_WAIT));
+        let due = begin + MAX_WAIT;
+        assert_eq!(coalescer.release(due), [piece(1, "bc")]);
+        let after = due + MAX_WAIT / 2;
+        assert_eq!(coalescer.push(1, "d", after), [], "it was not quiet");
+        assert_eq!(coalescer.release(due + MAX_WAIT), [piece(1, "d")]);
+        let quiet = due + 2 * MAX_WAIT;
+        assert_eq!(coalescer.push(1, "e", quiet), [piece(1, "e")]);
+    }
+
+    #[test]
+    fn what_is_held_back_is_bounded_in_bytes_and_in_pieces() {
+        let (mut coalescer, now) = (Coalescer::default(), Instant::now());
+        coalescer.push(1u8, "a", now);
+        let long = "x".repeat(MAX_HELD);
+        assert_eq!(coalescer.push(1, "b", now), []);
+        let both = format!("b{long}");
+        assert_eq!(coalescer.push(1, &long, now), [piece(1, &both)]);
+        for number in 1..MAX_PIECES {
+            assert_eq!(coalescer.push(number as u8 % 2, "x", now).len(), 0);
+        }
+        assert_eq!(
+            coalescer.push(MAX_PIECES as u8 % 2, "x", now).len(),
+            MAX_PIECES
+        );
+    }
+
+    #[test]
+    fn pieces_of_different_streams_keep_their_order() {
+        let (mut coalescer, now) = (Coalescer::default(), Instant::now());
+        coalescer.push(1, "a", now);
+        for (stream, text) in [(1, "b"), (2, "c"), (2, "d"), (1, "e")] {
+            assert_eq!(coalescer.push(stream, text, now), []);
+        }
+        let held = [piece(1, "b"), piece(2, "cd"), piece(1, "e")];
+        assert_eq!(coalescer.release(now), held);
+        assert_eq!(coalescer.release(now), []);
+    }
+}

@@ -1,0 +1,175 @@
+//! Runs a script in the sandbox and reports what it writes while it writes it.
+//!
+//! Whoever executes scripts for a call uses this: the registry for tools, the workflow service for
+//! nodes. [`run`] joins what the script writes into pieces of a sensible size and keeps all of it
+//! for the answer, so that a caller has both.
+
+mod decoder;
+
+use contracts::tavern::{
+    common::v1::OutputStream,
+    sandbox::v1::{
+        self as sandbox, ExecuteRequest, ExecuteResponse, ExecuteStreamRequest,
+        ExecuteStreamResponse, execute_stream_request::Message, execute_stream_response::Event,
+        script_sandbox_service_client::ScriptSandboxServiceClient, verdict::Kind,
+    },
+};
+use decoder::Decoder;
+use futures::Stream;
+use grpc_kit::{CallContext, Transport};
+use run_events::Coalescer;
+use tokio::time::Instant;
+use tonic::{Code, Status, Streaming};
+
+/// What happens to a script.
+#[derive(Debug)]
+pub enum ScriptEvent {
+    /// It wrote something.
+    Output(OutputStream, String),
+    /// It ended. The response holds everything that it wrote. Nothing comes after it.
+    Ended(Box<ExecuteResponse>),
+}
+
+/// A script that did not end by itself, because the sandbox refused it or was lost.
+#[derive(Debug)]
+pub struct Broken {
+    /// What the sandbox answered.
+    pub status: Status,
+    /// Whether the script may have run, and how far is unknown.
+    pub may_have_run: bool,
+}
+
+/// Runs a script to its end. Dropping the stream ends the script with all its processes.
+///
+/// The stream yields [`ScriptEvent`]s and ends after the first [`Broken`]. The request must not have
+/// a `request_id`: a script whose stream broke was ended, and runs anew.
+pub fn run(
+    mut client: ScriptSandboxServiceClient<Transport>,
+    request: ExecuteRequest,
+) -> impl Stream<Item = Result<ScriptEvent, Broken>> + Send {
+    async_stream::try_stream! {
+        let start = ExecuteStreamRequest {
+            message: Some(Message::Start(request)),
+        };
+        // The end of the requests ends the script's input.
+        let requests = futures::stream::iter([start]);
+        let mut answers = client.execute_stream(requests).await.map_err(refused)?.into_inner();
+        let mut output = Output::default();
+        loop {
+            let event = tokio::select! {
+                event = next(&mut answers) => Some(event),
+                () = output.coalescer.due() => None,
+            };
+            let (pieces, ended) = match event.transpose()? {
+                None => (output.coalescer.release(Instant::now()), None),
+                Some(Event::Output(chunk)) => (output.take(&chunk), None),
+                Some(Event::Ended(response)) => (output.finish(), Some(response)),
+                Some(Event::Started(_) | Event::Stdin(_) | Event::Alive(_)) => continue,
+            };
+            for (stream, text) in pieces {
+                yield ScriptEvent::Output(stream, text);
+            }
+            if let Some(response) = ended {
+                yield ScriptEvent::Ended(Box::new(output.complete(response)?));
+                return;
+            }
+        }
+    }
+}
+
+/// What a script has written.
+#[derive(Default)]
+struct Output {
+    coalescer: Coalescer<OutputStream>,
+    stdout: Written,
+    stderr: Written,
+}
+
+/// One of the streams. The sandbox bounds it.
+#[derive(Default)]
+struct Written {
+    bytes: Vec<u8>,
+    decoder: Decoder,
+}
+
+impl Output {
+    /// Takes a chunk and returns what is to be reported now.
+    fn take(&mut self, chunk: &sandbox::OutputChunk) -> Vec<(OutputStream, String)> {
+        let (stream, written) = match chunk.stream() {
+            sandbox::OutputStream::Stdout => (OutputStream::Out, &mut self.stdout),
+            sandbox::OutputStream::Stderr => (OutputStream::Err, &mut self.stderr),
+            sandbox::OutputStream::Unspecified | sandbox::OutputStream::Result => {
+                return Vec::new();
+            }
+        };
+        written.bytes.extend_from_slice(&chunk.data);
+        let text = written.decoder.decode(&chunk.data);
+        self.coalescer.push(stream, &text, Instant::now())
+    }
+
+    /// Returns the rest.
+    fn finish(&mut self) -> Vec<(OutputStream, String)> {
+        let now = Instant::now();
+        let mut rest = Vec::new();
+        for (stream, written) in [
+            (OutputStream::Out, &mut self.stdout),
+            (OutputStream::Err, &mut self.stderr),
+        ] {
+            rest.extend(self.coalescer.push(stream, written.decoder.finish(), now));
+        }
+        rest.extend(self.coalescer.release(now));
+        rest
+    }
+
+    /// Adds everything that was written to the response, unless the sandbox ended the script for its
+    /// own sake, or because the deadline passed.
+    fn complete(&mut self, mut response: ExecuteResponse) -> Result<ExecuteResponse, Broken> {
+        let verdict = response.verdict.as_ref();
+        if let Some(Kind::Cancelled(_)) = verdict.and_then(|verdict| verdict.kind.as_ref()) {
+            return Err(cancelled());
+        }
+        response.stdout = std::mem::take(&mut self.stdout.bytes);
+        response.stderr = std::mem::take(&mut self.stderr.bytes);
+        Ok(response)
+    }
+}
+
+async fn next(answers: &mut Streaming<ExecuteStreamResponse>) -> Result<Event, Broken> {
+    loop {
+        match answers.message().await {
+            Ok(Some(response)) => {
+                if let Some(event) = response.event {
+                    return Ok(event);
+                }
+            }
+            Ok(None) => return Err(lost(Status::unavailable("the sandbox ended the stream"))),
+            Err(status) => return Err(lost(status)),
+        }
+    }
+}
+
+fn refused(status: Status) -> Broken {
+    Broken {
+        may_have_run: grpc_kit::may_have_arrived(&status),
+        status,
+    }
+}
+
+/// A stream that broke. At the deadline the sandbox has ended the script, so its end is known.
+fn lost(status: Status) -> Broken {
+    Broken {
+        may_have_run: status.code() != Code::DeadlineExceeded,
+        status,
+    }
+}
+
+/// Returns why a script was cancelled whose caller still listens.
+fn cancelled() -> Broken {
+    let deadline = CallContext::current().deadline();
+    lost(
+        match deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            true => Status::deadline_exceeded("the script was ended at the deadline"),
+            false => Status::unavailable("the sandbox shut down"),
+        },
+    )
+}
