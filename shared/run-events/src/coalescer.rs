@@ -6,6 +6,8 @@ use tokio::time::Instant;
 
 /// How many bytes are held back at most.
 const MAX_HELD: usize = 4 << 10;
+/// The largest piece that is released, in bytes; a larger one is released in parts.
+const MAX_PIECE: usize = 64 << 10;
 /// How many pieces of different streams are held back at most.
 const MAX_PIECES: usize = 32;
 /// How long a piece is held back at most, and how long the quiet before one that is not held back.
@@ -31,7 +33,7 @@ impl<K> Default for Coalescer<K> {
     }
 }
 
-impl<K: PartialEq> Coalescer<K> {
+impl<K: Copy + PartialEq> Coalescer<K> {
     /// Takes a piece and returns what is to be recorded now, in order.
     pub fn push(&mut self, stream: K, piece: &str, now: Instant) -> Vec<(K, String)> {
         if piece.is_empty() {
@@ -56,7 +58,10 @@ impl<K: PartialEq> Coalescer<K> {
         }
         self.bytes = 0;
         self.until = Some(now + MAX_WAIT);
-        std::mem::take(&mut self.held)
+        let held = std::mem::take(&mut self.held);
+        held.into_iter()
+            .flat_map(|(stream, text)| parts(text).into_iter().map(move |part| (stream, part)))
+            .collect()
     }
 
     /// Waits until what is held back is due; for ever if nothing is held back.
@@ -66,6 +71,17 @@ impl<K: PartialEq> Coalescer<K> {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Cuts a text into parts of bounded size, between characters.
+fn parts(mut text: String) -> Vec<String> {
+    let mut parts = Vec::new();
+    while text.len() > MAX_PIECE {
+        let rest = text.split_off(text.floor_char_boundary(MAX_PIECE));
+        parts.push(std::mem::replace(&mut text, rest));
+    }
+    parts.push(text);
+    parts
 }
 
 #[cfg(test)]
@@ -120,5 +136,14 @@ mod tests {
         let held = [piece(1, "b"), piece(2, "cd"), piece(1, "e")];
         assert_eq!(coalescer.release(now), held);
         assert_eq!(coalescer.release(now), []);
+    }
+
+    #[test]
+    fn a_large_piece_is_released_in_parts_between_characters() {
+        let text = "石".repeat(MAX_PIECE);
+        let released = Coalescer::default().push(1, &text, Instant::now());
+        assert!(released.iter().all(|(_, part)| part.len() <= MAX_PIECE));
+        let joined: String = released.into_iter().map(|(_, part)| part).collect();
+        assert!(joined == text);
     }
 }

@@ -9,6 +9,7 @@ mod heard;
 mod json;
 mod reflection;
 mod refusal;
+mod streaming;
 #[cfg(test)]
 mod tests;
 
@@ -113,7 +114,7 @@ impl Backend {
             .services()
             .filter(|service| !service.full_name().starts_with("grpc."))
             .flat_map(|service| service.methods().collect::<Vec<_>>())
-            .filter(|method| !method.is_client_streaming() && !method.is_server_streaming())
+            .filter(|method| !method.is_client_streaming())
             .map(|method| (path_of(&method), method))
             .collect();
         Ok(Self {
@@ -126,7 +127,7 @@ impl Backend {
         })
     }
 
-    /// Returns the unary methods as `package.Service/Method`, sorted.
+    /// Returns the methods that take one message as `package.Service/Method`, sorted.
     pub fn methods(&self) -> Vec<String> {
         let mut methods: Vec<String> = self.methods.keys().cloned().collect();
         methods.sort();
@@ -259,10 +260,19 @@ impl Backends {
             return CallOutcome::Rejected(unknown_method(&backend, method));
         };
         let codec = DynamicCodec::new(descriptor.output());
-        match grpc.unary(request, path, codec).await {
-            Ok(answer) => json::from_message(answer.get_ref()),
-            Err(status) => refusal::of_status(service, resolved, &status, heard.answered()),
-        }
+        let status = match descriptor.is_server_streaming() {
+            true => match grpc.server_streaming(request, path, codec).await {
+                Ok(answer) => {
+                    return streaming::read(service, resolved, &heard, answer.into_inner()).await;
+                }
+                Err(status) => status,
+            },
+            false => match grpc.unary(request, path, codec).await {
+                Ok(answer) => return json::from_message(answer.get_ref()),
+                Err(status) => status,
+            },
+        };
+        refusal::of_status(service, resolved, &status, heard.answered())
     }
 
     /// Says what is wrong with a tool that names `service` and `method`.
@@ -310,7 +320,7 @@ fn unknown_method(backend: &Backend, method: &str) -> Failure {
         format!(", did you mean {}?", near.join(" or "))
     };
     let message = format!(
-        "the server '{}' has no unary method '{method}'{hint}",
+        "the server '{}' has no method '{method}' that takes one message{hint}",
         backend.name
     );
     Failure::new(Category::Dependency, "unknown_method", message)

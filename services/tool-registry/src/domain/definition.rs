@@ -100,7 +100,7 @@ impl Flags {
 pub enum Implementation {
     /// A method of the platform, by its name.
     Builtin(String),
-    /// A unary method of a registered gRPC server.
+    /// A method of a registered gRPC server that takes one message.
     Backend {
         /// The name under which the server was registered.
         service: String,

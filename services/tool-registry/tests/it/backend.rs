@@ -4,10 +4,12 @@
 use std::{net::SocketAddr, time::Duration};
 
 use contracts::tavern::{
-    common::v1::{CallStatus, ErrorCategory},
-    registry::v1::{CallToolRequest, PutBackendRequest},
+    common::v1::{CallStatus, ErrorCategory, run_event::Kind},
+    registry::v1::{CallToolRequest, PutBackendRequest, call_tool_response::Record},
+    run::v1::run_service_server::RunServiceServer,
     workflow::v1::workflow_service_server::WorkflowServiceServer,
 };
+use futures::StreamExt;
 use grpc_kit::{Server, ServerSettings, Services, Shutdown, ShutdownHandle};
 use serde_json::{Value, json};
 use tonic::Code;
@@ -32,9 +34,11 @@ pub(crate) async fn serve() -> Backend {
     let address = listener.local_addr().unwrap();
     let workflows = PlayedWorkflows::default();
     workflows.put("w1", json!({"name": "first"}));
-    let service = WorkflowServiceServer::new(workflows.clone());
+    let services = Services::new()
+        .add(WorkflowServiceServer::new(workflows.clone()))
+        .add(RunServiceServer::new(workflows.clone()));
     let (shutdown, handle) = Shutdown::manual();
-    tokio::spawn(Server::new(settings, Services::new().add(service)).serve(listener, shutdown));
+    tokio::spawn(Server::new(settings, services).serve(listener, shutdown));
     Backend {
         address,
         workflows,
@@ -67,15 +71,11 @@ fn tool(id: &str, method: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_servers_unary_methods_are_found_and_called_with_json() {
+async fn a_servers_methods_are_found_and_called_with_json() {
     let (fixture, backend) = (Fixture::new().await, serve().await);
     let methods = register(&fixture, &backend).await;
     assert!(methods.contains(&"tavern.workflow.v1.WorkflowService/GetWorkflow".to_owned()));
-    assert!(
-        !methods
-            .iter()
-            .any(|method| method.ends_with("WatchRun") || method.starts_with("grpc."))
-    );
+    assert!(!methods.iter().any(|method| method.starts_with("grpc.")));
     fixture.put_tool(tool("get", "GetWorkflow")).await;
     fixture.put_tool(tool("start", "StartRun")).await;
     let output = fixture
@@ -93,6 +93,45 @@ async fn a_servers_unary_methods_are_found_and_called_with_json() {
             nanos: 500_000_000
         }
     );
+}
+
+#[tokio::test]
+async fn each_message_of_a_stream_is_seen_when_it_comes_and_the_result_has_them_all() {
+    let (fixture, backend) = (Fixture::new().await, serve().await);
+    register(&fixture, &backend).await;
+    let mut watch = tool("watch", "");
+    watch["implementation"]["method"] = json!("tavern.run.v1.RunService/WatchRun");
+    fixture.put_tool(watch).await;
+    fixture.put_tool(tool("start", "StartRun")).await;
+    let hold = json!({"workflowId": "hold", "inputsJson": "{}"});
+    let started = fixture.output("c", "start", hold).await;
+    let run = json!({"runId": started["run"]["runId"]});
+    let request = with_effect("e1", "watch", run);
+    let stream = fixture.calls.clone().call_tool(request).await.unwrap();
+    let (mut stream, mut lines) = (stream.into_inner(), String::new());
+    // The run ends only after both of its events were seen.
+    let result = loop {
+        match stream.next().await.unwrap().unwrap().record.unwrap() {
+            Record::Event(event) => match event.kind.unwrap() {
+                Kind::OutputChunk(chunk) => {
+                    assert_eq!(chunk.offset, lines.len() as u64);
+                    lines.push_str(&chunk.text);
+                }
+                kind => panic!("{kind:?}"),
+            },
+            Record::Result(result) => break result,
+        }
+        if lines.lines().count() == 2 {
+            backend.workflows.let_go();
+        }
+    };
+    let output: Vec<Value> = serde_json::from_str(&result.output_json).unwrap();
+    let shown: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!((output.len(), &output), (3, &shown));
+    assert_eq!(output[1]["record"]["event"]["nodeStarted"]["nodeId"], "n1");
 }
 
 #[tokio::test]
