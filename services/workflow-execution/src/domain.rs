@@ -1,7 +1,7 @@
 //! What a workflow is and how it runs, without any I/O.
 //!
 //! A definition text is loaded ([`load`]) into a [`workflow::Workflow`], whichever of its two
-//! forms it has, and compiled ([`compile`]) into a [`plan::Plan`] of integer indices; both name
+//! forms it has, its groups replaced by what they refer to ([`flatten`]), and compiled ([`compile`]) into a [`plan::Plan`] of integer indices; both name
 //! everything that is wrong at once, by JSON pointer; what a definition asks for without effect is
 //! found by [`diagnose`]. The [`engine`] drives a plan: events in,
 //! commands out; [`evaluate`] runs single nodes. Node types are described by [`node_definition`],
@@ -9,13 +9,16 @@
 //!
 //! Everything here is synchronous and total: no clock, no randomness, no panic on any input.
 
+pub mod bundle;
 pub mod bypass;
 pub mod compile;
+pub mod condition;
 pub mod cycle;
 pub mod data_flow;
 pub mod diagnose;
 pub mod engine;
 pub mod evaluate;
+pub mod flatten;
 pub mod gather;
 pub mod interface;
 pub mod limits;

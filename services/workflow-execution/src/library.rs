@@ -11,7 +11,11 @@ use core_types::LoadDiagnostic;
 use grpc_kit::Failure;
 use tokio::sync::Mutex;
 
-use crate::domain::compile::compile_text;
+use crate::domain::bundle::{Bundle, Children};
+use crate::domain::compile::compile_bundle;
+use crate::domain::flatten::references;
+use crate::domain::limits::{MAX_BUNDLE_BYTES, MAX_CHILDREN};
+use crate::domain::load::load;
 use crate::domain::node_type::Catalogue;
 use crate::domain::plan::Plan;
 use crate::error::{Error, directory_failure, store_failure, workflow_invalid, workflow_not_found};
@@ -196,18 +200,52 @@ impl Library {
         self.files().left_out()
     }
 
-    /// Compiles a text, or finds what it was compiled to before.
+    /// Puts a text together with the workflows that it refers to. What does not exist or is too much
+    /// is left out, and a violation once the bundle is compiled.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub async fn bundle(&self, text: &Arc<str>) -> Result<Bundle, Failure> {
+        let mut children = Children::new();
+        let mut bytes = text.len();
+        let mut unread = vec![Arc::clone(text)];
+        while let Some(text) = unread.pop() {
+            for (id, part) in referenced_by(&text) {
+                if children.contains_key(&id) || children.len() >= MAX_CHILDREN {
+                    continue;
+                }
+                let Some(child) = self.get_valid(&id).await? else {
+                    continue;
+                };
+                bytes += child.text.len();
+                if bytes > MAX_BUNDLE_BYTES {
+                    break;
+                }
+                if part {
+                    unread.push(Arc::clone(&child.text));
+                }
+                children.insert(id, child.text);
+            }
+        }
+        Ok(Bundle {
+            root: Arc::clone(text),
+            children: Arc::new(children),
+        })
+    }
+
+    /// Compiles a bundle, or finds what it was compiled to before.
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub async fn compile(&self, text: &Arc<str>) -> Result<Arc<Plan>, Vec<Violation>> {
-        if let Some(plan) = self.plans.get(text) {
+    pub async fn compile(&self, bundle: &Bundle) -> Result<Arc<Plan>, Vec<Violation>> {
+        if let Some(plan) = self.plans.get(bundle) {
             return Ok(plan);
         }
-        let (text, catalogue) = (Arc::clone(text), Arc::clone(&self.catalogue));
-        let for_cache = Arc::clone(&text);
+        let (bundle, catalogue) = (bundle.clone(), Arc::clone(&self.catalogue));
+        let for_cache = bundle.clone();
         // A large definition takes longer than other tasks should wait.
-        let compiled = tokio::task::spawn_blocking(move || compile_text(&text, &catalogue)).await;
+        let compiled =
+            tokio::task::spawn_blocking(move || compile_bundle(&bundle, &catalogue)).await;
         let plan = compiled.unwrap_or_else(|_| {
             Err(vec![Violation::new(
                 "",
@@ -222,6 +260,18 @@ impl Library {
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&files)
     }
+}
+
+/// Returns the ids of the workflows that a text refers to, and for each whether it becomes part of
+/// the workflow.
+fn referenced_by(text: &str) -> Vec<(String, bool)> {
+    // Reading a large text costs more than finding that it refers to nothing.
+    if !text.contains("orkflowId") {
+        return Vec::new();
+    }
+    let workflow = load(text).workflow;
+    let ids = workflow.iter().flat_map(references);
+    ids.map(|(id, part)| (id.to_owned(), part)).collect()
 }
 
 impl From<StoredWorkflow> for Definition {

@@ -9,26 +9,53 @@ use std::sync::Arc;
 use crate::domain::node_definition::NodeDefinition;
 use crate::domain::node_type::{Catalogue, Node};
 
+pub mod apply_regex;
+pub mod condition;
+pub mod create_message;
 pub mod execute_tool;
+pub mod first_value;
 pub mod format_prompt;
 pub mod group_input;
 pub mod group_output;
 pub mod json_selector;
 pub mod math_operation;
+pub mod matrix_operation;
+pub mod merge_messages;
+mod messages;
+pub mod node_group;
+pub mod random_number;
+pub mod regex_rule_loader;
+pub mod run_workflow;
 pub mod script;
+pub mod state_check;
+pub mod switch;
 pub mod text_merge;
+pub mod text_summarizer;
 
 /// Returns every built-in node type.
 pub fn builtin() -> Catalogue {
     Catalogue::new([
-        Arc::new(execute_tool::ExecuteTool::default()) as Arc<dyn Node>,
+        Arc::new(apply_regex::ApplyRegex::default()) as Arc<dyn Node>,
+        Arc::new(condition::Condition::default()),
+        Arc::new(create_message::CreateMessage::default()),
+        Arc::new(execute_tool::ExecuteTool::default()),
+        Arc::new(first_value::FirstValue::default()),
         Arc::new(format_prompt::FormatPrompt::default()),
         Arc::new(group_input::GroupInput::default()),
         Arc::new(group_output::GroupOutput::default()),
         Arc::new(json_selector::JsonSelector::default()),
         Arc::new(math_operation::MathOperation::default()),
+        Arc::new(matrix_operation::MatrixOperation::default()),
+        Arc::new(merge_messages::MergeMessages::default()),
+        Arc::new(node_group::NodeGroup::default()),
+        Arc::new(random_number::RandomNumber::default()),
+        Arc::new(regex_rule_loader::RegexRuleLoader::default()),
+        Arc::new(run_workflow::RunWorkflow::default()),
         Arc::new(script::Script::default()),
+        Arc::new(state_check::StateCheck::default()),
+        Arc::new(switch::Switch::default()),
         Arc::new(text_merge::TextMerge::default()),
+        Arc::new(text_summarizer::TextSummarizer::default()),
     ])
 }
 

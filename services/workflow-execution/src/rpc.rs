@@ -107,13 +107,9 @@ impl WorkflowService for Rpc {
         request: Request<ValidateWorkflowRequest>,
     ) -> Result<Response<ValidateWorkflowResponse>, Status> {
         let text: Arc<str> = request.into_inner().definition_json.into();
-        let violations = self
-            .inner
-            .library
-            .compile(&text)
-            .await
-            .err()
-            .unwrap_or_default();
+        let bundle = self.inner.library.bundle(&text).await?;
+        let compiled = self.inner.library.compile(&bundle).await;
+        let violations = compiled.err().unwrap_or_default();
         let violations = violations
             .iter()
             .map(call_wire::violation_to_proto)

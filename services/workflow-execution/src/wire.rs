@@ -5,17 +5,17 @@ use std::sync::Arc;
 use json_schema::JsonLimits;
 use serde_json::{Map, Value};
 
-use crate::domain::data_flow::NULL;
 use crate::domain::gather::Outputs;
 use crate::domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
 use crate::domain::plan::PlanNode;
 use crate::domain::slot::Slot;
 
-/// Writes the outputs of a node as an object by slot.
+/// Writes the outputs of a node as an object by slot; absent ones are left out.
 pub fn outputs_to_json(node: &PlanNode, outputs: &Outputs) -> String {
     // By hand, because building an object first would copy every value.
     let mut text = String::from("{");
     for (slot, value) in node.shape.outputs.iter().zip(outputs.iter()) {
+        let Some(value) = value else { continue };
         if text.len() > 1 {
             text.push(',');
         }
@@ -27,7 +27,7 @@ pub fn outputs_to_json(node: &PlanNode, outputs: &Outputs) -> String {
     text
 }
 
-/// Reads the outputs of a node; an output that is not there is null.
+/// Reads the outputs of a node; an output that is not there is absent.
 ///
 /// # Errors
 /// A sentence that says why the text is not an object.
@@ -36,11 +36,8 @@ pub fn outputs_from_json(node: &PlanNode, text: &str) -> Result<Outputs, String>
         Value::Object(values) => values,
         _ => return Err("the outputs are not an object".to_owned()),
     };
-    let take = |values: &mut Map<String, Value>, slot: &Slot| {
-        values
-            .remove(&*slot.key)
-            .map_or_else(|| Arc::clone(&NULL), Arc::new)
-    };
+    let take =
+        |values: &mut Map<String, Value>, slot: &Slot| values.remove(&*slot.key).map(Arc::new);
     Ok(node
         .shape
         .outputs

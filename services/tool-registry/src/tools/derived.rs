@@ -127,7 +127,14 @@ impl Shared {
         let id = format!("node:{}", node.full_type);
         let digest = hex::encode(Sha256::digest(prost::Message::encode_to_vec(node)));
         let tool = self.kept(&id, &digest, || {
-            let inputs: Vec<Input> = node.inputs.iter().map(input_of).collect();
+            let mut inputs: Vec<Input> = node.inputs.iter().map(input_of).collect();
+            for input in inputs
+                .iter_mut()
+                .filter(|input| input.key == node.mode_config_key)
+            {
+                let modes = node.modes.iter().map(|mode| mode.mode_id.as_str().into());
+                input.choices = modes.collect();
+            }
             let definition = interface::node_tool(
                 &node.full_type,
                 &node.display_name,

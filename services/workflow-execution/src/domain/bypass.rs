@@ -67,6 +67,7 @@ mod tests {
             shape: &shape,
             config: &config,
             inputs: &values,
+            seed: 0,
         });
         let passed: Vec<Value> = passed.iter().map(|value| value.as_ref().clone()).collect();
         assert_eq!(json!(passed), expected);

@@ -7,10 +7,12 @@ use call_outcome::Violation;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::bundle::Bundle;
 use super::cycle::cycles;
 use super::data_flow::kind_of;
+use super::flatten::{flatten, is_at_the_top};
 use super::limits::MAX_CYCLES;
 use super::load::load;
 use super::node_definition::Role;
@@ -22,17 +24,27 @@ use super::workflow::{NodeEntry, Workflow};
 
 use edges::ResolvedEdges;
 
-/// Loads and compiles a definition text.
+/// Loads and compiles a definition text that refers to no other workflow.
 ///
 /// # Errors
 /// Everything that is wrong with the text and with its graph.
 pub fn compile_text(text: &str, catalogue: &Catalogue) -> Result<Plan, Vec<Violation>> {
-    let loaded = load(text);
+    compile_bundle(&Bundle::of(text), catalogue)
+}
+
+/// Loads and compiles a definition with the workflows that it refers to.
+///
+/// # Errors
+/// Everything that is wrong with the text and with its graph.
+pub fn compile_bundle(bundle: &Bundle, catalogue: &Catalogue) -> Result<Plan, Vec<Violation>> {
+    let loaded = load(&bundle.root);
     let Some(workflow) = loaded.workflow else {
         return Err(loaded.violations);
     };
     let mut violations = Violations::default();
     violations.extend(loaded.violations);
+    let (workflow, wrong) = flatten(workflow, &bundle.children, catalogue);
+    violations.extend(wrong);
     compile_with(&workflow, catalogue, violations)
 }
 
@@ -139,6 +151,7 @@ impl<'a> Compiler<'a> {
                 connected,
                 interface_inputs: &workflow.interface_inputs,
                 interface_outputs: &workflow.interface_outputs,
+                own_interface: entry.interface.as_ref(),
             };
             match node.shape(&context) {
                 Ok(shape) => self.shaped.push(Some(Shaped {
@@ -146,8 +159,9 @@ impl<'a> Compiler<'a> {
                     shape,
                 })),
                 Err(problems) => {
-                    self.violations
-                        .extend(problems.into_iter().map(|mut problem| {
+                    let problems: Vec<Violation> = problems
+                        .into_iter()
+                        .map(|mut problem| {
                             // A node speaks of its presets as files do; a payload has another word.
                             let place = problem.pointer.strip_prefix("/inputValues");
                             let presets = workflow.form.presets_key();
@@ -156,7 +170,14 @@ impl<'a> Compiler<'a> {
                                 None => format!("{}{}", entry.pointer, problem.pointer),
                             };
                             problem
-                        }));
+                        })
+                        .collect();
+                    for problem in problems {
+                        // What is wrong with a reference has been reported with the reference.
+                        if !self.violations.has(&problem.pointer) {
+                            self.violations.add(problem);
+                        }
+                    }
                     self.shaped.push(None);
                 }
             }
@@ -211,7 +232,8 @@ impl<'a> Compiler<'a> {
 
     fn plan_input(&mut self, at: usize, slot: &Slot, role: Role, mut edges: Edges) -> PlanInput {
         let entry = self.entry(at);
-        if (role == Role::Entry || entry.fed_by_interface) && matches!(edges, Edges::None) {
+        let is_entry = role == Role::Entry && is_at_the_top(entry, role);
+        if (is_entry || entry.fed_by_interface) && matches!(edges, Edges::None) {
             let place = self
                 .workflow
                 .interface_inputs
@@ -267,6 +289,12 @@ impl<'a> Compiler<'a> {
                 .map(|v| Arc::new(Value::Array(vec![v.as_ref().clone()]))),
             value => slot.data_flow.fit(&Arc::new(value.clone())),
         };
+        let fitted = fitted.map(
+            |value| match value.as_array().and_then(|items| items.first()) {
+                Some(item) if slot.first => Arc::new(json!([0, item])),
+                _ => value,
+            },
+        );
         fitted
             .map_err(|mismatch| {
                 let place = join(

@@ -178,6 +178,7 @@ impl Findings {
             connected: &[],
             interface_inputs: &workflow.interface_inputs,
             interface_outputs: &workflow.interface_outputs,
+            own_interface: entry.interface.as_ref(),
         };
         let Ok(shape) = node.shape(&context) else {
             return;

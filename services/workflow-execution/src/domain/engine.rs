@@ -1,18 +1,20 @@
 //! The workflow engine: a pure state machine.
 //!
 //! Events go in, commands come out. A node is executed once all nodes that it needs have
-//! succeeded; when one fails, what depends on it is skipped and everything else continues. The
+//! succeeded; when one fails, what depends on it is skipped and everything else continues (rule W6).
+//! So is a node that an absent output leads to, and its own outputs are absent in turn (W7). The
 //! engine does no I/O and reads no clock, so that a recorded history, fed through the same
 //! [`Engine::apply`], gives the same state; [`Engine::outstanding`] then says what is left to do.
 //!
 //! | status of a node | event | becomes |
 //! |---|---|---|
-//! | waiting | last needed node succeeded | ready, command *execute* |
-//! | waiting | a needed node failed or was skipped | condemned, command *skip* |
+//! | waiting | last needed node succeeded or was not taken | ready, command *execute* |
+//! | waiting | the same, and an input is absent | untaken, command *skip* |
+//! | waiting | a needed node failed, or was skipped for that | condemned, command *skip* |
 //! | ready | started | running |
 //! | ready, running | succeeded | succeeded |
 //! | ready, running | failed | failed |
-//! | condemned | skipped | skipped |
+//! | condemned, untaken | skipped | skipped |
 
 use call_outcome::Failure;
 use std::sync::Arc;
@@ -20,10 +22,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::data_flow::NULL;
-use super::gather::{OutputTable, Outputs, fetch, gather};
+use super::gather::{OutputTable, Outputs, fetch, gather, is_absent};
 use super::interface::RunInputs;
 use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
-use super::plan::{NodeIndex, Plan, PlanNode};
+use super::plan::{Edges, NodeIndex, Plan, PlanNode, Source};
 use super::size::weight;
 
 /// Where a node stands.
@@ -39,8 +41,10 @@ pub enum Status {
     Succeeded,
     /// It gave none.
     Failed,
-    /// It has been commanded to be skipped.
+    /// It has been commanded to be skipped, because what it needs failed.
     Condemned,
+    /// It has been commanded to be skipped, because what it needs is absent.
+    Untaken,
     /// It never ran.
     Skipped,
 }
@@ -54,7 +58,7 @@ impl Status {
             Status::Running => "running",
             Status::Succeeded => "done",
             Status::Failed => "failed",
-            Status::Condemned => "not to run",
+            Status::Condemned | Status::Untaken => "not to run",
             Status::Skipped => "skipped",
         }
     }
@@ -94,9 +98,30 @@ pub enum Command {
     Skip {
         /// The node.
         node: NodeIndex,
-        /// The failed or skipped node that it needed.
+        /// The failed or skipped node that it needed, or the one whose output is absent.
         because: NodeIndex,
+        /// Why.
+        reason: SkipReason,
     },
+}
+
+/// Why a node does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// A node that it needs, directly or not, has failed (rule W6).
+    UpstreamFailed,
+    /// An output that it needs is absent (rule W7).
+    BranchNotTaken,
+}
+
+impl SkipReason {
+    /// Returns the code in the error of a skipped node.
+    pub fn code(self) -> &'static str {
+        match self {
+            SkipReason::UpstreamFailed => "upstream_failed",
+            SkipReason::BranchNotTaken => "branch_not_taken",
+        }
+    }
 }
 
 /// An event that cannot have happened in this state: the history belongs to another plan.
@@ -141,11 +166,14 @@ pub struct Engine {
     /// How many needed nodes have not succeeded yet, by node.
     missing: Vec<u32>,
     outputs: OutputTable,
-    /// The lost node because of which a condemned one does not run, by node.
-    condemned_by: Vec<NodeIndex>,
+    /// The node because of which a condemned or untaken one does not run, by node.
+    skipped_by: Vec<NodeIndex>,
+    /// Whether any output is absent, without which no node is looked at for that.
+    any_absent: bool,
     failures: Vec<(NodeIndex, Arc<Failure>)>,
     open: usize,
     bytes: usize,
+    seed: u64,
 }
 
 impl Engine {
@@ -157,10 +185,12 @@ impl Engine {
             statuses: vec![Status::Waiting; count],
             missing: plan.nodes.iter().map(|node| node.predecessors).collect(),
             outputs: vec![None; count],
-            condemned_by: (0..count).map(|node| node as NodeIndex).collect(),
+            skipped_by: (0..count).map(|node| node as NodeIndex).collect(),
+            any_absent: false,
             failures: Vec::new(),
             open: count,
             bytes: 0,
+            seed: 0,
             plan,
         };
         for node in 0..count {
@@ -170,6 +200,17 @@ impl Engine {
             }
         }
         engine
+    }
+
+    /// Sets the seed of the run, which makes its random numbers differ from those of other runs.
+    pub fn with_seed(mut self, run_id: &str) -> Self {
+        self.seed = fnv(0, run_id);
+        self
+    }
+
+    /// Returns the seed of a node.
+    pub fn seed_of(&self, node: NodeIndex) -> u64 {
+        fnv(self.seed, &self.node(node).id)
     }
 
     /// Returns the plan that is run.
@@ -209,6 +250,10 @@ impl Engine {
                 self.fail(node, failure, commands)
             }
             (Status::Condemned, Event::Skipped(_)) => self.settle(node, Status::Skipped),
+            (Status::Untaken, Event::Skipped(_)) => {
+                self.settle(node, Status::Skipped);
+                self.release(node, commands);
+            }
             (_, event) => return Err(self.divergence(node, &event)),
         }
         Ok(())
@@ -222,10 +267,10 @@ impl Engine {
             let node = node as NodeIndex;
             match status {
                 Status::Ready | Status::Running => commands.push(Command::Execute(node)),
-                Status::Condemned => commands.push(Command::Skip {
-                    node,
-                    because: self.condemned_by[node as usize],
-                }),
+                Status::Condemned => {
+                    commands.push(self.skip(node, SkipReason::UpstreamFailed));
+                }
+                Status::Untaken => commands.push(self.skip(node, SkipReason::BranchNotTaken)),
                 _ => {}
             }
         }
@@ -273,15 +318,56 @@ impl Engine {
 
     fn succeed(&mut self, node: NodeIndex, outputs: Outputs, commands: &mut Vec<Command>) {
         self.settle(node, Status::Succeeded);
+        self.any_absent |= outputs.iter().any(Option::is_none);
         self.outputs[node as usize] = Some(outputs);
+        self.release(node, commands);
+    }
+
+    /// Notes at the nodes that need `node` that it will not change any more.
+    fn release(&mut self, node: NodeIndex, commands: &mut Vec<Command>) {
         let plan = Arc::clone(&self.plan);
         for successor in &plan.nodes[node as usize].successors {
             let at = *successor as usize;
             self.missing[at] -= 1;
-            if self.missing[at] == 0 && self.statuses[at] == Status::Waiting {
+            if self.missing[at] > 0 || self.statuses[at] != Status::Waiting {
+                continue;
+            }
+            if let Some(because) = self.lacks(&plan.nodes[at]) {
+                self.statuses[at] = Status::Untaken;
+                self.skipped_by[at] = because;
+                self.any_absent = true;
+                commands.push(self.skip(*successor, SkipReason::BranchNotTaken));
+            } else {
                 self.statuses[at] = Status::Ready;
                 commands.push(Command::Execute(*successor));
             }
+        }
+    }
+
+    /// Returns the node whose absent output keeps `node` from running.
+    fn lacks(&self, node: &PlanNode) -> Option<NodeIndex> {
+        if !self.any_absent || node.accepts_absent() {
+            return None;
+        }
+        let absent = node
+            .inputs
+            .iter()
+            .find(|input| is_absent(input, &self.inputs, &self.outputs))?;
+        match &absent.edges {
+            Edges::One(Source::Output { node, .. }) => Some(*node),
+            Edges::Many(edges) => edges.iter().find_map(|edge| match edge.source {
+                Source::Output { node, .. } => Some(node),
+                _ => None,
+            }),
+            _ => None,
+        }
+    }
+
+    fn skip(&self, node: NodeIndex, reason: SkipReason) -> Command {
+        Command::Skip {
+            node,
+            because: self.skipped_by[node as usize],
+            reason,
         }
     }
 
@@ -295,11 +381,8 @@ impl Engine {
             for successor in &plan.nodes[because as usize].successors {
                 if self.statuses[*successor as usize] == Status::Waiting {
                     self.statuses[*successor as usize] = Status::Condemned;
-                    self.condemned_by[*successor as usize] = because;
-                    commands.push(Command::Skip {
-                        node: *successor,
-                        because,
-                    });
+                    self.skipped_by[*successor as usize] = because;
+                    commands.push(self.skip(*successor, SkipReason::UpstreamFailed));
                     lost.push(*successor);
                 }
             }
@@ -344,6 +427,14 @@ impl Engine {
             event,
         }
     }
+}
+
+/// The hash FNV-1a of a text, begun at `start`. It is written down here because it must never change.
+fn fnv(start: u64, text: &str) -> u64 {
+    let begin = start ^ 0xcbf2_9ce4_8422_2325;
+    text.bytes().fold(begin, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use super::engine::{Command, Engine, Event, Outcome};
 use super::gather::Outputs;
 use super::interface::RunInputs;
 use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
-use super::node_type::Step;
+use super::node_definition::Bypass;
+use super::node_type::{NodeCall, Step};
 use super::plan::{NodeIndex, Plan, PlanNode};
 use super::size::weight;
 
@@ -24,9 +25,16 @@ pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, Failure> {
     let planned = engine.node(node);
     contain(planned, || {
         if planned.bypassed {
-            return Ok(Step::Done(pass_by(planned.call(&inputs))));
+            return Ok(match planned.definition().bypass {
+                Bypass::Pass => Step::Done(pass_by(planned.call(&inputs))),
+                Bypass::Mute => Step::Branch(vec![None; planned.shape.outputs.len()]),
+            });
         }
-        planned.node.run(planned.call(&inputs))
+        let seed = engine.seed_of(node);
+        planned.node.run(NodeCall {
+            seed,
+            ..planned.call(&inputs)
+        })
     })
 }
 
@@ -55,7 +63,7 @@ pub fn contain<T>(
 pub fn check_outputs(
     engine: &mut Engine,
     node: NodeIndex,
-    outputs: Vec<Arc<Value>>,
+    outputs: Vec<Option<Arc<Value>>>,
 ) -> Result<Outputs, Failure> {
     let planned = engine.node(node);
     let wanted = planned.shape.outputs.len();
@@ -67,7 +75,7 @@ pub fn check_outputs(
         );
         return Err(Failure::new(Category::Internal, "wrong_outputs", message));
     }
-    let bytes: usize = outputs.iter().map(|value| weight(value)).sum();
+    let bytes: usize = outputs.iter().flatten().map(|value| weight(value)).sum();
     if bytes > MAX_VALUE_BYTES {
         let message = format!("the outputs have {bytes} bytes; at most {MAX_VALUE_BYTES} are kept");
         return Err(Failure::limit("value_too_large", message));
@@ -92,7 +100,8 @@ pub fn run_pure(plan: Arc<Plan>, inputs: RunInputs) -> Result<Outcome, String> {
         let event = match command {
             Command::Skip { node, .. } => Event::Skipped(node),
             Command::Execute(node) => match execute(&engine, node) {
-                Ok(Step::Done(outputs)) => finished(&mut engine, node, Ok(outputs)),
+                Ok(Step::Done(outputs)) => finished(&mut engine, node, Ok(all_present(outputs))),
+                Ok(Step::Branch(outputs)) => finished(&mut engine, node, Ok(outputs)),
                 Ok(Step::Effect(_)) => return Err(engine.node(node).id.to_string()),
                 Err(failure) => finished(&mut engine, node, Err(failure)),
             },
@@ -104,11 +113,16 @@ pub fn run_pure(plan: Arc<Plan>, inputs: RunInputs) -> Result<Outcome, String> {
     Ok(engine.outcome().expect("an acyclic plan comes to its end"))
 }
 
+/// Makes outputs of values of which none is absent.
+pub fn all_present(values: Vec<Arc<Value>>) -> Vec<Option<Arc<Value>>> {
+    values.into_iter().map(Some).collect()
+}
+
 /// Makes an event of what a node gave.
 pub fn finished(
     engine: &mut Engine,
     node: NodeIndex,
-    gave: Result<Vec<Arc<Value>>, Failure>,
+    gave: Result<Vec<Option<Arc<Value>>>, Failure>,
 ) -> Event {
     match gave.and_then(|outputs| check_outputs(engine, node, outputs)) {
         Ok(outputs) => Event::Succeeded(node, outputs),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::data_flow::NULL;
 use super::interface::RunInputs;
 use super::limits::MAX_VALUE_BYTES;
 use super::plan::{Edges, ManyEdge, PlanInput, PlanNode, Source};
@@ -14,8 +15,8 @@ use super::slot::Slot;
 /// The outputs of the nodes that have run, by node.
 pub type OutputTable = Vec<Option<Outputs>>;
 
-/// The outputs of one node, in the order of its slots.
-pub type Outputs = Arc<[Arc<Value>]>;
+/// The outputs of one node, in the order of its slots; nothing where an output is absent.
+pub type Outputs = Arc<[Option<Arc<Value>>]>;
 
 /// Returns a value for each input of `node`.
 ///
@@ -28,8 +29,14 @@ pub fn gather(
 ) -> Result<Vec<Option<Arc<Value>>>, Failure> {
     let mut values = Vec::with_capacity(node.inputs.len());
     for (slot, input) in node.shape.inputs.iter().zip(&node.inputs) {
-        let value = gather_one(slot, input, inputs, outputs)?.or_else(|| input.fallback.clone());
-        if value.is_none() && slot.required && !node.bypassed {
+        let mut value =
+            gather_one(slot, input, inputs, outputs)?.or_else(|| input.fallback.clone());
+        if node.accepts_absent() {
+            // What leads here brought null, or nothing leads here.
+            if value.is_none() && !is_absent(input, inputs, outputs) {
+                value = Some(Arc::clone(&NULL));
+            }
+        } else if value.is_none() && slot.required && !node.bypassed {
             let message = format!(
                 "input `{}` is required and what leads to it brought nothing",
                 slot.key
@@ -56,8 +63,38 @@ fn gather_one(
             }
             _ => Ok(None),
         },
+        Edges::Many(edges) if slot.first => gather_first(slot, edges, inputs, outputs),
         Edges::Many(edges) => gather_many(slot, edges, inputs, outputs).map(Some),
     }
+}
+
+/// Whether edges lead to an input and none of them brings a value (rule W7).
+pub fn is_absent(input: &PlanInput, inputs: &RunInputs, outputs: &OutputTable) -> bool {
+    let absent = |source: &Source| fetch(source, inputs, outputs).is_none();
+    match &input.edges {
+        Edges::None | Edges::Whole(_) => false,
+        Edges::One(source) => absent(source),
+        Edges::Many(edges) => edges.iter().all(|edge| absent(&edge.source)),
+    }
+}
+
+/// Returns the place and the value of the first edge that brings one.
+fn gather_first(
+    slot: &Slot,
+    edges: &[ManyEdge],
+    inputs: &RunInputs,
+    outputs: &OutputTable,
+) -> Result<Option<Arc<Value>>, Failure> {
+    for (place, edge) in edges.iter().enumerate() {
+        if let Some(value) = fetch(&edge.source, inputs, outputs) {
+            let value = unwrap(fit(slot, value)?);
+            return Ok(Some(Arc::new(Value::Array(vec![
+                Value::from(place),
+                value,
+            ]))));
+        }
+    }
+    Ok(None)
 }
 
 fn gather_many(
@@ -108,11 +145,18 @@ pub fn fetch<'a>(
         Source::Absent => None,
         Source::Constant(value) => Some(value),
         Source::RunInput(at) => inputs.get(*at as usize)?.as_ref(),
-        Source::Output { node, slot } => outputs.get(*node as usize)?.as_ref()?.get(*slot as usize),
+        Source::Output { node, slot } => outputs
+            .get(*node as usize)?
+            .as_ref()?
+            .get(*slot as usize)?
+            .as_ref(),
     }
 }
 
 fn fit(slot: &Slot, value: &Arc<Value>) -> Result<Arc<Value>, Failure> {
+    if slot.takes_otherwise(value) {
+        return Ok(Arc::clone(value));
+    }
     // A slot for many takes any array where its values are of any type, so only the item is checked.
     slot.data_flow.fit(value).map_err(|mismatch| {
         let message = format!(

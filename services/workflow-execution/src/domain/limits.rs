@@ -19,6 +19,15 @@ pub const MAX_INTERFACE_SLOTS: usize = 1_000;
 /// The longest id of a node, edge or slot, in bytes.
 pub const MAX_NAME_BYTES: usize = 256;
 
+/// The deepest nesting of groups.
+pub const MAX_GROUP_DEPTH: usize = 16;
+
+/// The most workflows that a definition refers to, directly and through others.
+pub const MAX_CHILDREN: usize = 256;
+
+/// The most bytes that a definition has together with the workflows that it refers to.
+pub const MAX_BUNDLE_BYTES: usize = 16 * 1024 * 1024;
+
 /// The largest run input or outputs of one node, as JSON text in bytes.
 pub const MAX_VALUE_BYTES: usize = 512 * 1024;
 

@@ -109,9 +109,8 @@ impl Loader {
         let node = self.expect_object(value, &pointer)?;
         let id = self.name(node, "id", &pointer);
         let full_type = self.name(node, form.type_key(), &pointer);
+        let entry = NodeEntry::new(&id?, &full_type?);
         Some(NodeEntry {
-            id: id?,
-            full_type: full_type?,
             presets: self.object(node, form.presets_key(), &pointer),
             config: self.object(node, "configValues", &pointer),
             connection_orders: self.connection_orders(node, &pointer),
@@ -119,8 +118,8 @@ impl Loader {
                 .get("bypassed")
                 .and_then(Value::as_bool)
                 .unwrap_or(false),
-            fed_by_interface: false,
             pointer,
+            ..entry
         })
     }
 

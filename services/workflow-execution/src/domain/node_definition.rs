@@ -29,6 +29,16 @@ pub enum NodeEffects {
     External,
 }
 
+/// What leaves a node that is switched off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bypass {
+    /// Input values that fit its outputs.
+    #[default]
+    Pass,
+    /// Nothing: its outputs are absent.
+    Mute,
+}
+
 /// Which slots a node has beyond those of its type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FurtherSlots {
@@ -43,6 +53,10 @@ pub enum FurtherSlots {
     InterfaceInputs,
     /// The outputs of the workflow.
     InterfaceOutputs,
+    /// The inputs and outputs of the workflow that its settings name.
+    ReferencedWorkflow,
+    /// An output for each case of its settings.
+    Cases,
 }
 
 /// A key of a node's `configValues`.
@@ -103,6 +117,8 @@ pub struct NodeDefinition {
     pub effects: NodeEffects,
     /// Where it stands with regard to the interface.
     pub role: Role,
+    /// What leaves it when it is switched off.
+    pub bypass: Bypass,
 }
 
 impl ConfigSlot {
@@ -133,6 +149,7 @@ impl NodeDefinition {
             further_slots: FurtherSlots::None,
             effects: NodeEffects::Pure,
             role: Role::Inner,
+            bypass: Bypass::Pass,
         }
     }
 }

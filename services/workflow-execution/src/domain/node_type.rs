@@ -26,6 +26,8 @@ pub struct ShapeContext<'a> {
     pub interface_inputs: &'a [Slot],
     /// The outputs of the workflow.
     pub interface_outputs: &'a [Slot],
+    /// The interface of the group that the node belongs to, or of the workflow that it refers to.
+    pub own_interface: Option<&'a Shape>,
 }
 
 impl ShapeContext<'_> {
@@ -62,6 +64,9 @@ pub struct NodeCall<'a> {
     pub config: &'a Map<String, Value>,
     /// A value for each input of the shape, of the slot's type; nothing where none was given.
     pub inputs: &'a [Option<Arc<Value>>],
+    /// A number that differs between runs and between the nodes of one, and is the same each time
+    /// the same node of the same run is executed.
+    pub seed: u64,
 }
 
 impl NodeCall<'_> {
@@ -111,6 +116,8 @@ pub enum Settled {
     Tool {
         /// What the tool gave.
         output: Value,
+        /// The run that carried the call out; empty if it has none of its own.
+        child_run_id: String,
     },
     /// The tool did not succeed.
     ToolFailed {
@@ -135,6 +142,8 @@ pub enum Settled {
 pub enum Step {
     /// It gave a value for each output of its shape.
     Done(Vec<Arc<Value>>),
+    /// It gave values for some outputs; the others are absent, and nodes that need them do not run.
+    Branch(Vec<Option<Arc<Value>>>),
     /// It needs something done first.
     Effect(Effect),
 }

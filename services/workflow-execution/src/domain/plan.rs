@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::node_definition::NodeDefinition;
+use super::node_definition::{NodeDefinition, Role};
 use super::node_type::{Node, NodeCall};
 use super::slot::{Shape, Slot};
 
@@ -58,12 +58,19 @@ impl PlanNode {
         self.node.definition()
     }
 
+    /// Whether the node runs although inputs of it are absent, and leaves its outputs of the same
+    /// keys absent (rule W7).
+    pub fn accepts_absent(&self) -> bool {
+        matches!(self.definition().role, Role::Entry | Role::Exit)
+    }
+
     /// Puts together what the node sees when it runs.
     pub fn call<'a>(&'a self, inputs: &'a [Option<Arc<Value>>]) -> NodeCall<'a> {
         NodeCall {
             shape: &self.shape,
             config: &self.config,
             inputs,
+            seed: 0,
         }
     }
 }

@@ -22,6 +22,9 @@ pub struct Slot {
     pub required: bool,
     /// Whether several edges may end here; the value is then an array.
     pub multi: bool,
+    /// Whether of the values of several edges the node takes only the first that is there, as the
+    /// pair of the place of its edge and the value.
+    pub first: bool,
     /// The value that is used when there is no other.
     pub default: Option<Arc<Value>>,
     /// Values that an editor offers; empty for any value.
@@ -34,6 +37,9 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// The category of slots that carry chat messages, as an array or as its JSON text (rule W35).
+    pub const CHAT_HISTORY: &str = "ChatHistory";
+
     /// Makes an optional slot for a single value.
     pub fn new(key: &str, data_flow: DataFlow, description: &str) -> Self {
         Self {
@@ -42,6 +48,7 @@ impl Slot {
             description: description.to_owned(),
             required: false,
             multi: false,
+            first: false,
             default: None,
             suggestions: Vec::new(),
             excluded_from_bypass: false,
@@ -58,6 +65,13 @@ impl Slot {
     /// Lets several edges end here.
     pub fn multi(mut self) -> Self {
         self.multi = true;
+        self
+    }
+
+    /// Takes only the first of several values, with its place.
+    pub fn first(mut self) -> Self {
+        self.multi = true;
+        self.first = true;
         self
     }
 
@@ -98,6 +112,15 @@ impl Slot {
                 .categories
                 .iter()
                 .any(|word| target.categories.contains(word))
+    }
+
+    /// Whether a value may stand here although it is not of the slot's type.
+    pub fn takes_otherwise(&self, value: &Value) -> bool {
+        (value.is_array() || value.is_string())
+            && self
+                .categories
+                .iter()
+                .any(|word| word == Self::CHAT_HISTORY)
     }
 
     /// Many values fit one array or a slot for many; one value fits everything.

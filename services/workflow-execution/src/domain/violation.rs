@@ -26,6 +26,13 @@ impl Violations {
         }
     }
 
+    /// Returns whether something is wrong at exactly this place.
+    pub fn has(&self, pointer: &str) -> bool {
+        self.list
+            .iter()
+            .any(|violation| violation.pointer == pointer)
+    }
+
     /// Returns whether the next violation may come with suggestions. A text with tens of thousands of
     /// wrong names must not cost a comparison with as many others each.
     pub fn may_suggest(&self) -> bool {

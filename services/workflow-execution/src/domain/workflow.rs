@@ -82,6 +82,9 @@ pub struct NodeEntry {
     /// Whether inputs without an edge take the workflow's input of the same key. Only a node
     /// that is run by itself has this.
     pub fed_by_interface: bool,
+    /// The interface that the node's slots follow, where it is not that of the workflow itself: of
+    /// the group that the node belongs to, or of the workflow that it refers to.
+    pub interface: Option<Shape>,
     /// Where the node stands in the text.
     pub pointer: String,
 }
@@ -116,6 +119,23 @@ pub struct OutputMapping {
     pub pointer: String,
 }
 
+impl NodeEntry {
+    /// Makes a node without presets, settings and place in the text.
+    pub fn new(id: &str, full_type: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            full_type: full_type.to_owned(),
+            presets: Map::new(),
+            config: Map::new(),
+            connection_orders: HashMap::new(),
+            bypassed: false,
+            fed_by_interface: false,
+            interface: None,
+            pointer: String::new(),
+        }
+    }
+}
+
 impl Workflow {
     /// Wraps a single node: its inputs become the workflow's inputs, its outputs the workflow's
     /// outputs, and there are no edges. `given` are the inputs that the run is given, by which the
@@ -138,14 +158,11 @@ impl Workflow {
             name: full_type.to_owned(),
             description: String::new(),
             nodes: vec![NodeEntry {
-                id: SINGLE_NODE_ID.to_owned(),
-                full_type: full_type.to_owned(),
                 presets: given,
                 config,
-                connection_orders: HashMap::new(),
-                bypassed: false,
                 fed_by_interface: true,
                 pointer: "/node".to_owned(),
+                ..NodeEntry::new(SINGLE_NODE_ID, full_type)
             }],
             edges: Vec::new(),
             interface_inputs: shape.inputs.to_vec(),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use call_outcome::Violation;
 use core_types::{LoadDiagnostic, WorkflowId};
 
-use crate::domain::compile::compile_text;
+use crate::domain::bundle::{Bundle, Children};
+use crate::domain::compile::compile_bundle;
 use crate::domain::diagnose::diagnose;
 use crate::domain::limits::MAX_DEFINITION_BYTES;
 use crate::domain::load::load;
@@ -48,14 +49,27 @@ impl Files {
         if directory.as_os_str().is_empty() {
             return Ok(Self::default());
         }
-        let mut by_id = BTreeMap::new();
+        let mut texts = BTreeMap::new();
         for path in paths(directory)? {
             let id = path.file_stem().and_then(|stem| stem.to_str());
             let Some(id) = id.and_then(|stem| WorkflowId::new(stem).ok()) else {
                 tracing::error!(path = %path.display(), "the name of a workflow file is not a valid workflow id");
                 continue;
             };
-            let file = match read_file(&path, catalogue) {
+            texts.insert(id.to_string(), (read_file(&path), path));
+        }
+        let readable = texts
+            .iter()
+            .filter_map(|(id, (text, _))| Some((id.clone(), Arc::clone(text.as_ref().ok()?))));
+        // A file refers to other files only, so that the directory is whole by itself.
+        let children: Arc<Children> = Arc::new(readable.collect());
+        let mut by_id = BTreeMap::new();
+        for (id, (text, path)) in texts {
+            let checked = text.and_then(|root| {
+                let children = Arc::clone(&children);
+                check_file(&path, Bundle { root, children }, catalogue)
+            });
+            let file = match checked {
                 Ok(text) => File::Valid(text),
                 Err(violations) => {
                     let problems: Vec<String> =
@@ -64,7 +78,7 @@ impl Files {
                     File::Invalid(violations)
                 }
             };
-            by_id.insert(id.to_string(), file);
+            by_id.insert(id, file);
         }
         Ok(Self { by_id })
     }
@@ -142,7 +156,7 @@ fn paths(directory: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
     Ok(paths)
 }
 
-fn read_file(path: &Path, catalogue: &Catalogue) -> Result<Arc<str>, Vec<Violation>> {
+fn read_file(path: &Path) -> Result<Arc<str>, Vec<Violation>> {
     let unreadable = |problem: String| {
         let message = format!("the file cannot be read: {problem}");
         vec![Violation::new("", "unreadable", message)]
@@ -156,13 +170,21 @@ fn read_file(path: &Path, catalogue: &Catalogue) -> Result<Arc<str>, Vec<Violati
         )));
     }
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    compile_text(&text, catalogue)?;
-    let loaded = load(&text);
+    Ok(text.into())
+}
+
+fn check_file(
+    path: &Path,
+    bundle: Bundle,
+    catalogue: &Catalogue,
+) -> Result<Arc<str>, Vec<Violation>> {
+    compile_bundle(&bundle, catalogue)?;
+    let loaded = load(&bundle.root);
     if let Some(workflow) = &loaded.workflow {
         for finding in diagnose(&loaded.source, workflow, catalogue) {
             let path = path.display();
             tracing::warn!(%path, %finding, "a workflow file asks for something that has no effect");
         }
     }
-    Ok(text.into())
+    Ok(bundle.root)
 }

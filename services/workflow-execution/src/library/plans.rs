@@ -1,8 +1,9 @@
-//! Plans by the text that they were compiled from.
+//! Plans by the bundle that they were compiled from.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::domain::bundle::Bundle;
 use crate::domain::plan::Plan;
 
 /// The most plans that are kept; the one that was not used for longest goes first.
@@ -20,28 +21,32 @@ pub(super) struct Plans {
 
 #[derive(Debug, Default)]
 struct Kept {
-    plans: HashMap<Arc<str>, (Arc<Plan>, u64)>,
+    plans: HashMap<Bundle, (Arc<Plan>, u64)>,
     bytes: usize,
     uses: u64,
 }
 
 impl Plans {
-    pub(super) fn get(&self, text: &Arc<str>) -> Option<Arc<Plan>> {
+    pub(super) fn get(&self, bundle: &Bundle) -> Option<Arc<Plan>> {
         let mut kept = self.lock();
         kept.uses += 1;
         let now = kept.uses;
-        let (plan, used) = kept.plans.get_mut(text)?;
+        let (plan, used) = kept.plans.get_mut(bundle)?;
         *used = now;
         Some(Arc::clone(plan))
     }
 
-    pub(super) fn insert(&self, text: Arc<str>, plan: Plan) -> Arc<Plan> {
+    pub(super) fn insert(&self, bundle: Bundle, plan: Plan) -> Arc<Plan> {
         let plan = Arc::new(plan);
         let mut kept = self.lock();
         kept.uses += 1;
         let now = kept.uses;
-        let bytes = text.len();
-        if kept.plans.insert(text, (Arc::clone(&plan), now)).is_none() {
+        let bytes = bundle.bytes();
+        if kept
+            .plans
+            .insert(bundle, (Arc::clone(&plan), now))
+            .is_none()
+        {
             kept.bytes += bytes;
         }
         while kept.plans.len() > MAX_PLANS || kept.bytes > MAX_BYTES && kept.plans.len() > 1 {
@@ -49,10 +54,10 @@ impl Plans {
                 .plans
                 .iter()
                 .min_by_key(|(_, (_, used))| *used)
-                .map(|(text, _)| Arc::clone(text));
+                .map(|(bundle, _)| bundle.clone());
             let Some(oldest) = oldest else { break };
             kept.plans.remove(&oldest);
-            kept.bytes -= oldest.len();
+            kept.bytes -= oldest.bytes();
         }
         plan
     }
@@ -70,18 +75,17 @@ mod tests {
     #[test]
     fn the_plan_that_was_not_used_for_longest_goes_first() {
         let plans = Plans::default();
-        let text =
-            |number: usize| Arc::<str>::from(format!("{{\"nodes\":[],\"name\":\"{number}\"}}"));
+        let text = |number: usize| Bundle::of(format!("{{\"nodes\":[],\"name\":\"{number}\"}}"));
         for number in 0..MAX_PLANS {
             plans.insert(
                 text(number),
-                compile_text(&text(number), &crate::node::builtin()).unwrap(),
+                compile_text(&text(number).root, &crate::node::builtin()).unwrap(),
             );
         }
         assert!(plans.get(&text(0)).is_some());
         plans.insert(
             text(MAX_PLANS),
-            compile_text(&text(MAX_PLANS), &crate::node::builtin()).unwrap(),
+            compile_text(&text(MAX_PLANS).root, &crate::node::builtin()).unwrap(),
         );
         assert!(plans.get(&text(0)).is_some());
         assert!(plans.get(&text(1)).is_none());

@@ -94,7 +94,7 @@ impl Node for ExecuteTool {
             .and_then(Value::as_bool)
             .unwrap_or(false);
         match settled {
-            Settled::Tool { output } => Ok(vec![
+            Settled::Tool { output, .. } => Ok(vec![
                 Arc::new(output),
                 Arc::new(json!("succeeded")),
                 Arc::clone(&NULL),

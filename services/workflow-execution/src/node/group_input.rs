@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::domain::data_flow::NULL;
 use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Role};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
@@ -36,11 +35,14 @@ impl Node for GroupInput {
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
-        Ok(pass_through(context.interface_inputs))
+        Ok(match context.own_interface {
+            Some(own) => Shape::new(own.inputs.to_vec(), own.inputs.to_vec()),
+            None => pass_through(context.interface_inputs),
+        })
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
-        Ok(Step::Done(present(call)))
+        Ok(Step::Branch(present(call)))
     }
 }
 
@@ -56,10 +58,7 @@ pub(super) fn pass_through(slots: &[Slot]) -> Shape {
     Shape::new(inputs, slots.to_vec())
 }
 
-/// Returns the inputs as outputs, null where there is none.
-pub(super) fn present(call: NodeCall<'_>) -> Vec<Arc<Value>> {
-    call.inputs
-        .iter()
-        .map(|value| Arc::clone(value.as_ref().unwrap_or(&NULL)))
-        .collect()
+/// Returns the inputs as outputs; what is absent stays absent.
+pub(super) fn present(call: NodeCall<'_>) -> Vec<Option<Arc<Value>>> {
+    call.inputs.to_vec()
 }

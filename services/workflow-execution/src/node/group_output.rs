@@ -33,10 +33,11 @@ impl Node for GroupOutput {
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
-        Ok(pass_through(context.interface_outputs))
+        let own = context.own_interface.map(|own| &own.outputs[..]);
+        Ok(pass_through(own.unwrap_or(context.interface_outputs)))
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
-        Ok(Step::Done(present(call)))
+        Ok(Step::Branch(present(call)))
     }
 }

@@ -1,6 +1,8 @@
 //! Every node type by data: settings and inputs in, outputs or the code of the failure out.
 
-use std::collections::HashMap;
+mod control;
+mod values;
+
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -34,14 +36,10 @@ fn run(full_type: &str, config: Value, inputs: Value) -> Result<Value, String> {
         name: String::new(),
         description: String::new(),
         nodes: vec![NodeEntry {
-            id: "n".to_owned(),
-            full_type: full_type.to_owned(),
             presets: inputs.as_object().cloned().unwrap(),
             config: config.as_object().cloned().unwrap(),
-            connection_orders: HashMap::new(),
-            bypassed: false,
-            fed_by_interface: false,
             pointer: "/nodes/0".to_owned(),
+            ..NodeEntry::new("n", full_type)
         }],
         edges: Vec::new(),
         interface_inputs: Vec::new(),
@@ -322,6 +320,7 @@ fn effect(
         connected: &[],
         interface_inputs: &[],
         interface_outputs: &[],
+        own_interface: None,
     };
     let shape = node.shape(&context).unwrap();
     let value = |slot: &crate::domain::slot::Slot| {
@@ -336,6 +335,7 @@ fn effect(
         shape: &shape,
         config: &config,
         inputs: &values,
+        seed: 0,
     };
     let Ok(Step::Effect(effect)) = node.run(call) else {
         panic!("{full_type} asks for an effect")
@@ -365,6 +365,7 @@ fn execute_tool_calls_with_everything_that_is_named() {
         inputs,
         Settled::Tool {
             output: json!({"x": 1}),
+            child_run_id: String::new(),
         },
     );
     let arguments = json!({"a": 1, "b": 3, "c": [4]})

@@ -48,7 +48,8 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
         text: definition_json.into(),
         from_file: false,
     };
-    let compiled = inner.library.compile(&definition.text).await;
+    let bundle = inner.library.bundle(&definition.text).await?;
+    let compiled = inner.library.compile(&bundle).await;
     compiled.map_err(|violations| workflow_invalid("definition_json", &violations))?;
     if validate_only {
         return Ok(resource(inner, &definition));

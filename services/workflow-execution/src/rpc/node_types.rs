@@ -4,7 +4,7 @@ use contracts::tavern::workflow::v1 as workflow;
 
 use crate::domain::data_flow::DataFlow;
 use crate::domain::node_definition::{
-    ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, NodeMode,
+    Bypass, ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, NodeMode,
 };
 use crate::domain::slot::Slot;
 
@@ -28,6 +28,7 @@ pub(super) fn to_proto(definition: &NodeDefinition) -> workflow::NodeType {
         further_slots: further_to_proto(definition.further_slots).into(),
         pure: definition.effects == NodeEffects::Pure,
         read_only: definition.effects != NodeEffects::External,
+        mutes_on_bypass: definition.bypass == Bypass::Mute,
     }
 }
 
@@ -109,6 +110,8 @@ fn further_to_proto(further: FurtherSlots) -> workflow::FurtherSlots {
         FurtherSlots::TemplateGaps => workflow::FurtherSlots::TemplateGaps,
         FurtherSlots::InterfaceInputs => workflow::FurtherSlots::InterfaceInputs,
         FurtherSlots::InterfaceOutputs => workflow::FurtherSlots::InterfaceOutputs,
+        FurtherSlots::ReferencedWorkflow => workflow::FurtherSlots::ReferencedWorkflow,
+        FurtherSlots::Cases => workflow::FurtherSlots::Cases,
     }
 }
 

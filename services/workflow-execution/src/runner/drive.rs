@@ -18,7 +18,7 @@ use serde_json::Value;
 use telemetry::attributes::{NODE_ID, NODE_TYPE};
 use tracing::Instrument;
 
-use crate::domain::engine::{Command, Engine, Event, Status};
+use crate::domain::engine::{Command, Engine, Event, SkipReason, Status};
 use crate::domain::evaluate;
 use crate::domain::limits::MAX_VALUE_BYTES;
 use crate::domain::node_type::{Effect, Settled, Step};
@@ -171,7 +171,11 @@ impl Drive {
                 return Ok(());
             }
             match command {
-                Command::Skip { node, because } => self.skip(node, because),
+                Command::Skip {
+                    node,
+                    because,
+                    reason,
+                } => self.skip(node, because, reason),
                 Command::Execute(node) => self.execute(node),
             }
             turn += 1;
@@ -185,12 +189,17 @@ impl Drive {
         Ok(())
     }
 
-    fn skip(&mut self, node: NodeIndex, because: NodeIndex) {
-        let message = format!(
-            "it needs node `{}`, which did not give its outputs",
-            self.engine.node(because).id
-        );
-        let error = outcome::error(common::ErrorCategory::Runtime, "skipped", message);
+    fn skip(&mut self, node: NodeIndex, because: NodeIndex, reason: SkipReason) {
+        let id = &self.engine.node(because).id;
+        let message = match reason {
+            SkipReason::UpstreamFailed => {
+                format!("it needs node `{id}`, which did not give its outputs")
+            }
+            SkipReason::BranchNotTaken => {
+                format!("it needs an output that node `{id}` left absent")
+            }
+        };
+        let error = outcome::error(common::ErrorCategory::Runtime, reason.code(), message);
         self.note_finished(
             node,
             common::NodeState::Skipped,
@@ -204,7 +213,10 @@ impl Drive {
     fn execute(&mut self, node: NodeIndex) {
         let begin = Instant::now();
         match evaluate::execute(&self.engine, node) {
-            Ok(Step::Done(outputs)) => self.finish(node, Ok(outputs), begin.elapsed()),
+            Ok(Step::Done(outputs)) => {
+                self.finish(node, Ok(evaluate::all_present(outputs)), begin.elapsed())
+            }
+            Ok(Step::Branch(outputs)) => self.finish(node, Ok(outputs), begin.elapsed()),
             Ok(Step::Effect(effect)) => match check_effect(&effect) {
                 Ok(()) => self.waiting.push_back((node, effect)),
                 Err(failure) => self.finish(node, Err(failure), begin.elapsed()),
@@ -213,7 +225,12 @@ impl Drive {
         }
     }
 
-    fn finish(&mut self, node: NodeIndex, gave: Result<Vec<Arc<Value>>, Failure>, took: Duration) {
+    fn finish(
+        &mut self,
+        node: NodeIndex,
+        gave: Result<Vec<Option<Arc<Value>>>, Failure>,
+        took: Duration,
+    ) {
         let event = evaluate::finished(&mut self.engine, node, gave);
         match &event {
             Event::Succeeded(_, outputs) => {
@@ -492,7 +509,7 @@ impl Drive {
                 planned.node.settle(planned.call(&inputs), settled)
             })
         });
-        self.finish(node, gave, took);
+        self.finish(node, gave.map(evaluate::all_present), took);
         Ok(())
     }
 

@@ -83,7 +83,7 @@ pub fn replay(
 ) -> Result<Replayed, ReplayError> {
     // Commands are thrown away: what is not answered in the history is outstanding at its end.
     let mut ignored = Vec::new();
-    let engine = Engine::start(plan, inputs, &mut ignored);
+    let engine = Engine::start(plan, inputs, &mut ignored).with_seed(run_id);
     let mut replayed = Replayed {
         engine,
         calls: Calls::new(),
@@ -156,7 +156,7 @@ impl Replayed {
                     wire::outputs_from_json(self.engine.node(node), &finished.outputs_json)
                         .map_err(|problem| ReplayError::Outputs { sequence, problem })?;
                 self.engine
-                    .hold(outputs.iter().map(|value| weight(value)).sum());
+                    .hold(outputs.iter().flatten().map(|value| weight(value)).sum());
                 Ok(Event::Succeeded(node, outputs))
             }
             common::NodeState::Skipped => Ok(Event::Skipped(node)),

@@ -43,7 +43,10 @@ pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, Failu
                 let message = format!("the tool's output is not usable: {problem}");
                 Failure::new(Category::Runtime, "output_malformed", message)
             })?;
-            return Ok(Settled::Tool { output });
+            return Ok(Settled::Tool {
+                output,
+                child_run_id: result.child_run_id.clone(),
+            });
         }
         common::CallStatus::Rejected => "rejected",
         common::CallStatus::Skipped => "skipped",

@@ -9,6 +9,7 @@ use grpc_kit::Failure;
 use run_events::{End, OpenRun, Recorder, outcome};
 use run_log::Hash;
 
+use crate::domain::bundle::Bundle;
 use crate::domain::interface::read_inputs;
 use crate::error::{Error, store_failure};
 use crate::runner::Prepared;
@@ -60,7 +61,7 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
 
 fn definition_of(run: &OpenRun) -> Option<Hash> {
     match serde_json::from_value(run.meta.data.clone()).ok()? {
-        Stored::Definition(hash) => read_hash(&hash),
+        Stored::Definition(hash) | Stored::Bundle(hash) => read_hash(&hash),
         Stored::Node(_) => None,
     }
 }
@@ -141,13 +142,19 @@ async fn find_target(inner: &Inner, run: &OpenRun) -> Result<Target, Stuck> {
     };
     match serde_json::from_value(run.meta.data.clone()) {
         Ok(Stored::Node(node)) => Ok(Target::Node(node)),
-        Ok(Stored::Definition(hash)) => {
-            let hash =
-                read_hash(&hash).ok_or_else(|| lost("the digest of the definition is damaged"))?;
+        Ok(stored @ (Stored::Definition(_) | Stored::Bundle(_))) => {
+            let hash = definition_of(run)
+                .ok_or_else(|| lost("the digest of the definition is damaged"))?;
             let text = inner.library.store().kept(&hash).await;
             let text = text.map_err(|error| Stuck::Storage(store_failure(&error)))?;
-            text.map(|text| Target::Definition(text.into()))
-                .ok_or_else(|| lost("the definition of the run is gone"))
+            let text = text.ok_or_else(|| lost("the definition of the run is gone"))?;
+            let bundle = match stored {
+                Stored::Bundle(_) => Bundle::from_text(&text),
+                _ => Some(Bundle::of(text)),
+            };
+            bundle
+                .map(Target::Definition)
+                .ok_or_else(|| lost("the definition of the run is damaged"))
         }
         Err(_) => Err(lost("what was stored beside the run cannot be read")),
     }

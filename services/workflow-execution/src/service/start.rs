@@ -100,7 +100,7 @@ impl Inner {
         };
         let run_id = recorder.run_id();
         let mut commands = Vec::new();
-        let engine = Engine::start(plan, inputs, &mut commands);
+        let engine = Engine::start(plan, inputs, &mut commands).with_seed(&run_id.to_string());
         let prepared = Prepared {
             engine,
             commands,
@@ -170,8 +170,15 @@ impl Inner {
             return Err(problems.into_status());
         };
         let (target, subject) = match named {
-            Named::Target(target, subject) => (target, subject),
-            Named::Workflow(id) => (Target::Definition(self.library.get(&id).await?.text), id),
+            Named::Node(node, subject) => (Target::Node(node), subject),
+            Named::Definition(text) => (
+                Target::Definition(self.library.bundle(&text).await?),
+                String::new(),
+            ),
+            Named::Workflow(id) => {
+                let text = self.library.get(&id).await?.text;
+                (Target::Definition(self.library.bundle(&text).await?), id)
+            }
         };
         Ok(Checked {
             target,
@@ -180,20 +187,21 @@ impl Inner {
         })
     }
 
+    async fn keep_text(&self, text: &str) -> Result<String, Failure> {
+        let kept = self.definitions.put(text).await;
+        Ok(kept.map_err(|error| store_failure(&error))?.to_string())
+    }
+
     /// Makes sure that the run can be found again, and returns what is stored beside it.
     async fn keep(&self, target: &Target, durability: Durability) -> Result<Value, Failure> {
         let stored = match target {
             Target::Node(node) => Stored::Node(node.clone()),
             // A run in memory ends with the process, so nothing has to outlive it.
             Target::Definition(_) if durability == Durability::Memory => return Ok(Value::Null),
-            Target::Definition(text) => {
-                let hash = self
-                    .definitions
-                    .put(text)
-                    .await
-                    .map_err(|error| store_failure(&error))?;
-                Stored::Definition(hash.to_string())
+            Target::Definition(bundle) if bundle.children.is_empty() => {
+                Stored::Definition(self.keep_text(&bundle.root).await?)
             }
+            Target::Definition(bundle) => Stored::Bundle(self.keep_text(&bundle.to_text()).await?),
         };
         Ok(serde_json::to_value(stored).expect("a struct with text keys always serialises"))
     }
@@ -225,8 +233,10 @@ fn note(span: &tracing::Span, run: RunId, conversation_id: &str) {
 
 /// A target as the request names it.
 enum Named {
-    /// What to execute, and the subject of the run.
-    Target(Target, String),
+    /// A single node, and the subject of the run.
+    Node(Node, String),
+    /// A definition that is not stored.
+    Definition(Arc<str>),
     /// A stored workflow.
     Workflow(String),
 }
@@ -256,13 +266,8 @@ fn check_target(
                 .map_err(|violations| add_all(problems, "node.config_values_json", violations))
                 .ok()?;
             let subject = format!("node:{}", node.full_type);
-            Some(Named::Target(
-                Target::Node(Node {
-                    full_type: node.full_type,
-                    config,
-                }),
-                subject,
-            ))
+            let full_type = node.full_type;
+            Some(Named::Node(Node { full_type, config }, subject))
         }
         Some(start_run_request::Target::DefinitionJson(text)) => {
             if text.len() > MAX_DEFINITION_BYTES {
@@ -272,10 +277,7 @@ fn check_target(
                 );
                 return None;
             }
-            Some(Named::Target(
-                Target::Definition(text.into()),
-                String::new(),
-            ))
+            Some(Named::Definition(text.into()))
         }
         Some(start_run_request::Target::WorkflowId(id)) => {
             let checked = WorkflowId::new(&id);

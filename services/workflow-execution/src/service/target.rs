@@ -8,6 +8,7 @@ use run_log::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::domain::bundle::Bundle;
 use crate::domain::compile::compile;
 use crate::domain::interface::{RunInputs, bind};
 use crate::domain::node_type::{Catalogue, ShapeContext};
@@ -20,7 +21,7 @@ use crate::library::Library;
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     /// A definition.
-    Definition(Arc<str>),
+    Definition(Bundle),
     /// A single node.
     Node(Node),
 }
@@ -40,6 +41,8 @@ pub(super) struct Node {
 pub(super) enum Stored {
     /// The digest of a definition that was kept.
     Definition(String),
+    /// The digest of a definition that was kept with the workflows that it refers to.
+    Bundle(String),
     /// A single node.
     Node(Node),
 }
@@ -61,8 +64,11 @@ impl Target {
         given: Map<String, Value>,
     ) -> Result<(Arc<Plan>, RunInputs), TargetError> {
         match self {
-            Target::Definition(text) => {
-                let plan = library.compile(text).await.map_err(TargetError::Workflow)?;
+            Target::Definition(bundle) => {
+                let plan = library
+                    .compile(bundle)
+                    .await
+                    .map_err(TargetError::Workflow)?;
                 let inputs = bind(&plan.interface_inputs, &given).map_err(TargetError::Inputs)?;
                 Ok((plan, inputs))
             }
@@ -103,6 +109,7 @@ impl Node {
             connected: &[],
             interface_inputs: &[],
             interface_outputs: &[],
+            own_interface: None,
         };
         node.shape(&context).map_err(|mut violations| {
             // A node speaks of its presets, which here are the inputs of the run.

@@ -51,7 +51,7 @@ fn state_after(definition: &str, inputs: &Map<String, Value>, events: &[RunEvent
 fn outstanding(replayed: &Replayed) -> Vec<String> {
     let name = |command: &Command| match command {
         Command::Execute(node) => format!("execute {}", replayed.engine.node(*node).id),
-        Command::Skip { node, because } => {
+        Command::Skip { node, because, .. } => {
             format!(
                 "skip {} because of {}",
                 replayed.engine.node(*node).id,

@@ -14,7 +14,7 @@ async fn node_types_are_listed_by_full_type_over_pages() {
     let mut client = world.client.clone();
     let first = client
         .list_node_types(ListNodeTypesRequest {
-            page_size: 5,
+            page_size: 12,
             ..Default::default()
         })
         .await
@@ -23,7 +23,7 @@ async fn node_types_are_listed_by_full_type_over_pages() {
     let token = first.next_page_token;
     let second = client
         .list_node_types(ListNodeTypesRequest {
-            page_size: 5,
+            page_size: 12,
             page_token: token,
         })
         .await
@@ -37,14 +37,27 @@ async fn node_types_are_listed_by_full_type_over_pages() {
         .map(|node| node.full_type)
         .collect();
     let expected = [
+        "core:ApplyRegex",
+        "core:Condition",
+        "core:CreateMessage",
         "core:ExecuteTool",
+        "core:FirstValue",
         "core:FormatPrompt",
         "core:GroupInput",
         "core:GroupOutput",
         "core:JsonSelector",
         "core:MathOperation",
+        "core:MatrixOperation",
+        "core:MergeMessages",
+        "core:NodeGroup",
+        "core:RandomNumber",
+        "core:RegexRuleLoader",
+        "core:RunWorkflow",
         "core:Script",
+        "core:StateCheck",
+        "core:Switch",
         "core:TextMerge",
+        "core:TextSummarizer",
     ];
     assert_eq!(types, expected);
 }
@@ -140,7 +153,11 @@ async fn further_slots_are_announced() {
         ("core:GroupOutput", FurtherSlots::InterfaceOutputs),
         ("core:JsonSelector", FurtherSlots::None),
         ("core:MathOperation", FurtherSlots::None),
+        ("core:NodeGroup", FurtherSlots::ReferencedWorkflow),
+        ("core:RunWorkflow", FurtherSlots::ReferencedWorkflow),
         ("core:Script", FurtherSlots::NamedInputs),
+        ("core:StateCheck", FurtherSlots::NamedInputs),
+        ("core:Switch", FurtherSlots::Cases),
         ("core:TextMerge", FurtherSlots::None),
     ] {
         assert_eq!(nodes[full_type].further_slots(), further, "{full_type}");

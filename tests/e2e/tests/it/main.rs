@@ -19,3 +19,4 @@ mod rules;
 mod text;
 mod trace;
 mod transcripts;
+mod workflows;

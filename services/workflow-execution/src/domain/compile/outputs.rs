@@ -3,6 +3,7 @@
 use call_outcome::Violation;
 use std::collections::HashMap;
 
+use super::super::flatten::is_at_the_top;
 use super::super::node_definition::Role;
 use super::super::plan::Source;
 use super::super::violation::join;
@@ -74,9 +75,10 @@ impl Compiler<'_> {
         let mut first = None;
         let mut connected = None;
         for (at, shaped) in self.shaped.iter().enumerate() {
+            let at_the_top = is_at_the_top(self.entry(at), Role::Exit);
             let Some(shaped) = shaped
                 .as_ref()
-                .filter(|shaped| shaped.node.definition().role == Role::Exit)
+                .filter(|shaped| at_the_top && shaped.node.definition().role == Role::Exit)
             else {
                 continue;
             };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::domain::compile::compile_text;
-use crate::domain::evaluate::{check_outputs, contain, execute, finished};
+use crate::domain::evaluate::{all_present, check_outputs, contain, execute, finished};
 use crate::domain::interface::bind;
 use crate::domain::node_type::Step;
 
@@ -53,7 +53,8 @@ fn drive(plan: &Arc<Plan>, mut pick: impl FnMut(usize) -> usize) -> (Vec<Event>,
             Command::Skip { node, .. } => Event::Skipped(node),
             Command::Execute(node) => {
                 let gave = execute(&engine, node).map(|step| match step {
-                    Step::Done(outputs) => outputs,
+                    Step::Done(outputs) => all_present(outputs),
+                    Step::Branch(outputs) => outputs,
                     Step::Effect(_) => panic!("all nodes are pure"),
                 });
                 finished(&mut engine, node, gave)
@@ -68,9 +69,13 @@ fn drive(plan: &Arc<Plan>, mut pick: impl FnMut(usize) -> usize) -> (Vec<Event>,
 /// What a state is made of, for comparing.
 fn state(engine: &Engine) -> (Vec<Status>, Vec<Option<Vec<Value>>>, Vec<Command>) {
     let outputs = (0..engine.statuses.len() as NodeIndex).map(|node| {
-        engine
-            .outputs_of(node)
-            .map(|outputs| outputs.iter().map(|value| value.as_ref().clone()).collect())
+        engine.outputs_of(node).map(|outputs| {
+            outputs
+                .iter()
+                .flatten()
+                .map(|value| value.as_ref().clone())
+                .collect()
+        })
     });
     (
         engine.statuses.clone(),
@@ -191,7 +196,7 @@ fn an_event_that_cannot_have_happened_is_refused_and_changes_nothing() {
     let plan = graph(2, &[(0, 1)], &[]);
     let mut commands = Vec::new();
     let mut engine = Engine::start(plan, no_inputs(), &mut commands);
-    let outputs: Outputs = vec![Arc::new(json!("x"))].into();
+    let outputs: Outputs = vec![Some(Arc::new(json!("x")))].into();
     let before = state(&engine);
     for event in [
         Event::Started(1),
@@ -225,16 +230,16 @@ fn a_running_node_is_outstanding_after_a_replay() {
 fn outputs_are_bounded_one_by_one_and_together() {
     let plan = graph(1, &[], &[]);
     let mut engine = Engine::start(plan, no_inputs(), &mut Vec::new());
-    let huge = vec![Arc::new(json!(
+    let huge = vec![Some(Arc::new(json!(
         "x".repeat(crate::domain::limits::MAX_VALUE_BYTES)
-    ))];
+    )))];
     assert_eq!(
         check_outputs(&mut engine, 0, huge).unwrap_err().code,
         "value_too_large"
     );
     engine.hold(MAX_RUN_BYTES);
     assert_eq!(
-        check_outputs(&mut engine, 0, vec![Arc::new(json!(1))])
+        check_outputs(&mut engine, 0, vec![Some(Arc::new(json!(1)))])
             .unwrap_err()
             .code,
         "run_too_large"

@@ -1,0 +1,62 @@
+//! A definition with the texts of the workflows that it refers to.
+//!
+//! A run executes the bundle that it started with, so that editing a referenced workflow does not
+//! change runs that are under way (rule W4).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// The texts of referenced workflows by id.
+pub type Children = BTreeMap<String, Arc<str>>;
+
+/// A definition with the texts of the workflows that it refers to, directly and through others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Bundle {
+    /// The definition.
+    pub root: Arc<str>,
+    /// The referenced workflows. One that does not exist is missing here, which is a violation.
+    pub children: Arc<Children>,
+}
+
+impl Bundle {
+    /// Makes a bundle of a definition alone.
+    pub fn of(root: impl Into<Arc<str>>) -> Self {
+        Self {
+            root: root.into(),
+            children: Arc::default(),
+        }
+    }
+
+    /// Returns how many bytes all texts have.
+    pub fn bytes(&self) -> usize {
+        self.root.len() + self.children.values().map(|text| text.len()).sum::<usize>()
+    }
+
+    /// Writes the bundle as one text.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("texts by text keys always serialise")
+    }
+
+    /// Reads what [`Bundle::to_text`] wrote; nothing if the text is damaged.
+    pub fn from_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_reads_back_as_it_was_written() {
+        let children = Children::from([("a".to_owned(), "{}".into())]);
+        let bundle = Bundle {
+            root: "{\"nodes\":[]}".into(),
+            children: Arc::new(children),
+        };
+        assert_eq!(Bundle::from_text(&bundle.to_text()), Some(bundle));
+        assert_eq!(Bundle::from_text("{"), None);
+    }
+}

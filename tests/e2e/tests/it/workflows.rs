@@ -1,0 +1,117 @@
+//! The example workflows, run as any backend would run them.
+
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::watch_record::Record;
+use contracts::tavern::common::v1::{RunEvent, RunOutcome};
+use contracts::tavern::registry::v1::GetToolRequest;
+use contracts::tavern::run::v1::WatchRunRequest;
+use contracts::tavern::workflow::v1::StartRunRequest;
+use contracts::tavern::workflow::v1::start_run_request::Target;
+use serde_json::{Value, json};
+use testkit::Stack;
+
+/// Runs a workflow to its end and returns its events.
+async fn run(stack: &Stack, workflow: &str, inputs: Value) -> anyhow::Result<Vec<RunEvent>> {
+    let request = StartRunRequest {
+        target: Some(Target::WorkflowId(workflow.to_owned())),
+        inputs_json: inputs.to_string(),
+        ..StartRunRequest::default()
+    };
+    let started = stack.workflow().start_run(request).await?.into_inner();
+    let request = WatchRunRequest {
+        run_id: started.run.unwrap_or_default().run_id,
+        after_sequence: 0,
+    };
+    let mut records = stack.runs().watch_run(request).await?.into_inner();
+    let mut events = Vec::new();
+    while let Some(response) = records.message().await? {
+        match response.record.and_then(|record| record.record) {
+            Some(Record::Event(event)) => events.push(event),
+            Some(Record::Terminal(_)) => break,
+            _ => {}
+        }
+    }
+    Ok(events)
+}
+
+fn outcome(events: &[RunEvent]) -> RunOutcome {
+    match events.last().and_then(|event| event.kind.clone()) {
+        Some(Kind::RunFinished(finished)) => finished.outcome.unwrap_or_default(),
+        other => panic!("the last event is {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_example_workflow_gives_its_result() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    for (workflow, inputs, expected) in [
+        (
+            "compare_texts",
+            json!({"first": "one two\nthree", "second": "x"}),
+            json!({"reports": "13 characters, 2 lines, 3 words; the longest word is \"three\".\n\
+                               1 characters, 1 lines, 1 words; the longest word is \"x\"."}),
+        ),
+        (
+            "interest_twice",
+            json!({"principal": 100}),
+            json!({"amount": 187.5}),
+        ),
+        (
+            "route_ticket",
+            json!({"ticket": {"kind": "refund", "text": "t", "amount": 500}}),
+            json!({"outcome": r#"a person decides: {"kind":"refund","text":"t","amount":500}"#,
+                "way": 0, "valid": true}),
+        ),
+        (
+            "route_ticket",
+            json!({"ticket": {"kind": "thanks", "text": "t"}}),
+            json!({"outcome": r#"filed: {"kind":"thanks","text":"t"}"#, "way": 3, "valid": true}),
+        ),
+        (
+            "turn_point",
+            json!({"matrix": [[0, -1], [1, 0]], "point": [[2], [0]]}),
+            json!({"point": [[0], [10]], "step": 5}),
+        ),
+        (
+            "polish_text",
+            json!({"text": "Hello  WORLD. This   is the very end of it all.",
+                "rules": r#"[{"pattern": "WORLD", "replacement": "world"}]"#}),
+            json!({"text": "Hello world. This is the very end of it all.",
+                "messages": r#"[{"role":"system","content":"Answer briefly."},{"role":"user","content":"Hello world."}]"#}),
+        ),
+    ] {
+        let ended = outcome(&run(&stack, workflow, inputs).await?);
+        assert_eq!(ended.error, None, "{workflow}");
+        let result: Value = serde_json::from_str(&ended.result_json)?;
+        assert_eq!(result, expected, "{workflow}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_as_a_node_is_a_run_below() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let events = run(&stack, "interest_twice", json!({"principal": 100})).await?;
+    let run_id = events[0].run_id.clone();
+    let below: Vec<&RunEvent> = events
+        .iter()
+        .filter(|event| event.run_id != run_id)
+        .collect();
+    let begun = |event: &&&RunEvent| matches!(event.kind, Some(Kind::RunStarted(_)));
+    assert_eq!(below.iter().filter(begun).count(), 2);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_modes_of_a_node_are_an_enum_of_its_tool() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let request = GetToolRequest {
+        tool_id: "node:core:MatrixOperation".to_owned(),
+    };
+    let tool = stack.registry().get_tool(request).await?.into_inner().tool;
+    let parameters: Value = serde_json::from_str(&tool.unwrap_or_default().parameters_json)?;
+    let modes = &parameters["properties"]["operationMode"]["enum"];
+    assert_eq!(modes[0], "add");
+    assert_eq!(modes.as_array().map(Vec::len), Some(7));
+    Ok(())
+}
