@@ -1,8 +1,8 @@
 //! Runs a script in the sandbox and reports what it writes while it writes it.
 //!
-//! Whoever executes scripts for a call uses this: the registry for tools, the workflow service for
-//! nodes. [`run`] joins what the script writes into pieces of a sensible size and keeps all of it
-//! for the answer, so that a caller has both.
+//! The registry uses it for tools, and the workflow service for nodes. [`run`] joins what the script
+//! writes into pieces of a sensible size and keeps all of it for the answer, so that a caller has
+//! both.
 
 mod decoder;
 

@@ -245,8 +245,8 @@ impl Driver {
                     }
                 }
                 Some(Ok(Piece::Thinking(piece))) => {
-                    self.tell_all(answer.text.push(Part::Thinking, &piece))
-                        .await?
+                    let kinds = answer.text.push(Part::Thinking, &piece);
+                    self.tell_all(kinds).await?
                 }
                 Some(Ok(Piece::End(end))) => break end,
                 Some(Err(error)) => {
@@ -254,10 +254,9 @@ impl Driver {
                     return Err(Asking::Model(error));
                 }
                 None => {
-                    let detail = "the provider ended without an end".to_owned();
                     return Err(Asking::Model(ModelError::Cut {
                         released: text.len(),
-                        detail,
+                        detail: "the provider ended without an end".to_owned(),
                     }));
                 }
             }

@@ -203,8 +203,8 @@ async fn everything_written_is_shown_in_order_and_a_follower_resumes_where_it_wa
     let expected: String = (0..9000).map(|i| format!("{i} 石\n")).collect();
     let expected_err: String = (0..9000).map(|i| format!("{}\n", -i)).collect();
     let arguments = json!({"language": "python", "code": code});
-    // Nobody reads this follower, which delays nothing.
     start(&fixture, "e1", &arguments).await;
+    // It is never read, which delays nothing.
     let _stalled = Follower::new(&fixture, "e1").await;
     let (mut out, mut err) = (String::new(), String::new());
     let mut follower = Follower::new(&fixture, "e1").await;
