@@ -205,7 +205,8 @@ fn write_field(field: &FieldDescriptor, entries: &str, required: bool, check: &s
 }
 
 fn bytes_check(rules: &mut Rules, least: &str, most: &str) -> Result<Option<String>> {
-    let (least, most) = (rules.count(least), rules.count(most));
+    let exact = rules.count("len_bytes");
+    let (least, most) = (exact.or(rules.count(least)), exact.or(rules.count(most)));
     rules.done()?;
     let bounds = (least.unwrap_or_default(), most.unwrap_or(u64::MAX));
     Ok((least.is_some() || most.is_some()).then(|| format!("Check::Bytes{bounds:?}")))

@@ -401,26 +401,38 @@ async fn e31_placed_files_replace_links_and_are_never_written_through() {
 async fn wrong_wishes_are_named_with_their_fields() {
     let host = Host::full().await;
     let mut asked = collecting(python("print(1)"));
-    asked.collect = Some(Collect {
-        patterns: vec!["../secret".to_owned()],
+    asked.caller_id = "a b".to_owned();
+    let against_rules = Collect {
         max_files: Some(0),
-        max_total_bytes: Some(u64::MAX),
         max_time: seconds(3600.0),
         ..Collect::default()
-    });
-    asked.caller_id = "a b".to_owned();
-    let status = host.client.clone().execute(asked).await.unwrap_err();
-    let mut fields: Vec<String> = grpc_kit::violations(&status)
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
-    fields.sort();
-    let expected = [
-        "caller_id",
-        "collect.max_files",
-        "collect.max_time",
-        "collect.max_total_bytes",
-        "collect.patterns[0]",
-    ];
-    assert_eq!(fields, expected);
+    };
+    let against_settings = Collect {
+        patterns: vec!["../secret".to_owned()],
+        max_total_bytes: Some(u64::MAX),
+        ..Collect::default()
+    };
+    for (collect, expected) in [
+        (
+            against_rules,
+            &["collect.max_files", "collect.max_time"][..],
+        ),
+        (
+            against_settings,
+            &[
+                "caller_id",
+                "collect.max_total_bytes",
+                "collect.patterns[0]",
+            ],
+        ),
+    ] {
+        asked.collect = Some(collect);
+        let status = host.client.clone().execute(asked.clone()).await;
+        let mut fields: Vec<String> = grpc_kit::violations(&status.unwrap_err())
+            .into_iter()
+            .map(|(field, _)| field)
+            .collect();
+        fields.sort();
+        assert_eq!(fields, expected);
+    }
 }

@@ -137,31 +137,37 @@ fn what_is_no_json_is_no_result() {
 fn a_wrong_request_is_refused_with_every_field() {
     as_every_user(async || {
         let host = Host::full().await;
-        let request = ExecuteRequest {
-            effect_id: "a b".to_owned(),
-            input_json: "{".to_owned(),
+        let against_rules = ExecuteRequest {
             limits: Some(contracts::tavern::sandbox::v1::Limits {
                 processes: Some(0),
-                memory_bytes: Some(1 << 63),
                 ..Default::default()
             }),
             ..ExecuteRequest::default()
         };
-        let status = host.client.clone().execute(request).await.unwrap_err();
-        let mut fields: Vec<String> = grpc_kit::violations(&status)
-            .into_iter()
-            .map(|(field, _)| field)
-            .collect();
-        fields.sort();
-        let expected = [
-            "effect_id",
-            "input_json",
-            "limits.memory_bytes",
-            "limits.processes",
-            "program",
-            "runtime",
-        ];
-        assert_eq!(fields, expected);
+        let against_settings = ExecuteRequest {
+            effect_id: "a b".to_owned(),
+            input_json: "{".to_owned(),
+            limits: Some(contracts::tavern::sandbox::v1::Limits {
+                memory_bytes: Some(1 << 63),
+                ..Default::default()
+            }),
+            ..python("1")
+        };
+        for (request, expected) in [
+            (against_rules, ["limits.processes", "program", "runtime"]),
+            (
+                against_settings,
+                ["effect_id", "input_json", "limits.memory_bytes"],
+            ),
+        ] {
+            let status = host.client.clone().execute(request).await.unwrap_err();
+            let mut fields: Vec<String> = grpc_kit::violations(&status)
+                .into_iter()
+                .map(|(field, _)| field)
+                .collect();
+            fields.sort();
+            assert_eq!(fields, expected);
+        }
 
         let status = host
             .client

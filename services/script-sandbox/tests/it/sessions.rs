@@ -469,9 +469,7 @@ fn what_is_wrong_with_a_request_is_named() {
             fields.sort();
             fields
         };
-        let wrong = CreateSessionRequest {
-            request_id: "a b".to_owned(),
-            caller_id: "ä".to_owned(),
+        let against_rules = CreateSessionRequest {
             idle_time: seconds(0.0),
             total_time: Some(prost_types::Duration {
                 seconds: -1,
@@ -481,25 +479,27 @@ fn what_is_wrong_with_a_request_is_named() {
                 memory_bytes: Some(0),
                 ..Limits::default()
             }),
-            environment: [("TAVERN_X".to_owned(), String::new())].into(),
             ..CreateSessionRequest::default()
         };
-        let refused = host
-            .sessions
-            .clone()
-            .create_session(wrong)
-            .await
-            .unwrap_err();
-        let expected = [
-            "caller_id",
-            "environment[TAVERN_X]",
-            "idle_time",
-            "limits.memory_bytes",
-            "request_id",
-            "runtime",
-            "total_time",
-        ];
-        assert_eq!(fields(refused), expected);
+        let malformed = CreateSessionRequest {
+            request_id: "a b".to_owned(),
+            caller_id: "ä".to_owned(),
+            environment: [("TAVERN_X".to_owned(), String::new())].into(),
+            ..wish("python3")
+        };
+        for (wrong, expected) in [
+            (
+                against_rules,
+                &["idle_time", "limits.memory_bytes", "runtime", "total_time"][..],
+            ),
+            (
+                malformed,
+                &["caller_id", "environment[TAVERN_X]", "request_id"],
+            ),
+        ] {
+            let refused = host.sessions.clone().create_session(wrong).await;
+            assert_eq!(fields(refused.unwrap_err()), expected);
+        }
         let refused = host
             .sessions
             .clone()

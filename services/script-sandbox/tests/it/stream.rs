@@ -389,7 +389,7 @@ fn messages_out_of_order_are_named() {
         };
         let first = Talk::try_begin(&host, Message::StdinEnd(StdinEnd {})).await;
         assert_eq!(fields(&first.err().unwrap()), ["start"]);
-        let mut named = python("");
+        let mut named = python("1");
         named.request_id = "once".to_owned();
         named.limits = Some(Limits {
             output_bytes: Some(1 << 40),

@@ -174,7 +174,10 @@ fn entry(field: &FieldDescriptor) -> Value {
         usize::try_from(least.unwrap_or_default()).expect("a small number")
     };
     match field.kind() {
-        Kind::String => Value::String("x".repeat(count("string", "min_bytes"))),
+        Kind::String => {
+            let bytes = count("string", "min_bytes").max(count("string", "len_bytes"));
+            Value::String("x".repeat(bytes))
+        }
         Kind::Bytes => Value::Bytes(vec![b'x'; count("bytes", "min_len")].into()),
         Kind::Message(message) => Value::Message(valid(&message)),
         Kind::Enum(kind) => {
@@ -248,6 +251,9 @@ fn breaking(field: &FieldDescriptor, kind: &str, rule: &str, limit: &Value) -> V
     };
     match (kind, rule) {
         ("string", "min_bytes") => vec![Value::String("x".repeat(count(-1)))],
+        ("string", "len_bytes") => [-1, 1]
+            .map(|change| Value::String("x".repeat(count(change))))
+            .into(),
         ("string", "max_bytes") => vec![Value::String("x".repeat(count(1)))],
         ("bytes", "min_len") => vec![Value::Bytes(vec![0; count(-1)].into())],
         ("bytes", "max_len") => vec![Value::Bytes(vec![0; count(1)].into())],
