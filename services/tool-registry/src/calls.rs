@@ -38,7 +38,6 @@ use crate::{
 };
 
 pub use detached::StartedCall;
-pub(crate) use execute::MAX_OUTPUT_BYTES;
 pub use follow::CallProgress;
 pub use resolve::{DecidedCall, Decision, refusal_of_missing};
 pub use watch::{Position, Watched};

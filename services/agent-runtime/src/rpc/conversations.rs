@@ -101,9 +101,6 @@ impl ConversationRpc {
             failure.add_violation("conversation_id", error.to_string());
         }
         let messages = start::messages("messages", &request.messages, &mut failure);
-        if request.messages.is_empty() {
-            failure.add_violation("messages", "is empty; give at least one message");
-        }
         if !failure.is_empty() {
             return Err(failure);
         }

@@ -21,8 +21,6 @@ use crate::{
     profiles::{ChangeError, KnownProfile, Profiles, Put},
 };
 
-/// The most ids of one batch.
-const MAX_BATCH: usize = 100;
 /// The most bytes of the profiles of one batch.
 const MAX_BATCH_BYTES: usize = 3 << 20;
 
@@ -59,10 +57,6 @@ impl ProfileRpc {
     }
 
     fn batch(&self, ids: Vec<String>) -> Result<BatchGetProfilesResponse, Failure> {
-        if ids.is_empty() || ids.len() > MAX_BATCH {
-            let problem = format!("names {} profiles; name 1 to {MAX_BATCH}", ids.len());
-            return Err(Failure::invalid_fields().violation("profile_ids", problem));
-        }
         let mut answer = BatchGetProfilesResponse::default();
         let (mut seen, mut bytes) = (HashSet::new(), 0);
         for id in ids {

@@ -63,7 +63,7 @@ pub(super) fn read(
     };
     let (opening, input_json) = opening(request, &mut failure);
     let history = messages("history", &request.history, &mut failure);
-    let budgets = budgets(request.budgets.unwrap_or_default(), defaults, &mut failure);
+    let budgets = budgets(request.budgets.unwrap_or_default(), defaults);
     let dialect = dialect(request.dialect, &mut failure);
     match failure.is_empty() {
         true => Ok(Asked {
@@ -168,31 +168,12 @@ fn text_of(opening: &Opening) -> &str {
     }
 }
 
-fn budgets(asked: proto::Budgets, defaults: Budgets, failure: &mut Failure) -> Budgets {
-    let mut checked = |name: &str, asked: u32, default: u32, most: u32| {
-        if asked > most {
-            failure.add_violation(
-                format!("budgets.{name}"),
-                format!("is {asked}; {most} is the most"),
-            );
-        }
-        if asked == 0 { default } else { asked }
-    };
-    let most = Budgets::MOST;
+fn budgets(asked: proto::Budgets, defaults: Budgets) -> Budgets {
+    let or_default = |asked: u32, default: u32| if asked == 0 { default } else { asked };
     Budgets {
-        iterations: checked(
-            "iterations",
-            asked.iterations,
-            defaults.iterations,
-            most.iterations,
-        ),
-        calls_per_response: checked(
-            "calls_per_response",
-            asked.calls_per_response,
-            defaults.calls_per_response,
-            most.calls_per_response,
-        ),
-        calls: checked("calls", asked.calls, defaults.calls, most.calls),
+        iterations: or_default(asked.iterations, defaults.iterations),
+        calls_per_response: or_default(asked.calls_per_response, defaults.calls_per_response),
+        calls: or_default(asked.calls, defaults.calls),
     }
 }
 

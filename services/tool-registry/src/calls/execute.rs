@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The most of a result that fits into an event of the run log beside everything else, in bytes.
-pub(crate) const MAX_OUTPUT_BYTES: usize = 960 << 10;
+const MAX_OUTPUT_BYTES: usize = 960 << 10;
 /// The same for arguments.
 const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
 /// How often, and after what time each, the ledger is asked for an end that another request records.

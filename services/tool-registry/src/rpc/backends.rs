@@ -15,11 +15,6 @@ use super::{
 };
 use crate::tools::{Change, Tools};
 
-/// The longest name of a backend, in bytes.
-const MAX_BACKEND_NAME: usize = 128;
-/// The longest address, in bytes.
-const MAX_ENDPOINT: usize = 2_048;
-
 /// Adds or replaces a backend.
 pub(super) async fn put(
     tools: &Tools,
@@ -34,16 +29,10 @@ pub(super) async fn put(
     check_request_id(&change.request_id)?;
     let mut failure = Failure::invalid_fields();
     let name = request.name.as_str();
-    if name.is_empty() || name.len() > MAX_BACKEND_NAME || name.chars().any(char::is_control) {
-        failure.add_violation(
-            "name",
-            format!("must have 1 to {MAX_BACKEND_NAME} visible characters"),
-        );
+    if name.chars().any(char::is_control) {
+        failure.add_violation("name", "must have visible characters only");
     } else if name == "builtin" {
         failure.add_violation("name", "is the platform's own; take another name");
-    }
-    if request.endpoint.len() > MAX_ENDPOINT {
-        failure.add_violation("endpoint", format!("has more than {MAX_ENDPOINT} bytes"));
     }
     failure.refuse_if_any()?;
     let put = tools.put_backend(name, &request.endpoint, &change).await;

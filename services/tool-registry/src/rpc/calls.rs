@@ -24,11 +24,8 @@ use super::{
     tools::arguments,
 };
 use crate::{
-    calls::{
-        Call, CallProgress, Calls, Decision, MAX_OUTPUT_BYTES, Position, Watched,
-        refusal_of_missing,
-    },
-    ledger::{LedgerEntry, MAX_ATTEMPTS},
+    calls::{Call, CallProgress, Calls, Decision, Position, Watched, refusal_of_missing},
+    ledger::LedgerEntry,
     workspace,
 };
 
@@ -40,8 +37,6 @@ const MAX_READ_BYTES: u32 = 256 << 10;
 const MAX_REASON_CHARS: usize = 500;
 /// How long a follower waits before it asks again after a drain.
 const RETRY_AFTER_SECONDS: i64 = 1;
-/// The longest time that a caller may ask for.
-const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Begins or joins a call and follows it.
 pub(super) fn call(
@@ -178,9 +173,6 @@ pub(super) async fn resolve(
     check_request_id(&request.request_id)?;
     let mut failure = Failure::invalid_fields();
     let decision = request.decision();
-    if decision == CallDecision::Unspecified {
-        failure.add_violation("decision", "is missing");
-    }
     if decision != CallDecision::TookEffect && !request.output_json.is_empty() {
         failure.add_violation("output_json", "is given only with TOOK_EFFECT");
     }
@@ -190,11 +182,6 @@ pub(super) async fn resolve(
     };
     if let Err(error) = json_schema::parse_json_strict(output) {
         failure.add_violation("output_json", error.to_string());
-    } else if output.len() > MAX_OUTPUT_BYTES {
-        failure.add_violation(
-            "output_json",
-            format!("has more than {MAX_OUTPUT_BYTES} bytes"),
-        );
     }
     failure.refuse_if_any()?;
     let effect = effect_of(&request.effect_id)?;
@@ -242,9 +229,6 @@ fn effect_of(effect_id: &str) -> Result<EffectId, Status> {
 
 fn read_call(request: CallToolRequest) -> Result<Call, Status> {
     let mut failure = Failure::invalid_fields();
-    if request.tool_id.is_empty() {
-        failure.add_violation("tool_id", "is empty");
-    }
     let arguments = arguments(&request.arguments_json, &mut failure);
     let effect_id = optional(&request.effect_id, "effect_id", EffectId::new, &mut failure);
     let conversation = optional(
@@ -256,17 +240,11 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
     if let Some(Err(problem)) = conversation.as_ref().map(workspace::check_conversation) {
         failure.add_violation("conversation_id", problem.message.clone());
     }
-    let timeout = match request.timeout.map(Duration::try_from) {
-        None | Some(Ok(Duration::ZERO)) => None,
-        Some(Ok(timeout)) if timeout <= MAX_TIMEOUT => Some(timeout),
-        Some(_) => {
-            failure.add_violation("timeout", "is negative or longer than 24 h");
-            None
-        }
-    };
-    if request.attempt > MAX_ATTEMPTS {
-        failure.add_violation("attempt", format!("is larger than {MAX_ATTEMPTS}"));
-    } else if request.attempt > 1 && request.effect_id.is_empty() {
+    let timeout = request
+        .timeout
+        .and_then(|timeout| Duration::try_from(timeout).ok())
+        .filter(|timeout| !timeout.is_zero());
+    if request.attempt > 1 && request.effect_id.is_empty() {
         failure.add_violation(
             "attempt",
             "needs an effect_id; a call without one is never repeated",

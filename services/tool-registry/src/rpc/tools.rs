@@ -5,7 +5,6 @@ use contracts::tavern::registry::v1::{
     GetToolRequest, GetToolResponse, ListToolsRequest, ListToolsResponse, PutToolRequest,
     PutToolResponse, ValidateCallRequest, ValidateCallResponse,
 };
-use core_types::page::MAX_PAGE_SIZE;
 use grpc_kit::Failure;
 use run_events::request_hash;
 use serde_json::Value;
@@ -74,12 +73,6 @@ pub(super) async fn batch_get(
     request: BatchGetToolsRequest,
 ) -> Result<BatchGetToolsResponse, Status> {
     let ids = request.tool_ids;
-    if ids.len() > MAX_PAGE_SIZE {
-        let problem = format!("has {} ids; at most {MAX_PAGE_SIZE}", ids.len());
-        return Err(Failure::invalid_fields()
-            .violation("tool_ids", problem)
-            .into_status());
-    }
     let mut response = BatchGetToolsResponse::default();
     for id in ids {
         let mut found = tools.find(&id).await;

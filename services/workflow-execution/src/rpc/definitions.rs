@@ -13,7 +13,6 @@ use run_events::request_hash;
 use tonic::{Code, Status};
 
 use crate::domain::diagnose::diagnose;
-use crate::domain::limits::MAX_DEFINITION_BYTES;
 use crate::domain::load::{Loaded, load};
 use crate::error::{etag_mismatch, workflow_invalid, workflow_not_found};
 use crate::library::{Definition, FileChanges};
@@ -22,9 +21,6 @@ use crate::store::{DeleteOutcome, Put, PutOutcome, etag_of};
 
 /// After this many bytes of definitions a page ends, even if it has fewer entries than asked for.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
-
-/// The most definitions that a request may name.
-const MAX_BATCH: usize = 100;
 
 /// The most bytes of definitions that an answer to a batch has.
 const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
@@ -107,10 +103,6 @@ pub(super) async fn batch_get(
     inner: &Inner,
     ids: &[String],
 ) -> Result<BatchGetWorkflowsResponse, Failure> {
-    if ids.is_empty() || ids.len() > MAX_BATCH {
-        let problem = format!("has {} ids; expected 1 to {MAX_BATCH}", ids.len());
-        return Err(Failure::invalid_fields().violation("workflow_ids", problem));
-    }
     let mut response = BatchGetWorkflowsResponse::default();
     let mut seen = HashSet::new();
     let mut bytes = 0;
@@ -137,12 +129,6 @@ fn check_put(inner: &Inner, request: &PutWorkflowRequest) -> Result<(), Status> 
             problems.add_violation("workflow_id", READ_ONLY);
         }
         Ok(_) => {}
-    }
-    if request.definition_json.len() > MAX_DEFINITION_BYTES {
-        problems.add_violation(
-            "definition_json",
-            format!("is longer than {MAX_DEFINITION_BYTES} bytes"),
-        );
     }
     if let Err(error) = RequestId::new(&request.request_id)
         && !request.request_id.is_empty()
