@@ -144,6 +144,17 @@ impl Timeline {
             }
             Some(Kind::CancelRequested(cancel)) => self.line(event, "cancel", &cancel.reason),
             Some(Kind::RunPaused(pause)) => self.line(event, "paused", &pause.reason),
+            Some(Kind::NodeRetrying(retrying)) => {
+                let error = retrying
+                    .error
+                    .as_ref()
+                    .map_or("", |error| error.message.as_str());
+                let line = format!(
+                    "{}: attempt {} failed: {error}",
+                    retrying.node_id, retrying.attempt
+                );
+                self.line(event, "retry", &line);
+            }
             Some(Kind::RunResumed(_)) => self.line(event, "resumed", "the run continues"),
             _ => {}
         }

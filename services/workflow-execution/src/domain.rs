@@ -18,6 +18,7 @@ pub mod data_flow;
 pub mod diagnose;
 pub mod engine;
 pub mod evaluate;
+pub mod execution;
 pub mod flatten;
 pub mod gather;
 pub mod interface;

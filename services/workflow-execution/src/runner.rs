@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 use tonic::Status;
 
 use crate::domain::engine::{Command, Engine};
-use history::Calls;
+use history::{Attempts, Calls};
 
 /// The services that nodes need.
 #[derive(Clone, Debug)]
@@ -68,6 +68,8 @@ pub struct Prepared {
     pub commands: Vec<Command>,
     /// What is known of calls that were dispatched before.
     pub calls: Calls,
+    /// The present attempt of each node that is tried again.
+    pub attempts: Attempts,
     /// The conversation whose workspace tools use.
     pub conversation_id: String,
 }

@@ -56,6 +56,7 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::RunPaused(_) => 27,
         Kind::RunResumed(_) => 28,
         Kind::OutputReset(_) => 29,
+        Kind::NodeRetrying(_) => 32,
     }
 }
 
@@ -108,6 +109,7 @@ mod tests {
             Kind::RunPaused(common::RunPaused::default()),
             Kind::RunResumed(common::RunResumed::default()),
             Kind::OutputReset(common::OutputReset::default()),
+            Kind::NodeRetrying(common::NodeRetrying::default()),
         ];
         for kind in cases {
             let number = kind_number(&kind);

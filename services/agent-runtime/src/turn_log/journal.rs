@@ -47,7 +47,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::MessageGiven(_)
         | Kind::RunPaused(_)
         | Kind::RunResumed(_)
-        | Kind::OutputReset(_) => return None,
+        | Kind::OutputReset(_)
+        | Kind::NodeRetrying(_) => return None,
     })
 }
 

@@ -383,5 +383,6 @@ fn word(kind: &Kind) -> &'static str {
         Kind::RunPaused(_) => "paused",
         Kind::RunResumed(_) => "resumed",
         Kind::OutputReset(_) => "output reset",
+        Kind::NodeRetrying(_) => "node retrying",
     }
 }

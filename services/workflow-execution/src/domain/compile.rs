@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::bundle::Bundle;
 use super::cycle::cycles;
 use super::data_flow::kind_of;
+use super::execution::Execution;
 use super::flatten::{flatten, is_at_the_top};
 use super::limits::MAX_CYCLES;
 use super::load::load;
@@ -79,7 +80,27 @@ fn compile_with(
 /// A node whose type is known; nothing where it is not, so that indices stay those of the text.
 struct Shaped {
     node: Arc<dyn Node>,
+    /// The slots as the node knows them.
+    own_shape: Shape,
+    /// The slots with those that its execution settings add.
     shape: Shape,
+    execution: Option<Box<Execution>>,
+}
+
+impl Shaped {
+    fn new(node: &Arc<dyn Node>, context: &ShapeContext<'_>) -> Result<Self, Vec<Violation>> {
+        let shape = node.shape(context)?;
+        let execution = Execution::read(context.config, &shape)?;
+        Ok(Self {
+            node: Arc::clone(node),
+            shape: match &execution {
+                Some(execution) => execution.extend(shape.clone()),
+                None => shape.clone(),
+            },
+            own_shape: shape,
+            execution: execution.map(Box::new),
+        })
+    }
 }
 
 struct Compiler<'a> {
@@ -153,11 +174,8 @@ impl<'a> Compiler<'a> {
                 interface_outputs: &workflow.interface_outputs,
                 own_interface: entry.interface.as_ref(),
             };
-            match node.shape(&context) {
-                Ok(shape) => self.shaped.push(Some(Shaped {
-                    node: Arc::clone(node),
-                    shape,
-                })),
+            match Shaped::new(node, &context) {
+                Ok(shaped) => self.shaped.push(Some(shaped)),
                 Err(problems) => {
                     let problems: Vec<Violation> = problems
                         .into_iter()
@@ -335,7 +353,13 @@ impl<'a> Compiler<'a> {
             .zip(edges.links());
         for ((((entry, shaped), inputs), (successors, predecessors)), at) in parts.zip(0..) {
             // Without violations every node has its type.
-            let Some(Shaped { node, shape }) = shaped else {
+            let Some(Shaped {
+                node,
+                own_shape,
+                shape,
+                execution,
+            }) = shaped
+            else {
                 continue;
             };
             let id: Arc<str> = entry.id.as_str().into();
@@ -349,6 +373,8 @@ impl<'a> Compiler<'a> {
                 successors: successors.into(),
                 predecessors,
                 bypassed: entry.bypassed,
+                own_shape,
+                execution,
             });
         }
         Ok(Plan {

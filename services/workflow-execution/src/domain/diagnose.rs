@@ -4,6 +4,7 @@
 use core_types::LoadDiagnostic;
 use serde_json::{Map, Value};
 
+use super::execution::{EXECUTION, WITHOUT_EFFECT};
 use super::limits::MAX_SUGGESTED;
 use super::node_type::{Catalogue, ShapeContext};
 use super::violation::join;
@@ -62,7 +63,6 @@ const SLOT_KEYS: [&str; 14] = [
 ];
 const AVAILABLE_TOOLS: &str = "availableTools";
 const IS_STREAM: &str = "isStream";
-const EXECUTION: &str = "execution";
 
 /// Returns the findings about a definition, `source` being the JSON that `workflow` was read from.
 pub fn diagnose(source: &Value, workflow: &Workflow, catalogue: &Catalogue) -> Vec<LoadDiagnostic> {
@@ -163,11 +163,13 @@ impl Findings {
         let settings = join(&entry.pointer, "configValues");
         let config = &node.definition().config;
         let read: Vec<&str> = config.iter().map(|slot| slot.key).collect();
-        for key in entry.config.keys() {
+        for (key, value) in &entry.config {
             if key == EXECUTION {
-                let message =
-                    "timeouts, retries and the other execution settings have no effect yet";
-                self.not_supported(join(&settings, key), message);
+                let without_effect = WITHOUT_EFFECT.iter().filter(|key| value.get(key).is_some());
+                for setting in without_effect {
+                    let message = "results are not cached and nodes not queued by key or priority";
+                    self.not_supported(join(&join(&settings, key), setting), message);
+                }
             } else if !read.contains(&key.as_str()) {
                 self.unknown_key(&settings, key, &read);
             }
@@ -220,7 +222,7 @@ mod tests {
                 "interfaceInputs": {"a/b": {"dataFlowType": "STRING", "isStream": true, "requierd": true}},
                 "nodes": [{
                     "id": "m", "type": "core:TextMerge", "colour": 1,
-                    "configValues": {"execution": {"timeout": 1}, "mode": "x"},
+                    "configValues": {"execution": {"timeout": 1, "cache": {}}, "mode": "x"},
                     "inputValues": {"text_inputs": ["a"], "seperator": ","},
                 }],
             }),
@@ -229,7 +231,7 @@ mod tests {
                 ("/interfaceInputs/a~1b/requierd", "unknown_key"),
                 ("/interfaceInputs/a~1b/isStream", "not_supported"),
                 ("/nodes/0/colour", "unknown_key"),
-                ("/nodes/0/configValues/execution", "not_supported"),
+                ("/nodes/0/configValues/execution/cache", "not_supported"),
                 ("/nodes/0/configValues/mode", "unknown_key"),
                 ("/nodes/0/inputValues/seperator", "unknown_key"),
             ],

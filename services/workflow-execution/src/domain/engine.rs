@@ -13,6 +13,7 @@
 //! | waiting | a needed node failed, or was skipped for that | condemned, command *skip* |
 //! | ready | started | running |
 //! | ready, running | succeeded | succeeded |
+//! | ready, running | failed, and its settings handle that | succeeded |
 //! | ready, running | failed | failed |
 //! | condemned, untaken | skipped | skipped |
 
@@ -71,6 +72,8 @@ pub enum Event {
     Started(NodeIndex),
     /// It gave its outputs.
     Succeeded(NodeIndex, Outputs),
+    /// It failed, and its settings gave it outputs that stand for that.
+    Handled(NodeIndex, Outputs, Arc<Failure>),
     /// It gave none.
     Failed(NodeIndex, Arc<Failure>),
     /// It was skipped.
@@ -83,6 +86,7 @@ impl Event {
         match self {
             Event::Started(node)
             | Event::Succeeded(node, _)
+            | Event::Handled(node, ..)
             | Event::Failed(node, _)
             | Event::Skipped(node) => *node,
         }
@@ -171,6 +175,7 @@ pub struct Engine {
     /// Whether any output is absent, without which no node is looked at for that.
     any_absent: bool,
     failures: Vec<(NodeIndex, Arc<Failure>)>,
+    handled: Vec<(NodeIndex, Arc<Failure>)>,
     open: usize,
     bytes: usize,
     seed: u64,
@@ -188,6 +193,7 @@ impl Engine {
             skipped_by: (0..count).map(|node| node as NodeIndex).collect(),
             any_absent: false,
             failures: Vec::new(),
+            handled: Vec::new(),
             open: count,
             bytes: 0,
             seed: 0,
@@ -245,6 +251,10 @@ impl Engine {
             (Status::Ready, Event::Started(_)) => self.statuses[node as usize] = Status::Running,
             (Status::Ready | Status::Running, Event::Succeeded(_, outputs)) => {
                 self.succeed(node, outputs, commands)
+            }
+            (Status::Ready | Status::Running, Event::Handled(_, outputs, failure)) => {
+                self.handled.push((node, failure));
+                self.succeed(node, outputs, commands);
             }
             (Status::Ready | Status::Running, Event::Failed(_, failure)) => {
                 self.fail(node, failure, commands)
@@ -304,6 +314,42 @@ impl Engine {
     /// Returns the outputs of a node that has succeeded.
     pub fn outputs_of(&self, node: NodeIndex) -> Option<&Outputs> {
         self.outputs.get(node as usize)?.as_ref()
+    }
+
+    /// Returns the failures that the settings of their nodes handled, in order.
+    pub fn handled(&self) -> &[(NodeIndex, Arc<Failure>)] {
+        &self.handled
+    }
+
+    /// Returns the interface outputs whose source has finished, and the keys of the others (rule W8).
+    pub fn partial_result(&self) -> (Map<String, Value>, Vec<String>) {
+        let (mut values, mut missing, mut bytes) = (Map::new(), Vec::new(), 0);
+        for (slot, source) in self.plan.interface_outputs.iter().zip(&self.plan.outputs) {
+            let value = fetch(self.behind_exit(source), &self.inputs, &self.outputs);
+            bytes += value.map_or(0, |value| weight(value));
+            match value.filter(|_| bytes <= MAX_VALUE_BYTES) {
+                Some(value) => drop(values.insert(slot.key.to_string(), value.as_ref().clone())),
+                None => missing.push(slot.key.to_string()),
+            }
+        }
+        (values, missing)
+    }
+
+    /// Returns where an exit node that did not run would have taken an output from.
+    fn behind_exit<'a>(&'a self, source: &'a Source) -> &'a Source {
+        let mut source = source;
+        while let Source::Output { node, slot } = source {
+            let planned = self.node(*node);
+            let input = planned.inputs.get(*slot as usize);
+            let Some(Edges::One(behind)) = input.map(|input| &input.edges) else {
+                break;
+            };
+            if !planned.accepts_absent() || self.outputs_of(*node).is_some() {
+                break;
+            }
+            source = behind;
+        }
+        source
     }
 
     /// Returns whether outputs of `bytes` still fit into the memory that a run may hold.
@@ -418,6 +464,7 @@ impl Engine {
         let event = match event {
             Event::Started(_) => "was started",
             Event::Succeeded(..) => "succeeded",
+            Event::Handled(..) => "failed and was handled",
             Event::Failed(..) => "failed",
             Event::Skipped(_) => "was skipped",
         };

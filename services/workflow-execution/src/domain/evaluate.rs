@@ -27,7 +27,7 @@ pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, Failure> {
         if planned.bypassed {
             return Ok(match planned.definition().bypass {
                 Bypass::Pass => Step::Done(pass_by(planned.call(&inputs))),
-                Bypass::Mute => Step::Branch(vec![None; planned.shape.outputs.len()]),
+                Bypass::Mute => Step::Branch(vec![None; planned.own_shape.outputs.len()]),
             });
         }
         let seed = engine.seed_of(node);
@@ -66,6 +66,10 @@ pub fn check_outputs(
     outputs: Vec<Option<Arc<Value>>>,
 ) -> Result<Outputs, Failure> {
     let planned = engine.node(node);
+    let outputs = match &planned.execution {
+        Some(execution) => execution.succeeded(outputs),
+        None => outputs,
+    };
     let wanted = planned.shape.outputs.len();
     if outputs.len() != wanted {
         let message = format!(
@@ -124,8 +128,32 @@ pub fn finished(
     node: NodeIndex,
     gave: Result<Vec<Option<Arc<Value>>>, Failure>,
 ) -> Event {
-    match gave.and_then(|outputs| check_outputs(engine, node, outputs)) {
-        Ok(outputs) => Event::Succeeded(node, outputs),
-        Err(failure) => Event::Failed(node, Arc::new(failure)),
+    finished_after(engine, node, gave, 1)
+}
+
+/// Makes an event of what a node gave in the last of its attempts. A failure that the node's settings
+/// handle becomes outputs (rule W23).
+pub fn finished_after(
+    engine: &mut Engine,
+    node: NodeIndex,
+    gave: Result<Vec<Option<Arc<Value>>>, Failure>,
+    attempts: u32,
+) -> Event {
+    let failure = match gave.and_then(|outputs| check_outputs(engine, node, outputs)) {
+        Ok(outputs) => return Event::Succeeded(node, outputs),
+        Err(failure) => failure,
+    };
+    let planned = engine.node(node);
+    let handled = planned
+        .execution
+        .as_ref()
+        .and_then(|execution| execution.handled(&planned.shape, &planned.id, &failure, attempts));
+    let failure = Arc::new(failure);
+    match handled {
+        Some(outputs) => {
+            engine.hold(outputs.iter().flatten().map(|value| weight(value)).sum());
+            Event::Handled(node, outputs.into(), failure)
+        }
+        None => Event::Failed(node, failure),
     }
 }

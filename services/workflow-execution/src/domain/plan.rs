@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::execution::Execution;
 use super::node_definition::{NodeDefinition, Role};
 use super::node_type::{Node, NodeCall};
 use super::slot::{Shape, Slot};
@@ -50,6 +51,11 @@ pub struct PlanNode {
     pub predecessors: u32,
     /// Whether it does not run: values pass by it.
     pub bypassed: bool,
+    /// How long it may take, how often it is tried, and what becomes of its failure; nothing for a
+    /// node without such settings.
+    pub execution: Option<Box<Execution>>,
+    /// Its slots as the node itself knows them.
+    pub own_shape: Shape,
 }
 
 impl PlanNode {
@@ -67,7 +73,7 @@ impl PlanNode {
     /// Puts together what the node sees when it runs.
     pub fn call<'a>(&'a self, inputs: &'a [Option<Arc<Value>>]) -> NodeCall<'a> {
         NodeCall {
-            shape: &self.shape,
+            shape: &self.own_shape,
             config: &self.config,
             inputs,
             seed: 0,

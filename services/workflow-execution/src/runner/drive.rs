@@ -1,14 +1,16 @@
 //! The loop of one run.
 
+mod attempts;
+
 use call_outcome::{Category, Failure};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use core_types::{EffectId, MAX_CALL_DEPTH};
+use core_types::MAX_CALL_DEPTH;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -25,10 +27,10 @@ use crate::domain::node_type::{Effect, Settled, Step};
 use crate::domain::plan::NodeIndex;
 use crate::wire;
 
-use super::history::{Calls, RecordedCall};
+use super::history::{Attempts, Calls, RecordedCall};
 use super::script_call::{self, ScriptCall};
 use super::script_output::ScriptOutput;
-use super::settle::{check_effect, outcome_to_proto, settled_tool};
+use super::settle::{check_effect, outcome_to_proto, settled_tool, with_partial_result};
 use super::tool_call::{ToolCall, ToolEnd};
 use super::{Prepared, Runner};
 
@@ -47,6 +49,8 @@ enum EffectOutcome {
     Script(Result<Settled, Failure>),
     /// The run's log does not take events, so the run cannot continue now.
     LogFailed(AppendError),
+    /// The pause before the next attempt is over.
+    RetryDue,
 }
 
 type Running = FuturesUnordered<BoxFuture<'static, (NodeIndex, EffectOutcome)>>;
@@ -88,6 +92,10 @@ struct Drive {
     /// When each running node was started.
     started: Vec<(NodeIndex, Instant)>,
     calls: Calls,
+    /// The present attempt of each node that is tried again.
+    attempts: Attempts,
+    /// When each node with settings for its execution was ready first.
+    begun: HashMap<NodeIndex, Instant>,
     /// Calls of which it is not known whether they took effect. Nothing is started after the first.
     unknown: Vec<(String, common::CallError)>,
     /// Calls that had not ended when the run was cancelled.
@@ -116,6 +124,8 @@ impl Drive {
             running: FuturesUnordered::new(),
             started: Vec::new(),
             calls: prepared.calls,
+            attempts: prepared.attempts,
+            begun: HashMap::new(),
             unknown: Vec::new(),
             unended: Vec::new(),
             held: false,
@@ -218,7 +228,7 @@ impl Drive {
             }
             Ok(Step::Branch(outputs)) => self.finish(node, Ok(outputs), begin.elapsed()),
             Ok(Step::Effect(effect)) => match check_effect(&effect) {
-                Ok(()) => self.waiting.push_back((node, effect)),
+                Ok(()) => self.enqueue(node, effect),
                 Err(failure) => self.finish(node, Err(failure), begin.elapsed()),
             },
             Err(failure) => self.finish(node, Err(failure), begin.elapsed()),
@@ -231,11 +241,18 @@ impl Drive {
         gave: Result<Vec<Option<Arc<Value>>>, Failure>,
         took: Duration,
     ) {
-        let event = evaluate::finished(&mut self.engine, node, gave);
+        let attempts = self.attempt(node);
+        let event = evaluate::finished_after(&mut self.engine, node, gave, attempts);
         match &event {
             Event::Succeeded(_, outputs) => {
                 let outputs_json = wire::outputs_to_json(self.engine.node(node), outputs);
                 self.note_finished(node, common::NodeState::Succeeded, outputs_json, None, took);
+            }
+            Event::Handled(_, outputs, failure) => {
+                let outputs_json = wire::outputs_to_json(self.engine.node(node), outputs);
+                let error = call_wire::failure_to_proto(failure);
+                let state = common::NodeState::Handled;
+                self.note_finished(node, state, outputs_json, Some(error), took);
             }
             Event::Failed(_, failure) => {
                 let error = call_wire::failure_to_proto(failure);
@@ -351,7 +368,7 @@ impl Drive {
             return began_before;
         }
         let call = RecordedCall {
-            effect_id: self.effect_id(node),
+            effect_id: self.effect_id(node, 0),
             tool_id: tool_id.clone(),
             arguments_json: serde_json::to_string(arguments)
                 .expect("a map with text keys always serialises"),
@@ -368,24 +385,6 @@ impl Drive {
             }));
         self.calls.insert(node, call);
         began_before
-    }
-
-    /// Derives the id of a node's effect. It travels in headers, so other than printable ASCII
-    /// characters of the node's id are escaped.
-    fn effect_id(&self, node: NodeIndex) -> String {
-        let id = &self.engine.node(node).id;
-        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
-        let step: String = id
-            .bytes()
-            .map(|byte| {
-                if plain(byte) {
-                    char::from(byte).to_string()
-                } else {
-                    format!("%{byte:02X}")
-                }
-            })
-            .collect();
-        EffectId::derive(&self.recorder.run_id(), &step, 0).to_string()
     }
 
     /// Makes the task of a node with an effect.
@@ -452,6 +451,8 @@ impl Drive {
                     control,
                     conversation_id: self.conversation_id.clone(),
                     call: call.expect("the call was noted when the node was started"),
+                    attempt: self.attempt(node),
+                    timeout: self.time_left(node),
                 };
                 call.execute().map(EffectOutcome::Tool).boxed()
             }
@@ -462,7 +463,8 @@ impl Drive {
                 wall_millis,
             } => {
                 let call = ScriptCall {
-                    effect_id: self.effect_id(node),
+                    // The sandbox answers a repeated id as before, and a script may run again.
+                    effect_id: self.effect_id(node, self.attempt(node) as usize - 1),
                     conversation_id: self.conversation_id.clone(),
                     language,
                     code,
@@ -472,7 +474,8 @@ impl Drive {
                 let recorder = self.recorder.clone();
                 let node_id = &self.engine.node(node).id;
                 let output = ScriptOutput::new(recorder, &call.effect_id, node_id, began_before);
-                script_call::execute(peers, output, control, call)
+                let timeout = self.time_left(node);
+                script_call::execute_within(timeout, peers, output, control, call)
                     .map(|ended| ended.map_or_else(EffectOutcome::LogFailed, EffectOutcome::Script))
                     .boxed()
             }
@@ -501,6 +504,10 @@ impl Drive {
                 settled_tool(&result)
             }
             EffectOutcome::Script(settled) => settled,
+            EffectOutcome::RetryDue => {
+                self.commands.push_back(Command::Execute(node));
+                return Ok(());
+            }
         };
         let gave = settled.and_then(|settled| {
             let inputs = self.engine.inputs_of(node)?;
@@ -509,6 +516,13 @@ impl Drive {
                 planned.node.settle(planned.call(&inputs), settled)
             })
         });
+        let gave = match gave {
+            Err(failure) => match self.retry(node, failure) {
+                Some(failure) => Err(failure),
+                None => return Ok(()),
+            },
+            gave => gave,
+        };
         self.finish(node, gave.map(evaluate::all_present), took);
         Ok(())
     }
@@ -554,7 +568,8 @@ impl Drive {
             .into_iter()
             .chain(unknown)
             .collect();
-        Ok(outcome::stopped(&reason, unsettled))
+        let stopped = outcome::stopped(&reason, unsettled);
+        Ok(with_partial_result(&self.engine, stopped))
     }
 
     /// Returns how the run ended.

@@ -7,6 +7,7 @@ use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 
 use crate::domain::engine::{Divergence, Engine, Event};
+use crate::domain::gather::Outputs;
 use crate::domain::interface::RunInputs;
 use crate::domain::plan::{NodeIndex, Plan};
 use crate::domain::size::weight;
@@ -14,6 +15,9 @@ use crate::wire;
 
 /// What is known of the calls of a run, by node.
 pub type Calls = HashMap<NodeIndex, RecordedCall>;
+
+/// The present attempt of each node that is tried again, from 2.
+pub type Attempts = HashMap<NodeIndex, u32>;
 
 /// A call that was dispatched.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +39,8 @@ pub struct Replayed {
     pub engine: Engine,
     /// What is known of its calls.
     pub calls: Calls,
+    /// The present attempt of each node that is tried again.
+    pub attempts: Attempts,
     /// Why it was to be cancelled, if it was.
     pub cancelled: Option<String>,
     /// How it ended, if it did.
@@ -87,6 +93,7 @@ pub fn replay(
     let mut replayed = Replayed {
         engine,
         calls: Calls::new(),
+        attempts: Attempts::new(),
         cancelled: None,
         outcome: None,
     };
@@ -107,6 +114,15 @@ impl Replayed {
             Some(Kind::NodeFinished(finished)) => {
                 let event = self.finished(sequence, finished)?;
                 self.apply(sequence, event)
+            }
+            Some(Kind::NodeRetrying(retrying)) => {
+                let node = self.node(sequence, &retrying.node_id)?;
+                self.attempts
+                    .insert(node, retrying.attempt.saturating_add(1));
+                if let Some(call) = self.calls.get_mut(&node) {
+                    call.settled = None;
+                }
+                Ok(())
             }
             Some(Kind::CallDispatched(dispatched)) => {
                 let node = self.node(sequence, &dispatched.node_id)?;
@@ -150,25 +166,38 @@ impl Replayed {
         finished: &common::NodeFinished,
     ) -> Result<Event, ReplayError> {
         let node = self.node(sequence, &finished.node_id)?;
+        let failure = || {
+            let failure = finished.error.as_ref().map(call_wire::failure_from_proto);
+            let unnamed = || call_outcome::Failure::invalid("failed", "the node failed");
+            Arc::new(failure.unwrap_or_else(unnamed))
+        };
         match finished.state() {
-            common::NodeState::Succeeded => {
-                let outputs =
-                    wire::outputs_from_json(self.engine.node(node), &finished.outputs_json)
-                        .map_err(|problem| ReplayError::Outputs { sequence, problem })?;
-                self.engine
-                    .hold(outputs.iter().flatten().map(|value| weight(value)).sum());
-                Ok(Event::Succeeded(node, outputs))
+            common::NodeState::Succeeded => Ok(Event::Succeeded(
+                node,
+                self.outputs(sequence, node, finished)?,
+            )),
+            common::NodeState::Handled => {
+                let outputs = self.outputs(sequence, node, finished)?;
+                Ok(Event::Handled(node, outputs, failure()))
             }
             common::NodeState::Skipped => Ok(Event::Skipped(node)),
             common::NodeState::Failed | common::NodeState::Unspecified => {
-                let failure = finished.error.as_ref().map(call_wire::failure_from_proto);
-                let unnamed = || call_outcome::Failure::invalid("failed", "the node failed");
-                Ok(Event::Failed(
-                    node,
-                    Arc::new(failure.unwrap_or_else(unnamed)),
-                ))
+                Ok(Event::Failed(node, failure()))
             }
         }
+    }
+
+    fn outputs(
+        &mut self,
+        sequence: u64,
+        node: NodeIndex,
+        finished: &common::NodeFinished,
+    ) -> Result<Outputs, ReplayError> {
+        let outputs = wire::outputs_from_json(self.engine.node(node), &finished.outputs_json)
+            .map_err(|problem| ReplayError::Outputs { sequence, problem })?;
+        self.engine
+            .hold(outputs.iter().flatten().map(|value| weight(value)).sum());
+        Ok(outputs)
     }
 
     fn node(&self, sequence: u64, id: &str) -> Result<NodeIndex, ReplayError> {

@@ -3,6 +3,7 @@
 //! What it writes is recorded in the run while it writes it.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use call_outcome::{Category, Failure, Verdict, tail};
 use contracts::tavern::common::v1::WorkKind;
@@ -49,7 +50,7 @@ enum Attempt {
 ///
 /// # Errors
 /// The run's log does not take events, so the run cannot continue now.
-pub(super) async fn execute(
+async fn execute(
     peers: Peers,
     output: ScriptOutput,
     control: RunControl,
@@ -62,6 +63,32 @@ pub(super) async fn execute(
             Ok(Err(Failure::new(Category::Cancelled, "cancelled", "the run was ended while the script ran")))
         }
     }
+}
+
+/// Runs a script that is killed when its time is over.
+///
+/// # Errors
+/// The run's log does not take events, so the run cannot continue now.
+pub(super) async fn execute_within(
+    timeout: Option<Duration>,
+    peers: Peers,
+    output: ScriptOutput,
+    control: RunControl,
+    call: ScriptCall,
+) -> Result<Result<Settled, Failure>, AppendError> {
+    let work = execute(peers, output, control, call);
+    let Some(timeout) = timeout else {
+        return work.await;
+    };
+    let ended = tokio::time::timeout(timeout, work).await;
+    ended.unwrap_or_else(|_| {
+        let message = format!("the node had not ended after {timeout:?}");
+        Ok(Err(Failure::new(
+            Category::Timeout,
+            "node_timeout",
+            message,
+        )))
+    })
 }
 
 async fn ask_until_answered(

@@ -11,6 +11,9 @@ use crate::domain::node_type::{Effect, Settled};
 use crate::domain::size::weight;
 use crate::wire;
 
+/// The most handled failures that an outcome lists.
+const MAX_HANDLED: usize = 100;
+
 /// Refuses an effect that is too large for the log.
 pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
     let bytes: usize = match effect {
@@ -70,7 +73,10 @@ pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, Failu
 /// Writes how a run ended.
 pub(super) fn outcome_to_proto(engine: &Engine, ended: Outcome) -> common::RunOutcome {
     match ended {
-        Outcome::Succeeded(result) => outcome::succeeded(Value::Object(result).to_string()),
+        Outcome::Succeeded(result) => common::RunOutcome {
+            handled_failures: handled_failures(engine),
+            ..outcome::succeeded(Value::Object(result).to_string())
+        },
         Outcome::TooLarge { bytes } => {
             let message = format!(
                 "the outputs of the workflow have {bytes} bytes; at most {MAX_VALUE_BYTES} are kept"
@@ -95,7 +101,34 @@ pub(super) fn outcome_to_proto(engine: &Engine, ended: Outcome) -> common::RunOu
                     .details
                     .insert("failed_nodes".to_owned(), json!(ids));
             }
-            outcome::failed(call_wire::failure_to_proto(&failure))
+            let failed = outcome::failed(call_wire::failure_to_proto(&failure));
+            with_partial_result(engine, failed)
         }
     }
+}
+
+/// Adds the interface outputs whose source has finished to the outcome of a run that did not succeed.
+pub(super) fn with_partial_result(
+    engine: &Engine,
+    ended: common::RunOutcome,
+) -> common::RunOutcome {
+    let (values, missing_outputs) = engine.partial_result();
+    let partial_result_json = match values.is_empty() {
+        true => String::new(),
+        false => Value::Object(values).to_string(),
+    };
+    common::RunOutcome {
+        partial_result_json,
+        missing_outputs,
+        ..ended
+    }
+}
+
+fn handled_failures(engine: &Engine) -> Vec<common::NodeFailure> {
+    let handled = engine.handled().iter().take(MAX_HANDLED);
+    let failures = handled.map(|(node, failure)| common::NodeFailure {
+        node_id: engine.node(*node).id.to_string(),
+        error: Some(call_wire::failure_to_proto(failure)),
+    });
+    failures.collect()
 }

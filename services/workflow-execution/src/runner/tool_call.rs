@@ -47,6 +47,10 @@ pub(super) struct ToolCall {
     pub(super) control: RunControl,
     pub(super) conversation_id: String,
     pub(super) call: RecordedCall,
+    /// Which attempt at the effect it is, from 1.
+    pub(super) attempt: u32,
+    /// How long it may take; nothing for as long as the tool.
+    pub(super) timeout: Option<Duration>,
 }
 
 impl ToolCall {
@@ -65,11 +69,32 @@ impl ToolCall {
         tokio::select! {
             end = &mut asking => return end,
             () = self.control.cancelled() => {}
+            () = self.overdue() => {
+                // The registry ends the call when its time is over. One that has not ended a while
+                // after that is cancelled, and in doubt unless it then ends (rule W21).
+                let both = async { tokio::join!(self.cancel(), &mut asking).1 };
+                let ended = tokio::time::timeout(CANCEL_GRACE, both).await;
+                return ended.unwrap_or_else(|_| self.in_doubt());
+            }
         }
         let both = async { tokio::join!(self.cancel(), &mut asking).1 };
         tokio::time::timeout(CANCEL_GRACE, both)
             .await
             .unwrap_or(ToolEnd::NotEnded)
+    }
+
+    async fn overdue(&self) {
+        match self.timeout {
+            Some(timeout) => tokio::time::sleep(timeout + CANCEL_GRACE).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn in_doubt(&self) -> ToolEnd {
+        let status = Status::deadline_exceeded("the call did not end when its time was over");
+        ToolEnd::Settled(Box::new(
+            self.without_tool(&status, common::CallStatus::InDoubt),
+        ))
     }
 
     async fn ask_until_answered(&self) -> ToolEnd {
@@ -110,6 +135,8 @@ impl ToolCall {
             effect_id: self.call.effect_id.clone(),
             conversation_id: self.conversation_id.clone(),
             durability: durability_to_proto(self.recorder.durability()).into(),
+            attempt: self.attempt,
+            timeout: self.timeout.and_then(|timeout| timeout.try_into().ok()),
             ..CallToolRequest::default()
         };
         let answer = self.peers.calls.clone().call_tool(request).await;

@@ -128,6 +128,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
         engine: replayed.engine,
         commands,
         calls: replayed.calls,
+        attempts: replayed.attempts,
         conversation_id,
     })
 }

@@ -9,6 +9,7 @@
 mod cancel;
 mod definitions;
 mod examples;
+mod execution;
 mod histories;
 mod node_types;
 mod pause;

@@ -248,6 +248,9 @@ pub(crate) fn words(events: &[RunEvent]) -> Vec<String> {
             Kind::RunFinished(_) => "run finished".to_owned(),
             Kind::CancelRequested(_) => "cancel requested".to_owned(),
             Kind::RunPaused(paused) => format!("run paused: {}", paused.reason),
+            Kind::NodeRetrying(retrying) => {
+                format!("{} attempt {} failed", retrying.node_id, retrying.attempt)
+            }
             Kind::RunResumed(_) => "run resumed".to_owned(),
             Kind::OutputReset(_) => "output reset".to_owned(),
             Kind::OutputChunk(chunk) => format!("chunk {}", chunk.text),

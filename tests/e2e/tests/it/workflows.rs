@@ -79,6 +79,16 @@ async fn each_example_workflow_gives_its_result() -> anyhow::Result<()> {
             json!({"text": "Hello world. This is the very end of it all.",
                 "messages": r#"[{"role":"system","content":"Answer briefly."},{"role":"user","content":"Hello world."}]"#}),
         ),
+        (
+            "read_or_remark",
+            json!({"path": "none.txt"}),
+            json!({"text": "none.txt cannot be read: file_not_found", "length": 39}),
+        ),
+        (
+            "read_or_remark",
+            json!({"path": "none.txt", "seconds": 600}),
+            json!({"text": "none.txt cannot be read: file_not_found", "length": -1}),
+        ),
     ] {
         let ended = outcome(&run(&stack, workflow, inputs).await?);
         assert_eq!(ended.error, None, "{workflow}");

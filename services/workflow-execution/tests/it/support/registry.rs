@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 
 /// The registry's double. Clones are handles of the same.
 ///
-/// Tools: `echo` gives its arguments; `fail` fails; `reject` is refused; `unknown` is not known;
+/// Tools: `echo` gives its arguments; `fail` fails; `recovers` fails before its third attempt; `reject` is refused; `unknown` is not known;
 /// `chatty` writes a chunk first; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
 /// there for the first two requests.
 #[derive(Clone, Default)]
@@ -97,6 +97,12 @@ impl RegistryDouble {
         };
         match request.tool_id.as_str() {
             "fail" => ended(CallStatus::Failed, "failed_as_asked"),
+            "recovers" if request.attempt < 3 => ended(CallStatus::Failed, "not_yet"),
+            "recovers" => CallResult {
+                status: CallStatus::Succeeded.into(),
+                output_json: "\"recovered\"".to_owned(),
+                ..base
+            },
             "reject" => ended(CallStatus::Rejected, "rejected_as_asked"),
             "fail_below" => {
                 let mut ended = ended(CallStatus::Failed, "script_exited");
@@ -128,6 +134,11 @@ impl RegistryDouble {
             },
         }
     }
+}
+
+/// What the ledger knows an attempt by.
+fn attempt_of(request: &CallToolRequest) -> String {
+    format!("{} {}", request.effect_id, request.attempt.max(1))
 }
 
 fn chunk(effect_id: &str) -> CallToolResponse {
@@ -167,7 +178,7 @@ impl CallService for RegistryDouble {
             if request.tool_id == "flaky" && times <= 2 {
                 return Err(Status::unavailable("not there yet"));
             }
-            state.settled.get(&request.effect_id).cloned()
+            state.settled.get(&attempt_of(&request)).cloned()
         };
         if let Some(mut settled) = before {
             settled.replayed = true;
@@ -191,7 +202,7 @@ impl CallService for RegistryDouble {
                 .lock()
                 .unwrap()
                 .settled
-                .insert(request.effect_id, result.clone());
+                .insert(attempt_of(&request), result.clone());
             Ok(CallToolResponse {
                 record: Some(Record::Result(result)),
             })
