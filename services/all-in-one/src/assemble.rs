@@ -97,6 +97,11 @@ impl Tavern {
         self.services.clone()
     }
 
+    /// Returns what answers requests other than gRPC.
+    pub fn http(&self) -> axum::Router {
+        self.gateway.http(&self.services)
+    }
+
     /// Returns the gateway, in memory.
     pub fn gateway(&self) -> GatewayServiceClient<Transport> {
         GatewayServiceClient::new(grpc_kit::local(&self.gateway.services()))

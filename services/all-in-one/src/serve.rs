@@ -17,6 +17,7 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     let grace = settings.server.drain_grace;
     tokio::spawn(tavern.end_scripts_in_time(shutdown.clone(), grace));
     grpc_kit::Server::new(settings.server, tavern.services())
+        .http(tavern.http())
         .needs([tavern.scripts()])
         .serve(listener, shutdown)
         .await?;
@@ -43,10 +44,9 @@ async fn greet(
     println!();
     println!("try it:");
     println!("  target/debug/tavern play --gateway http://{address}");
-    println!("  npx --yes @bufbuild/buf curl --http2-prior-knowledge --protocol grpc \\");
-    println!("    http://{address}/tavern.gateway.v1.GatewayService/InvokeText \\");
+    println!("  curl http://{address}/tavern.gateway.v1.GatewayService/StartText \\");
     println!(
-        "    -d '{{\"calls\": {{\"text\": \"<ACTION><system:get_current_time/></ACTION>\"}}}}'"
+        "    --json '{{\"calls\": {{\"text\": \"<ACTION><system:get_current_time/></ACTION>\"}}}}'"
     );
     Ok(())
 }

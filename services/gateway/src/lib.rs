@@ -5,7 +5,9 @@
 //! replica can follow any run.
 
 mod domain;
+mod edge;
 pub mod error;
+mod forward;
 pub mod peers;
 mod program;
 mod rpc;
@@ -14,7 +16,8 @@ mod tools;
 
 pub use error::Error;
 pub use peers::Peers;
-pub use settings::GatewaySettings;
+pub use program::Standalone;
+pub use settings::{GatewaySettings, HttpSettings};
 
 use contracts::tavern::gateway::v1::gateway_service_server::{self, GatewayServiceServer};
 use contracts::tavern::run::v1::run_service_server::RunServiceServer;
@@ -40,5 +43,11 @@ impl Gateway {
             .add(GatewayServiceServer::new(self.rpc.clone()).max_decoding_message_size(usize::MAX))
             .add(RunServiceServer::new(self.rpc.clone()))
             .max_request_message(gateway_service_server::SERVICE_NAME, max_request)
+    }
+
+    /// Returns what answers requests other than gRPC for a server that serves `services`, those of
+    /// the gateway among them.
+    pub fn http(&self, services: &grpc_kit::Services) -> axum::Router {
+        edge::router(&self.settings.http, services.names())
     }
 }

@@ -4,5 +4,5 @@ use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    grpc_kit::program::run::<gateway::Gateway>().await
+    grpc_kit::program::run::<gateway::Standalone>().await
 }

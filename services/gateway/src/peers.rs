@@ -9,9 +9,7 @@ use contracts::tavern::registry::v1::{
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use core_types::RunOwner;
-use grpc_kit::{ClientSettings, Transport};
-
-use crate::{Error, GatewaySettings};
+use grpc_kit::Transport;
 
 /// The services that the gateway talks to.
 #[derive(Clone, Debug)]
@@ -69,20 +67,5 @@ impl Peers {
             agent: AgentServiceClient::new(agent.clone()),
             profiles: ProfileServiceClient::new(agent),
         }
-    }
-
-    /// Takes the services where the settings say they are; none of them is called yet.
-    ///
-    /// # Errors
-    /// [`Error::Peer`] names the service whose address cannot be used.
-    pub fn remote(settings: &GatewaySettings) -> Result<Self, Error> {
-        let connect = |service, client: &ClientSettings| {
-            grpc_kit::remote(client).map_err(|source| Error::Peer { service, source })
-        };
-        Ok(Self::over(
-            connect("tool-registry", &settings.registry)?,
-            connect("workflow-execution", &settings.workflow)?,
-            connect("agent-runtime", &settings.agent)?,
-        ))
     }
 }

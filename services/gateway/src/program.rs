@@ -3,9 +3,17 @@
 use grpc_kit::{Need, Program, ServerSettings, Services};
 use telemetry::TelemetrySettings;
 
+use crate::forward::Others;
 use crate::{Gateway, GatewaySettings, Peers};
 
-impl Program for Gateway {
+/// The gateway as a program of its own, which passes on the methods of the other services.
+#[derive(Debug)]
+pub struct Standalone {
+    gateway: Gateway,
+    others: Others,
+}
+
+impl Program for Standalone {
     type Settings = GatewaySettings;
 
     const NAME: &'static str = "gateway";
@@ -21,12 +29,19 @@ impl Program for Gateway {
     }
 
     async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
-        let peers = Peers::remote(&settings)?;
-        Ok(crate::build(settings, peers))
+        let others = Others::remote(&settings)?;
+        let (registry, workflow) = (others.registry.clone(), others.workflow.clone());
+        let peers = Peers::over(registry, workflow, others.agent.clone());
+        let gateway = crate::build(settings, peers);
+        Ok(Self { gateway, others })
     }
 
     fn services(&self) -> Services {
-        Gateway::services(self)
+        self.gateway.services().merge(self.others.services())
+    }
+
+    fn http(&self) -> Option<axum::Router> {
+        Some(self.gateway.http(&self.services()))
     }
 
     fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {

@@ -21,11 +21,62 @@ pub struct GatewaySettings {
     pub registry: ClientSettings,
     /// Where workflow-execution is. Default: http://127.0.0.1:7403.
     pub workflow: ClientSettings,
+    /// Where script-sandbox is, whose methods the gateway passes on. Default: http://127.0.0.1:7404.
+    pub sandbox: ClientSettings,
     /// Where agent-runtime is. Default: http://127.0.0.1:7405.
     pub agent: ClientSettings,
+    /// Who may call by anything but gRPC.
+    pub http: HttpSettings,
     /// The largest text that is read, in bytes. Default and most: 1MiB.
     #[serde(with = "settings::SizeText")]
     pub max_text: usize,
+}
+
+/// Who may call by plain HTTP, and with it by Connect, gRPC-Web, WebSocket and event streams. By
+/// default only clients and pages of this machine may.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HttpSettings {
+    /// Names of the server beside those of loopback, without port, such as `tavern.example.com`.
+    /// Requests for other hosts are refused with 421. Default: none.
+    pub hosts: Vec<String>,
+    /// Origins of web pages that may call, such as `https://app.example.com`, beside the pages that
+    /// the gateway serves itself. Requests from other pages are refused with 403. Default: none.
+    pub origins: Vec<String>,
+}
+
+impl HttpSettings {
+    fn check(&self, key: &str, problems: &mut Problems) {
+        let is_host = |host: &str| {
+            let authority: Option<http::uri::Authority> = host.parse().ok();
+            authority.is_some_and(|authority| {
+                authority.host() == host && host != "*" && !host.is_empty()
+            })
+        };
+        let is_origin = |origin: &str| {
+            let Some((scheme, rest)) = origin.split_once("://") else {
+                return false;
+            };
+            let authority: Option<http::uri::Authority> = rest.parse().ok();
+            matches!(scheme, "http" | "https")
+                && authority.is_some_and(|authority| is_host(authority.host()))
+                && !rest.contains(['@', '*'])
+        };
+        for (index, host) in self.hosts.iter().enumerate() {
+            if !is_host(host) {
+                let what = "is not the name of a host";
+                let remedy = "give a name without scheme and port such as tavern.example.com";
+                problems.add(format!("{key}.hosts[{index}]"), what, remedy);
+            }
+        }
+        for (index, origin) in self.origins.iter().enumerate() {
+            if !is_origin(origin) {
+                let what = "is not an origin";
+                let remedy = "give scheme and host without a path, such as https://app.example.com";
+                problems.add(format!("{key}.origins[{index}]"), what, remedy);
+            }
+        }
+    }
 }
 
 impl Default for GatewaySettings {
@@ -38,7 +89,9 @@ impl Default for GatewaySettings {
             telemetry: TelemetrySettings::default(),
             registry: ClientSettings::to("http://127.0.0.1:7402"),
             workflow: ClientSettings::to("http://127.0.0.1:7403"),
+            sandbox: ClientSettings::to("http://127.0.0.1:7404"),
             agent: ClientSettings::to("http://127.0.0.1:7405"),
+            http: HttpSettings::default(),
             max_text: MOST_TEXT,
         }
     }
@@ -52,7 +105,9 @@ impl settings::Settings for GatewaySettings {
         self.telemetry.check("telemetry", problems);
         self.registry.check("registry", problems);
         self.workflow.check("workflow", problems);
+        self.sandbox.check("sandbox", problems);
         self.agent.check("agent", problems);
+        self.http.check("http", problems);
         if !(1..=MOST_TEXT).contains(&self.max_text) {
             problems.add("max_text", "is out of range", "give a size from 1B to 1MiB");
         }

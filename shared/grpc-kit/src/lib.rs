@@ -20,9 +20,11 @@
 //! - [`failure`]: rich errors, written and read.
 //! - [`program`]: running a service as a program of its own.
 //! - [`retry`]: when to send a request again.
+//! - [`Calls`]: the services, for handlers of plain HTTP beside gRPC.
 //! - `rpc`: what happens around every RPC: limits, deadline, panic, span.
 
 pub mod call;
+mod calls;
 mod deadline;
 pub mod drain;
 pub mod failure;
@@ -40,6 +42,7 @@ pub mod transport;
 mod windows;
 
 pub use call::CallContext;
+pub use calls::Calls;
 pub use drain::{Drain, Shutdown, ShutdownHandle};
 pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
 pub use health::{Health, check_health, check_liveness};

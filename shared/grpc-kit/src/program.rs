@@ -37,6 +37,12 @@ pub trait Program: Sized + Send + Sync + 'static {
     /// Returns what a server serves.
     fn services(&self) -> Services;
 
+    /// Returns what answers requests other than gRPC; only with it is HTTP/1.1 accepted. Default:
+    /// nothing.
+    fn http(&self) -> Option<axum::Router> {
+        None
+    }
+
     /// Returns the names for health checks of parts that do not work, such as plugins that were left
     /// out. Default: none.
     fn broken_parts(&self) -> Vec<String> {
@@ -92,7 +98,10 @@ pub async fn run<P: Program>() -> anyhow::Result<ExitCode> {
     let service = Arc::new(P::build(settings.clone()).await?);
 
     let grace = server.drain_grace;
-    let server = Server::new(server, service.services()).needs(service.needs(&settings)?);
+    let mut server = Server::new(server, service.services()).needs(service.needs(&settings)?);
+    if let Some(router) = service.http() {
+        server = server.http(router);
+    }
     let health = server.health();
     for part in service.broken_parts() {
         health.set(&part, false).await;

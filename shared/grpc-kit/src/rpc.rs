@@ -132,6 +132,13 @@ impl Stack {
         }
     }
 
+    /// Returns the size in bytes of the largest message that the method at `path` reads.
+    pub(crate) fn max_request_message(&self, path: &str) -> usize {
+        let of_method = self.methods.find(path).map(|method| method.max_request);
+        let of_server = self.limits.max_request_message;
+        of_method.map_or(of_server, |maximum| maximum.min(of_server))
+    }
+
     /// Answers one request.
     pub(crate) async fn serve(self, request: Request<Body>, origin: Origin) -> Response<Body> {
         let method = self.methods.find(request.uri().path()).cloned();

@@ -27,6 +27,7 @@ use crate::{
 use accept::Connections;
 
 use connection::{Endpoint, Ends};
+pub(crate) use gate::ConnectionPermit;
 
 /// A server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +84,8 @@ impl Server {
         }
     }
 
-    /// Answers requests that are no gRPC with `router`, and accepts HTTP/1.1 for them.
+    /// Answers requests other than gRPC with `router`, and accepts HTTP/1.1 for them. The extensions
+    /// of each request contain [`Calls`](crate::Calls).
     #[must_use]
     pub fn http(mut self, router: axum::Router) -> Self {
         self.http = Some(router);

@@ -90,6 +90,11 @@ impl Services {
         self
     }
 
+    /// Returns the full names (`package.Service`) of the services.
+    pub fn names(&self) -> &[&'static str] {
+        &self.names
+    }
+
     pub(crate) fn methods(&self) -> Arc<Methods> {
         Arc::new(Methods::read(
             &self.descriptor_sets,

@@ -306,6 +306,7 @@ impl Stack {
             "gateway" => &[
                 ("REGISTRY", &REGISTRY),
                 ("WORKFLOW", &WORKFLOW),
+                ("SANDBOX", &SANDBOX),
                 ("AGENT", &AGENT),
             ],
             "tool-registry" => &[("WORKFLOW", &WORKFLOW), ("SANDBOX", &SANDBOX)],

@@ -8,7 +8,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 15] = [
+const SHARED: [(&str, &[&str]); 16] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
@@ -17,6 +17,7 @@ const SHARED: [(&str, &[&str]); 15] = [
     ("blob-store", &["settings"]),
     ("sandbox-engine", &["settings", "blob-store"]),
     ("call-outcome", &["json-schema"]),
+    ("proto-json", &["call-outcome", "json-schema"]),
     (
         "call-wire",
         &["contracts", "core-types", "call-outcome", "call-text", "json-schema"],

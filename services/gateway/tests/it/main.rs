@@ -2,3 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod catalogue;
+mod connect;
+mod edge;
+mod guard;

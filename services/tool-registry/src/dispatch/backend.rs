@@ -6,12 +6,9 @@
 mod allowed;
 mod codec;
 mod heard;
-mod json;
 mod reflection;
 mod refusal;
 mod streaming;
-#[cfg(test)]
-mod tests;
 
 use call_outcome::{CallOutcome, Category, Failure, Violation};
 use std::{
@@ -239,7 +236,7 @@ impl Backends {
             Ok(found) => found,
             Err(failure) => return CallOutcome::Rejected(failure),
         };
-        let message = match json::to_message(&descriptor.input(), &resolved.arguments) {
+        let message = match proto_json::to_message(&descriptor.input(), &resolved.arguments) {
             Ok(message) => message,
             Err(violations) => {
                 return CallOutcome::Rejected(Failure::invalid_arguments(
@@ -268,7 +265,7 @@ impl Backends {
                 Err(status) => status,
             },
             false => match grpc.unary(request, path, codec).await {
-                Ok(answer) => return json::from_message(answer.get_ref()),
+                Ok(answer) => return outcome_of(answer.get_ref()),
                 Err(status) => status,
             },
         };
@@ -308,6 +305,18 @@ impl Backends {
         let descriptor = backend.methods.get(method).cloned();
         let descriptor = descriptor.ok_or_else(|| unknown_method(&backend, method))?;
         Ok((backend, descriptor))
+    }
+}
+
+/// Returns how a call ended that a method answered.
+fn outcome_of(answer: &DynamicMessage) -> CallOutcome {
+    match proto_json::to_value(answer) {
+        Ok(value) => CallOutcome::Succeeded(value),
+        Err(error) => CallOutcome::Failed(Failure::new(
+            Category::Dependency,
+            "backend_answer_malformed",
+            grpc_kit::failure::chain(&error),
+        )),
     }
 }
 

@@ -55,6 +55,14 @@ pub(crate) struct LargeMessage {
 }
 
 impl LargeMessage {
+    /// Returns the bound of another stream of the same peer.
+    pub(crate) fn of_another_stream(&self) -> Self {
+        Self {
+            room: self.room.clone(),
+            taken: Arc::default(),
+        }
+    }
+
     /// Takes room for a message if there is room now, and returns whether there was.
     pub(crate) fn try_admit(&self, bytes: usize) -> bool {
         if bytes <= SMALL_MESSAGE {

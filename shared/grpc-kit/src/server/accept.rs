@@ -67,7 +67,14 @@ pub(super) async fn run(
                         true => &connections.late,
                         false => &connections.begun,
                     };
-                    tasks.spawn(connection::run(endpoint.clone(), stream, peer, permit));
+                    let task = tasks.token();
+                    tasks.spawn(connection::run(
+                        endpoint.clone(),
+                        stream,
+                        peer,
+                        permit,
+                        task,
+                    ));
                 }
                 Err(full) => {
                     let Full { setting, maximum } = full;

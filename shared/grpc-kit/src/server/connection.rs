@@ -25,7 +25,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 use tonic::body::Body;
 use tower::ServiceExt;
 
@@ -34,7 +34,8 @@ use super::{
     gate::ConnectionPermit,
 };
 use crate::{
-    Drain,
+    Calls, Drain,
+    calls::HeldConnection,
     rpc::{Origin, Stack, StreamRoom},
     settings::ServerSettings,
     windows,
@@ -80,12 +81,13 @@ impl Ends {
     }
 }
 
-/// Serves one connection; `permit` is held until it ends.
+/// Serves one connection; `permit` and `task` are held until it ends, also as another protocol.
 pub(super) async fn run(
     endpoint: Arc<Endpoint>,
     stream: TcpStream,
     peer: SocketAddr,
     permit: ConnectionPermit,
+    task: TaskTrackerToken,
 ) {
     // Without it, small answers wait for the peer's delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
@@ -104,19 +106,20 @@ pub(super) async fn run(
         ending,
         close: Some(close.clone()),
         streams: rooms(&permit, settings),
-        large_message: None,
+        large_message: Some(permit.share.large_message()),
     };
     let watched = watched(stream, &counts, settings);
     let service = {
-        let (stack, http) = (endpoint.stack.clone(), endpoint.http.clone());
+        let http = endpoint.http.clone();
+        let held = HeldConnection {
+            abort: endpoint.ends.abort.clone(),
+            _permit: permit,
+            _task: task,
+        };
+        let calls = Calls::new(endpoint.stack.clone(), origin, held);
         hyper::service::service_fn(move |request: Request<Incoming>| {
-            let (stack, http, origin) = (stack.clone(), http.clone(), origin.clone());
-            let large_message = Some(permit.share.large_message());
-            let origin = Origin {
-                large_message,
-                ..origin
-            };
-            async move { Ok::<_, Infallible>(answer(stack, http, origin, request).await) }
+            let answered = answer(calls.clone(), http.clone(), request);
+            answered.map(Ok::<_, Infallible>)
         })
     };
     let builder = builder(settings, endpoint.http.is_none());
@@ -209,10 +212,9 @@ fn jittered(age: Duration, peer: SocketAddr) -> Duration {
 }
 
 async fn answer(
-    stack: Stack,
+    calls: Calls,
     http: Option<axum::Router>,
-    origin: Origin,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Response<Body> {
     if is_grpc(request.headers()) {
         // A browser speaks for whatever page it shows, and a name that a page chose may lead to a
@@ -220,11 +222,12 @@ async fn answer(
         if request.version() != Version::HTTP_2 || is_from_browser(request.headers()) {
             return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
-        return stack.serve(request.map(Body::new), origin).await;
+        return calls.serve(request.map(Body::new)).await;
     }
     let Some(router) = http else {
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
     };
+    request.extensions_mut().insert(calls);
     let answered = router.oneshot(request.map(axum::body::Body::new));
     match AssertUnwindSafe(answered).catch_unwind().await {
         Ok(Ok(response)) => response.map(Body::new),

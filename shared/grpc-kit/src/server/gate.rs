@@ -34,7 +34,7 @@ struct Open {
 
 /// Permits one connection; returned when dropped.
 #[derive(Debug)]
-pub(super) struct ConnectionPermit {
+pub(crate) struct ConnectionPermit {
     gate: Gate,
     peer: IpAddr,
     /// What the connections of the peer have in common.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
-use super::{heard::Heard, json, refusal};
+use super::{heard::Heard, refusal};
 use crate::dispatch::ResolvedCall;
 
 /// The most that is kept of the messages for the result, in bytes of JSON. More is read and dropped,
@@ -41,7 +41,7 @@ pub(super) async fn read(
             }
         };
         let value = match message {
-            Ok(Some(message)) => json::from_message(&message),
+            Ok(Some(message)) => super::outcome_of(&message),
             Ok(None) => break None,
             Err(status) => break Some(status),
         };

@@ -1,6 +1,5 @@
 //! JSON as messages and back, over every shape of field.
 
-use call_outcome::CallOutcome;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
@@ -9,7 +8,7 @@ use prost_types::{
 };
 use serde_json::{Value, json};
 
-use super::json::{from_message, to_message};
+use super::{field_path, to_message, to_text, to_value};
 
 fn field(number: i32, name: &str, kind: Type) -> FieldDescriptorProto {
     FieldDescriptorProto {
@@ -126,10 +125,7 @@ fn read(value: &Value) -> DynamicMessage {
 }
 
 fn written(message: &DynamicMessage) -> Value {
-    match from_message(message) {
-        CallOutcome::Succeeded(value) => value,
-        other => unreachable!("{other:?}"),
-    }
+    to_value(message).unwrap()
 }
 
 #[test]
@@ -217,4 +213,36 @@ fn fields_that_exclude_each_other_are_refused_and_arguments_must_be_an_object() 
         to_message(&shapes(), &json!([])).unwrap_err()[0].pointer,
         ""
     );
+}
+
+#[test]
+fn one_field_under_both_of_its_names_is_refused() {
+    for value in [
+        json!({"bigNumber": 1, "big_number": 2}),
+        json!({"big_number": 0, "bigNumber": 2}),
+    ] {
+        let wrong = to_message(&shapes(), &value).unwrap_err();
+        assert_eq!(&*wrong[0].code, "duplicate_parameter", "{value}");
+    }
+}
+
+#[test]
+fn text_is_proto3_json() {
+    let message = read(&json!({"bigNumber": 9007199254740993i64, "small": 0, "real": 0.5}));
+    let text = to_text(&message).unwrap();
+    assert_eq!(text, r#"{"bigNumber":"9007199254740993","real":0.5}"#);
+}
+
+#[test]
+fn places_are_named_by_field_path() {
+    for (pointer, path) in [
+        ("", ""),
+        ("/bigNumber", "big_number"),
+        ("/inner/anyValue", "inner.any_value"),
+        ("/inner/list/2", "inner.list[2]"),
+        ("/counts/a~1b", "counts[a/b]"),
+        ("/inner/nothing/0", "inner.nothing.0"),
+    ] {
+        assert_eq!(field_path(&shapes(), pointer), path, "{pointer}");
+    }
 }

@@ -1,23 +1,22 @@
-//! JSON to message and back.
+//! JSON to message.
 //!
-//! The mapping is that of proto3 JSON with two differences: a field that the message does not have
-//! is refused, and 64-bit integers leave as numbers, because our JSON keeps every digit. A number
-//! that its field cannot hold exactly is refused, never rounded.
+//! The mapping is that of proto3 JSON with one difference: a field that the message does not have is
+//! refused. A number that its field cannot hold exactly is refused too, never rounded.
 
 mod scalar;
 mod well_known;
 
-use call_outcome::{CallOutcome, Category, Failure, Violation};
-use prost_reflect::{
-    DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, SerializeOptions, Value as Field,
-};
+use std::collections::HashSet;
+
+use call_outcome::Violation;
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value as Field};
 use serde_json::Value;
 
 /// Makes a message of JSON.
 ///
 /// # Errors
 /// Everything that does not fit, each with a JSON pointer.
-pub(super) fn to_message(
+pub fn to_message(
     descriptor: &MessageDescriptor,
     value: &Value,
 ) -> Result<DynamicMessage, Vec<Violation>> {
@@ -25,21 +24,6 @@ pub(super) fn to_message(
     match reader.message(descriptor, value, "") {
         Some(message) if reader.wrong.is_empty() => Ok(message),
         _ => Err(reader.wrong),
-    }
-}
-
-/// Makes JSON of a message.
-pub(super) fn from_message(message: &DynamicMessage) -> CallOutcome {
-    let options = SerializeOptions::new()
-        .stringify_64_bit_integers(false)
-        .skip_default_fields(false);
-    match message.serialize_with_options(serde_json::value::Serializer, &options) {
-        Ok(value) => CallOutcome::Succeeded(value),
-        Err(error) => CallOutcome::Failed(Failure::new(
-            Category::Dependency,
-            "backend_answer_malformed",
-            format!("the answer cannot be written as JSON: {error}"),
-        )),
     }
 }
 
@@ -82,6 +66,7 @@ impl Reader {
             return None;
         };
         let mut message = DynamicMessage::new(descriptor.clone());
+        let mut given = HashSet::new();
         for (name, value) in object {
             let place = join(pointer, name);
             let field = descriptor
@@ -91,7 +76,11 @@ impl Reader {
                 self.unknown_field(descriptor, name, &place, value);
                 continue;
             };
-            if message.has_field(&field) || self.clashes(&message, &field, &place, value) {
+            if !given.insert(field.number()) {
+                self.given_twice(&field, &place, value);
+                continue;
+            }
+            if self.clashes(&message, &field, &place, value) {
                 continue;
             }
             if let Some(read) = self.field(&field, value, &place) {
@@ -121,6 +110,13 @@ impl Reader {
         if let Some(last) = self.wrong.last_mut() {
             last.suggestions = near;
         }
+    }
+
+    /// Records that a field was given under both of its names.
+    fn given_twice(&mut self, field: &FieldDescriptor, place: &str, value: &Value) {
+        let (json_name, name) = (field.json_name(), field.name());
+        let text = format!("'{json_name}' and '{name}' are the same field; give one");
+        self.add(place, "duplicate_parameter", text, value);
     }
 
     /// Records that another field of the same oneof was given already.

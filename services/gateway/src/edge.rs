@@ -1,0 +1,38 @@
+//! The edges: every way into the gateway beside gRPC, on the same port.
+//!
+//! An edge translates a request to gRPC, calls the same services as gRPC callers do, and translates
+//! the answer back. It decides nothing.
+//!
+//! - `guard`: which hosts and origins may call; runs before everything else.
+//! - `front`: what a person sees who looks.
+//! - `method`: the methods of the services, each at its gRPC path.
+//! - `connect`, `grpc_web`: the protocols that a method speaks.
+//! - `body`, `call`, `frames`, `contract`: requests to the services, and their answers.
+
+mod body;
+mod call;
+mod connect;
+mod contract;
+mod frames;
+mod front;
+mod grpc_web;
+mod guard;
+mod method;
+
+use std::sync::Arc;
+
+use axum::{Router, middleware, routing::get};
+
+use crate::settings::HttpSettings;
+use guard::Guard;
+
+/// Returns what answers requests other than gRPC for a server that serves `services`, given by their
+/// full names.
+pub(crate) fn router(settings: &HttpSettings, services: &[&str]) -> Router {
+    let guard = Arc::new(Guard::new(settings));
+    method::routes(services)
+        .route("/", get(front::page))
+        .fallback(front::not_found)
+        .method_not_allowed_fallback(front::method_not_allowed)
+        .layer(middleware::from_fn_with_state(guard, guard::admit))
+}

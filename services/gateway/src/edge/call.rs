@@ -1,0 +1,107 @@
+//! Requests to the services, and their answers.
+
+use axum::body::Bytes;
+use grpc_kit::Calls;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use tonic::{Status, body::Body};
+
+use super::frames::Frames;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// Headers that speak of the HTTP request itself and do not belong to the call.
+const OF_HTTP: [HeaderName; 14] = [
+    header::ACCEPT,
+    header::ACCEPT_ENCODING,
+    header::ACCEPT_LANGUAGE,
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::EXPECT,
+    header::HOST,
+    header::ORIGIN,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Families of such headers.
+const OF_HTTP_PREFIXES: [&str; 4] = ["sec-", "connect-", "grpc-", "access-control-"];
+
+/// Returns the headers that a call takes over from its HTTP request.
+pub(super) fn metadata(headers: &HeaderMap) -> HeaderMap {
+    let own = |name: &HeaderName| {
+        let of_family = |prefix: &&str| name.as_str().starts_with(prefix);
+        !OF_HTTP.contains(name) && !OF_HTTP_PREFIXES.iter().any(|prefix| of_family(&prefix))
+    };
+    let kept = headers.iter().filter(|(name, _)| own(name));
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The answer of a method.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// The headers, without those of the protocol.
+    pub(super) headers: HeaderMap,
+    /// The status, where it came with the headers.
+    early: Option<Status>,
+    frames: Frames,
+}
+
+impl Answer {
+    /// Calls the method at `path`.
+    pub(super) async fn of(calls: Calls, path: &str, metadata: HeaderMap, body: Body) -> Self {
+        let mut request = Request::new(body);
+        *request.method_mut() = http::Method::POST;
+        // A path comes from a descriptor, and its characters may all stand in an address.
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        *request.version_mut() = http::Version::HTTP_2;
+        *request.headers_mut() = metadata;
+        request.headers_mut().insert(header::CONTENT_TYPE, GRPC);
+        let (parts, body) = calls.serve(request).await.into_parts();
+        Self {
+            early: Status::from_header_map(&parts.headers),
+            headers: without_protocol(&parts.headers),
+            frames: Frames::new(body, usize::MAX),
+        }
+    }
+
+    /// Returns the next message; `None` at the end of the answer.
+    ///
+    /// # Errors
+    /// What the method reported, or what went wrong on the way.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        if let Some((_, message)) = self.frames.next().await? {
+            return Ok(Some(message));
+        }
+        let status = match self.early.take() {
+            Some(status) => status,
+            None => Status::from_header_map(self.frames.trailers())
+                .unwrap_or_else(|| Status::unknown("the answer has no status")),
+        };
+        match status.code() {
+            tonic::Code::Ok => Ok(None),
+            _ => Err(status),
+        }
+    }
+
+    /// Returns the trailers, without those of the protocol; there are none before the end.
+    pub(super) fn trailers(&self) -> HeaderMap {
+        without_protocol(self.frames.trailers())
+    }
+}
+
+fn without_protocol(headers: &HeaderMap) -> HeaderMap {
+    let own = |name: &HeaderName| {
+        !name.as_str().starts_with("grpc-")
+            && *name != header::CONTENT_TYPE
+            && *name != header::CONTENT_LENGTH
+            && *name != header::DATE
+    };
+    let kept = headers.iter().filter(|(name, _)| own(name));
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}

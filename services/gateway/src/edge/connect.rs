@@ -1,0 +1,106 @@
+//! The Connect protocol: methods as plain HTTP, in JSON or protobuf.
+//!
+//! - `unary`: one request, one answer, both the bare bodies.
+//! - `stream`: messages with heads, and the status as the last of them.
+//! - `error`: statuses as Connect JSON.
+//! - `compression`, `timeout`: what their headers say.
+
+mod compression;
+mod error;
+mod stream;
+mod timeout;
+mod unary;
+
+use axum::body::Bytes;
+use grpc_kit::Failure;
+use json_schema::JsonLimits;
+use prost_reflect::prost::Message;
+use prost_reflect::{DynamicMessage, MessageDescriptor};
+use serde_json::Value;
+use tonic::Status;
+
+pub(super) use error::{http_error, to_json as error_to_json};
+pub(super) use stream::answer as stream;
+pub(super) use unary::answer as unary;
+
+/// How deep a message may be nested; its size is bounded before it is read.
+const JSON_LIMITS: JsonLimits = JsonLimits {
+    max_bytes: usize::MAX,
+    max_depth: 128,
+    max_number_chars: 1_024,
+};
+
+/// How messages are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Encoding {
+    /// As proto3 JSON.
+    Json,
+    /// As protobuf.
+    Proto,
+}
+
+impl Encoding {
+    /// Makes protobuf of a message as it came.
+    fn read(self, descriptor: &MessageDescriptor, bytes: Bytes) -> Result<Bytes, Status> {
+        match self {
+            Self::Proto => Ok(bytes),
+            Self::Json => {
+                let invalid = |problem: String| {
+                    Status::from(Failure::invalid_fields().violation("", problem))
+                };
+                let text = std::str::from_utf8(&bytes)
+                    .map_err(|error| invalid(format!("is not UTF-8: {error}")))?;
+                let value = json_schema::parse_json_strict_with(text, &JSON_LIMITS)
+                    .map_err(|error| invalid(format!("is not valid JSON: {error}")))?;
+                read_value(descriptor, &value)
+            }
+        }
+    }
+
+    /// Makes a message as the client reads it. The answer frees what bounds `bytes` when it is sent.
+    fn write(self, descriptor: &MessageDescriptor, bytes: Bytes) -> Result<Bytes, Status> {
+        match self {
+            Self::Proto => Ok(bytes),
+            Self::Json => {
+                let message = DynamicMessage::decode(descriptor.clone(), bytes.clone());
+                let message = message.map_err(|error| grpc_kit::internal(&error))?;
+                let text = proto_json::to_text(&message);
+                let text = text.map_err(|error| grpc_kit::internal(&error))?;
+                Ok(Bytes::from_owner(Written {
+                    text,
+                    _bounded: bytes,
+                }))
+            }
+        }
+    }
+}
+
+/// A message as JSON, with the bytes that count against the share of its peer.
+struct Written {
+    text: String,
+    _bounded: Bytes,
+}
+
+impl AsRef<[u8]> for Written {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// Makes protobuf of a JSON value.
+///
+/// # Errors
+/// `INVALID_FIELDS` with every field that is wrong, by its path.
+pub(super) fn read_value(descriptor: &MessageDescriptor, value: &Value) -> Result<Bytes, Status> {
+    match proto_json::to_message(descriptor, value) {
+        Ok(message) => Ok(message.encode_to_vec().into()),
+        Err(violations) => {
+            let mut failure = Failure::invalid_fields();
+            for violation in violations {
+                let path = proto_json::field_path(descriptor, &violation.pointer);
+                failure.add_violation(path, violation.message);
+            }
+            Err(failure.into())
+        }
+    }
+}

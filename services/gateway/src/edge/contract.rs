@@ -1,0 +1,33 @@
+//! The contract, as descriptors.
+
+use std::sync::LazyLock;
+
+use prost_reflect::{DescriptorPool, MessageDescriptor, MethodDescriptor};
+
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    DescriptorPool::decode(contracts::FILE_DESCRIPTOR_SET)
+        .expect("the build wrote a valid descriptor set")
+});
+
+/// Returns the methods of the named services.
+pub(super) fn methods(services: &[&str]) -> Vec<MethodDescriptor> {
+    let named = services
+        .iter()
+        .filter_map(|name| POOL.get_service_by_name(name));
+    named
+        .flat_map(|service| service.methods().collect::<Vec<_>>())
+        .collect()
+}
+
+/// Returns the path at which gRPC calls a method.
+pub(super) fn path_of(method: &MethodDescriptor) -> String {
+    format!("/{}/{}", method.parent_service().full_name(), method.name())
+}
+
+/// Returns a message of the contract or of the details of errors by its full name.
+pub(super) fn message(name: &str) -> Option<MessageDescriptor> {
+    static DETAILS: LazyLock<Option<DescriptorPool>> =
+        LazyLock::new(|| DescriptorPool::decode(tonic_types::pb::FILE_DESCRIPTOR_SET).ok());
+    let detail = || DETAILS.as_ref()?.get_message_by_name(name);
+    POOL.get_message_by_name(name).or_else(detail)
+}

@@ -1,0 +1,38 @@
+//! What a person sees who looks.
+
+use axum::response::IntoResponse;
+use http::{HeaderMap, StatusCode, Uri, header};
+
+/// Says what this is and where to go.
+pub(super) async fn page(headers: HeaderMap) -> impl IntoResponse {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let host = host.unwrap_or("127.0.0.1:7401");
+    format!(
+        "Tavern {version} turns what language models write into work that really happens.\n\
+         \n\
+         Every method of every service is at its gRPC path, for gRPC, Connect and gRPC-Web:\n\
+         \n\
+         \x20 curl --json '{{\"text\": \"Hello.\"}}' \\\n\
+         \x20   http://{host}/tavern.gateway.v1.GatewayService/ParseText\n\
+         \n\
+         The methods are described in proto/ of the repository, and by gRPC reflection where the\n\
+         server allows it. The README of the repository has a tour.\n",
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// Answers a path that leads nowhere.
+pub(super) async fn not_found(uri: Uri) -> impl IntoResponse {
+    // A path is as long as its client likes.
+    let path: String = uri.path().chars().take(200).collect();
+    let line = format!("nothing is at {path}; GET / says what there is\n");
+    (StatusCode::NOT_FOUND, line)
+}
+
+/// Answers a verb that a path does not take; the `allow` header names those that it does.
+pub(super) async fn method_not_allowed() -> impl IntoResponse {
+    let line = "this path takes another verb; the header `allow` names it\n";
+    (StatusCode::METHOD_NOT_ALLOWED, line)
+}

@@ -1,0 +1,177 @@
+//! Which hosts and origins may call.
+//!
+//! A browser sends requests for whatever page it shows, and a page can give a name of its own to the
+//! address of this server. So a request is refused unless its host is a name of this server, and its
+//! page, if it comes from one, is a page of this server or listed. CORS alone would let simple
+//! requests, WebSockets and event streams through.
+
+use std::{collections::HashSet, net::IpAddr, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::Authority};
+
+use crate::settings::HttpSettings;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// What scripts of listed origins may send.
+const ALLOWED_HEADERS: &str = "content-type, authorization, connect-protocol-version, \
+    connect-timeout-ms, grpc-timeout, x-grpc-web, x-user-agent, last-event-id, traceparent";
+
+/// What scripts of listed origins may read.
+const EXPOSED_HEADERS: &str = "grpc-status, grpc-message, grpc-status-details-bin";
+
+/// The hosts and origins that may call.
+#[derive(Debug)]
+pub(super) struct Guard {
+    hosts: HashSet<String>,
+    origins: HashSet<String>,
+}
+
+/// Why a request was refused.
+#[derive(Debug, PartialEq, Eq)]
+struct Refusal {
+    status: StatusCode,
+    line: &'static str,
+}
+
+/// Where an admitted request comes from.
+#[derive(Debug, PartialEq, Eq)]
+enum Caller {
+    /// No page, or a page of this server.
+    Own,
+    /// A page of a listed origin.
+    Listed(HeaderValue),
+}
+
+impl Guard {
+    pub(super) fn new(settings: &HttpSettings) -> Self {
+        let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
+        Self {
+            hosts: lower(&settings.hosts),
+            origins: lower(&settings.origins),
+        }
+    }
+
+    fn check(&self, request: &Request) -> Result<Caller, Refusal> {
+        let authority = authority(request)?;
+        let host = authority.host().to_lowercase();
+        if !is_loopback(&host) && !self.hosts.contains(&host) {
+            return Err(Refusal {
+                status: StatusCode::MISDIRECTED_REQUEST,
+                line: "this host is not a name of the server; the setting http.hosts lists names\n",
+            });
+        }
+        let foreign = Refusal {
+            status: StatusCode::FORBIDDEN,
+            line: "pages of this origin may not call; the setting http.origins lists origins\n",
+        };
+        let mut origins = request.headers().get_all(header::ORIGIN).iter();
+        let Some(origin) = origins.next() else {
+            let site = request.headers().get(SEC_FETCH_SITE);
+            let from_page = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+            return match from_page && !is_visit(request) {
+                true => Err(foreign),
+                false => Ok(Caller::Own),
+            };
+        };
+        let text = origin.to_str().unwrap_or_default().to_lowercase();
+        if origins.next().is_none() && is_own(&text, &authority) {
+            Ok(Caller::Own)
+        } else if self.origins.contains(&text) {
+            Ok(Caller::Listed(origin.clone()))
+        } else {
+            Err(foreign)
+        }
+    }
+}
+
+/// Refuses a request, or passes it on and says in the answer which page may read it.
+pub(super) async fn admit(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut response, caller) = match guard.check(&request) {
+        Err(Refusal { status, line }) => ((status, line).into_response(), Caller::Own),
+        Ok(caller) if is_preflight(&request) => (preflight(&caller), caller),
+        Ok(caller) => (next.run(request).await, caller),
+    };
+    let headers = response.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    if let Caller::Listed(origin) = caller {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        let exposed = HeaderValue::from_static(EXPOSED_HEADERS);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+    }
+    response
+}
+
+/// Returns the host and port that the request is for. HTTP/1.1 clients may send several; then it is
+/// not known which one others on the way have looked at.
+fn authority(request: &Request) -> Result<Authority, Refusal> {
+    let bad = Refusal {
+        status: StatusCode::BAD_REQUEST,
+        line: "the request must have exactly one host\n",
+    };
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (host, more) = (hosts.next(), hosts.next());
+    if more.is_some() {
+        return Err(bad);
+    }
+    let authority = match request.uri().authority() {
+        Some(authority) => Some(authority.clone()),
+        None => host.and_then(|host| Authority::try_from(host.as_bytes()).ok()),
+    };
+    let plain = |authority: &Authority| !authority.as_str().contains('@');
+    authority.filter(plain).ok_or(bad)
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let address: Option<IpAddr> = address.parse().ok();
+    host == "localhost" || address.is_some_and(|address| address.is_loopback())
+}
+
+/// Whether an origin is that of the pages which this server serves: without TLS, at this host and
+/// port.
+fn is_own(origin: &str, authority: &Authority) -> bool {
+    let own = authority.as_str().to_lowercase();
+    let own = own.strip_suffix(":80").unwrap_or(&own);
+    origin.strip_prefix("http://") == Some(own)
+}
+
+/// Whether a person follows a link to the front page.
+fn is_visit(request: &Request) -> bool {
+    let mode = request.headers().get(SEC_FETCH_MODE);
+    request.method() == Method::GET
+        && request.uri().path() == "/"
+        && mode.is_some_and(|mode| mode == "navigate")
+}
+
+fn is_preflight(request: &Request) -> bool {
+    let asks = |headers: &HeaderMap| headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    request.method() == Method::OPTIONS && asks(request.headers())
+}
+
+fn preflight(caller: &Caller) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if let Caller::Listed(_) = caller {
+        for (name, value) in [
+            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS),
+            (header::ACCESS_CONTROL_MAX_AGE, "7200"),
+        ] {
+            let headers = response.headers_mut();
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+    response
+}

@@ -1,0 +1,123 @@
+//! The methods of the other services, passed on to them by path.
+//!
+//! So a client of the gateway reaches every service, whether they run in one process or in several.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use contracts::tavern::agent::v1::agent_service_server::AgentServiceServer;
+use contracts::tavern::agent::v1::conversation_service_server::ConversationServiceServer;
+use contracts::tavern::agent::v1::model_service_server::ModelServiceServer;
+use contracts::tavern::agent::v1::profile_service_server::ProfileServiceServer;
+use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
+use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
+use contracts::tavern::sandbox::v1::blob_service_server::BlobServiceServer;
+use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
+use contracts::tavern::sandbox::v1::session_service_server::SessionServiceServer;
+use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
+use grpc_kit::{ClientSettings, Services, Transport};
+use http::{Request, Response};
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tower::{Service, ServiceExt};
+
+use crate::{Error, GatewaySettings};
+
+/// The longest that a call passed on may take: its service has a limit of its own.
+const LONGEST: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
+
+/// Methods of script-sandbox that may take longer than calls usually do.
+const LONG: [&str; 4] = [
+    "tavern.sandbox.v1.BlobService/UploadBlob",
+    "tavern.sandbox.v1.ScriptSandboxService/Execute",
+    "tavern.sandbox.v1.SessionService/CreateSession",
+    "tavern.sandbox.v1.SessionService/InterruptCell",
+];
+
+/// The services that are passed on.
+#[derive(Clone, Debug)]
+pub(crate) struct Others {
+    pub(crate) registry: Transport,
+    pub(crate) workflow: Transport,
+    pub(crate) sandbox: Transport,
+    pub(crate) agent: Transport,
+}
+
+impl Others {
+    /// Takes the services where the settings say they are; none of them is called yet.
+    pub(crate) fn remote(settings: &GatewaySettings) -> Result<Self, Error> {
+        let connect = |service, client: &ClientSettings| {
+            grpc_kit::remote(client).map_err(|source| Error::Peer { service, source })
+        };
+        Ok(Self {
+            registry: connect("tool-registry", &settings.registry)?,
+            workflow: connect("workflow-execution", &settings.workflow)?,
+            sandbox: connect("script-sandbox", &settings.sandbox)?,
+            agent: connect("agent-runtime", &settings.agent)?,
+        })
+    }
+
+    /// Returns the public services of the others.
+    pub(crate) fn services(&self) -> Services {
+        let services = Services::new()
+            .add(Forward::<ToolRegistryServiceServer<()>>::to(&self.registry))
+            .add(Forward::<CallServiceServer<()>>::to(&self.registry))
+            .add(Forward::<WorkflowServiceServer<()>>::to(&self.workflow))
+            .add(Forward::<ScriptSandboxServiceServer<()>>::to(&self.sandbox))
+            .add(Forward::<SessionServiceServer<()>>::to(&self.sandbox))
+            .add(Forward::<BlobServiceServer<()>>::to(&self.sandbox))
+            .add(Forward::<AgentServiceServer<()>>::to(&self.agent))
+            .add(Forward::<ProfileServiceServer<()>>::to(&self.agent))
+            .add(Forward::<ConversationServiceServer<()>>::to(&self.agent))
+            .add(Forward::<ModelServiceServer<()>>::to(&self.agent));
+        LONG.iter().fold(services, |services, method| {
+            services.method_timeout(method, LONGEST)
+        })
+    }
+}
+
+/// Passes on the methods of the service that `N` names.
+struct Forward<N> {
+    to: Transport,
+    named: PhantomData<fn() -> N>,
+}
+
+impl<N> Forward<N> {
+    fn to(transport: &Transport) -> Self {
+        Self {
+            to: transport.clone(),
+            named: PhantomData,
+        }
+    }
+}
+
+impl<N> Clone for Forward<N> {
+    fn clone(&self) -> Self {
+        Self::to(&self.to)
+    }
+}
+
+impl<N: NamedService> NamedService for Forward<N> {
+    const NAME: &'static str = N::NAME;
+}
+
+impl<N> Service<Request<Body>> for Forward<N> {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let to = self.to.clone();
+        Box::pin(async move {
+            let answered = to.oneshot(request).await;
+            Ok(answered.unwrap_or_else(|status| status.into_http()))
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! Which hosts and origins may call by plain HTTP.
+
+use crate::edge::Edge;
+
+const PARSE: &str = "/tavern.gateway.v1.GatewayService/ParseText";
+const JSON: &str = "content-type: application/json\r\n";
+
+#[tokio::test]
+async fn only_names_of_the_server_are_served() {
+    let edge = Edge::start().await;
+    let own = edge.host();
+    for (headers, status) in [
+        (format!("host: {own}\r\n"), 200),
+        ("host: localhost\r\n".to_owned(), 200),
+        ("host: LOCALHOST:80\r\n".to_owned(), 200),
+        ("host: 127.8.9.1:7401\r\n".to_owned(), 200),
+        ("host: [::1]:7401\r\n".to_owned(), 200),
+        ("host: tavern.example:443\r\n".to_owned(), 200),
+        ("host: rebound.example\r\n".to_owned(), 421),
+        ("host: localhost.example\r\n".to_owned(), 421),
+        ("host: 10.0.0.1\r\n".to_owned(), 421),
+        (format!("host: {own}\r\nhost: {own}\r\n"), 400),
+        ("host: a@localhost\r\n".to_owned(), 400),
+        (String::new(), 400),
+    ] {
+        let answer = edge.send("GET", "/", &headers, b"").await;
+        assert_eq!(answer.status, status, "{headers}: {}", answer.head);
+        let headers = format!("{headers}{JSON}");
+        let answer = edge
+            .send("POST", PARSE, &headers, b"{\"catalogue\":{}}")
+            .await;
+        assert_eq!(answer.status, status, "{headers}: {}", answer.head);
+    }
+}
+
+#[tokio::test]
+async fn only_own_and_listed_pages_may_call() {
+    let edge = Edge::start().await;
+    let host = edge.host();
+    for (headers, status) in [
+        (format!("origin: http://{host}\r\n"), 200),
+        ("origin: https://app.example\r\n".to_owned(), 200),
+        (format!("origin: https://{host}\r\n"), 403),
+        ("origin: http://app.example\r\n".to_owned(), 403),
+        ("origin: https://app.example:8443\r\n".to_owned(), 403),
+        ("origin: null\r\n".to_owned(), 403),
+        (format!("origin: http://{host}\r\norigin: null\r\n"), 403),
+        ("sec-fetch-site: cross-site\r\n".to_owned(), 403),
+        ("sec-fetch-site: same-site\r\n".to_owned(), 403),
+        ("sec-fetch-site: same-origin\r\n".to_owned(), 200),
+        ("sec-fetch-site: none\r\n".to_owned(), 200),
+    ] {
+        let headers = format!("host: {host}\r\n{JSON}{headers}");
+        let answer = edge
+            .send("POST", PARSE, &headers, b"{\"catalogue\":{}}")
+            .await;
+        assert_eq!(answer.status, status, "{headers}");
+        assert!(answer.has("vary: origin"), "{}", answer.head);
+        let listed = answer.has("access-control-allow-origin: https://app.example");
+        assert_eq!(listed, headers.contains("origin: https://app.example\r\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_link_leads_to_the_front_page_and_nowhere_else() {
+    let edge = Edge::start().await;
+    let visit = "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n";
+    let visit = format!("host: {}\r\n{visit}", edge.host());
+    assert_eq!(edge.send("GET", "/", &visit, b"").await.status, 200);
+    assert_eq!(
+        edge.send("GET", "/v1/models", &visit, b"").await.status,
+        403
+    );
+    let script = visit.replace("navigate", "no-cors");
+    assert_eq!(edge.send("GET", "/", &script, b"").await.status, 403);
+}
+
+#[tokio::test]
+async fn a_preflight_names_what_listed_pages_may_send() {
+    let edge = Edge::start().await;
+    let ask = |origin: &str| {
+        format!(
+            "host: {}\r\norigin: {origin}\r\naccess-control-request-method: POST\r\n",
+            edge.host()
+        )
+    };
+    let listed = edge
+        .send("OPTIONS", PARSE, &ask("https://app.example"), b"")
+        .await;
+    assert_eq!(listed.status, 204);
+    assert!(listed.has("access-control-allow-origin: https://app.example"));
+    assert!(listed.head.contains("connect-protocol-version"));
+    assert!(!listed.head.contains("access-control-allow-credentials"));
+    let other = edge
+        .send("OPTIONS", PARSE, &ask("https://other.example"), b"")
+        .await;
+    assert_eq!(other.status, 403);
+    assert!(!other.head.contains("access-control-allow"));
+}

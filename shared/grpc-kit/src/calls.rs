@@ -1,0 +1,101 @@
+//! The services of a server, as a handler of plain HTTP calls them.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
+use tonic::{Status, body::Body};
+use tower::Service;
+
+use crate::{
+    Drain,
+    rpc::{Origin, Stack},
+    server::ConnectionPermit,
+};
+
+/// The services of a server, as a handler of plain HTTP calls them: on behalf of the peer of the HTTP
+/// request, with every limit, deadline, span and drain that a gRPC call has. The extensions of each
+/// HTTP request contain one; clones count as the same connection.
+#[derive(Clone)]
+pub struct Calls {
+    stack: Stack,
+    origin: Origin,
+    connection: Arc<HeldConnection>,
+}
+
+/// A connection that counts as open, and that a drain waits for, until this is dropped: also after
+/// HTTP has handed it over to another protocol.
+pub(crate) struct HeldConnection {
+    pub(crate) abort: CancellationToken,
+    pub(crate) _permit: ConnectionPermit,
+    pub(crate) _task: TaskTrackerToken,
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls").finish_non_exhaustive()
+    }
+}
+
+impl Calls {
+    pub(crate) fn new(stack: Stack, origin: Origin, connection: HeldConnection) -> Self {
+        Self {
+            stack,
+            origin,
+            connection: Arc::new(connection),
+        }
+    }
+
+    /// Answers a gRPC request. Whatever goes wrong becomes a response with a status.
+    pub async fn serve(self, request: Request<Body>) -> Response<Body> {
+        let large_message = self.origin.large_message.as_ref();
+        let origin = Origin {
+            large_message: large_message.map(|bound| bound.of_another_stream()),
+            ..self.origin
+        };
+        self.stack.serve(request, origin).await
+    }
+
+    /// Returns the size in bytes of the largest message that the method at `path` reads.
+    pub fn max_request_message(&self, path: &str) -> usize {
+        self.stack.max_request_message(path)
+    }
+
+    /// Returns the drain of the connection.
+    pub fn drain(&self) -> &Drain {
+        &self.origin.drain
+    }
+
+    /// Waits until the connection must end at once: its peer has stopped reading, or the server did
+    /// not finish in time. A handler that upgraded the connection must watch for it.
+    pub async fn cut(&self) {
+        let closed = async {
+            match &self.origin.close {
+                Some(close) => close.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! { () = closed => {} () = self.connection.abort.cancelled() => {} }
+    }
+}
+
+impl Service<Request<Body>> for Calls {
+    type Response = Response<Body>;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let calls = self.clone();
+        Box::pin(async move { Ok(calls.serve(request).await) })
+    }
+}

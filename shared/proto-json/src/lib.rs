@@ -1,0 +1,16 @@
+//! Protobuf messages as JSON and back, by descriptor.
+//!
+//! - `read`: JSON to message, with everything that does not fit.
+//! - `write`: message to JSON.
+//! - `place`: where in a message something does not fit.
+
+mod place;
+mod read;
+mod write;
+
+pub use place::field_path;
+pub use read::to_message;
+pub use write::{WriteError, to_text, to_value};
+
+#[cfg(test)]
+mod tests;
