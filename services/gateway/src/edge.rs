@@ -7,21 +7,33 @@
 //! - `front`: what a person sees who looks.
 //! - `method`: the methods of the services, each at its gRPC path.
 //! - `connect`, `grpc_web`: the protocols that a method speaks.
+//! - `events`: the records of a run, by `sse` or `websocket`; `watch` reads them.
+//! - `session`: what a chat page does, over one WebSocket.
+//! - `openai`: the chat API of OpenAI.
 //! - `body`, `call`, `frames`, `contract`: requests to the services, and their answers.
 
 mod body;
 mod call;
 mod connect;
 mod contract;
+mod events;
 mod frames;
 mod front;
 mod grpc_web;
 mod guard;
 mod method;
+mod openai;
+mod session;
+mod sse;
+mod watch;
+mod websocket;
 
 use std::sync::Arc;
 
-use axum::{Router, middleware, routing::get};
+use axum::{
+    Router, middleware,
+    routing::{get, post},
+};
 
 use crate::settings::HttpSettings;
 use guard::Guard;
@@ -32,6 +44,11 @@ pub(crate) fn router(settings: &HttpSettings, services: &[&str]) -> Router {
     let guard = Arc::new(Guard::new(settings));
     method::routes(services)
         .route("/", get(front::page))
+        .route("/v1/runs/{id}/events", get(events::answer))
+        .route("/v1/session", get(session::answer))
+        .route("/v1/chat/completions", post(openai::complete))
+        .route("/v1/models", get(openai::models))
+        .route("/v1/models/{id}", get(openai::model))
         .fallback(front::not_found)
         .method_not_allowed_fallback(front::method_not_allowed)
         .layer(middleware::from_fn_with_state(guard, guard::admit))

@@ -69,7 +69,14 @@ impl Answer {
         }
     }
 
-    /// Returns the next message; `None` at the end of the answer.
+    /// Returns why the method refused the request, where that is known before its first message.
+    pub(super) fn refusal(&mut self) -> Option<Status> {
+        self.early
+            .take_if(|status| status.code() != tonic::Code::Ok)
+    }
+
+    /// Returns the next message; `None` at the end of the answer. Nothing is lost if it is not awaited
+    /// to its end.
     ///
     /// # Errors
     /// What the method reported, or what went wrong on the way.

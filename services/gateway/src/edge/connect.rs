@@ -19,7 +19,7 @@ use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde_json::Value;
 use tonic::Status;
 
-pub(super) use error::{http_error, to_json as error_to_json};
+pub(super) use error::{http_error, http_status, to_json as error_to_json};
 pub(super) use stream::answer as stream;
 pub(super) use unary::answer as unary;
 
@@ -44,21 +44,16 @@ impl Encoding {
     fn read(self, descriptor: &MessageDescriptor, bytes: Bytes) -> Result<Bytes, Status> {
         match self {
             Self::Proto => Ok(bytes),
-            Self::Json => {
-                let invalid = |problem: String| {
-                    Status::from(Failure::invalid_fields().violation("", problem))
-                };
-                let text = std::str::from_utf8(&bytes)
-                    .map_err(|error| invalid(format!("is not UTF-8: {error}")))?;
-                let value = json_schema::parse_json_strict_with(text, &JSON_LIMITS)
-                    .map_err(|error| invalid(format!("is not valid JSON: {error}")))?;
-                read_value(descriptor, &value)
-            }
+            Self::Json => read_value(descriptor, &parse_json(&bytes)?),
         }
     }
 
     /// Makes a message as the client reads it. The answer frees what bounds `bytes` when it is sent.
-    fn write(self, descriptor: &MessageDescriptor, bytes: Bytes) -> Result<Bytes, Status> {
+    pub(super) fn write(
+        self,
+        descriptor: &MessageDescriptor,
+        bytes: Bytes,
+    ) -> Result<Bytes, Status> {
         match self {
             Self::Proto => Ok(bytes),
             Self::Json => {
@@ -85,6 +80,18 @@ impl AsRef<[u8]> for Written {
     fn as_ref(&self) -> &[u8] {
         self.text.as_bytes()
     }
+}
+
+/// Parses JSON.
+///
+/// # Errors
+/// `INVALID_FIELDS` for what is not JSON, names a key twice or is nested too deep.
+pub(super) fn parse_json(bytes: &[u8]) -> Result<Value, Status> {
+    let invalid = |problem: String| Status::from(Failure::invalid_fields().violation("", problem));
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| invalid(format!("is not UTF-8: {error}")))?;
+    json_schema::parse_json_strict_with(text, &JSON_LIMITS)
+        .map_err(|error| invalid(format!("is not valid JSON: {error}")))
 }
 
 /// Makes protobuf of a JSON value.

@@ -17,6 +17,9 @@ pub(super) async fn page(headers: HeaderMap) -> impl IntoResponse {
          \x20 curl --json '{{\"text\": \"Hello.\"}}' \\\n\
          \x20   http://{host}/tavern.gateway.v1.GatewayService/ParseText\n\
          \n\
+         Beside them: /v1/runs/{{id}}/events (server-sent events, WebSocket), /v1/session\n\
+         (WebSocket), and /v1/chat/completions and /v1/models (the chat API of OpenAI).\n\
+         \n\
          The methods are described in proto/ of the repository, and by gRPC reflection where the\n\
          server allows it. The README of the repository has a tour.\n",
         version = env!("CARGO_PKG_VERSION"),

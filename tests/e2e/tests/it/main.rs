@@ -6,6 +6,7 @@ mod containers;
 mod dialects;
 mod drain;
 mod early;
+mod edges;
 mod errors;
 mod faults;
 mod follow;

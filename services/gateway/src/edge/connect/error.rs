@@ -68,7 +68,7 @@ fn code_name(code: Code) -> &'static str {
 }
 
 /// Returns the HTTP status that the Connect protocol gives a code.
-fn http_status(code: Code) -> StatusCode {
+pub(in crate::edge) fn http_status(code: Code) -> StatusCode {
     match code {
         Code::Cancelled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {

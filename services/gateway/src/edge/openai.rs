@@ -1,0 +1,118 @@
+//! The chat API of OpenAI: a model is an agent, whose tools really run.
+//!
+//! - `request`: a chat completion as a turn of an agent.
+//! - `activity`: what a run does, as text and thought.
+//! - `completion`: the answer, at once or in chunks.
+//! - `error`: statuses as this API reports them.
+
+mod activity;
+mod completion;
+mod error;
+mod request;
+
+use axum::Extension;
+use axum::Json;
+use axum::extract::{Path, Request};
+use axum::response::{IntoResponse, Response};
+use contracts::tavern::agent::v1::profile_service_client::ProfileServiceClient;
+use contracts::tavern::agent::v1::{GetProfileRequest, ListProfilesRequest};
+use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use grpc_kit::Calls;
+use http::HeaderMap;
+use serde_json::{Value, json};
+use tonic::metadata::MetadataMap;
+use tonic::{Extensions, Status};
+
+use super::{body, call};
+
+/// The largest request: more than a turn takes, as clients send much that is ignored.
+const MAX_REQUEST: usize = 4 << 20;
+
+/// Pages of profiles that are listed as models.
+const MAX_PAGES: usize = 20;
+
+/// `POST /v1/chat/completions`
+pub(super) async fn complete(Extension(calls): Extension<Calls>, request: Request) -> Response {
+    match begin(calls, request).await {
+        Ok(response) => response,
+        Err(status) => error::before_run(&status),
+    }
+}
+
+async fn begin(calls: Calls, request: Request) -> Result<Response, Status> {
+    let (parts, body) = request.into_parts();
+    let bytes = body::read(body, MAX_REQUEST).await?;
+    let asked = request::read(&bytes, &parts.headers)?;
+    let invoke = with_metadata(asked.invoke, &parts.headers);
+    let records = GatewayServiceClient::new(calls).invoke_text(invoke).await?;
+    let records = records.into_inner();
+    Ok(match asked.chunks {
+        Some(chunks) => completion::in_chunks(records, asked.model, chunks),
+        None => completion::whole(records, asked.model).await,
+    })
+}
+
+/// `GET /v1/models`
+pub(super) async fn models(Extension(calls): Extension<Calls>, headers: HeaderMap) -> Response {
+    match list(calls, &headers).await {
+        Ok(models) => Json(json!({"object": "list", "data": models})).into_response(),
+        Err(status) => error::before_run(&status),
+    }
+}
+
+/// `GET /v1/models/{id}`
+pub(super) async fn model(
+    Path(profile_id): Path<String>,
+    Extension(calls): Extension<Calls>,
+    headers: HeaderMap,
+) -> Response {
+    let request = with_metadata(
+        GetProfileRequest {
+            profile_id: profile_id.clone(),
+        },
+        &headers,
+    );
+    match ProfileServiceClient::new(calls).get_profile(request).await {
+        Ok(_) => Json(describe(&profile_id)).into_response(),
+        Err(status) => error::before_run(&status),
+    }
+}
+
+async fn list(calls: Calls, headers: &HeaderMap) -> Result<Vec<Value>, Status> {
+    let mut client = ProfileServiceClient::new(calls);
+    let (mut models, mut page_token) = (Vec::new(), String::new());
+    for _ in 0..MAX_PAGES {
+        let page = ListProfilesRequest {
+            page_token,
+            ..ListProfilesRequest::default()
+        };
+        let page = client.list_profiles(with_metadata(page, headers)).await?;
+        let page = page.into_inner();
+        models.extend(
+            page.profiles
+                .iter()
+                .map(|profile| describe(&profile.profile_id)),
+        );
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    Ok(models)
+}
+
+/// Describes an agent as a model. When it was made is not known.
+fn describe(profile_id: &str) -> Value {
+    json!({"id": profile_id, "object": "model", "created": 0, "owned_by": "tavern"})
+}
+
+fn with_metadata<T>(message: T, headers: &HeaderMap) -> tonic::Request<T> {
+    let metadata = MetadataMap::from_headers(call::metadata(headers));
+    tonic::Request::from_parts(metadata, Extensions::default(), message)
+}
+
+/// Whether a status says that there is no such agent.
+fn is_unknown_model(status: &Status) -> bool {
+    grpc_kit::reason(status) == Some(ErrorReason::ProfileNotFound)
+}

@@ -1,0 +1,224 @@
+//! The answer of a chat completion, at once or in chunks.
+
+use std::convert::Infallible;
+
+use async_stream::stream;
+use axum::Json;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use contracts::tavern::common::v1::watch_record::Record;
+use contracts::tavern::common::v1::{RunOutcome, RunState, StopReason};
+use contracts::tavern::gateway::v1::InvokeTextResponse;
+use http::{StatusCode, header};
+use serde_json::{Value, json};
+use tonic::Streaming;
+
+use super::activity::{Activity, Piece};
+use super::error;
+use super::request::Chunks;
+
+/// A run as it is reported to a client.
+struct Completion {
+    records: Streaming<InvokeTextResponse>,
+    activity: Activity,
+    model: String,
+    run_id: String,
+    /// When the run began, in seconds since 1970.
+    created: i64,
+}
+
+/// What comes next.
+enum Next {
+    Piece(Piece),
+    /// The run ended with an answer, for this reason.
+    Finished(&'static str),
+    /// It did not: the status of the answer and its body.
+    Failed(StatusCode, Value),
+}
+
+impl Completion {
+    fn new(records: Streaming<InvokeTextResponse>, model: String) -> Self {
+        Self {
+            records,
+            activity: Activity::default(),
+            model,
+            run_id: String::new(),
+            created: 0,
+        }
+    }
+
+    async fn next(&mut self) -> Next {
+        loop {
+            let response = match self.records.message().await {
+                Ok(Some(response)) => response,
+                Ok(None) => return self.broken(),
+                Err(status) => {
+                    return Next::Failed(error::status_of(&status), error::to_json(&status));
+                }
+            };
+            self.run_id = response.run_id;
+            match response.record.and_then(|record| record.record) {
+                Some(Record::Event(event)) => {
+                    if let Some(time) = event.time.filter(|_| self.created == 0) {
+                        self.created = time.seconds;
+                    }
+                    if let Some(piece) = self.activity.read(event) {
+                        return Next::Piece(piece);
+                    }
+                }
+                Some(Record::Terminal(end)) => {
+                    let outcome = end.run.and_then(|run| run.outcome);
+                    return finish(&outcome.unwrap_or_default());
+                }
+                Some(Record::Drain(_)) => return self.broken(),
+                Some(Record::Heartbeat(_) | Record::Gap(_)) | None => {}
+            }
+        }
+    }
+
+    /// The server ends, and the run continues without it.
+    fn broken(&self) -> Next {
+        let message = format!("the server ends; the run {} continues", self.run_id);
+        let body = error::body(&message, "server_error", None, "draining");
+        Next::Failed(StatusCode::SERVICE_UNAVAILABLE, body)
+    }
+
+    fn usage(&self) -> Value {
+        let Activity {
+            input_tokens,
+            output_tokens,
+            ..
+        } = self.activity;
+        json!({
+            "prompt_tokens": input_tokens,
+            "completion_tokens": output_tokens,
+            "total_tokens": input_tokens + output_tokens,
+        })
+    }
+
+    fn object(&self, kind: &str, choices: Value) -> Value {
+        json!({
+            "id": format!("chatcmpl-{}", self.run_id),
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        })
+    }
+}
+
+/// Returns how a run ended. A budget that is used up is what `length` is for models.
+fn finish(outcome: &RunOutcome) -> Next {
+    let budget = matches!(
+        outcome.stop_reason(),
+        StopReason::Iterations | StopReason::Calls | StopReason::Deadline
+    );
+    match outcome.state() {
+        _ if budget => Next::Finished("length"),
+        RunState::Succeeded => Next::Finished("stop"),
+        state => {
+            let failure = outcome.error.clone().unwrap_or_default();
+            let code = match (failure.code.as_str(), state) {
+                ("", state) => state
+                    .as_str_name()
+                    .trim_start_matches("RUN_STATE_")
+                    .to_lowercase(),
+                (code, _) => code.to_owned(),
+            };
+            let message = match failure.message.as_str() {
+                "" => format!("the run ended as {code}"),
+                message => message.to_owned(),
+            };
+            let body = error::body(&message, "server_error", None, &code);
+            Next::Failed(StatusCode::INTERNAL_SERVER_ERROR, body)
+        }
+    }
+}
+
+/// Answers when the run has ended.
+pub(super) async fn whole(records: Streaming<InvokeTextResponse>, model: String) -> Response {
+    let mut completion = Completion::new(records, model);
+    let (mut text, mut reasoning) = (String::new(), String::new());
+    let reason = loop {
+        match completion.next().await {
+            Next::Piece(Piece::Text(piece)) => text.push_str(&piece),
+            Next::Piece(Piece::Reasoning(piece)) => reasoning.push_str(&piece),
+            Next::Finished(reason) => break reason,
+            Next::Failed(code, body) => return error::of_run(code, body),
+        }
+    };
+    let mut message = json!({"role": "assistant", "content": text});
+    if !reasoning.is_empty() {
+        message["reasoning_content"] = reasoning.clone().into();
+        message["reasoning"] = reasoning.into();
+    }
+    let choice = json!({"index": 0, "message": message, "finish_reason": reason});
+    let mut object = completion.object("chat.completion", json!([choice]));
+    object["usage"] = completion.usage();
+    Json(object).into_response()
+}
+
+/// Answers while the run continues.
+pub(super) fn in_chunks(
+    records: Streaming<InvokeTextResponse>,
+    model: String,
+    chunks: Chunks,
+) -> Response {
+    let mut completion = Completion::new(records, model);
+    let pieces = stream! {
+        let mut begun = false;
+        loop {
+            let next = completion.next().await;
+            if !begun && !matches!(next, Next::Failed(..)) {
+                begun = true;
+                let delta = json!({"role": "assistant", "content": ""});
+                yield chunk(&completion, chunks, delta, None);
+            }
+            match next {
+                Next::Piece(piece) => yield chunk(&completion, chunks, delta_of(piece), None),
+                Next::Finished(reason) => {
+                    yield chunk(&completion, chunks, json!({}), Some(reason));
+                    if chunks.usage {
+                        let mut object = completion.object("chat.completion.chunk", json!([]));
+                        object["usage"] = completion.usage();
+                        yield data(&object);
+                    }
+                    yield "data: [DONE]\n\n".to_owned();
+                    return;
+                }
+                Next::Failed(_, body) => {
+                    yield data(&body);
+                    return;
+                }
+            }
+        }
+    };
+    let pieces = futures::StreamExt::map(pieces, Ok::<_, Infallible>);
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (headers, Body::from_stream(pieces)).into_response()
+}
+
+/// Thoughts have two names, and clients read one of them.
+fn delta_of(piece: Piece) -> Value {
+    match piece {
+        Piece::Text(text) => json!({"content": text}),
+        Piece::Reasoning(text) => json!({"reasoning_content": text, "reasoning": text}),
+    }
+}
+
+/// Prints a chunk. Clients need a delta in each choice, also in the last.
+fn chunk(completion: &Completion, chunks: Chunks, delta: Value, reason: Option<&str>) -> String {
+    let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+    let mut object = completion.object("chat.completion.chunk", json!([choice]));
+    if chunks.usage {
+        object["usage"] = Value::Null;
+    }
+    data(&object)
+}
+
+fn data(object: &Value) -> String {
+    format!("data: {object}\n\n")
+}

@@ -1,0 +1,143 @@
+//! A chat completion as a turn of an agent.
+
+use contracts::tavern::common::v1::{ChatMessage, ChatRole};
+use contracts::tavern::gateway::v1::{
+    AgentTarget, InvokeTextRequest, agent_target, invoke_text_request,
+};
+use grpc_kit::Failure;
+use http::{HeaderMap, HeaderName};
+use serde::Deserialize;
+use tonic::Status;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// What a client asks for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The agent, as the client names it.
+    pub(super) model: String,
+    /// How the answer is cut into chunks; `None` for an answer in one piece.
+    pub(super) chunks: Option<Chunks>,
+    pub(super) invoke: InvokeTextRequest,
+}
+
+/// How an answer is cut into chunks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunks {
+    /// Whether the tokens are counted at the end.
+    pub(super) usage: bool,
+}
+
+/// The parameters that mean something here; all others are for the model, which the agent's profile
+/// chooses.
+#[derive(Deserialize)]
+struct Completion {
+    model: String,
+    messages: Vec<Message>,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Default, Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: String,
+    #[serde(default)]
+    content: Option<Content>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Deserialize)]
+struct Part {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    text: String,
+}
+
+/// Reads a request. Clients send the whole conversation each time: the last message is what the user
+/// says, and those before it are history, which is data. The conversation is dropped with its turn.
+///
+/// # Errors
+/// Every message that is wrong, by its place.
+pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<Asked, Status> {
+    let completion: Completion = serde_json::from_slice(bytes).map_err(|error| {
+        let problem = format!("is not a chat completion: {error}");
+        Status::from(Failure::invalid_fields().violation("", problem))
+    })?;
+    let mut failure = Failure::invalid_fields();
+    let mut messages = Vec::new();
+    for (index, message) in completion.messages.into_iter().enumerate() {
+        messages.extend(message.read(index, &mut failure));
+    }
+    let last = messages.pop_if(|last| last.role() == ChatRole::User);
+    if last.is_none() && failure.is_empty() {
+        failure.add_violation("messages", "must end with a message of the user");
+    }
+    failure.refuse_if_any()?;
+    let agent = AgentTarget {
+        profile_id: completion.model.clone(),
+        input: last.map(|last| agent_target::Input::UserMessage(last.text)),
+        history: messages,
+        ephemeral: true,
+        ..AgentTarget::default()
+    };
+    let request_id = headers
+        .get(IDEMPOTENCY_KEY)
+        .and_then(|key| key.to_str().ok());
+    let options = completion.stream_options.unwrap_or_default();
+    Ok(Asked {
+        model: completion.model,
+        chunks: completion.stream.unwrap_or_default().then_some(Chunks {
+            usage: options.include_usage,
+        }),
+        invoke: InvokeTextRequest {
+            request_id: request_id.unwrap_or_default().to_owned(),
+            target: Some(invoke_text_request::Target::Agent(agent)),
+            options: None,
+        },
+    })
+}
+
+impl Message {
+    /// Reads a message; `None` if it has no text or is wrong.
+    fn read(self, index: usize, failure: &mut Failure) -> Option<ChatMessage> {
+        let role = match self.role.as_str() {
+            "system" | "developer" => ChatRole::System,
+            "user" => ChatRole::User,
+            "assistant" => ChatRole::Assistant,
+            _ => {
+                let problem = "must be system, developer, user or assistant: tools run here";
+                failure.add_violation(format!("messages[{index}].role"), problem);
+                return None;
+            }
+        };
+        let text = match self.content? {
+            Content::Text(text) => text,
+            Content::Parts(parts) => {
+                if let Some(part) = parts.iter().position(|part| part.kind != "text") {
+                    let place = format!("messages[{index}].content[{part}].type");
+                    failure.add_violation(place, "must be text");
+                }
+                parts.into_iter().map(|part| part.text).collect()
+            }
+        };
+        (!text.is_empty()).then(|| ChatMessage {
+            role: role.into(),
+            text,
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! Following a run by the watch convention, as JSON.
+
+use grpc_kit::Calls;
+use http::HeaderMap;
+use prost::Message;
+use prost_reflect::{DynamicMessage, Value};
+use tonic::Status;
+use tonic::body::Body;
+
+use contracts::tavern::run::v1::WatchRunRequest;
+
+use super::call::Answer;
+use super::{contract, frames};
+
+const METHOD: &str = "/tavern.run.v1.RunService/WatchRun";
+const RESPONSE: &str = "tavern.run.v1.WatchRunResponse";
+
+/// The records of a run.
+#[derive(Debug)]
+pub(super) struct Watch(Answer);
+
+/// A record of a watch.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// The name of its kind in the contract.
+    pub(super) kind: String,
+    /// The sequence to resume after, of an event or a gap.
+    pub(super) sequence: Option<u64>,
+    /// The record, as its kind has it.
+    content: Value,
+    whole: DynamicMessage,
+}
+
+impl Watch {
+    /// Follows a run after the sequence `after`.
+    ///
+    /// # Errors
+    /// What is known to be wrong before the first record.
+    pub(super) async fn start(
+        calls: Calls,
+        metadata: HeaderMap,
+        run_id: String,
+        after: u64,
+    ) -> Result<Self, Status> {
+        let request = WatchRunRequest {
+            run_id,
+            after_sequence: after,
+        };
+        let body = frames::frame(0, &request.encode_to_vec())?;
+        let body = Body::new(http_body_util::Full::new(body));
+        let mut answer = Answer::of(calls, METHOD, metadata, body).await;
+        match answer.refusal() {
+            Some(status) => Err(status),
+            None => Ok(Self(answer)),
+        }
+    }
+
+    /// Returns the next record; `None` at the end. Nothing is lost if it is not awaited to its end.
+    ///
+    /// # Errors
+    /// What broke the watch off.
+    pub(super) async fn next(&mut self) -> Result<Option<Record>, Status> {
+        loop {
+            let Some(bytes) = self.0.next().await? else {
+                return Ok(None);
+            };
+            let Some(descriptor) = contract::message(RESPONSE) else {
+                return Ok(None);
+            };
+            let response = DynamicMessage::decode(descriptor, bytes);
+            let response = response.map_err(|error| grpc_kit::internal(&error))?;
+            // A kind of a newer server is nothing that could be shown.
+            if let Some(record) = Record::of(&response) {
+                return Ok(Some(record));
+            }
+        }
+    }
+}
+
+impl Record {
+    fn of(response: &DynamicMessage) -> Option<Self> {
+        let record = response.get_field_by_name("record")?;
+        let whole = record.as_message()?.clone();
+        let (field, content) = whole.fields().next()?;
+        let (kind, content) = (field.name().to_owned(), content.clone());
+        let sequence = match kind.as_str() {
+            "event" => "sequence",
+            "gap" => "last_sequence",
+            _ => "",
+        };
+        let sequence = content.as_message()?.get_field_by_name(sequence);
+        Some(Self {
+            sequence: sequence.and_then(|sequence| sequence.as_u64()),
+            kind,
+            content,
+            whole,
+        })
+    }
+
+    /// Returns what the record says, without its kind.
+    pub(super) fn content(&self) -> String {
+        self.content.as_message().map(write).unwrap_or_default()
+    }
+
+    /// Returns the record as an object whose key is its kind.
+    pub(super) fn whole(&self) -> String {
+        write(&self.whole)
+    }
+}
+
+fn write(message: &DynamicMessage) -> String {
+    // The contract has nothing that JSON cannot express, but a time may lie beyond its years.
+    proto_json::to_text(message).unwrap_or_else(|_| "{}".to_owned())
+}

@@ -1,0 +1,32 @@
+//! Clients that speak no gRPC and share no code with Tavern.
+
+use std::process::Command;
+
+use anyhow::ensure;
+use testkit::{Stack, python, python_program};
+
+async fn play(stack: &Stack, part: &'static str) -> anyhow::Result<()> {
+    let mut client = Command::new(python()?);
+    client.arg(python_program("edge_clients.py"));
+    client.args([&stack.address(), part]);
+    let played = tokio::task::spawn_blocking(move || client.output()).await??;
+    let printed = String::from_utf8_lossy(&played.stdout);
+    let errors = String::from_utf8_lossy(&played.stderr);
+    ensure!(played.status.success(), "{printed}\n{errors}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_client_gets_an_agent_of_five_processes() -> anyhow::Result<()> {
+    play(&Stack::builder().separate().start().await?, "openai").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_page_sends_follows_and_cancels_over_one_socket() -> anyhow::Result<()> {
+    play(&Stack::all_in_one().await?, "session").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_are_cut_see_every_event_once_in_order() -> anyhow::Result<()> {
+    play(&Stack::all_in_one().await?, "cuts").await
+}

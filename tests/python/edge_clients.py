@@ -1,0 +1,251 @@
+"""Clients of the gateway's edges that share no code with Tavern.
+
+    edge_clients.py ADDRESS openai|session|cuts
+
+Each part ends with exit code 0 if everything was as it should be.
+"""
+
+import argparse
+import http.client
+import itertools
+import json
+import os
+import random
+import struct
+import urllib.parse
+
+import openai
+import websockets.exceptions
+import websockets.sync.client
+
+AGENT = "weather_guide"
+QUESTION = "What is the weather like, and who is player123?"
+
+
+def post(address, method, request):
+    """Calls a method by Connect and returns its answer."""
+    connection = http.client.HTTPConnection(address)
+    headers = {"content-type": "application/json"}
+    connection.request("POST", f"/{method}", json.dumps(request), headers)
+    response = connection.getresponse()
+    body = response.read()
+    assert response.status == 200, body
+    return json.loads(body)
+
+
+def expect(error, call):
+    """Returns the error that a call raises."""
+    try:
+        call()
+    except error as raised:
+        return raised
+    raise AssertionError(f"no {error.__name__} was raised")
+
+
+def use_openai(address):
+    """A chat client gets an agent whose tools run."""
+    client = openai.OpenAI(base_url=f"http://{address}/v1", api_key="none")
+    assert AGENT in [model.id for model in client.models.list()]
+    assert client.models.retrieve(AGENT).id == AGENT
+
+    history = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello. <ACTION><system:get_current_time/></ACTION>"},
+        {"role": "assistant", "content": "Hello!"},
+    ]
+    messages = [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]
+    whole = client.chat.completions.create(model=AGENT, messages=messages, temperature=0.5)
+    choice = whole.choices[0]
+    assert choice.finish_reason == "stop", whole
+    assert choice.message.content and choice.message.tool_calls is None, whole
+    assert "succeeded" in choice.message.reasoning_content, whole
+    assert whole.created > 0 and whole.usage.total_tokens >= 0, whole
+
+    options = {"include_usage": True}
+    chunks = list(
+        client.chat.completions.create(
+            model=AGENT, messages=messages, stream=True, stream_options=options
+        )
+    )
+    choices = [chunk.choices[0] for chunk in chunks if chunk.choices]
+    assert choices[0].delta.role == "assistant", chunks[0]
+    text = "".join(choice.delta.content or "" for choice in choices)
+    assert text == choice.message.content, text
+    assert choices[-1].finish_reason == "stop", chunks[-2:]
+    assert not chunks[-1].choices and chunks[-1].usage is not None, chunks[-1]
+    assert len({chunk.id for chunk in chunks}) == 1
+
+    def ask(model=AGENT, messages=messages):
+        return client.chat.completions.create(model=model, messages=messages)
+
+    # The calls of a history are data.
+    resent = ask(messages=history + messages).choices[0]
+    assert resent.finish_reason == "stop", resent
+    assert not hasattr(resent.message, "reasoning_content"), resent
+
+    unknown = expect(openai.NotFoundError, lambda: ask(model="nobody"))
+    assert (unknown.code, unknown.param) == ("model_not_found", "model"), unknown
+    expect(openai.BadRequestError, lambda: ask(messages=history))
+    expect(openai.BadRequestError, lambda: ask(messages=[{"role": "tool", "content": "x"}]))
+
+
+def use_session(address):
+    """A chat page sends, follows and cancels over one socket."""
+    with websockets.sync.client.connect(f"ws://{address}/v1/session") as socket:
+        calls = {"text": "<ACTION><system:get_current_time/></ACTION>"}
+        socket.send(json.dumps({"id": "a", "invokeText": {"calls": calls}}))
+        frames = list(until_end(socket, "a"))
+        records = [frame["message"]["record"] for frame in frames[:-1]]
+        assert "terminal" in records[-1] and frames[-1]["end"] == {}, frames[-2:]
+        run_id = frames[0]["message"]["runId"]
+        sequences = [int(record["event"]["sequence"]) for record in records[:-1]]
+        assert sequences == list(range(1, len(sequences) + 1)), sequences
+
+        socket.send(json.dumps({"id": "b", "watchRun": {"runId": run_id, "afterSequence": "2"}}))
+        again = [frame["message"]["record"] for frame in list(until_end(socket, "b"))[:-1]]
+        assert again[:-1] == records[2:-1], again
+        socket.send(json.dumps({"id": "c", "cancelRun": {"runId": run_id}}))
+        cancelled = list(until_end(socket, "c"))
+        assert cancelled[0]["message"]["run"]["runId"] == run_id, cancelled
+        socket.send(json.dumps({"id": "d", "watchRun": {"runId": "turn_none"}}))
+        assert next(until_end(socket, "d"))["end"]["error"]["code"] == "not_found"
+        socket.send(json.dumps({"id": "e", "watchRun": {"runId": 5}}))
+        assert next(until_end(socket, "e"))["end"]["error"]["code"] == "invalid_argument"
+        socket.send("no request")
+        assert json.loads(socket.recv())["end"]["error"]["code"] == "invalid_argument"
+        closed = expect(websockets.exceptions.ConnectionClosed, socket.recv)
+        assert closed.rcvd.code == 1008, closed
+
+    events = f"ws://{address}/v1/runs/{run_id}/events?after_sequence=2"
+    with websockets.sync.client.connect(events) as socket:
+        followed = [json.loads(frame) for frame in socket]
+        assert followed == again, followed
+        assert socket.close_code == 1000
+    with websockets.sync.client.connect(f"ws://{address}/v1/runs/turn_none/events") as socket:
+        assert json.loads(socket.recv())["end"]["error"]["code"] == "not_found"
+        closed = expect(websockets.exceptions.ConnectionClosed, socket.recv)
+        assert closed.rcvd.code == 1008, closed
+    refused = {"additional_headers": {"Origin": "https://attacker.example"}}
+    for path in ["/v1/session", f"/v1/runs/{run_id}/events"]:
+        error = expect(
+            websockets.exceptions.InvalidStatus,
+            lambda path=path: websockets.sync.client.connect(f"ws://{address}{path}", **refused),
+        )
+        assert error.response.status_code == 403, error
+
+
+def until_end(socket, request):
+    """Yields the frames of a request, its end included."""
+    while True:
+        frame = json.loads(socket.recv())
+        assert frame["id"] == request, frame
+        yield frame
+        if "end" in frame:
+            return
+
+
+def by_websocket(address, run_id, after):
+    """Yields the records after a sequence as kind and content."""
+    uri = f"ws://{address}/v1/runs/{run_id}/events?after_sequence={after}"
+    with websockets.sync.client.connect(uri) as socket:
+        for frame in socket:
+            yield next(iter(json.loads(frame).items()))
+
+
+def by_sse(address, run_id, after):
+    """The same by server-sent events, as an EventSource reads them."""
+    connection = http.client.HTTPConnection(address)
+    headers = {"last-event-id": str(after)} if after else {}
+    connection.request("GET", f"/v1/runs/{run_id}/events?after_sequence=0", headers=headers)
+    response = connection.getresponse()
+    assert response.getheader("content-type") == "text/event-stream", response.read()
+    event = {}
+    try:
+        while line := response.readline():
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name:
+                event[name] = value
+            elif "event" in event:
+                content = json.loads(event["data"])
+                if event["event"] == "event":
+                    assert event["id"] == content["sequence"], event
+                if event["event"] == "terminal":
+                    assert event["id"].endswith(".end"), event
+                yield event["event"], content
+                event = {}
+            else:
+                event = {}
+    finally:
+        connection.close()
+
+
+def by_connect(address, run_id, after):
+    """The same by the streaming protocol of Connect."""
+    request = json.dumps({"runId": run_id, "afterSequence": str(after)}).encode()
+    connection = http.client.HTTPConnection(address)
+    headers = {"content-type": "application/connect+json"}
+    body = struct.pack(">BI", 0, len(request)) + request
+    connection.request("POST", "/tavern.run.v1.RunService/WatchRun", body, headers)
+    response = connection.getresponse()
+    try:
+        while True:
+            flags, length = struct.unpack(">BI", response.read(5))
+            message = json.loads(response.read(length))
+            if flags & 2:
+                assert "error" not in message, message
+                return
+            yield next(iter(message["record"].items()))
+    finally:
+        connection.close()
+
+
+def cut_often(address):
+    """Clients that are cut again and again see every event once, in order."""
+    cuts = int(os.environ.get("TAVERN_TEST_CUTS", "30"))
+    seed = int(os.environ.get("TAVERN_TEST_SEED", str(random.randrange(2**32))))
+    print(f"{cuts} cuts, TAVERN_TEST_SEED={seed}")
+    choose = random.Random(seed)
+    edges = itertools.cycle([by_websocket, by_sse, by_connect])
+    made = 0
+    while made < cuts:
+        text = "<ACTION>" + "<system:get_current_time/>" * 12 + "</ACTION>"
+        request = {"calls": {"text": text}}
+        run = post(address, "tavern.gateway.v1.GatewayService/StartText", request)["run"]
+        seen, ended = [], False
+        while not ended:
+            edge = next(edges)
+            left = choose.randrange(1, 8)
+            records = edge(address, run["runId"], len(seen))
+            for kind, content in records:
+                if kind == "terminal":
+                    ended = True
+                elif kind == "event":
+                    seen.append(int(content["sequence"]))
+                    assert seen[-1] == len(seen), (edge.__name__, seen)
+                left -= 1
+                if left == 0 and not ended:
+                    made += 1
+                    break
+            records.close()
+        log = [content for kind, content in by_sse(address, run["runId"], 0) if kind == "event"]
+        assert len(log) == len(seen), (len(log), len(seen))
+    connection = http.client.HTTPConnection(address)
+    path = f"/v1/runs/{run['runId']}/events"
+    connection.request("GET", path, headers={"last-event-id": f"{len(seen)}.end"})
+    assert connection.getresponse().status == 204
+
+
+PARTS = {"openai": use_openai, "session": use_session, "cuts": cut_often}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address")
+    parser.add_argument("part", choices=PARTS)
+    arguments = parser.parse_args()
+    address = urllib.parse.urlsplit(arguments.address).netloc or arguments.address
+    PARTS[arguments.part](address)
+
+
+if __name__ == "__main__":
+    main()
