@@ -1,11 +1,14 @@
 //! Printing the settings that are in force.
 
-use crate::{Settings, layers, meanings::Meanings, problem::Source};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{layers, meanings::Meanings, problem::Source};
 use figment::value::{Empty, Num, Value};
 
 /// Returns the values of `settings` whose keys are `shown` as TOML: each with its meaning above, its
 /// source behind it, and its default where another value is in force.
-pub(crate) fn print<T: Settings>(
+pub(crate) fn print<T: Default + Serialize + JsonSchema>(
     settings: &T,
     source_of: impl Fn(&[&str]) -> Source,
     shown: impl Fn(&str) -> bool,

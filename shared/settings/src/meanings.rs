@@ -1,15 +1,13 @@
 //! What each key means: the doc comment of its field.
 
-use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
-
-use crate::Settings;
 
 /// The doc comments of a settings struct and of those below it.
 pub(crate) struct Meanings(Value);
 
 impl Meanings {
-    pub(crate) fn of<T: Settings>() -> Self {
+    pub(crate) fn of<T: JsonSchema>() -> Self {
         let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
         Self(
             settings
