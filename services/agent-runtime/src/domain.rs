@@ -3,7 +3,7 @@
 //! Nothing in here waits, asks the time or touches a wire type, so that every history can be
 //! replayed in a test. `profile` reads an agent's file, `plan` freezes what a turn needs to be
 //! resumed, `turn` is the state machine, `reading` decides what the calls of an answer come to,
-//! `observation` words what the model is told, `prompt` puts a request to the model together.
+//! `observation` words what the model reads, `prompt` puts a request to the model together.
 
 pub mod message;
 pub mod observation;

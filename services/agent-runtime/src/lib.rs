@@ -2,7 +2,7 @@
 //!
 //! A turn begins with what a user says, or with what a model wrote for a caller. The model is
 //! asked with the agent's instructions, its tools and the conversation; its answer is read; its
-//! calls go to tool-registry one by one; what came of them is told to the model, until it answers
+//! calls go to tool-registry one by one; the model reads what came of them, until it answers
 //! without a call or a budget ends. Every step is in the run's log before it has an effect, so
 //! that a turn survives its process.
 //!

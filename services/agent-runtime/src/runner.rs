@@ -214,11 +214,11 @@ struct Resumed {
     turn: Turn,
     /// Messages from before the turn, as its caller gave them.
     given: Vec<TurnMessage>,
-    /// Texts that the model was shown and nobody vouches for.
+    /// Texts that the model was shown and that are not trusted.
     untrusted: Vec<String>,
     /// Whether the log has more than the run's beginning.
     replayed: bool,
-    /// The reason, if somebody had asked for the run to be cancelled.
+    /// The reason, if the run was asked to be cancelled.
     cancel: Option<String>,
 }
 

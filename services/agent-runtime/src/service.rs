@@ -52,7 +52,7 @@ impl Peers {
 /// What the service takes from outside instead of asking the system.
 #[derive(Clone)]
 pub struct Environment {
-    /// Tells the time.
+    /// Returns the time.
     pub clock: Arc<dyn Clock>,
     /// Makes identifiers.
     pub ids: Arc<dyn IdSource>,

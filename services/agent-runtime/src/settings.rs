@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn everything_that_is_wrong_is_named_at_once() {
         let problems = load(
-            "default_model = \"nobody\"\nhistory_bytes = \"9MiB\"\n[budgets]\ncalls = 5000\n\
+            "default_model = \"unknown\"\nhistory_bytes = \"9MiB\"\n[budgets]\ncalls = 5000\n\
              [models.house]\nprovider = \"openai\"\nretries = 99\n",
         )
         .unwrap_err();

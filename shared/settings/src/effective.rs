@@ -1,10 +1,10 @@
 //! Printing the settings that are in force.
 
+use figment::value::{Empty, Num, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{layers, meanings::Meanings, problem::Source};
-use figment::value::{Empty, Num, Value};
 
 /// Returns the values of `settings` whose keys are `shown` as TOML: each with its meaning above, its
 /// source behind it, and its default where another value is in force.

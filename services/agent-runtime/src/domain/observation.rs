@@ -1,4 +1,4 @@
-//! What the model is told besides the results of its calls, and how long it may be.
+//! What the model reads besides the results of its calls, and how long it may be.
 
 use call_text::observation;
 

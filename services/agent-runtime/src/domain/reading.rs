@@ -37,7 +37,7 @@ pub struct Context<'a> {
     pub left: u32,
     /// The budget because of which no call is carried out.
     pub last: Option<Budget>,
-    /// Texts that the model was shown and that nobody vouches for.
+    /// Texts that the model was shown and that are not trusted.
     pub untrusted: &'a [&'a str],
 }
 
@@ -48,7 +48,7 @@ pub struct Reading {
     pub calls: Vec<CallReading>,
     /// What the parser remarked.
     pub diagnostics: Vec<Diagnostic>,
-    /// What the model is told about the text as a whole.
+    /// What the model reads about the text as a whole.
     pub observation: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub struct Refusal {
     pub code: String,
     /// One sentence.
     pub message: String,
-    /// What the model is told; none if it is not asked again.
+    /// What the model reads; none if it is not asked again.
     pub observation: Option<String>,
 }
 
@@ -98,13 +98,13 @@ impl Reading {
         )
     }
 
-    /// Adds the schema and a filled example of each tool to what the model is told (rule L7).
+    /// Adds the schema and a filled example of each tool to what the model reads (rule L7).
     pub fn explain(&mut self, context: Context<'_>) {
         for reading in &mut self.calls {
             let Some(tool) = context.catalogue.tool(&reading.call.tool_id) else {
                 continue;
             };
-            let Some(told) = reading
+            let Some(observed) = reading
                 .refusal
                 .as_mut()
                 .and_then(|refusal| refusal.observation.as_mut())
@@ -113,14 +113,14 @@ impl Reading {
             };
             // Writing to a string cannot fail.
             let _ = write!(
-                told,
+                observed,
                 "\nThe parameters of {} as JSON Schema: {}",
                 tool.id, tool.parameters
             );
             if let Some(example) = observation::outline(tool, context.dialect, context.catalogue) {
-                let _ = write!(told, "\nA call of it is written like this:\n{example}");
+                let _ = write!(observed, "\nA call of it is written like this:\n{example}");
             }
-            *told = bounded(std::mem::take(told));
+            *observed = bounded(std::mem::take(observed));
         }
     }
 }
@@ -225,7 +225,7 @@ pub struct UnknownCall {
 }
 
 /// Makes of a block that was cut at the name of an unknown tool what is wrong with it: the model is
-/// told about the name, not about an end that was made for it.
+/// shown the name, not about an end that was made for it.
 pub fn cut_at(parsed: &mut Parsed, unknown: UnknownCall, context: Context<'_>) {
     let Some(block) = parsed.blocks.get_mut(unknown.block) else {
         return;

@@ -15,7 +15,7 @@
 //!
 //! What is read from one answer is recorded together with it, so that an answer in the log always
 //! has its calls beside it. Only calls that change nothing may be read, leave and end while the
-//! model is still writing. If that answer is lost, so are they: the model is asked again, is told
+//! model is still writing. If that answer is lost, so are they: the model is asked again, is shown
 //! nothing of them, and the calls of its next answer have other effect ids.
 
 mod answer;
@@ -98,7 +98,7 @@ pub enum TurnEvent {
         /// How.
         status: CallStatus,
     },
-    /// The model will be told something.
+    /// The model will read something.
     Observed {
         /// The call that it speaks of; none if it speaks of the whole answer.
         index: Option<u32>,
@@ -140,7 +140,7 @@ pub enum Command {
 pub enum Ask {
     /// In a new round, whose number this is.
     Round(u32),
-    /// For the last time, as this budget has ended: it is told so and its calls are not run.
+    /// For the last time, as this budget has ended: it is informed and its calls are not run.
     Last(Budget),
     /// Once more, as its answer got lost.
     Again,

@@ -1,6 +1,6 @@
 //! A model that plays a file: for tests, demonstrations and development without an endpoint.
 //!
-//! It is called `scripted` wherever it appears, so that nobody takes it for a real model. A
+//! It is called `scripted` wherever it appears, so that it is not taken for a real model. A
 //! request that is not what the script expects fails, and the message says what was missing.
 
 pub mod script;

@@ -19,7 +19,7 @@ use super::{
 use crate::domain::turn::{CallState, Progress, ReadCall};
 
 impl Driver {
-    /// Asks the registry for the agent's tools until it answers or the turn is told to end.
+    /// Asks the registry for the agent's tools until it answers or the turn is asked to end.
     pub(super) async fn fetch_inventory(&mut self) -> Result<Inventory, Stop> {
         if self.plan.inventory.is_empty() {
             return Ok(Inventory::default());
@@ -28,7 +28,7 @@ impl Driver {
         loop {
             let fetched = tokio::select! {
                 biased;
-                () = self.control.cancelled() => return Err(self.told()),
+                () = self.control.cancelled() => return Err(self.stopped()),
                 fetched = inventory::fetch(self.shared.registry.clone(), &self.plan.inventory) => fetched,
             };
             let status = match fetched {
@@ -71,7 +71,7 @@ impl Driver {
     }
 
     /// Waits until one of the calls that have left has ended, and notes how and what the model is
-    /// told about it.
+    /// to read about it.
     pub(super) async fn await_one(&mut self, left: &[u32]) -> Result<(), Stop> {
         // Followers see what has happened so far while the rest continues.
         self.commit().await?;
@@ -89,7 +89,7 @@ impl Driver {
         }
     }
 
-    /// Notes how a call ended. Returns its place and what the model is to be told about it.
+    /// Notes how a call ended. Returns its place and what the model is to read about it.
     pub(super) fn land(&mut self, landed: Landed) -> Result<(u32, Option<String>), Stop> {
         let mut result = landed.ended?;
         result.index = landed.index;
@@ -97,11 +97,11 @@ impl Driver {
         if result.tool_id.is_empty() {
             result.tool_id = landed.tool_id;
         }
-        let told = words(&result);
+        let observed = words(&result);
         self.note(Kind::CallSettled(common::CallSettled {
             result: Some(result),
         }))?;
-        Ok((landed.index, told))
+        Ok((landed.index, observed))
     }
 
     /// Ends the calls that left before this process began, of an answer that was lost.
@@ -125,14 +125,14 @@ impl Driver {
         while let Some(landed) = self.flights.next().await {
             match self.land(landed) {
                 // What is not known is named as unsettled in the turn's outcome.
-                Ok(_) | Err(Stop::Told(_)) => {}
+                Ok(_) | Err(Stop::Cancelled(_)) => {}
                 Err(stop) => return Err(stop),
             }
         }
         Ok(())
     }
 
-    /// Tells the registry to end what had left before a crash, of a turn that was cancelled.
+    /// Asks the registry to end what had left before a crash, of a turn that was cancelled.
     pub(super) async fn cancel_calls(&mut self) {
         for effect_id in self.turn.unsettled() {
             self.caller()
@@ -173,17 +173,17 @@ impl Driver {
     async fn wait(&mut self, delay: Duration) -> Result<(), Stop> {
         tokio::select! {
             biased;
-            () = self.control.cancelled() => Err(self.told()),
+            () = self.control.cancelled() => Err(self.stopped()),
             () = tokio::time::sleep(delay) => Ok(()),
         }
     }
 
-    fn told(&self) -> Stop {
-        Stop::Told(self.control.why().unwrap_or(CancelReason::Deadline))
+    fn stopped(&self) -> Stop {
+        Stop::Cancelled(self.control.why().unwrap_or(CancelReason::Deadline))
     }
 }
 
-/// Words what the model is told about a call that has ended; nothing if nobody knows how.
+/// Words what the model reads about a call that has ended; nothing if it is not known how.
 fn words(result: &common::CallResult) -> Option<String> {
     match result.status() {
         common::CallStatus::InDoubt | common::CallStatus::Unspecified => None,

@@ -17,9 +17,9 @@ use tonic::Status;
 use super::stop::Stop;
 use crate::domain::turn::ReadCall;
 
-/// How long a call may take to end once it was told to.
+/// How long a call may take to end once it was asked to.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
-/// How long a call that was told to end is waited for before it is told again.
+/// How long a call that was asked to end is waited for before it is asked again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(200);
 /// How long to wait before the second attempt at a call that failed without effect; later ones wait
 /// as much longer each time.
@@ -76,7 +76,7 @@ impl Caller {
                     let wait = RETRY_WAIT * request.attempt;
                     tokio::select! {
                         biased;
-                        _ = self.told() => return Ok(result),
+                        _ = self.stopped() => return Ok(result),
                         () = tokio::time::sleep(wait) => {}
                     }
                     request.attempt += 1;
@@ -100,17 +100,17 @@ impl Caller {
             tracing::warn!(effect_id, code = ?status.code(), error = status.message(), "asking the registry again how a call went");
             tokio::select! {
                 biased;
-                reason = self.told() => {
-                    // The call may continue in the registry, which nobody else would tell.
+                reason = self.stopped() => {
+                    // The call may continue in the registry, which no one else would stop.
                     self.end_call(effect_id, "the turn ends").await;
-                    return Err(Stop::Told(reason));
+                    return Err(Stop::Cancelled(reason));
                 }
                 () = tokio::time::sleep(backoff.after(&status)) => {}
             }
         }
     }
 
-    /// Tells the registry to end a call, and says in the log if it could not be told.
+    /// Asks the registry to end a call, and logs a registry that could not be reached.
     pub(super) async fn end_call(&self, effect_id: &str, reason: &str) {
         if let Err(status) = self.cancel_call(effect_id, reason).await {
             tracing::warn!(
@@ -121,7 +121,7 @@ impl Caller {
         }
     }
 
-    /// Follows a call to its result, or ends it when it is told to end.
+    /// Follows a call to its result, or ends it when it is asked to end.
     async fn follow(
         &self,
         request: registry::CallToolRequest,
@@ -129,12 +129,12 @@ impl Caller {
         let effect_id = request.effect_id.clone();
         let calling = receive(self.calls.clone(), self.recorder.clone(), request);
         tokio::pin!(calling);
-        let told = tokio::select! {
+        let cause = tokio::select! {
             biased;
-            told = self.told() => told,
+            cause = self.stopped() => cause,
             ended = &mut calling => return ended.map_err(Stop::Storage),
         };
-        let reason = match &told {
+        let reason = match &cause {
             CancelReason::Requested(reason) => reason.clone(),
             CancelReason::Deadline => "the turn's deadline passed".to_owned(),
         };
@@ -148,7 +148,7 @@ impl Caller {
         match ended {
             Some(Ok(Ok(result))) => Ok(Ok(result)),
             Some(Err(error)) => Err(Stop::Storage(error)),
-            Some(Ok(Err(_))) | None => Err(Stop::Told(told)),
+            Some(Ok(Err(_))) | None => Err(Stop::Cancelled(cause)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Caller {
     }
 
     /// Waits until the call shall end.
-    async fn told(&self) -> CancelReason {
+    async fn stopped(&self) -> CancelReason {
         tokio::select! {
             biased;
             () = self.control.cancelled() => self.control.why().unwrap_or(CancelReason::Deadline),
@@ -220,7 +220,7 @@ async fn receive(
     }
 }
 
-/// What became of a call that was on its way out when the turn was told to end.
+/// What became of a call that was on its way out when the turn was asked to end.
 fn not_started(call: &ReadCall) -> common::CallResult {
     let message = format!("{} was cancelled before it was started", call.tool_id);
     let error = outcome::error(common::ErrorCategory::Cancelled, "cancelled", message);

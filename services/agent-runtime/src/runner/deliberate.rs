@@ -97,7 +97,7 @@ impl Driver {
         let StreamingAnswer {
             reader,
             announced,
-            told,
+            observed,
             ..
         } = answered.answer;
         self.note_reading(
@@ -107,7 +107,7 @@ impl Driver {
             reader,
             announced,
         )?;
-        for (index, text) in told {
+        for (index, text) in observed {
             self.note(journal::observation(Some(index), text))?;
         }
         Ok(())
@@ -218,7 +218,7 @@ impl Driver {
         let end = loop {
             let piece = tokio::select! {
                 biased;
-                () = control.cancelled() => return Err(Asking::Stopped(Stop::Told(control.why().unwrap_or(CancelReason::Deadline)))),
+                () = control.cancelled() => return Err(Asking::Stopped(Stop::Cancelled(control.why().unwrap_or(CancelReason::Deadline)))),
                 Some(landed) = self.flights.next() => {
                     self.land_early(landed, &mut answer).await?;
                     continue;

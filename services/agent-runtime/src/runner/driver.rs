@@ -87,7 +87,7 @@ impl Driver {
             stop = worse;
         }
         let outcome = match stop {
-            Stop::Told(reason) => outcome::stopped(&reason, self.turn.unsettled()),
+            Stop::Cancelled(reason) => outcome::stopped(&reason, self.turn.unsettled()),
             Stop::Failed(error) => self.failed(*error, StopReason::Error),
             Stop::Storage(error) => return self.leave_open(&error),
         };
@@ -103,12 +103,12 @@ impl Driver {
     async fn go(&mut self) -> Result<common::RunOutcome, Stop> {
         if let Some(reason) = self.cancelled_before.take() {
             self.cancel_calls().await;
-            return Err(Stop::Told(CancelReason::Requested(reason)));
+            return Err(Stop::Cancelled(CancelReason::Requested(reason)));
         }
         self.prepare().await?;
         loop {
             if let Some(reason) = self.control.why() {
-                return Err(Stop::Told(reason));
+                return Err(Stop::Cancelled(reason));
             }
             match self.turn.next() {
                 Command::ReadOpening(text) => self.read_opening(&text)?,
@@ -139,7 +139,7 @@ impl Driver {
             () = self.control.cancelled() => {}
         }
         match self.control.why() {
-            Some(reason) => Err(Stop::Told(reason)),
+            Some(reason) => Err(Stop::Cancelled(reason)),
             None => Ok(()),
         }
     }
@@ -263,7 +263,7 @@ impl Driver {
                 self.failed(error, StopReason::RepeatedFailure)
             }
             Finish::InDoubt(effects) => {
-                let message = "a call was dispatched and nobody knows whether it took effect; look at its target, \
+                let message = "a call was dispatched and it is not known whether it took effect; look at its target, \
                                then go on in a new turn";
                 let error =
                     outcome::error(common::ErrorCategory::Runtime, "effect_unknown", message);

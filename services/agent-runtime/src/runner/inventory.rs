@@ -20,7 +20,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Remarks on the tools that the profile names and nobody has.
+    /// Remarks on the tools that the profile names and that do not exist.
     pub(super) fn remarks(&self) -> impl Iterator<Item = Kind> + '_ {
         self.missing.iter().map(|id| {
             Kind::Diagnosed(common::Diagnosed {
@@ -44,7 +44,7 @@ impl Inventory {
 pub(super) enum InventoryError {
     /// The registry failed or refused.
     Registry(tonic::Status),
-    /// The tools cannot be told apart by a parser.
+    /// A parser cannot distinguish the tools.
     Unusable(common::CallError),
 }
 
@@ -54,7 +54,7 @@ const MAX_TOOLS: usize = 20_000;
 const MAX_BATCH: usize = 500;
 
 /// Asks the registry for the tools with these ids. All others are known and not available, so that
-/// a call of one is told apart from a call of a tool that nobody has (rule N5).
+/// a call of one differs from a call of a tool that does not exist (rule N5).
 pub(super) async fn fetch(
     registry: ToolRegistryServiceClient<Transport>,
     tool_ids: &[String],

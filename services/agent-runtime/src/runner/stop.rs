@@ -10,7 +10,7 @@ use crate::domain::turn::Divergence;
 #[derive(Debug)]
 pub(super) enum Stop {
     /// It was cancelled or its time is over.
-    Told(CancelReason),
+    Cancelled(CancelReason),
     /// It cannot continue.
     Failed(Box<common::CallError>),
     /// The storage does not work: the turn resumes later.

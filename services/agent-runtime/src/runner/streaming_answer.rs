@@ -20,9 +20,9 @@ pub(super) struct StreamingAnswer {
     pub(super) reader: Reader,
     /// How many of its calls, from the first, are in the log.
     pub(super) announced: usize,
-    /// What the model is to be told about calls that have ended, by their places. It is told when
+    /// What the model is to read about calls that have ended, by their places. It reads it when
     /// the answer is complete: if it gets lost, so does what its calls gave.
-    pub(super) told: Vec<(u32, String)>,
+    pub(super) observed: Vec<(u32, String)>,
     /// A block whose first call names a tool that is not there.
     pub(super) unknown: Option<UnknownCall>,
     /// The block that is open, of which no call has been seen.
@@ -146,8 +146,8 @@ impl Driver {
         landed: Landed,
         answer: &mut StreamingAnswer,
     ) -> Result<(), Stop> {
-        let (index, told) = self.land(landed)?;
-        answer.told.extend(told.map(|text| (index, text)));
+        let (index, observed) = self.land(landed)?;
+        answer.observed.extend(observed.map(|text| (index, text)));
         self.commit().await?;
         self.leave_early(answer.announced).await
     }

@@ -23,7 +23,7 @@ pub struct Earlier {
     pub run_id: String,
     /// What was said in it.
     pub messages: Vec<TurnMessage>,
-    /// Texts that the model was shown in it and nobody vouches for.
+    /// Texts that the model was shown in it and that are not trusted.
     pub untrusted: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn untrusted_given(given: &[TurnMessage]) -> Vec<String> {
     by_user.map(|message| message.text.clone()).collect()
 }
 
-/// Returns what of a turn's opening nobody vouches for.
+/// Returns what of a turn's opening is not trusted.
 pub(crate) fn untrusted_opening(opening: &Opening) -> Vec<String> {
     match opening {
         Opening::UserMessage(text) => vec![text.clone()],
@@ -96,7 +96,7 @@ pub(crate) fn untrusted_opening(opening: &Opening) -> Vec<String> {
     }
 }
 
-/// Returns what an event brought before the model's eyes that nobody vouches for.
+/// Returns what an event brought before the model's eyes that is not trusted.
 pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
     let Kind::CallSettled(settled) = kind else {
         return Vec::new();

@@ -77,7 +77,7 @@ fn status(status: common::CallStatus) -> CallStatus {
         | common::CallStatus::Rejected
         | common::CallStatus::Cancelled => CallStatus::Failed,
         common::CallStatus::Skipped => CallStatus::Skipped,
-        // Whoever does not say how a call ended leaves us not knowing.
+        // A result that does not state how a call ended leaves it undecided.
         common::CallStatus::InDoubt | common::CallStatus::Unspecified => CallStatus::InDoubt,
     }
 }
@@ -117,7 +117,7 @@ pub fn tool_selected(call: &ReadCall, written: &call_text::Call) -> Kind {
     })
 }
 
-/// Writes what the model is told.
+/// Writes what the model reads.
 pub fn observation(index: Option<u32>, text: String) -> Kind {
     Kind::Observation(common::Observation { text, index })
 }

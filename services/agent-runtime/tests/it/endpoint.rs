@@ -1,4 +1,4 @@
-//! A small HTTP server that answers as it is told, step by step.
+//! A small HTTP server that answers as it is scripted, step by step.
 
 use std::sync::{Arc, Mutex};
 

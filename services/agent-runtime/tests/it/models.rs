@@ -112,7 +112,7 @@ async fn bad_requests_name_every_field() {
     let running = World::new(TestRegistry::default(), &[], &json!([]))
         .build()
         .await;
-    let unknown = generate(&running, request("nobody")).await.1.unwrap_err();
+    let unknown = generate(&running, request("unknown")).await.1.unwrap_err();
     assert_eq!(grpc_kit::reason(&unknown), Some(ErrorReason::ModelNotFound));
     let bad = GenerateRequest {
         messages: vec![ChatMessage::default()],

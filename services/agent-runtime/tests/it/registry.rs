@@ -34,7 +34,7 @@ pub(crate) enum Behaviour {
     Fails(&'static str),
     /// Says nothing until it is cancelled.
     Hangs,
-    /// Leaves nobody knowing.
+    /// Leaves the outcome undecided.
     Unknown,
 }
 
@@ -177,7 +177,7 @@ impl TestRegistry {
     }
 
     async fn carry_out(&self, request: CallToolRequest) -> Result<CallResult, Failure> {
-        let (behaviour, mut told, settled) = self.begin(request.clone())?;
+        let (behaviour, mut signal, settled) = self.begin(request.clone())?;
         if let Some(settled) = settled {
             return Ok(CallResult {
                 replayed: true,
@@ -193,10 +193,11 @@ impl TestRegistry {
         };
         let mut behaviour = behaviour;
         if matches!(behaviour, Behaviour::Hangs) {
-            told.changed()
+            signal
+                .changed()
                 .await
                 .expect("the effect lives as long as the double");
-            behaviour = match *told.borrow() {
+            behaviour = match *signal.borrow() {
                 true => Behaviour::Fails("cancelled"),
                 false => self.state.lock().unwrap().tools[&request.tool_id]
                     .behaviour

@@ -57,7 +57,7 @@ async fn a_read_only_call_starts_and_ends_before_the_model_has_finished() {
     let ended = world.build().await.play(says("look")).await;
     assert_eq!(ended.text(), "I saw it.", "{}", ended.error_message());
     let story = ended.story();
-    let place = |word: &str| story.iter().position(|told| *told == word).unwrap();
+    let place = |word: &str| story.iter().position(|line| *line == word).unwrap();
     assert!(place("text") < place("selected"), "{story:?}");
     assert!(place("dispatched") < place("thinking"), "{story:?}");
     assert!(place("settled") < place("answered"), "{story:?}");
@@ -85,7 +85,7 @@ async fn a_call_that_could_change_something_waits_for_the_whole_answer() {
             .await;
         assert_eq!(ended.text(), "ok", "{}", ended.error_message());
         let story = ended.story();
-        let place = |word: &str| story.iter().position(|told| *told == word).unwrap();
+        let place = |word: &str| story.iter().position(|line| *line == word).unwrap();
         assert!(place("answered") < place("dispatched"), "{text}: {story:?}");
     }
 }
@@ -231,11 +231,11 @@ async fn after_a_crash_in_the_middle_of_an_answer_its_calls_are_given_up_and_nam
 
 #[tokio::test]
 async fn the_request_to_a_model_ends_at_the_name_of_an_unknown_tool() {
-    let told =
+    let observed =
         "Observation: Error - Unknown tool ID 'Lok', did you mean 'Look'? Available tools: Look";
     let turns = json!([
         {"answer": {"text": "One moment. <ACTION><Lok><at>x", "chunk": 4}, "fault": {"kind": "hang"}},
-        {"expect": {"last_is": told}, "answer": {"text": "ok"}}
+        {"expect": {"last_is": observed}, "answer": {"text": "ok"}}
     ]);
     let ended = World::new(looking(), &["Look"], &turns)
         .build()

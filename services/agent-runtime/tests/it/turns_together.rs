@@ -37,11 +37,11 @@ async fn under_way(running: &Running) -> String {
 }
 
 fn turns() -> serde_json::Value {
-    let told = "Observation: Tool First executed successfully. Result: 1\n\
+    let observed = "Observation: Tool First executed successfully. Result: 1\n\
                 Observation: Tool Second executed successfully. Result: 2";
     json!([
         {"answer": {"text": BLOCK}},
-        {"expect": {"last_is": told}, "answer": {"text": "Both."}}
+        {"expect": {"last_is": observed}, "answer": {"text": "Both."}}
     ])
 }
 

@@ -167,7 +167,7 @@ impl Running {
         violations.map(|(field, _)| field).collect()
     }
 
-    /// Starts a turn that nothing is wrong with; tells the id of its run.
+    /// Starts a turn that nothing is wrong with; returns the id of its run.
     pub(crate) async fn begin(&self, request: StartTurnRequest) -> String {
         self.start(request).await.unwrap().run.unwrap().run_id
     }
@@ -329,16 +329,16 @@ impl Ended {
             .map_or("", |error| &error.message)
     }
 
-    /// Returns everything that the model was told.
+    /// Returns everything that the model read.
     pub(crate) fn observations(&self) -> Vec<&str> {
-        let told = |event| match event {
+        let observed = |event| match event {
             &RunEvent {
                 kind: Some(Kind::Observation(ref observation)),
                 ..
             } => Some(observation.text.as_str()),
             _ => None,
         };
-        self.events.iter().filter_map(told).collect()
+        self.events.iter().filter_map(observed).collect()
     }
 
     /// Returns the kinds of events, in order, as words; pieces of text and of thinking are joined.

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A profile with every key of ComfyTavern's format and one that nobody knows.
+/// A profile with every key of ComfyTavern's format and one that is unknown.
 const FULL: &str = r#"{
   "id": "npc_elara",
   "name": "Elara",
@@ -15,7 +15,7 @@ const FULL: &str = r#"{
   "tool_ids_inventory": ["kb:Query", "workflow:summarize_text", "FileOperator.WriteFile"],
   "initial_goals_reference": [{"caiu_id": "g", "kb_alias_or_id": "lore", "activation_priority": 3}],
   "unknown_key": {"kept": true},
-  "custom_metadata": {"author": "somebody", "tavern": {"model": "house", "dialect": "tam_v1", "language": "zh",
+  "custom_metadata": {"author": "someone", "tavern": {"model": "house", "dialect": "tam_v1", "language": "zh",
     "system_prompt": "You are Elara.", "temperature": 0.5, "max_output_tokens": 900}}
 }"#;
 

@@ -8,7 +8,7 @@ fn catalogue() -> Catalogue {
     let write = json!({"type": "object", "properties": {"path": {"type": "string"}, "text": {"type": "string"}}, "required": ["path"]});
     Catalogue::new(
         vec![
-            Tool::new("GetPlayerInfo", "Tells about a player.", player),
+            Tool::new("GetPlayerInfo", "Describes a player.", player),
             Tool::new("Write", "Writes a file.", write),
         ],
         Vec::new(),
@@ -239,7 +239,7 @@ fn an_explanation_shows_the_schema_and_an_example() {
     let before = reading.failure();
     reading.explain(context(&catalogue, &policy, &case));
     assert_eq!(reading.failure(), before);
-    let told = reading.calls[0]
+    let observed = reading.calls[0]
         .refusal
         .as_ref()
         .unwrap()
@@ -247,8 +247,8 @@ fn an_explanation_shows_the_schema_and_an_example() {
         .as_deref()
         .unwrap();
     assert!(
-        told.contains(r#""required":["player_id"]"#) && told.contains("<GetPlayerInfo>"),
-        "{told}"
+        observed.contains(r#""required":["player_id"]"#) && observed.contains("<GetPlayerInfo>"),
+        "{observed}"
     );
 }
 

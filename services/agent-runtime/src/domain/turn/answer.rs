@@ -59,18 +59,18 @@ impl Progress {
 pub const MAX_AT_ONCE: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Observed {
     index: Option<u32>,
     text: String,
     time: Timestamp,
 }
 
-/// An answer, its calls and what the model will be told about them.
+/// An answer, its calls and what the model will read about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     last: Option<Budget>,
     calls: Vec<Progress>,
-    told: Vec<Told>,
+    observations: Vec<Observed>,
 }
 
 impl Answer {
@@ -78,7 +78,7 @@ impl Answer {
         Self {
             last,
             calls: Vec::new(),
-            told: Vec::new(),
+            observations: Vec::new(),
         }
     }
 
@@ -135,7 +135,7 @@ impl Answer {
     }
 
     pub(super) fn observe(&mut self, index: Option<u32>, text: String, time: Timestamp) {
-        self.told.push(Told { index, text, time });
+        self.observations.push(Observed { index, text, time });
     }
 
     pub(super) fn is_settled(&self) -> bool {
@@ -153,7 +153,7 @@ impl Answer {
     }
 
     pub(super) fn has_observations(&self) -> bool {
-        !self.told.is_empty()
+        !self.observations.is_empty()
     }
 
     /// Returns effects of which it is not known whether they took place.
@@ -218,12 +218,15 @@ impl Answer {
     /// Names the failure if the answer came to nothing but failures to call.
     pub(super) fn failure(&self) -> Option<String> {
         let calls = self.calls.iter().map(|progress| &progress.call);
-        let of_text = self.told.iter().filter(|told| told.index.is_none());
-        name_failure(calls, of_text.map(|told| told.text.as_str()))
+        let of_text = self
+            .observations
+            .iter()
+            .filter(|observed| observed.index.is_none());
+        name_failure(calls, of_text.map(|observed| observed.text.as_str()))
     }
 
     /// Adds what this answer brings to the conversation: its structured calls in writing, and one
-    /// message with everything that the model is told about it.
+    /// message with everything that the model reads about it.
     pub(super) fn write_messages(&self, messages: &mut Vec<TurnMessage>) {
         let native: Vec<String> = self
             .calls
@@ -237,12 +240,14 @@ impl Answer {
             }
             message.text.push_str(&native.join("\n"));
         }
-        let Some(last) = self.told.last() else { return };
-        let mut told: Vec<&Told> = self.told.iter().collect();
-        told.sort_by_key(|told| told.index.unwrap_or(u32::MAX));
-        let text = told
+        let Some(last) = self.observations.last() else {
+            return;
+        };
+        let mut observed: Vec<&Observed> = self.observations.iter().collect();
+        observed.sort_by_key(|observed| observed.index.unwrap_or(u32::MAX));
+        let text = observed
             .iter()
-            .map(|told| told.text.as_str())
+            .map(|observed| observed.text.as_str())
             .collect::<Vec<_>>()
             .join("\n");
         messages.push(TurnMessage {

@@ -159,7 +159,7 @@ fn calls_of_an_answer_that_was_lost_are_given_up_and_their_effects_never_used_ag
     assert_eq!(
         texts(&turn).last().unwrap().1,
         "y",
-        "the model is told nothing of it"
+        "the model reads nothing of it"
     );
     apply(
         &mut turn,
