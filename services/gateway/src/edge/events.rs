@@ -11,27 +11,16 @@ use serde::Deserialize;
 use tonic::Status;
 
 use super::connect::http_error;
+use super::watch::{END, Follow};
 use super::{call, sse, websocket};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-/// What an id says that marks the end of a run: who returns with it has everything.
-pub(super) const END: &str = ".end";
 
 /// What stands behind the `?`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Parameters {
     #[serde(default)]
     after_sequence: u64,
-}
-
-/// Which run a client follows, and from where.
-#[derive(Debug)]
-pub(super) struct Follow {
-    pub(super) calls: Calls,
-    pub(super) metadata: HeaderMap,
-    pub(super) run_id: String,
-    pub(super) after: u64,
 }
 
 /// Follows a run. A client that reconnects keeps its address, so its last event id comes before the

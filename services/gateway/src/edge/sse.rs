@@ -8,8 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 
 use super::connect::{error_to_json, http_error};
-use super::events::{END, Follow};
-use super::watch::{Record, Watch};
+use super::watch::{END, Follow, Record, Watch};
 
 /// How a client waits before it reconnects, in milliseconds: the default of browsers is seconds.
 const RETRY: &str = "retry: 500\n\n";

@@ -15,6 +15,18 @@ use super::{contract, frames};
 const METHOD: &str = "/tavern.run.v1.RunService/WatchRun";
 const RESPONSE: &str = "tavern.run.v1.WatchRunResponse";
 
+/// What an id says that marks the end of a run: who returns with it has everything.
+pub(super) const END: &str = ".end";
+
+/// Which run a client follows, and from where.
+#[derive(Debug)]
+pub(super) struct Follow {
+    pub(super) calls: Calls,
+    pub(super) metadata: HeaderMap,
+    pub(super) run_id: String,
+    pub(super) after: u64,
+}
+
 /// The records of a run.
 #[derive(Debug)]
 pub(super) struct Watch(Answer);

@@ -9,8 +9,7 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use super::connect::error_to_json;
-use super::events::Follow;
-use super::watch::Watch;
+use super::watch::{Follow, Watch};
 
 /// Bytes that a socket reads at once; it holds as many while it is idle.
 const READ_BUFFER: usize = 4 << 10;

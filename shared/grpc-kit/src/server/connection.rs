@@ -108,7 +108,7 @@ pub(super) async fn run(
         streams: rooms(&permit, settings),
         large_message: Some(permit.share.large_message()),
     };
-    let watched = watched(stream, &counts, settings);
+    let io = TokioIo::new(watched(stream, &counts, settings));
     let service = {
         let http = endpoint.http.clone();
         let held = HeldConnection {
@@ -123,11 +123,8 @@ pub(super) async fn run(
         })
     };
     let builder = builder(settings, endpoint.http.is_none());
-    let mut connection = pin!(
-        builder
-            .serve_connection_with_upgrades(TokioIo::new(watched), service)
-            .into_owned()
-    );
+    let connection = builder.serve_connection_with_upgrades(io, service);
+    let mut connection = pin!(connection.into_owned());
 
     // Ends that the HTTP library does not know: silence, age, a stalled reader, a shutdown.
     let mut first_bytes = pin!(tokio::time::sleep(settings.first_bytes_timeout).fuse());
