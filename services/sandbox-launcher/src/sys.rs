@@ -133,7 +133,7 @@ pub(crate) fn hold(pid: pid_t) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
-/// Says whether two processes have one memory.
+/// Returns whether two processes have one memory.
 pub(crate) fn share_memory(one: c_int, other: c_int) -> io::Result<bool> {
     const KCMP_VM: c_long = 1;
     let zero: c_long = 0;

@@ -351,7 +351,7 @@ impl Subject {
     }
 }
 
-/// Says whether a record goes anywhere at all.
+/// Returns whether a record goes anywhere at all.
 fn is_heard() -> bool {
     tracing::enabled!(target: telemetry::AUDIT_TARGET, tracing::Level::INFO)
 }

@@ -213,7 +213,7 @@ impl Calls {
         })
     }
 
-    /// Says whether calls of a tool may be in flight together with others, as it declares.
+    /// Returns whether calls of a tool may be in flight together with others, as it declares.
     pub async fn may_run_beside_others(&self, tool: &str) -> bool {
         let found = self.inner.tools.find(tool).await;
         found.is_ok_and(|tool| tool.flags().parallel_safe)

@@ -183,7 +183,7 @@ impl InFlightCall {
         });
     }
 
-    /// Says how the call ended. Only the first end counts.
+    /// Records how the call ended. Only the first end counts.
     pub fn end(&self, result: Result<CallResult, Status>) {
         self.stage.send_modify(|stage| {
             stage.ended.get_or_insert(result);

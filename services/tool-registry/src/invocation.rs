@@ -169,7 +169,7 @@ impl Invocation {
         text
     }
 
-    /// Says how a run ended all of whose calls are settled.
+    /// Returns how a run ended all of whose calls are settled.
     fn outcome(&self) -> RunOutcome {
         let fatal = self
             .selected

@@ -50,7 +50,7 @@ pub(crate) fn workflow_not_found(id: &str) -> Failure {
     .metadata("workflow_id", shown)
 }
 
-/// Says what is wrong with a definition, with places below `field`.
+/// Returns what is wrong with a definition, with places below `field`.
 pub(crate) fn workflow_invalid(field: &str, violations: &[Violation]) -> Failure {
     let failure = Failure::new(
         Code::InvalidArgument,
@@ -60,7 +60,7 @@ pub(crate) fn workflow_invalid(field: &str, violations: &[Violation]) -> Failure
     list(failure, field, violations)
 }
 
-/// Says what is wrong with other fields, with places below `field`.
+/// Returns what is wrong with other fields, with places below `field`.
 pub(crate) fn invalid_fields(field: &str, violations: &[Violation]) -> Failure {
     list(Failure::invalid_fields(), field, violations)
 }

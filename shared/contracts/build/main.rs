@@ -11,6 +11,10 @@ use protox::Compiler;
 /// The directory of files that are not ours: they describe options and have no generated code.
 const OPTIONS: &str = "buf/";
 
+#[expect(
+    clippy::print_stdout,
+    reason = "cargo reads the directives of a build script there"
+)]
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
     println!("cargo::rerun-if-changed={}", root.display());

@@ -130,7 +130,7 @@ impl Failure {
             .push(FieldViolation::new(field, description));
     }
 
-    /// Says whether no field is violated so far.
+    /// Returns whether no field is violated so far.
     pub fn is_empty(&self) -> bool {
         self.violations.is_empty()
     }
@@ -273,7 +273,7 @@ pub fn metadata(status: &Status) -> HashMap<String, String> {
         .unwrap_or_default()
 }
 
-/// Says whether a request that was not answered may have been carried out: its connection broke
+/// Returns whether a request that was not answered may have been carried out: its connection broke
 /// after it had left. A service that was not there, or that refused, did nothing.
 pub fn may_have_arrived(status: &Status) -> bool {
     metadata(status).contains_key(MAY_HAVE_ARRIVED)

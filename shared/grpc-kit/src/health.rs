@@ -68,7 +68,7 @@ impl Health {
         }
     }
 
-    /// Says whether a service (`package.Service`) can serve.
+    /// Returns whether a service (`package.Service`) can serve.
     pub async fn set(&self, service: &str, serving: bool) {
         let status = if serving {
             ServingStatus::Serving

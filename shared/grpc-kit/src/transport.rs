@@ -100,7 +100,7 @@ impl fmt::Debug for LateSlot {
 }
 
 impl LateSlot {
-    /// Says where the way leads. Only the first time counts.
+    /// Sets where the way leads. Only the first time counts.
     pub fn fill(&self, transport: Transport) {
         let _ = self.0.set(transport.0);
     }

@@ -27,6 +27,10 @@ const FINISH_TRIES: u32 = 8;
 
 /// How the work of a run ended.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per run, and it is moved once"
+)]
 pub enum End {
     /// The run has ended like this.
     Finished(common::RunOutcome),

@@ -56,6 +56,10 @@ pub struct StartRun {
 
 /// A run that was started, now or before.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per request, and it is moved once"
+)]
 pub enum Started {
     /// The run is new: the caller executes it.
     New(Recorder, RunMeta),

@@ -112,7 +112,7 @@ impl Layer {
         layer
     }
 
-    /// Says where this layer's value at `path` was set.
+    /// Returns where this layer's value at `path` was set.
     pub(crate) fn source(&self, path: &[&str]) -> Source {
         if let Some(file) = &self.file {
             return Source::File(file.clone());
@@ -134,7 +134,7 @@ impl Layer {
             })
     }
 
-    /// Says whether this layer sets `path`.
+    /// Returns whether this layer sets `path`.
     pub(crate) fn contains(&self, path: &[String]) -> bool {
         find(&self.values, path).is_some()
     }

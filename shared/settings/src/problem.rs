@@ -74,7 +74,7 @@ impl Problems {
         self.found.push((key.into(), what.into(), remedy.into()));
     }
 
-    /// Says whether nothing was found.
+    /// Returns whether nothing was found.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }

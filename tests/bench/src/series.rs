@@ -18,7 +18,7 @@ impl Unit {
         matches!(self, Unit::PerSecond | Unit::MegabytesPerSecond)
     }
 
-    /// Says whether `value` is at least as good as `limit`.
+    /// Returns whether `value` is at least as good as `limit`.
     pub(crate) fn reaches(self, value: f64, limit: f64) -> bool {
         if self.more_is_better() {
             value >= limit

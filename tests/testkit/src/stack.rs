@@ -380,7 +380,7 @@ impl Stack {
     }
 }
 
-/// Asks for a run that does not exist: any answer but "unavailable" says that the service serves.
+/// Asks for a run that does not exist: any answer but "unavailable" means that the service serves.
 fn probe_once(
     failed: Option<anyhow::Result<()>>,
     probe: &mut RunServiceClient<Transport>,

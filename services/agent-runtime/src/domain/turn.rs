@@ -296,7 +296,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Says what is to be done now.
+    /// Returns what is to be done now.
     pub fn next(&self) -> Command {
         match &self.phase {
             Phase::Opening(text) => Command::ReadOpening(text.clone()),

@@ -83,7 +83,7 @@ impl ModelError {
         }
     }
 
-    /// Says whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable { .. }

@@ -289,7 +289,7 @@ impl Inner {
         }
     }
 
-    /// Says which of two limits has passed.
+    /// Returns which of two limits has passed.
     fn timed_out(&self, deadline: Instant, what: &'static str, limit: Duration) -> ModelError {
         match Instant::now() >= deadline {
             true => self.out_of_time(),

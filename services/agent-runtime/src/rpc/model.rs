@@ -163,7 +163,7 @@ fn to_wire(piece: Piece) -> WirePiece {
     }
 }
 
-/// Says that no model has this name.
+/// Returns the failure of a model name that does not exist.
 pub(super) fn model_not_found(name: &str) -> Failure {
     let shown: String = name.chars().take(80).collect();
     Failure::new(

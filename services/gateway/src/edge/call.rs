@@ -33,8 +33,8 @@ const OF_HTTP_PREFIXES: [&str; 4] = ["sec-", "connect-", "grpc-", "access-contro
 /// Returns the headers that a call takes over from its HTTP request.
 pub(super) fn metadata(headers: &HeaderMap) -> HeaderMap {
     let own = |name: &HeaderName| {
-        let of_family = |prefix: &&str| name.as_str().starts_with(prefix);
-        !OF_HTTP.contains(name) && !OF_HTTP_PREFIXES.iter().any(|prefix| of_family(&prefix))
+        let mut prefixes = OF_HTTP_PREFIXES.iter();
+        !OF_HTTP.contains(name) && !prefixes.any(|prefix| name.as_str().starts_with(prefix))
     };
     let kept = headers.iter().filter(|(name, _)| own(name));
     kept.map(|(name, value)| (name.clone(), value.clone()))

@@ -112,7 +112,7 @@ fn with_metadata<T>(message: T, headers: &HeaderMap) -> tonic::Request<T> {
     tonic::Request::from_parts(metadata, Extensions::default(), message)
 }
 
-/// Whether a status says that there is no such agent.
+/// Whether a status means that there is no such agent.
 fn is_unknown_model(status: &Status) -> bool {
     grpc_kit::reason(status) == Some(ErrorReason::ProfileNotFound)
 }

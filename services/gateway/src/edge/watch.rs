@@ -15,7 +15,7 @@ use super::{contract, frames};
 const METHOD: &str = "/tavern.run.v1.RunService/WatchRun";
 const RESPONSE: &str = "tavern.run.v1.WatchRunResponse";
 
-/// What an id says that marks the end of a run: who returns with it has everything.
+/// The end of an id that marks the end of a run: a client that returns with it has everything.
 pub(super) const END: &str = ".end";
 
 /// Which run a client follows, and from where.

@@ -194,7 +194,7 @@ pub enum Interruption {
     Asked,
 }
 
-/// How a driver says that a cell ended.
+/// How a cell ended, as its driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriverOutcome {

@@ -39,7 +39,7 @@ impl Sandbox {
         )
     }
 
-    /// Makes a session and waits until it is ready. The flag says that an earlier request with the
+    /// Makes a session and waits until it is ready; returns it, and whether an earlier request with the
     /// same id has made it.
     ///
     /// # Errors

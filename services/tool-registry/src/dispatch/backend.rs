@@ -272,7 +272,7 @@ impl Backends {
         refusal::of_status(service, resolved, &status, heard.answered())
     }
 
-    /// Says what is wrong with a tool that names `service` and `method`.
+    /// Returns what is wrong with a tool that names `service` and `method`.
     pub fn check(&self, service: &str, method: &str) -> Option<Violation> {
         let failure = self.find(service, method).err()?;
         let pointer = if failure.code == "unknown_backend" {

@@ -150,7 +150,7 @@ fn duration(millis: u64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos }
 }
 
-/// Says why the sandbox did not run the script.
+/// Returns why the sandbox did not run the script.
 fn refused(status: &Status) -> Failure {
     let category = match status.code() {
         Code::InvalidArgument => Category::Validation,

@@ -182,7 +182,7 @@ impl ResponseBody {
         }
     }
 
-    /// Says whether a bound has been reached.
+    /// Returns whether a bound has been reached.
     fn poll_bounds(&mut self, cx: &mut Context<'_>) -> Option<Status> {
         if self.deadline.as_mut().poll(cx).is_ready() {
             return Some(Failure::deadline_exceeded().into_status());

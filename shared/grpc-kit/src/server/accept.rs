@@ -96,7 +96,7 @@ pub(super) async fn run(
     }
 }
 
-/// Says whether an error concerns only the connection that was about to be accepted.
+/// Returns whether an error concerns only the connection that was about to be accepted.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

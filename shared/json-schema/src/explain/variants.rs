@@ -154,7 +154,7 @@ impl Explainer<'_> {
     }
 }
 
-/// Returns whether the error says that the value is something else altogether: another type at the
+/// Returns whether the error means that the value is something else altogether: another type at the
 /// place of the alternatives, or another value at a key one level below, which is how alternatives
 /// differ.
 fn is_other_kind(inner: &ValidationError<'_>, pointer: &str) -> bool {

@@ -137,7 +137,7 @@ fn scan(text: &str) -> Option<usize> {
     }
 }
 
-/// Says whether the reader comes to the end of every message.
+/// Returns whether the reader comes to the end of every message.
 fn readable(corpus: &Corpus) -> bool {
     corpus
         .messages

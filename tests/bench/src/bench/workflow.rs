@@ -32,7 +32,7 @@ const CHAINS: usize = 100;
 const LENGTH: usize = 100;
 const NODES: f64 = (CHAINS * LENGTH) as f64;
 
-/// About the size of the event that says that a node has finished.
+/// About the size of the event of a finished node.
 const EVENT_BYTES: usize = 150;
 
 /// How many events are made durable together.

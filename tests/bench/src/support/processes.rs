@@ -23,7 +23,7 @@ pub(crate) fn descendants(parent: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Says whether a process is there and has not ended.
+/// Returns whether a process is there and has not ended.
 pub(crate) fn is_alive(process: u32) -> bool {
     stat(process).is_some()
 }

@@ -37,7 +37,7 @@ async fn collect_again(stack: &Stack, run_id: &str, after: u64) -> anyhow::Resul
     .await?
 }
 
-/// Says whether a client does well to ask again.
+/// Returns whether a client does well to ask again.
 fn comes_back(error: &anyhow::Error) -> bool {
     let unavailable = error
         .downcast_ref::<Status>()

@@ -97,7 +97,7 @@ impl Assembly {
         Ok(pieces)
     }
 
-    /// Says whether the endpoint has said that nothing follows.
+    /// Returns whether the endpoint has said that nothing follows.
     pub fn is_done(&self) -> bool {
         self.done
     }

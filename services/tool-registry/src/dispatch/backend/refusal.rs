@@ -106,7 +106,7 @@ fn is_refusal(code: Code) -> bool {
     )
 }
 
-/// Says how a call ended that left for a backend and got no answer.
+/// Returns how a call ended that left for a backend and got no answer.
 pub(in crate::dispatch) fn without_answer(
     service: &str,
     resolved: &ResolvedCall,
