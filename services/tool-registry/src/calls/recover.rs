@@ -29,11 +29,12 @@ impl Calls {
                     drop(self.join_within(call, without_caller())?);
                     touched += 1;
                 }
-                LedgerEntry::Settled(decided) => {
+                LedgerEntry::Settled(decided) if decided.resolution.is_some() => {
                     self.continue_decision(&decided).await?;
                     touched += 1;
                 }
-                LedgerEntry::InFlight(_) | LedgerEntry::Absent => {}
+                // A run that has resumed already may have settled its call since the list was made.
+                LedgerEntry::Settled(_) | LedgerEntry::InFlight(_) | LedgerEntry::Absent => {}
             }
         }
         Ok(touched)

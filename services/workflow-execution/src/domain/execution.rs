@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn w2_everything_that_is_wrong_is_named() {
         let settings = json!({
-            "timeuot": 1, "onError": "ignore", "outputs": {"txt": "a", "text": 7},
+            "time_out": 1, "onError": "ignore", "outputs": {"txt": "a", "text": 7},
             "retry": {"maxAttempts": 0, "factor": 0.5, "jitter": 2, "on": ["cancelled"], "first": 1},
             "cache": {"mode": "read_write"}, "priority": 3,
         });
@@ -463,7 +463,7 @@ mod tests {
             ("retry/jitter", "out_of_range"),
             ("retry/maxAttempts", "out_of_range"),
             ("retry/on", "out_of_range"),
-            ("timeuot", "unknown_setting"),
+            ("time_out", "unknown_setting"),
         ];
         assert_eq!(
             found,

@@ -67,8 +67,9 @@ pub(super) async fn run(
                         true => &connections.late,
                         false => &connections.begun,
                     };
+                    // Counted by its token, which an upgrade to another protocol keeps.
                     let task = tasks.token();
-                    tasks.spawn(connection::run(
+                    tokio::spawn(connection::run(
                         endpoint.clone(),
                         stream,
                         peer,

@@ -104,7 +104,7 @@ impl ValueScan {
         let siblings = inside.siblings.iter().find_map(sibling);
         let doubled = inside.own.unclosed().filter(|_| starts_with_own);
         let span = inside.own.unopened.or(siblings).or(doubled);
-        let in_section = self.mark_in_section(feed, inner);
+        let in_section = self.mark_in_section(feed, around, inner);
         let span = span.or(inside.empty_call).or(inside.another_call);
         let span = span.or(in_section)?;
         Some(Doubt::Repair(Tolerance::new(
@@ -119,9 +119,17 @@ impl ValueScan {
 
     /// A mark inside of CDATA where more than one section, or more than CDATA, is part of the value:
     /// the mark may be the one that should stand between them.
-    fn mark_in_section(&self, feed: &Feed<'_>, inner: Span) -> Option<Span> {
+    fn mark_in_section(
+        &self,
+        feed: &Feed<'_>,
+        around: &Surroundings<'_>,
+        inner: Span,
+    ) -> Option<Span> {
         let own_close = self.own_close.filter(|own| own.start < inner.end);
-        if own_close.is_some() && self.end_after_own_close {
+        if own_close.is_some_and(|own| {
+            self.end_after_own_close
+                || self.swaps_ends(feed, around, Span::new(own.start, inner.end))
+        }) {
             return own_close;
         }
         if self.sections.is_empty() || !self.is_joined(feed, inner) {
@@ -136,6 +144,28 @@ impl ValueScan {
                 .is_err()
         });
         own_close.or(nested.map(|at| Span::new(at, at + "<![CDATA[".len())))
+    }
+
+    /// Whether a section closes an element of the value's name that it does not open, and opens one
+    /// that it does not close: its end was probably swapped with that of another value.
+    fn swaps_ends(&self, feed: &Feed<'_>, around: &Surroundings<'_>, section: Span) -> bool {
+        let whole = Feed {
+            text: &feed.text[..section.end],
+            eof: true,
+            steps: feed.steps,
+        };
+        let mut pairs = Pairs::default();
+        let mut at = section.start;
+        while let Some(here) = whole.find2(b'<', b'<', at) {
+            at = here + 1;
+            if let Look::Yes(tag) = tag::read(&whole, here, &around.context.policy.limits) {
+                at = tag.span.end;
+                if tag.name.of(feed.text) == self.tag_name.of(feed.text) {
+                    pairs.count(&tag);
+                }
+            }
+        }
+        pairs.unopened.is_some() && pairs.unclosed().is_some()
     }
 
     /// Whether the value is put together of several sections, or of text and sections.
