@@ -154,11 +154,11 @@ fn a_reference_that_leads_nowhere_is_a_violation_at_the_group() {
     let root = |id: &str| json!({"nodes": [group("g", id, json!({}))], "edges": []});
     let children = [("double", doubling()), ("broken", json!({"nodes": 3}))];
     refused(
-        root("doubel"),
+        root("doubled"),
         &children,
         at,
         "unknown_workflow",
-        "`doubel`",
+        "`doubled`",
     );
     refused(
         root("broken"),
