@@ -405,6 +405,7 @@ impl FieldScanner {
                         span: inner,
                     });
                 }
+                self.raw.notes.extend(scan.crossing.take());
                 self.literal_closers |= scan.literal_closer;
                 self.doubtful |= scan.doubled_closer;
                 self.pos = after;

@@ -17,7 +17,8 @@ impl TextScanner {
         let from = feed.floor(self.fields_sought.max(at.saturating_sub(FARTHEST)).min(at));
         feed.count(at - from);
         let text = &feed.text.as_bytes()[from..at];
-        let marks = ["「始」", "»»»"];
+        // With ESCAPE or without.
+        let marks = ["「始", "{始", "»»»"];
         let mut marks = marks
             .iter()
             .filter_map(|mark| memchr::memmem::find(text, mark.as_bytes()));

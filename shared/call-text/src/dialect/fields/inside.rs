@@ -1,5 +1,6 @@
 //! What stands inside a value and says that its end was missed (T5, T9).
 
+use super::command::Key;
 use super::key;
 use super::marks::{self, Delimiters};
 use crate::scan::{Feed, Look};
@@ -12,9 +13,26 @@ pub(super) struct Inside {
     pub(super) keys: Vec<Span>,
     /// A delimiter that makes the end of the value doubtful.
     doubt: Option<Span>,
+    /// The opening mark of a block behind the closing mark of another one.
+    crossed: Option<Span>,
 }
 
 impl Inside {
+    /// The tolerance of a block that took in the fields of another one.
+    pub(super) fn crossing(&self, feed: &Feed<'_>) -> Option<Tolerance> {
+        let span = self.crossed?;
+        let (rule, class) = (Rule::T9, Class::Repair);
+        let mark = span.of(feed.text);
+        Some(Tolerance::new(
+            rule,
+            class,
+            "two_blocks_in_one",
+            span,
+            mark,
+            "",
+        ))
+    }
+
     /// The tolerance of a value that was probably cut wrong.
     pub(super) fn note(&self, feed: &Feed<'_>) -> Option<Tolerance> {
         let span = self.doubt?;
@@ -56,6 +74,7 @@ pub(super) fn look(feed: &Feed<'_>, own: Delimiters, inner: Span) -> Inside {
         inside: Inside::default(),
         depth: 0,
         leading: None,
+        quoting: false,
     }
     .walk()
 }
@@ -69,6 +88,8 @@ struct Walk<'t> {
     depth: usize,
     /// An opening delimiter that the value begins with.
     leading: Option<Span>,
+    /// A block is open.
+    quoting: bool,
 }
 
 impl Walk<'_> {
@@ -76,8 +97,8 @@ impl Walk<'_> {
         let (open, close) = self.own.first_bytes();
         // What stood before a block that is quoted whole.
         let mut quoted: Option<(usize, Option<Span>, usize)> = None;
-        let mut empty = false;
         let mut blocks = 0usize;
+        let mut closed = false;
         let mut at = self.start;
         while let Some(offset) = memchr::memchr3(open, close, b'<', &self.feed.bytes()[at..]) {
             self.feed.count(offset);
@@ -92,18 +113,29 @@ impl Walk<'_> {
                 at = marker.end;
                 if marker.opens && blocks == 0 {
                     quoted = Some((self.inside.keys.len(), self.inside.doubt, self.depth));
-                    empty = true;
+                    if closed {
+                        self.inside
+                            .crossed
+                            .get_or_insert(Span::new(here, marker.end));
+                    }
                 }
+                self.quoting = marker.opens || blocks > 1;
                 if marker.opens {
                     blocks += 1;
-                } else if blocks > 0 {
+                } else if blocks == 0 {
+                    closed = true;
+                } else {
                     blocks -= 1;
                     if blocks == 0
                         && let Some((keys, doubt, depth)) = quoted.take()
                     {
-                        self.inside.keys.truncate(keys);
-                        // A quoted block is not empty: two marks were confused.
-                        let confused = empty.then_some(Span::new(here, marker.end));
+                        let inner = self.inside.keys.split_off(keys);
+                        // A field of a quoted block names a tool: otherwise two marks were
+                        // confused.
+                        let names_tool =
+                            |key: &Span| Key::read(key.of(self.feed.text)).is_any_command();
+                        let confused = !inner.iter().any(names_tool);
+                        let confused = confused.then_some(Span::new(here, marker.end));
                         (self.inside.doubt, self.depth) = (doubt.or(confused), depth);
                     }
                 }
@@ -117,11 +149,16 @@ impl Walk<'_> {
             };
             if may_delimit && let Some(end) = self.delimiter(here) {
                 at = end;
-                empty = false;
             }
+        }
+        if let Some((keys, ..)) = quoted
+            && self.own.is_escape()
+        {
+            self.inside.keys.truncate(keys);
         }
         if self.depth > 0 {
             self.inside.doubt = self.inside.doubt.or(self.leading);
+            self.key_before(self.feed.len());
         }
         self.inside
     }
@@ -143,7 +180,7 @@ impl Walk<'_> {
             let Look::Yes(end) = self.feed.literal_any_case(here, family.opener()) else {
                 continue;
             };
-            if family.is_escape() || !escaped {
+            if family.is_escape() || !escaped || self.quoting {
                 self.key_before(here);
             }
             if own || family == self.own {

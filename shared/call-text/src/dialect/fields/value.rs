@@ -67,6 +67,8 @@ pub(super) struct FieldValue {
     /// A closing delimiter stands inside the value and nothing but another one follows it.
     pub(super) doubled_closer: bool,
     pub(super) literal_closer: bool,
+    /// The value ran over the end of its block into another one.
+    pub(super) crossing: Option<Tolerance>,
     /// A field that was read behind a closing delimiter.
     pub(super) next: Option<(usize, FieldStart)>,
     notes: Vec<Tolerance>,
@@ -91,6 +93,7 @@ impl FieldValue {
             separators: super::SeparatorMemo::default(),
             doubled_closer: false,
             literal_closer: false,
+            crossing: None,
             next: None,
             notes: Vec::new(),
         }
@@ -119,6 +122,7 @@ impl FieldValue {
         }
         let inside = inside::look(feed, self.start.delimiters, inner);
         notes.extend(inside.note(feed));
+        self.crossing = inside.crossing(feed);
         RawField {
             key: Written::At(self.start.key),
             reading: Key::read(self.start.key.of(feed.text)),
