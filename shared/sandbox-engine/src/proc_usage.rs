@@ -155,15 +155,22 @@ impl Tree {
             let part = process.proportional_bytes();
             part.unwrap_or_else(|| process.held().bytes())
         };
-        let careful = holders.iter().copied().map(careful);
-        let careful = careful.fold(files, u64::saturating_add);
+        let parts: Vec<u64> = holders.iter().copied().map(careful).collect();
+        let careful = parts.iter().copied().fold(files, u64::saturating_add);
         let Some(scratch) = scratch.filter(|_| careful > recheck_above) else {
             return careful;
         };
-        // Scratch files that are mapped are among the files and among what their processes keep.
-        let mapped = |process: &Process| process.mapped_bytes(&scratch.device);
-        let mapped = holders.into_iter().map(mapped);
-        careful - mapped.fold(0, u64::saturating_add).min(scratch.bytes)
+        // Scratch files that are mapped are among the files and among what their processes keep. What
+        // has ended meanwhile maps nothing and keeps nothing.
+        let (mut mapped, mut gone) = (0_u64, 0_u64);
+        for (process, part) in holders.into_iter().zip(parts) {
+            mapped = mapped.saturating_add(process.mapped_bytes(&scratch.device));
+            if process.held() == Held::default() {
+                gone = gone.saturating_add(part);
+            }
+        }
+        let twice = mapped.min(scratch.bytes).saturating_add(gone);
+        careful.saturating_sub(twice)
     }
 }
 
