@@ -74,7 +74,7 @@ pub(super) fn look(feed: &Feed<'_>, own: Delimiters, inner: Span) -> Inside {
         inside: Inside::default(),
         depth: 0,
         leading: None,
-        quoting: false,
+        quoted: None,
     }
     .walk()
 }
@@ -88,8 +88,8 @@ struct Walk<'t> {
     depth: usize,
     /// An opening delimiter that the value begins with.
     leading: Option<Span>,
-    /// A block is open.
-    quoting: bool,
+    /// Where the fields of a quoted block begin, and whether one of them names a tool.
+    quoted: Option<(usize, bool)>,
 }
 
 impl Walk<'_> {
@@ -113,13 +113,13 @@ impl Walk<'_> {
                 at = marker.end;
                 if marker.opens && blocks == 0 {
                     quoted = Some((self.inside.keys.len(), self.inside.doubt, self.depth));
+                    self.quoted = Some((marker.end, false));
                     if closed {
                         self.inside
                             .crossed
                             .get_or_insert(Span::new(here, marker.end));
                     }
                 }
-                self.quoting = marker.opens || blocks > 1;
                 if marker.opens {
                     blocks += 1;
                 } else if blocks == 0 {
@@ -132,10 +132,9 @@ impl Walk<'_> {
                         let inner = self.inside.keys.split_off(keys);
                         // A field of a quoted block names a tool: otherwise two marks were
                         // confused.
-                        let names_tool =
-                            |key: &Span| Key::read(key.of(self.feed.text)).is_any_command();
-                        let confused = !inner.iter().any(names_tool);
-                        let confused = confused.then_some(Span::new(here, marker.end));
+                        let named = self.quoted.take().is_some_and(|(_, named)| named);
+                        let named = named || inner.iter().any(|key| self.names_tool(*key));
+                        let confused = (!named).then_some(Span::new(here, marker.end));
                         (self.inside.doubt, self.depth) = (doubt.or(confused), depth);
                     }
                 }
@@ -151,16 +150,15 @@ impl Walk<'_> {
                 at = end;
             }
         }
-        if let Some((keys, ..)) = quoted
-            && self.own.is_escape()
-        {
-            self.inside.keys.truncate(keys);
-        }
         if self.depth > 0 {
             self.inside.doubt = self.inside.doubt.or(self.leading);
             self.key_before(self.feed.len());
         }
         self.inside
+    }
+
+    fn names_tool(&self, key: Span) -> bool {
+        Key::read(key.of(self.feed.text)).is_any_command()
     }
 
     /// Takes the delimiter at a position; gives its end.
@@ -180,8 +178,12 @@ impl Walk<'_> {
             let Look::Yes(end) = self.feed.literal_any_case(here, family.opener()) else {
                 continue;
             };
-            if family.is_escape() || !escaped || self.quoting {
+            if family.is_escape() || !escaped {
                 self.key_before(here);
+            } else if let Some((from, false)) = self.quoted {
+                let key = key::key_before(&self.feed, here, from);
+                let named = key.is_some_and(|(key, _)| self.names_tool(key));
+                self.quoted = Some((from, named));
             }
             if own || family == self.own {
                 if self.feed.text[self.start..here].trim().is_empty() {
