@@ -9,6 +9,7 @@ use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
+use contracts::tavern::sandbox::v1::session_service_client::SessionServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use gateway::Gateway;
 use grpc_kit::{Services, Shutdown, Transport};
@@ -51,6 +52,7 @@ impl Tavern {
                 workflow: WorkflowServiceClient::new(workflow_transport.clone()),
                 workflow_runs: RunServiceClient::new(workflow_transport.clone()),
                 sandbox: ScriptSandboxServiceClient::new(sandbox_transport.clone()),
+                sessions: SessionServiceClient::new(sandbox_transport.clone()),
             },
         );
         let registry = registry.await.context("tool-registry")?;

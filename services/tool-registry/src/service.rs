@@ -9,7 +9,10 @@ use contracts::tavern::{
         tool_registry_service_server::ToolRegistryServiceServer,
     },
     run::v1::run_service_client::RunServiceClient,
-    sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient,
+    sandbox::v1::{
+        script_sandbox_service_client::ScriptSandboxServiceClient,
+        session_service_client::SessionServiceClient,
+    },
     workflow::v1::workflow_service_client::WorkflowServiceClient,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
@@ -26,7 +29,7 @@ use crate::{
         backend::{AllowedHosts, Backends},
         builtin::{self, Builtins},
         runs::WorkflowRuns,
-        sandbox::Sandbox,
+        sandbox::{Sandbox, Sessions},
         script::Scripts,
     },
     domain::{
@@ -56,6 +59,8 @@ pub struct Peers {
     pub workflow_runs: RunServiceClient<Transport>,
     /// script-sandbox.
     pub sandbox: ScriptSandboxServiceClient<Transport>,
+    /// The sessions of script-sandbox.
+    pub sessions: SessionServiceClient<Transport>,
 }
 
 impl Peers {
@@ -65,10 +70,12 @@ impl Peers {
     /// The address that is of no use.
     pub fn remote(settings: &RegistrySettings) -> Result<Self, grpc_kit::TransportError> {
         let workflow = grpc_kit::remote(&settings.workflow)?;
+        let sandbox = grpc_kit::remote(&settings.sandbox)?;
         Ok(Self {
             workflow: WorkflowServiceClient::new(workflow.clone()),
             workflow_runs: RunServiceClient::new(workflow),
-            sandbox: ScriptSandboxServiceClient::new(grpc_kit::remote(&settings.sandbox)?),
+            sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
+            sessions: SessionServiceClient::new(sandbox),
         })
     }
 }
@@ -135,6 +142,7 @@ pub async fn build_with(
         .collect();
 
     let sandbox = Sandbox::new(peers.sandbox);
+    let sessions = Sessions::new(peers.sessions);
     let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
     let workflow_runs = WorkflowRuns::new(peers.workflow, peers.workflow_runs);
     let tools = Tools::new(
@@ -145,7 +153,7 @@ pub async fn build_with(
     );
     tools.restore().await?;
     let dispatcher = Dispatcher {
-        builtins: Builtins::new(workspaces, sandbox.clone(), Arc::clone(&clock)),
+        builtins: Builtins::new(workspaces, sandbox.clone(), sessions, Arc::clone(&clock)),
         backends,
         scripts: Scripts::new(sandbox, files),
         runs: workflow_runs,

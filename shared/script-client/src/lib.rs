@@ -1,16 +1,20 @@
-//! Runs a script in the sandbox and reports what it writes while it writes it.
+//! Runs a script, or a cell of a session, in the sandbox and reports what it writes while it writes
+//! it.
 //!
-//! The registry uses it for tools, and the workflow service for nodes. [`run`] joins what the script
-//! writes into pieces of a sensible size and keeps all of it for the answer, so that a caller has
-//! both.
+//! The registry uses it for tools, and the workflow service for nodes. [`run`] and [`run_cell`] join
+//! what the code writes into pieces of a sensible size and keep all of it for the answer, so that a
+//! caller has both.
 
+mod cell;
 mod decoder;
+
+pub use cell::{Cell, CellEvent, run_cell};
 
 use contracts::tavern::{
     common::v1::OutputStream,
     sandbox::v1::{
         self as sandbox, ExecuteRequest, ExecuteResponse, ExecuteStreamRequest,
-        ExecuteStreamResponse, execute_stream_request::Message, execute_stream_response::Event,
+        execute_stream_request::Message, execute_stream_response::Event,
         script_sandbox_service_client::ScriptSandboxServiceClient, verdict::Kind,
     },
 };
@@ -30,12 +34,12 @@ pub enum ScriptEvent {
     Ended(Box<ExecuteResponse>),
 }
 
-/// A script that did not end by itself, because the sandbox refused it or was lost.
+/// A script or cell that did not end by itself, because the sandbox refused it or was lost.
 #[derive(Debug)]
 pub struct Broken {
     /// What the sandbox answered.
     pub status: Status,
-    /// Whether the script may have run, and how far is unknown.
+    /// Whether the code may have run, and how far is unknown.
     pub may_have_run: bool,
 }
 
@@ -57,7 +61,7 @@ pub fn run(
         let mut output = Output::default();
         loop {
             let event = tokio::select! {
-                event = next(&mut answers) => Some(event),
+                event = next(&mut answers, |answer| answer.event) => Some(event),
                 () = output.coalescer.due() => None,
             };
             let (pieces, ended) = match event.transpose()? {
@@ -121,24 +125,29 @@ impl Output {
         rest
     }
 
+    /// Returns everything that was written to standard output and to standard error.
+    fn into_bytes(self) -> (Vec<u8>, Vec<u8>) {
+        (self.stdout.bytes, self.stderr.bytes)
+    }
+
     /// Adds everything that was written to the response, unless the sandbox ended the script for its
     /// own sake, or because the deadline passed.
-    fn complete(&mut self, mut response: ExecuteResponse) -> Result<ExecuteResponse, Broken> {
+    fn complete(self, mut response: ExecuteResponse) -> Result<ExecuteResponse, Broken> {
         let verdict = response.verdict.as_ref();
         if let Some(Kind::Cancelled(_)) = verdict.and_then(|verdict| verdict.kind.as_ref()) {
             return Err(cancelled());
         }
-        response.stdout = std::mem::take(&mut self.stdout.bytes);
-        response.stderr = std::mem::take(&mut self.stderr.bytes);
+        (response.stdout, response.stderr) = self.into_bytes();
         Ok(response)
     }
 }
 
-async fn next(answers: &mut Streaming<ExecuteStreamResponse>) -> Result<Event, Broken> {
+/// Returns the next event of a stream that ends with an event of its own.
+async fn next<M, E>(answers: &mut Streaming<M>, event: fn(M) -> Option<E>) -> Result<E, Broken> {
     loop {
         match answers.message().await {
-            Ok(Some(response)) => {
-                if let Some(event) = response.event {
+            Ok(Some(answer)) => {
+                if let Some(event) = event(answer) {
                     return Ok(event);
                 }
             }

@@ -2,6 +2,7 @@
 //!
 //! Their definitions are `*.tool.json` files like those of plugins, compiled in.
 
+mod cell;
 mod code;
 mod diff;
 mod files;
@@ -13,14 +14,17 @@ use std::sync::Arc;
 use core_types::Clock;
 use serde_json::Value;
 
-use super::{ResolvedCall, sandbox::Sandbox};
+use super::{
+    ResolvedCall,
+    sandbox::{Sandbox, Sessions},
+};
 use crate::{
     domain::definition::{self, Definition},
     workspace::{Workspace, Workspaces, check_conversation},
 };
 
 /// The definitions of all methods of the platform.
-const DEFINITIONS: [&str; 10] = [
+const DEFINITIONS: [&str; 11] = [
     include_str!("builtin/tools/write_file.tool.json"),
     include_str!("builtin/tools/append_file.tool.json"),
     include_str!("builtin/tools/read_file.tool.json"),
@@ -31,6 +35,7 @@ const DEFINITIONS: [&str; 10] = [
     include_str!("builtin/tools/apply_project_diff.tool.json"),
     include_str!("builtin/tools/current_time.tool.json"),
     include_str!("builtin/tools/code_interpreter.tool.json"),
+    include_str!("builtin/tools/run_cell.tool.json"),
 ];
 
 /// Returns the definitions of all methods of the platform.
@@ -54,6 +59,7 @@ enum Method {
     ApplyProjectDiff,
     CurrentTime,
     Execute,
+    RunCell,
 }
 
 impl Method {
@@ -69,6 +75,7 @@ impl Method {
             "ApplyProjectDiff" => Self::ApplyProjectDiff,
             "system:get_current_time" => Self::CurrentTime,
             "CodeInterpreter:execute" => Self::Execute,
+            "CodeInterpreter:run_cell" => Self::RunCell,
             _ => return None,
         })
     }
@@ -79,15 +86,22 @@ impl Method {
 pub struct Builtins {
     workspaces: Workspaces,
     sandbox: Sandbox,
+    sessions: Sessions,
     clock: Arc<dyn Clock>,
 }
 
 impl Builtins {
     /// Takes what the methods need.
-    pub fn new(workspaces: Workspaces, sandbox: Sandbox, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        workspaces: Workspaces,
+        sandbox: Sandbox,
+        sessions: Sessions,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             workspaces,
             sandbox,
+            sessions,
             clock,
         }
     }
@@ -105,6 +119,7 @@ impl Builtins {
         match method {
             Method::CurrentTime => time::current(self.clock.now(), &resolved.arguments),
             Method::Execute => code::execute(&self.sandbox, resolved).await,
+            Method::RunCell => cell::run(&self.sessions, resolved).await,
             file_method => self.on_workspace(file_method, resolved).await,
         }
     }
@@ -150,7 +165,7 @@ fn carry_out_on(
         Method::ReadFiles => files::read_several(workspace, arguments),
         Method::ApplyDiff => diff::apply_blocks(workspace, arguments),
         Method::ApplyProjectDiff => diff::apply_unified(workspace, arguments),
-        Method::CurrentTime | Method::Execute => Err(Failure::new(
+        Method::CurrentTime | Method::Execute | Method::RunCell => Err(Failure::new(
             Category::Internal,
             "internal",
             "this method does not work on files",

@@ -1,5 +1,6 @@
 //! The sandbox as scripts and the code interpreter use it.
 
+mod sessions;
 mod verdict;
 
 use call_outcome::{CallOutcome, Category, Failure};
@@ -20,7 +21,10 @@ use tonic::{Code, Status};
 
 use super::{ResolvedCall, retry::Patience};
 
+pub use sessions::Sessions;
+
 pub(super) use call_outcome::tail;
+pub(super) use sessions::Ran;
 pub(super) use verdict::{failed_verdict, has_exited};
 
 /// How long to wait for a sandbox that is not there.
@@ -129,6 +133,11 @@ fn failure_of(status: &Status) -> Failure {
             "runtime_unavailable",
             format!("the script's language cannot be run here: {said}"),
         ),
+        (_, Some(ErrorReason::SessionBusy)) => (
+            Category::Runtime,
+            "interpreter_busy",
+            "another cell of this conversation still runs; wait for its result".to_owned(),
+        ),
         (Code::InvalidArgument, _) => {
             let fields: Vec<String> = grpc_kit::violations(status)
                 .into_iter()
@@ -157,7 +166,7 @@ fn failure_of(status: &Status) -> Failure {
         }
     };
     let failure = Failure::new(category, code, message);
-    if code == "sandbox_unavailable" {
+    if matches!(code, "sandbox_unavailable" | "interpreter_busy") {
         failure.retryable()
     } else {
         failure

@@ -395,3 +395,14 @@ async fn a_sandbox_that_refuses_is_a_failure_of_the_call_not_of_the_method() {
         assert_eq!(code_of(&result), expected);
     }
 }
+
+#[tokio::test]
+async fn a_cell_without_a_conversation_is_rejected_with_what_to_use_instead() {
+    let fixture = Fixture::new().await;
+    let cell = json!({"language": "python", "code": "1"});
+    let result = fixture.call("CodeInterpreter:run_cell", cell).await;
+    assert_eq!(result.status(), CallStatus::Rejected);
+    let error = result.error.unwrap();
+    assert_eq!(error.code, "conversation_required");
+    assert!(error.message.contains("CodeInterpreter:execute"));
+}

@@ -12,6 +12,7 @@ use contracts::tavern::{
     sandbox::v1::{
         script_sandbox_service_client::ScriptSandboxServiceClient,
         script_sandbox_service_server::ScriptSandboxServiceServer,
+        session_service_client::SessionServiceClient,
     },
     workflow::v1::{
         workflow_service_client::WorkflowServiceClient,
@@ -235,8 +236,10 @@ async fn build(
         .add(WorkflowServiceServer::new(workflows.clone()))
         .add(RunServiceServer::new(workflows.clone()));
     let workflows = grpc_kit::local(&workflows);
+    let sandbox = grpc_kit::local(&sandbox);
     let peers = Peers {
-        sandbox: ScriptSandboxServiceClient::new(grpc_kit::local(&sandbox)),
+        sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
+        sessions: SessionServiceClient::new(sandbox),
         workflow: WorkflowServiceClient::new(workflows.clone()),
         workflow_runs: RunServiceClient::new(workflows),
     };

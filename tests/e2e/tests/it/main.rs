@@ -2,6 +2,7 @@
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
 mod cancel;
+mod cells;
 mod command_line;
 mod containers;
 mod dialects;

@@ -47,10 +47,7 @@ pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallO
 
 fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failure> {
     let code = text(&resolved.arguments, "code")?;
-    if code.contains('\0') {
-        let message = "the code contains a NUL character; remove it";
-        return Err(Failure::new(Category::Validation, "invalid_code", message));
-    }
+    without_nul(code)?;
     let language = text(&resolved.arguments, "language")?.to_owned();
     let conversation = resolved.conversation.as_ref();
     let request = ExecuteRequest {
@@ -68,13 +65,24 @@ fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failu
     Ok((language, request))
 }
 
+/// Refuses code that no file can hold.
+pub(super) fn without_nul(code: &str) -> Result<(), Failure> {
+    if code.contains('\0') {
+        let message = "the code contains a NUL character; remove it";
+        return Err(Failure::new(Category::Validation, "invalid_code", message));
+    }
+    Ok(())
+}
+
+/// Returns as much of an output stream as a model is given.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .take(MAX_OUTPUT_CHARS)
+        .collect()
+}
+
 fn output_of(response: &ExecuteResponse) -> Value {
-    let shown = |bytes: &[u8]| -> String {
-        String::from_utf8_lossy(bytes)
-            .chars()
-            .take(MAX_OUTPUT_CHARS)
-            .collect()
-    };
     let mut output = Map::new();
     output.insert("stdout".to_owned(), json!(shown(&response.stdout)));
     output.insert("stderr".to_owned(), json!(shown(&response.stderr)));
@@ -100,15 +108,21 @@ fn with_trace(mut failure: Failure, language: &str, response: &ExecuteResponse) 
 }
 
 /// Adds to the details what the code had done before it failed.
-fn with_rest(mut failure: Failure, response: &ExecuteResponse) -> Failure {
-    let stdout = String::from_utf8_lossy(&response.stdout);
-    if !stdout.is_empty() {
-        failure = failure.detail("stdout", tail(&stdout, MAX_OUTPUT_WITH_ERROR_CHARS));
-    }
+fn with_rest(failure: Failure, response: &ExecuteResponse) -> Failure {
+    let mut failure = failed_with(failure, &response.stdout);
     if let Some(collected) = &response.collected {
         add_files(&mut failure.details, collected);
     }
     failure
+}
+
+/// Adds to the details the end of what the code had written.
+pub(super) fn failed_with(failure: Failure, stdout: &[u8]) -> Failure {
+    let stdout = String::from_utf8_lossy(stdout);
+    match stdout.is_empty() {
+        true => failure,
+        false => failure.detail("stdout", tail(&stdout, MAX_OUTPUT_WITH_ERROR_CHARS)),
+    }
 }
 
 /// Names the files that the code left, and those that could not be taken. Nothing is said where

@@ -1,0 +1,117 @@
+//! `CodeInterpreter:run_cell`: code whose variables stay for the next cell of the conversation.
+
+use call_outcome::{CallOutcome, Category, Failure};
+use contracts::tavern::sandbox::v1::{CellOutcome, SessionEnd};
+use script_client::Cell;
+use serde_json::{Map, Value, json};
+
+use super::{
+    code::{failed_with, shown},
+    text,
+};
+use crate::dispatch::{
+    ResolvedCall,
+    sandbox::{Ran, Sessions, portable},
+};
+
+/// Runs one cell in the interpreter of the call's conversation.
+pub(super) async fn run(sessions: &Sessions, resolved: &ResolvedCall) -> CallOutcome {
+    let Some(conversation) = &resolved.conversation else {
+        let message = "a cell belongs to a conversation, and the call names none; use \
+                       CodeInterpreter:execute";
+        let failure = Failure::new(Category::Validation, "conversation_required", message);
+        return CallOutcome::Rejected(failure);
+    };
+    let (language, code) = match asked(resolved) {
+        Ok(asked) => asked,
+        Err(failure) => return CallOutcome::Failed(failure),
+    };
+    let runtime = match language {
+        "python" => "python3",
+        _ => "node",
+    };
+    let caller = portable(conversation.as_str());
+    match sessions.run_cell(&caller, runtime, code, resolved).await {
+        Ok(ran) => ended(&ran, language),
+        Err(outcome) => outcome,
+    }
+}
+
+fn asked(resolved: &ResolvedCall) -> Result<(&str, &str), Failure> {
+    let language = text(&resolved.arguments, "language")?;
+    let code = text(&resolved.arguments, "code")?;
+    super::code::without_nul(code)?;
+    Ok((language, code))
+}
+
+fn ended(ran: &Ran, language: &str) -> CallOutcome {
+    let cell = &ran.cell;
+    let Some(failure) = failure_of(cell, language) else {
+        return CallOutcome::Succeeded(output_of(ran));
+    };
+    let mut failure = failed_with(failure, &cell.stdout);
+    failure.details.extend(place_of(ran));
+    CallOutcome::Failed(failure)
+}
+
+fn output_of(ran: &Ran) -> Value {
+    let mut output = place_of(ran);
+    output.insert("stdout".to_owned(), json!(shown(&ran.cell.stdout)));
+    output.insert("stderr".to_owned(), json!(shown(&ran.cell.stderr)));
+    if let Some(value) = &ran.cell.value {
+        output.insert("value".to_owned(), json!(value.text));
+    }
+    Value::Object(output)
+}
+
+/// Says which cell it was, so that a model notices an interpreter that has forgotten.
+fn place_of(ran: &Ran) -> Map<String, Value> {
+    let mut place = Map::new();
+    place.insert("cell".to_owned(), json!(ran.cell.number));
+    if let Some(reason) = &ran.restarted {
+        place.insert("restarted_because".to_owned(), json!(reason));
+    }
+    place
+}
+
+/// Returns why a cell did not succeed; nothing if it did.
+fn failure_of(cell: &Cell, language: &str) -> Option<Failure> {
+    let ended = &cell.ended;
+    let failure = match ended.outcome() {
+        CellOutcome::Succeeded => return None,
+        CellOutcome::Raised => raised(cell),
+        CellOutcome::WallExceeded => Failure::new(
+            Category::Timeout,
+            "wall_limit",
+            "the cell ran too long and was interrupted; its variables are kept",
+        ),
+        CellOutcome::OutputExceeded => Failure::limit(
+            "output_limit",
+            "the cell wrote too much and was interrupted; its variables are kept",
+        ),
+        CellOutcome::SessionEnded => interpreter_ended(ended.session_end.as_ref(), cell, language),
+        CellOutcome::Interrupted | CellOutcome::Unspecified => Failure::new(
+            Category::Timeout,
+            "deadline_exceeded",
+            "the cell was interrupted before its end; its variables are kept",
+        ),
+    };
+    Some(failure)
+}
+
+fn raised(cell: &Cell) -> Failure {
+    let error = cell.error.clone().unwrap_or_default();
+    let message = format!(
+        "the code failed: {}: {}\n{}",
+        error.r#type, error.message, error.traceback_text
+    );
+    Failure::new(Category::Runtime, "code_failed", message.trim_end())
+}
+
+fn interpreter_ended(end: Option<&SessionEnd>, cell: &Cell, language: &str) -> Failure {
+    let verdict = call_wire::verdict_from_proto(end.and_then(|end| end.verdict.as_ref()));
+    let mut failure = verdict.failure(language, &String::from_utf8_lossy(&cell.stderr));
+    let said = &failure.message;
+    failure.message = format!("{said}; the interpreter ended, and its variables are gone");
+    failure
+}

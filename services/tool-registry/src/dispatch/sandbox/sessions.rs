@@ -1,0 +1,140 @@
+//! The interpreters of conversations: one for each conversation and runtime.
+//!
+//! The sandbox remembers whose an interpreter is, so nothing is kept here and a registry that
+//! starts again finds them.
+
+use std::pin::pin;
+
+use call_outcome::CallOutcome;
+use contracts::tavern::{
+    common::v1::ErrorReason,
+    sandbox::v1::{
+        CreateSessionRequest, ListSessionsRequest, RunCellRequest, Session, SessionState,
+        session_service_client::SessionServiceClient,
+    },
+};
+use futures::StreamExt;
+use grpc_kit::Transport;
+use script_client::{Broken, Cell, CellEvent};
+use tonic::Status;
+
+use super::{PATIENCE, failure_of, lost};
+use crate::dispatch::{ResolvedCall, retry::Patience};
+
+/// Runs cells in the interpreters of conversations.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    client: SessionServiceClient<Transport>,
+}
+
+/// A cell that ran.
+#[derive(Debug)]
+pub(in crate::dispatch) struct Ran {
+    pub(in crate::dispatch) cell: Cell,
+    /// Why the interpreter before this one ended, if this one is its successor.
+    pub(in crate::dispatch) restarted: Option<String>,
+}
+
+impl Sessions {
+    /// Makes a client.
+    pub fn new(client: SessionServiceClient<Transport>) -> Self {
+        Self { client }
+    }
+
+    /// Runs a cell in the caller's interpreter, which is started if there is none.
+    ///
+    /// # Errors
+    /// How the call ended when the cell did not run to its end. A cell that may have begun is in
+    /// doubt, as what it changed in its interpreter stays.
+    pub(in crate::dispatch) async fn run_cell(
+        &self,
+        caller: &str,
+        runtime: &str,
+        code: &str,
+        resolved: &ResolvedCall,
+    ) -> Result<Ran, CallOutcome> {
+        let mut patience = Patience::new(PATIENCE, resolved.deadline);
+        let mut ended_meanwhile = false;
+        loop {
+            let broken = match self.try_cell(caller, runtime, code, resolved).await {
+                Ok(ran) => return Ok(ran),
+                Err(broken) => broken,
+            };
+            if broken.may_have_run {
+                return Err(CallOutcome::InDoubt(lost(resolved)));
+            }
+            // It ended after it was found; the next look does not find it alive.
+            let ended = grpc_kit::reason(&broken.status) == Some(ErrorReason::SessionEnded);
+            if ended && !std::mem::replace(&mut ended_meanwhile, true) {
+                continue;
+            }
+            if !patience.wait_after(&broken.status).await {
+                return Err(CallOutcome::Failed(failure_of(&broken.status)));
+            }
+        }
+    }
+
+    async fn try_cell(
+        &self,
+        caller: &str,
+        runtime: &str,
+        code: &str,
+        resolved: &ResolvedCall,
+    ) -> Result<Ran, Broken> {
+        let (session, restarted) = self.session(caller, runtime).await.map_err(unharmed)?;
+        let request = RunCellRequest {
+            session_id: session.session_id,
+            source_text: code.to_owned(),
+            ..RunCellRequest::default()
+        };
+        let mut events = pin!(script_client::run_cell(self.client.clone(), request));
+        while let Some(event) = events.next().await {
+            match event? {
+                CellEvent::Output(stream, text) => resolved.in_flight.output(stream, text),
+                CellEvent::Ended(cell) => {
+                    let cell = *cell;
+                    return Ok(Ran { cell, restarted });
+                }
+            }
+        }
+        unreachable!("the events of a cell end with its end or an error")
+    }
+
+    /// Returns the caller's interpreter, and why the one before it ended if this one is new.
+    async fn session(
+        &self,
+        caller: &str,
+        runtime: &str,
+    ) -> Result<(Session, Option<String>), Status> {
+        let mut client = self.client.clone();
+        let request = ListSessionsRequest {
+            caller_id: Some(caller.to_owned()),
+            ..ListSessionsRequest::default()
+        };
+        let listed = client.list_sessions(request).await?.into_inner().sessions;
+        let (ended, mut alive): (Vec<Session>, Vec<Session>) = listed
+            .into_iter()
+            .filter(|session| session.runtime == runtime)
+            .partition(|session| session.state() == SessionState::Ended);
+        if let Some(session) = alive.pop() {
+            return Ok((session, None));
+        }
+        let request = CreateSessionRequest {
+            caller_id: caller.to_owned(),
+            runtime: runtime.to_owned(),
+            ..CreateSessionRequest::default()
+        };
+        let created = client.create_session(request).await?.into_inner().session;
+        let latest = ended.into_iter().filter_map(|session| session.end);
+        let latest = latest.max_by_key(|end| end.end_time.map(|time| (time.seconds, time.nanos)));
+        Ok((created.unwrap_or_default(), latest.map(|end| end.message)))
+    }
+}
+
+/// A failure before any code ran.
+fn unharmed(status: Status) -> Broken {
+    Broken {
+        status,
+        may_have_run: false,
+    }
+}

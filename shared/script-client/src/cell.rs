@@ -1,0 +1,92 @@
+//! Runs one cell of a session.
+
+use contracts::tavern::{
+    common::v1::OutputStream,
+    sandbox::v1::{
+        CellEnded, CellError, CellValue, RunCellRequest, run_cell_response::Event,
+        session_service_client::SessionServiceClient,
+    },
+};
+use futures::Stream;
+use grpc_kit::Transport;
+use tokio::time::Instant;
+
+use crate::{Broken, Output, next, refused};
+
+/// What happens to a cell.
+#[derive(Debug)]
+pub enum CellEvent {
+    /// It wrote something.
+    Output(OutputStream, String),
+    /// It ended. Nothing comes after it.
+    Ended(Box<Cell>),
+}
+
+/// What a cell did.
+#[derive(Debug, Default)]
+pub struct Cell {
+    /// Its number in the session, from 1.
+    pub number: u64,
+    /// All of standard output.
+    pub stdout: Vec<u8>,
+    /// All of standard error.
+    pub stderr: Vec<u8>,
+    /// The value of its last expression, if there is one.
+    pub value: Option<CellValue>,
+    /// The error that ended it, if one did.
+    pub error: Option<CellError>,
+    /// How it ended.
+    pub ended: CellEnded,
+}
+
+/// Runs a cell to its end. Dropping the stream interrupts it.
+///
+/// The stream yields [`CellEvent`]s and ends after the first [`Broken`]. A cell is never run twice
+/// by itself: what it changed in its session stays changed.
+pub fn run_cell(
+    mut client: SessionServiceClient<Transport>,
+    request: RunCellRequest,
+) -> impl Stream<Item = Result<CellEvent, Broken>> + Send {
+    async_stream::try_stream! {
+        let mut answers = client.run_cell(request).await.map_err(refused)?.into_inner();
+        let mut output = Output::default();
+        let mut cell = Box::<Cell>::default();
+        loop {
+            let event = tokio::select! {
+                event = next(&mut answers, |answer| answer.event) => Some(event),
+                () = output.coalescer.due() => None,
+            };
+            let mut ended = None;
+            let pieces = match event.transpose()? {
+                None => output.coalescer.release(Instant::now()),
+                Some(Event::Output(chunk)) => output.take(&chunk),
+                Some(Event::Ended(end)) => {
+                    ended = Some(end);
+                    output.finish()
+                }
+                Some(Event::Started(started)) => {
+                    cell.number = started.cell;
+                    continue;
+                }
+                Some(Event::Value(value)) => {
+                    cell.value = Some(value);
+                    continue;
+                }
+                Some(Event::Error(error)) => {
+                    cell.error = Some(error);
+                    continue;
+                }
+                Some(Event::Alive(_)) => continue,
+            };
+            for (stream, text) in pieces {
+                yield CellEvent::Output(stream, text);
+            }
+            if let Some(end) = ended {
+                cell.ended = end;
+                (cell.stdout, cell.stderr) = output.into_bytes();
+                yield CellEvent::Ended(cell);
+                return;
+            }
+        }
+    }
+}
