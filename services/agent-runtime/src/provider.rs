@@ -31,6 +31,12 @@ pub struct ModelRequest {
     pub max_output_tokens: Option<u32>,
     /// The sampling temperature; the endpoint's own if missing.
     pub temperature: Option<f64>,
+    /// The share of the most probable tokens to sample from; the endpoint's own if missing.
+    pub top_p: Option<f64>,
+    /// The seed of the sampling; the endpoint's own if missing.
+    pub seed: Option<i64>,
+    /// The tools that the model may call natively, each with `name`, `description` and `parameters`.
+    pub tools: Vec<serde_json::Value>,
     /// When the whole answer must be there.
     pub deadline: Instant,
 }

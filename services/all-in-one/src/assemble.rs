@@ -6,7 +6,6 @@ use agent_runtime::AgentRuntime;
 use anyhow::Context;
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::sandbox::v1::session_service_client::SessionServiceClient;
@@ -43,8 +42,8 @@ impl Tavern {
         let sandbox_transport =
             grpc_kit::local(&script_sandbox::rpc::services(Arc::clone(&sandbox)));
 
-        // The registry calls workflows, and workflows call tools: one of the two has to be built
-        // before what it calls is there.
+        // The registry calls workflows, workflows call tools and models, and the agent runtime calls
+        // tools: some have to be built before what they call is there.
         let (workflow_transport, workflow_slot) = grpc_kit::late();
         let registry = tool_registry::build(
             service.registry,
@@ -58,12 +57,14 @@ impl Tavern {
         let registry = registry.await.context("tool-registry")?;
         let registry_transport = grpc_kit::local(&registry.services());
 
+        let (agent_transport, agent_slot) = grpc_kit::late();
         let workflow = workflow_execution::build(
             service.workflow,
-            workflow_execution::Peers {
-                calls: CallServiceClient::new(registry_transport.clone()),
-                sandbox: ScriptSandboxServiceClient::new(sandbox_transport),
-            },
+            workflow_execution::Peers::over(
+                registry_transport.clone(),
+                sandbox_transport,
+                agent_transport.clone(),
+            ),
         );
         let workflow = workflow.await.context("workflow-execution")?;
         workflow_slot.fill(grpc_kit::local(&workflow.services()));
@@ -74,7 +75,7 @@ impl Tavern {
             agent_runtime::Environment::system(),
         );
         let agent = agent.await.context("agent-runtime")?;
-        let agent_transport = grpc_kit::local(&agent.services());
+        agent_slot.fill(grpc_kit::local(&agent.services()));
 
         let peers = gateway::Peers::over(registry_transport, workflow_transport, agent_transport);
         let gateway = gateway::build(service.gateway, peers);

@@ -24,6 +24,7 @@ pub mod gather;
 pub mod interface;
 pub mod limits;
 pub mod load;
+pub mod model;
 pub mod node_definition;
 pub mod node_type;
 pub mod plan;

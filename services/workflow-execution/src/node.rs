@@ -10,14 +10,17 @@ use crate::domain::node_definition::NodeDefinition;
 use crate::domain::node_type::{Catalogue, Node};
 
 pub mod apply_regex;
+mod chat;
 pub mod condition;
 pub mod create_message;
 pub mod execute_tool;
 pub mod first_value;
 pub mod format_prompt;
+pub mod generic_llm_request;
 pub mod group_input;
 pub mod group_output;
 pub mod json_selector;
+pub mod llm_api_request;
 pub mod math_operation;
 pub mod matrix_operation;
 pub mod merge_messages;
@@ -41,9 +44,11 @@ pub fn builtin() -> Catalogue {
         Arc::new(execute_tool::ExecuteTool::default()),
         Arc::new(first_value::FirstValue::default()),
         Arc::new(format_prompt::FormatPrompt::default()),
+        Arc::new(generic_llm_request::GenericLlmRequest::default()),
         Arc::new(group_input::GroupInput::default()),
         Arc::new(group_output::GroupOutput::default()),
         Arc::new(json_selector::JsonSelector::default()),
+        Arc::new(llm_api_request::LlmApiRequest::default()),
         Arc::new(math_operation::MathOperation::default()),
         Arc::new(matrix_operation::MatrixOperation::default()),
         Arc::new(merge_messages::MergeMessages::default()),

@@ -1,7 +1,5 @@
 //! The workflow execution as a program: what grpc-kit needs to start and end it.
 
-use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
-use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use grpc_kit::{Need, Program, ServerSettings, Services};
 use telemetry::TelemetrySettings;
 
@@ -23,10 +21,11 @@ impl Program for WorkflowExecution {
     }
 
     async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
-        let peers = Peers {
-            calls: CallServiceClient::new(grpc_kit::remote(&settings.registry)?),
-            sandbox: ScriptSandboxServiceClient::new(grpc_kit::remote(&settings.sandbox)?),
-        };
+        let peers = Peers::over(
+            grpc_kit::remote(&settings.registry)?,
+            grpc_kit::remote(&settings.sandbox)?,
+            grpc_kit::remote(&settings.agent)?,
+        );
         Ok(crate::build(settings, peers).await?)
     }
 
@@ -38,6 +37,7 @@ impl Program for WorkflowExecution {
         Ok(vec![
             Need::service("tool-registry", grpc_kit::remote(&settings.registry)?),
             Need::service("script-sandbox", grpc_kit::remote(&settings.sandbox)?),
+            Need::service("agent-runtime", grpc_kit::remote(&settings.agent)?),
         ])
     }
 

@@ -8,27 +8,33 @@
 //!
 //! - [`history`]: the recorded events of a run, replayed through the engine.
 //! - `drive`: the loop of one run.
-//! - `tool_call`, `script_call`: the two kinds of effects; `script_output`: what a script writes;
-//!   `settle`: what they came to.
+//! - `tool_call`, `script_call`, `model_call`: the kinds of effects; `node_output`: what a script or
+//!   model writes; `settle`: what they came to.
 
 mod drive;
 pub mod history;
+mod model_call;
+mod node_output;
 mod script_call;
-mod script_output;
 mod settle;
 mod tool_call;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use call_outcome::{Category, Failure};
+use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use core_types::MAX_CALL_DEPTH;
 use grpc_kit::Transport;
 use run_events::{End, Recorder, RunControl};
+use run_log::AppendError;
 use tokio::sync::Semaphore;
 use tonic::Status;
 
 use crate::domain::engine::{Command, Engine};
+use crate::domain::node_type::Settled;
 use history::{Attempts, Calls};
 
 /// The services that nodes need.
@@ -38,6 +44,19 @@ pub struct Peers {
     pub calls: CallServiceClient<Transport>,
     /// Runs scripts.
     pub sandbox: ScriptSandboxServiceClient<Transport>,
+    /// Asks models.
+    pub models: ModelServiceClient<Transport>,
+}
+
+impl Peers {
+    /// Reaches the registry, the sandbox and the agent runtime.
+    pub fn over(registry: Transport, sandbox: Transport, agent: Transport) -> Self {
+        Self {
+            calls: CallServiceClient::new(registry),
+            sandbox: ScriptSandboxServiceClient::new(sandbox),
+            models: ModelServiceClient::new(agent),
+        }
+    }
 }
 
 /// How much may happen at once.
@@ -105,6 +124,28 @@ impl Runner {
     fn permits(&self, depth: usize) -> Arc<Semaphore> {
         Arc::clone(&self.permits[depth.min(self.permits.len() - 1)])
     }
+}
+
+/// Waits for work that is dropped, and so ended, when its time is over.
+///
+/// # Errors
+/// The run's log does not take events, so the run cannot continue now.
+async fn within(
+    timeout: Option<Duration>,
+    work: impl Future<Output = Result<Result<Settled, Failure>, AppendError>>,
+) -> Result<Result<Settled, Failure>, AppendError> {
+    let Some(timeout) = timeout else {
+        return work.await;
+    };
+    let ended = tokio::time::timeout(timeout, work).await;
+    ended.unwrap_or_else(|_| {
+        let message = format!("the node had not ended after {timeout:?}");
+        Ok(Err(Failure::new(
+            Category::Timeout,
+            "node_timeout",
+            message,
+        )))
+    })
 }
 
 /// Returns the stable code of a failure that came as a status.

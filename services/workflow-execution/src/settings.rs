@@ -20,6 +20,8 @@ pub struct WorkflowSettings {
     pub registry: ClientSettings,
     /// The script sandbox. Default http://127.0.0.1:7404.
     pub sandbox: ClientSettings,
+    /// The agent runtime, which has the models. Default http://127.0.0.1:7405.
+    pub agent: ClientSettings,
     /// Where saved definitions and runs are kept. Default `data`.
     pub data_dir: PathBuf,
     /// A directory of workflow files, `*.json`, which are read at the start and never written; the
@@ -27,10 +29,10 @@ pub struct WorkflowSettings {
     pub workflows_dir: PathBuf,
     /// How many runs continue at once. Beyond it a start is refused with a retry hint. Default 1,024.
     pub max_active_runs: usize,
-    /// How many tools and scripts one run may wait for at once; more nodes wait. Default 16.
+    /// How many tools, scripts and models one run may wait for at once; more nodes wait. Default 16.
     pub max_effects_per_run: usize,
-    /// How many tools and scripts all runs of the same depth of nesting may wait for at once; more
-    /// nodes wait. Default 256.
+    /// How many tools, scripts and models all runs of the same depth of nesting may wait for at once;
+    /// more nodes wait. Default 256.
     pub max_effects: usize,
 }
 
@@ -44,6 +46,7 @@ impl Default for WorkflowSettings {
             telemetry: TelemetrySettings::default(),
             registry: ClientSettings::to("http://127.0.0.1:7402"),
             sandbox: ClientSettings::to("http://127.0.0.1:7404"),
+            agent: ClientSettings::to("http://127.0.0.1:7405"),
             data_dir: PathBuf::from("data"),
             workflows_dir: PathBuf::from("deploy/workflows"),
             max_active_runs: 1_024,
@@ -61,6 +64,7 @@ impl settings::Settings for WorkflowSettings {
         self.telemetry.check("telemetry", problems);
         self.registry.check("registry", problems);
         self.sandbox.check("sandbox", problems);
+        self.agent.check("agent", problems);
         for (key, value, most) in [
             ("max_active_runs", self.max_active_runs, 100_000),
             // One append to the log takes the starts of all of them.

@@ -310,7 +310,11 @@ impl Stack {
                 ("AGENT", &AGENT),
             ],
             "tool-registry" => &[("WORKFLOW", &WORKFLOW), ("SANDBOX", &SANDBOX)],
-            "workflow-execution" => &[("REGISTRY", &REGISTRY), ("SANDBOX", &SANDBOX)],
+            "workflow-execution" => &[
+                ("REGISTRY", &REGISTRY),
+                ("SANDBOX", &SANDBOX),
+                ("AGENT", &AGENT),
+            ],
             "agent-runtime" => &[("REGISTRY", &REGISTRY)],
             _ => &[],
         };

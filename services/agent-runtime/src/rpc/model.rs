@@ -131,6 +131,18 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
             format!("hold {bytes} bytes of text; {MAX_REQUEST_BYTES} are the most"),
         );
     }
+    let tools = match request.tools_json.as_str() {
+        "" => Vec::new(),
+        text => serde_json::from_str::<Vec<serde_json::Value>>(text).unwrap_or_else(|_| {
+            failure.add_violation("tools_json", "is not a JSON array");
+            Vec::new()
+        }),
+    };
+    for (index, tool) in tools.iter().enumerate() {
+        if !tool.get("name").is_some_and(serde_json::Value::is_string) {
+            failure.add_violation("tools_json", format!("has no name at place {index}"));
+        }
+    }
     let timeout = match request.timeout.map(Duration::try_from) {
         Some(Ok(timeout)) if !timeout.is_zero() => timeout,
         _ => MAX_TIMEOUT,
@@ -143,6 +155,9 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
         messages,
         max_output_tokens: (request.max_output_tokens > 0).then_some(request.max_output_tokens),
         temperature: request.temperature,
+        top_p: request.top_p,
+        seed: request.seed,
+        tools,
         deadline: Instant::now() + timeout,
     })
 }

@@ -293,6 +293,9 @@ impl Driver {
             messages: prompt.messages,
             max_output_tokens: self.plan.max_output_tokens,
             temperature: self.plan.temperature,
+            top_p: None,
+            seed: None,
+            tools: Vec::new(),
             // The run's own deadline comes first, through its control.
             deadline: started + self.recorder.remaining() + Duration::from_secs(1),
         }))

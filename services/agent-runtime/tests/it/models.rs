@@ -129,6 +129,14 @@ async fn bad_requests_name_every_field() {
         .map(|(field, _)| field)
         .collect();
     assert_eq!(fields, ["messages[0].role", "temperature", "timeout"]);
+    for tools_json in ["{}", "[{}]"] {
+        let bad = GenerateRequest {
+            tools_json: tools_json.to_owned(),
+            ..request("play")
+        };
+        let status = generate(&running, bad).await.1.unwrap_err();
+        assert_eq!(grpc_kit::violations(&status)[0].0, "tools_json");
+    }
 }
 
 #[tokio::test]

@@ -27,6 +27,9 @@ fn request() -> ModelRequest {
         messages: vec![ChatMessage::new(Role::User, "hello")],
         max_output_tokens: None,
         temperature: None,
+        top_p: None,
+        seed: None,
+        tools: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(60),
     }
 }

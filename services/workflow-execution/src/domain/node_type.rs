@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::model::{ModelAnswer, ModelRequest};
 use super::node_definition::NodeDefinition;
 use super::slot::{Shape, Slot};
 
@@ -107,6 +108,8 @@ pub enum Effect {
         /// How long it may run, in milliseconds; nothing takes the sandbox's default.
         wall_millis: Option<u64>,
     },
+    /// Ask a language model.
+    AskModel(ModelRequest),
 }
 
 /// What came back from an [`Effect`].
@@ -135,6 +138,8 @@ pub enum Settled {
         /// What it wrote to standard error.
         stderr: String,
     },
+    /// The model answered.
+    Model(ModelAnswer),
 }
 
 /// How a node continues.

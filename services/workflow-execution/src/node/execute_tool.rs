@@ -112,7 +112,9 @@ impl Node for ExecuteTool {
                 ])
             }
             Settled::ToolFailed { failure, .. } => Err(failure),
-            Settled::Script { .. } => Err(super::wrong_effect(&self.definition)),
+            Settled::Script { .. } | Settled::Model(_) => {
+                Err(super::wrong_effect(&self.definition))
+            }
         }
     }
 }

@@ -65,7 +65,9 @@ impl Node for RegexRuleLoader {
         let output = match settled {
             Settled::Tool { output, .. } => output,
             Settled::ToolFailed { failure, .. } => return Err(failure),
-            Settled::Script { .. } => return Err(super::wrong_effect(&self.definition)),
+            Settled::Script { .. } | Settled::Model(_) => {
+                return Err(super::wrong_effect(&self.definition));
+            }
         };
         let text = output
             .get("content")

@@ -97,7 +97,9 @@ impl Node for RunWorkflow {
                 Ok(outputs.collect())
             }
             Settled::ToolFailed { failure, .. } => Err(failure),
-            Settled::Script { .. } => Err(super::wrong_effect(&self.definition)),
+            Settled::Script { .. } | Settled::Model(_) => {
+                Err(super::wrong_effect(&self.definition))
+            }
         }
     }
 }

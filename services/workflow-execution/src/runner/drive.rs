@@ -1,6 +1,7 @@
 //! The loop of one run.
 
 mod attempts;
+mod effects;
 
 use call_outcome::{Category, Failure};
 use std::collections::{HashMap, VecDeque};
@@ -23,16 +24,15 @@ use tracing::Instrument;
 use crate::domain::engine::{Command, Engine, Event, SkipReason, Status};
 use crate::domain::evaluate;
 use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::node_type::{Effect, Settled, Step};
+use crate::domain::node_type::{Effect, Step};
 use crate::domain::plan::NodeIndex;
 use crate::wire;
 
 use super::history::{Attempts, Calls, RecordedCall};
-use super::script_call::{self, ScriptCall};
-use super::script_output::ScriptOutput;
 use super::settle::{check_effect, outcome_to_proto, settled_tool, with_partial_result};
-use super::tool_call::{ToolCall, ToolEnd};
+use super::tool_call::ToolEnd;
 use super::{Prepared, Runner};
+use effects::EffectOutcome;
 
 /// How many outcomes are collected before they are handed to the log.
 const MAX_PENDING: usize = 256;
@@ -42,16 +42,6 @@ const MAX_PENDING_BYTES: usize = 1024 * 1024;
 
 /// How many pure nodes run before other tasks of the process get their turn.
 const NODES_PER_TURN: usize = 64;
-
-/// How an effect ended.
-enum EffectOutcome {
-    Tool(ToolEnd),
-    Script(Result<Settled, Failure>),
-    /// The run's log does not take events, so the run cannot continue now.
-    LogFailed(AppendError),
-    /// The pause before the next attempt is over.
-    RetryDue,
-}
 
 type Running = FuturesUnordered<BoxFuture<'static, (NodeIndex, EffectOutcome)>>;
 
@@ -421,7 +411,7 @@ impl Drive {
             drop(permit);
             outcome.unwrap_or_else(|_| {
                 let message = "internal error: the node panicked; please report this";
-                EffectOutcome::Script(Err(Failure::new(
+                EffectOutcome::Answered(Err(Failure::new(
                     Category::Internal,
                     "node_panicked",
                     message,
@@ -432,54 +422,6 @@ impl Drive {
             .map(move |outcome| (node, outcome))
             .instrument(span)
             .boxed()
-    }
-
-    /// Makes the future of an effect.
-    fn effect(
-        &self,
-        node: NodeIndex,
-        effect: Effect,
-        began_before: bool,
-    ) -> BoxFuture<'static, EffectOutcome> {
-        let (peers, control) = (self.runner.peers.clone(), self.control.clone());
-        match effect {
-            Effect::CallTool { .. } => {
-                let call = self.calls.get(&node).cloned();
-                let call = ToolCall {
-                    peers,
-                    recorder: self.recorder.clone(),
-                    control,
-                    conversation_id: self.conversation_id.clone(),
-                    call: call.expect("the call was noted when the node was started"),
-                    attempt: self.attempt(node),
-                    timeout: self.time_left(node),
-                };
-                call.execute().map(EffectOutcome::Tool).boxed()
-            }
-            Effect::RunScript {
-                language,
-                code,
-                input,
-                wall_millis,
-            } => {
-                let call = ScriptCall {
-                    // The sandbox answers a repeated id as before, and a script may run again.
-                    effect_id: self.effect_id(node, self.attempt(node) as usize - 1),
-                    conversation_id: self.conversation_id.clone(),
-                    language,
-                    code,
-                    input_json: input.to_string(),
-                    wall_millis,
-                };
-                let recorder = self.recorder.clone();
-                let node_id = &self.engine.node(node).id;
-                let output = ScriptOutput::new(recorder, &call.effect_id, node_id, began_before);
-                let timeout = self.time_left(node);
-                script_call::execute_within(timeout, peers, output, control, call)
-                    .map(|ended| ended.map_or_else(EffectOutcome::LogFailed, EffectOutcome::Script))
-                    .boxed()
-            }
-        }
     }
 
     /// Records how an effect ended.
@@ -503,7 +445,7 @@ impl Drive {
                 }
                 settled_tool(&result)
             }
-            EffectOutcome::Script(settled) => settled,
+            EffectOutcome::Answered(settled) => settled,
             EffectOutcome::RetryDue => {
                 self.commands.push_back(Command::Execute(node));
                 return Ok(());

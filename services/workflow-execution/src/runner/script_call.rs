@@ -3,7 +3,6 @@
 //! What it writes is recorded in the run while it writes it.
 
 use std::pin::pin;
-use std::time::Duration;
 
 use call_outcome::{Category, Failure, Verdict, tail};
 use contracts::tavern::common::v1::WorkKind;
@@ -20,7 +19,7 @@ use tonic::{Code, Status};
 use crate::domain::node_type::Settled;
 use crate::wire;
 
-use super::script_output::ScriptOutput;
+use super::node_output::NodeOutput;
 use super::{Peers, code_of};
 
 /// How much of the end of standard error goes into the details of a failure, in characters.
@@ -50,9 +49,9 @@ enum Attempt {
 ///
 /// # Errors
 /// The run's log does not take events, so the run cannot continue now.
-async fn execute(
+pub(super) async fn execute(
     peers: Peers,
-    output: ScriptOutput,
+    output: NodeOutput,
     control: RunControl,
     call: ScriptCall,
 ) -> Result<Result<Settled, Failure>, AppendError> {
@@ -65,35 +64,9 @@ async fn execute(
     }
 }
 
-/// Runs a script that is killed when its time is over.
-///
-/// # Errors
-/// The run's log does not take events, so the run cannot continue now.
-pub(super) async fn execute_within(
-    timeout: Option<Duration>,
-    peers: Peers,
-    output: ScriptOutput,
-    control: RunControl,
-    call: ScriptCall,
-) -> Result<Result<Settled, Failure>, AppendError> {
-    let work = execute(peers, output, control, call);
-    let Some(timeout) = timeout else {
-        return work.await;
-    };
-    let ended = tokio::time::timeout(timeout, work).await;
-    ended.unwrap_or_else(|_| {
-        let message = format!("the node had not ended after {timeout:?}");
-        Ok(Err(Failure::new(
-            Category::Timeout,
-            "node_timeout",
-            message,
-        )))
-    })
-}
-
 async fn ask_until_answered(
     peers: Peers,
-    mut output: ScriptOutput,
+    mut output: NodeOutput,
     call: &ScriptCall,
 ) -> Result<Result<Settled, Failure>, AppendError> {
     let request = ExecuteRequest {
@@ -129,7 +102,7 @@ async fn ask_until_answered(
 async fn ask(
     peers: &Peers,
     request: &ExecuteRequest,
-    output: &mut ScriptOutput,
+    output: &mut NodeOutput,
 ) -> Result<ExecuteResponse, Attempt> {
     output.begin().await.map_err(Attempt::Log)?;
     let mut events = pin!(script_client::run(peers.sandbox.clone(), request.clone()));

@@ -22,6 +22,7 @@ pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
             .map(|(key, value)| key.len() + weight(value))
             .sum(),
         Effect::RunScript { code, input, .. } => code.len() + weight(input),
+        Effect::AskModel(request) => request.weight(),
     };
     if bytes <= MAX_VALUE_BYTES {
         return Ok(());

@@ -511,10 +511,7 @@ async fn a_directory_that_is_not_there_is_named() {
         ..Default::default()
     };
     let (transport, _slot) = grpc_kit::late();
-    let peers = workflow_execution::Peers {
-        calls: contracts::tavern::registry::v1::call_service_client::CallServiceClient::new(transport.clone()),
-        sandbox: contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient::new(transport),
-    };
+    let peers = workflow_execution::Peers::over(transport.clone(), transport.clone(), transport);
     let error = workflow_execution::build(settings, peers)
         .await
         .unwrap_err()

@@ -11,6 +11,7 @@ mod definitions;
 mod examples;
 mod execution;
 mod histories;
+mod models;
 mod node_types;
 mod pause;
 mod resume;

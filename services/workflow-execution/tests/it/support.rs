@@ -1,18 +1,18 @@
 //! A service on a directory of its own, and what tests ask of it.
 
+pub(crate) mod models;
 pub(crate) mod registry;
 pub(crate) mod sandbox;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use contracts::tavern::agent::v1::model_service_server::ModelServiceServer;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{OutputChunk, Run, RunEvent, RunOutcome};
-use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
 use contracts::tavern::run::v1::{WatchRunRequest, run_service_client::RunServiceClient};
-use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
 use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
@@ -21,6 +21,7 @@ use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
 use workflow_execution::{Peers, WorkflowExecution, WorkflowSettings};
 
+use models::ModelDouble;
 use registry::RegistryDouble;
 use sandbox::SandboxDouble;
 
@@ -31,6 +32,7 @@ pub(crate) struct World {
     pub(crate) directory: Arc<tempfile::TempDir>,
     pub(crate) registry: RegistryDouble,
     pub(crate) sandbox: SandboxDouble,
+    pub(crate) models: ModelDouble,
     pub(crate) service: WorkflowExecution,
     pub(crate) client: Client,
     pub(crate) runs: RunServiceClient<Transport>,
@@ -43,6 +45,7 @@ impl World {
             directory,
             RegistryDouble::default(),
             SandboxDouble::default(),
+            ModelDouble::default(),
             |_| {},
         )
         .await
@@ -54,6 +57,7 @@ impl World {
             directory,
             RegistryDouble::default(),
             SandboxDouble::default(),
+            ModelDouble::default(),
             adjust,
         )
         .await
@@ -63,6 +67,7 @@ impl World {
         directory: Arc<tempfile::TempDir>,
         registry: RegistryDouble,
         sandbox: SandboxDouble,
+        models: ModelDouble,
         adjust: impl FnOnce(&mut WorkflowSettings),
     ) -> Self {
         telemetry::init_for_tests();
@@ -74,18 +79,17 @@ impl World {
         adjust(&mut settings);
         let services = Services::new()
             .add(CallServiceServer::new(registry.clone()))
-            .add(ScriptSandboxServiceServer::new(sandbox.clone()));
+            .add(ScriptSandboxServiceServer::new(sandbox.clone()))
+            .add(ModelServiceServer::new(models.clone()));
         let transport = grpc_kit::local(&services);
-        let peers = Peers {
-            calls: CallServiceClient::new(transport.clone()),
-            sandbox: ScriptSandboxServiceClient::new(transport),
-        };
+        let peers = Peers::over(transport.clone(), transport.clone(), transport);
         let service = workflow_execution::build(settings, peers).await.unwrap();
         let transport = grpc_kit::local(&service.services());
         Self {
             directory,
             registry,
             sandbox,
+            models,
             service,
             client: Client::new(transport.clone()),
             runs: RunServiceClient::new(transport),
@@ -99,12 +103,13 @@ impl World {
             directory,
             registry,
             sandbox,
+            models,
             service,
             client,
             runs,
         } = self;
         drop((service, client, runs));
-        let again = Self::on(directory, registry, sandbox, |_| {}).await;
+        let again = Self::on(directory, registry, sandbox, models, |_| {}).await;
         again.service.recover().await.unwrap();
         again
     }

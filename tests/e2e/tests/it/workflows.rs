@@ -52,6 +52,12 @@ async fn each_example_workflow_gives_its_result() -> anyhow::Result<()> {
                                1 characters, 1 lines, 1 words; the longest word is \"x\"."}),
         ),
         (
+            "brief_answer",
+            json!({"question": "What is a workflow?"}),
+            json!({"answer": "A workflow is a graph of nodes that pass values on.",
+                   "usage": {"prompt_tokens": 21, "completion_tokens": 12, "total_tokens": 33}}),
+        ),
+        (
             "interest_twice",
             json!({"principal": 100}),
             json!({"amount": 187.5}),

@@ -39,6 +39,19 @@ pub fn request_body(model: &str, request: &ModelRequest) -> Value {
     if let Some(temperature) = request.temperature {
         body.insert("temperature".to_owned(), temperature.into());
     }
+    if let Some(top_p) = request.top_p {
+        body.insert("top_p".to_owned(), top_p.into());
+    }
+    if let Some(seed) = request.seed {
+        body.insert("seed".to_owned(), seed.into());
+    }
+    if !request.tools.is_empty() {
+        let function = |tool: &Value| json!({"type": "function", "function": tool});
+        body.insert(
+            "tools".to_owned(),
+            request.tools.iter().map(function).collect(),
+        );
+    }
     Value::Object(body)
 }
 

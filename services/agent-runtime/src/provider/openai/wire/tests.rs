@@ -11,6 +11,9 @@ fn request(messages: &[(Role, &str)]) -> ModelRequest {
             .collect(),
         max_output_tokens: None,
         temperature: None,
+        top_p: None,
+        seed: None,
+        tools: Vec::new(),
         deadline: std::time::Instant::now(),
     }
 }
@@ -89,6 +92,9 @@ fn a_request_is_written_as_the_golden_file_says() {
     ]);
     asked.max_output_tokens = Some(300);
     asked.temperature = Some(0.25);
+    asked.top_p = Some(0.5);
+    asked.seed = Some(7);
+    asked.tools = vec![json!({"name": "rain", "parameters": {"type": "object"}})];
     let body = serde_json::to_string_pretty(&request_body("small-model", &asked)).unwrap();
     let expected = include_str!("../../../../tests/golden/openai/request.json");
     assert_eq!(body.trim(), expected.trim());

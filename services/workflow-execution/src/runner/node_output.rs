@@ -1,18 +1,18 @@
-//! What the script of a node writes, on its way into the log of its run.
+//! What the script or model of a node writes, on its way into the log of its run.
 
 use contracts::tavern::common::v1::{OutputStream, run_event::Kind};
 use run_events::{CallOutput, Recorder};
 use run_log::AppendError;
 
 /// The output of one node.
-pub(super) struct ScriptOutput {
+pub(super) struct NodeOutput {
     recorder: Recorder,
     output: CallOutput,
     began_before: bool,
 }
 
-impl ScriptOutput {
-    /// Takes what names the node, and whether its script was started before.
+impl NodeOutput {
+    /// Takes what names the node, and whether it was started before.
     pub(super) fn new(
         recorder: Recorder,
         effect_id: &str,
@@ -26,7 +26,7 @@ impl ScriptOutput {
         }
     }
 
-    /// Records that the script begins, unless for the first time.
+    /// Records that the output begins anew, unless it begins for the first time.
     pub(super) async fn begin(&mut self) -> Result<(), AppendError> {
         if !std::mem::replace(&mut self.began_before, true) {
             return Ok(());
@@ -35,7 +35,7 @@ impl ScriptOutput {
         self.recorder.submit(Kind::OutputReset(reset)).await
     }
 
-    /// Records what the script wrote. It rides on the next commit.
+    /// Records what was written. It rides on the next commit.
     pub(super) async fn write(
         &mut self,
         stream: OutputStream,

@@ -1,0 +1,125 @@
+//! Requests to language models, and their answers.
+
+use call_outcome::Failure;
+use serde_json::{Map, Value};
+
+/// The author of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The platform.
+    System,
+    /// The user, or a report of calls.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// A message as a model is given it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelMessage {
+    /// The author.
+    pub role: Role,
+    /// The text.
+    pub text: String,
+}
+
+/// A request to a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelRequest {
+    /// The name of the model.
+    pub model: String,
+    /// The messages, the oldest first.
+    pub messages: Vec<ModelMessage>,
+    /// The tools that the model may call natively.
+    pub tools: Vec<Value>,
+    /// How it is to answer.
+    pub parameters: ModelParameters,
+}
+
+/// How a model is to answer; what is missing is left to its endpoint.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelParameters {
+    /// The most tokens to write.
+    pub max_tokens: Option<u32>,
+    /// The sampling temperature, 0 to 2.
+    pub temperature: Option<f64>,
+    /// The share of the most probable tokens to sample from, 0 to 1.
+    pub top_p: Option<f64>,
+    /// The seed of the sampling.
+    pub seed: Option<i64>,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelAnswer {
+    /// What the model wrote.
+    pub text: String,
+    /// Why it stopped, in the words of its API.
+    pub finish_reason: String,
+    /// Tokens of the request; zero if unknown.
+    pub input_tokens: u32,
+    /// Tokens of the answer; zero if unknown.
+    pub output_tokens: u32,
+    /// The native calls in the endpoint's form; empty if there are none.
+    pub tool_calls: Vec<Value>,
+}
+
+impl ModelParameters {
+    /// Reads parameters by name. `stream` is accepted and means nothing: every answer is streamed.
+    ///
+    /// # Errors
+    /// Everything that is wrong, in one failure.
+    pub fn read(parameters: &Map<String, Value>) -> Result<Self, Failure> {
+        let mut read = Self::default();
+        let mut wrong = Vec::new();
+        for (key, value) in parameters.iter().filter(|(_, value)| !value.is_null()) {
+            let within = |least: f64, most: f64| {
+                value
+                    .as_f64()
+                    .filter(|number| (least..=most).contains(number))
+            };
+            let accepted = match key.as_str() {
+                "max_tokens" => {
+                    let tokens = value.as_u64().and_then(|tokens| u32::try_from(tokens).ok());
+                    read.max_tokens = tokens.filter(|tokens| *tokens > 0);
+                    read.max_tokens.is_some()
+                }
+                "temperature" => {
+                    read.temperature = within(0.0, 2.0);
+                    read.temperature.is_some()
+                }
+                "top_p" => {
+                    read.top_p = within(0.0, 1.0);
+                    read.top_p.is_some()
+                }
+                "seed" => {
+                    read.seed = value.as_i64();
+                    read.seed.is_some()
+                }
+                "stream" => value.is_boolean(),
+                _ => false,
+            };
+            if !accepted {
+                wrong.push(format!("`{key}`"));
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(read);
+        }
+        let message = format!(
+            "the parameters {} are unknown or out of range; known are max_tokens (from 1), \
+             temperature (0 to 2), top_p (0 to 1), seed and stream",
+            wrong.join(", ")
+        );
+        Err(Failure::invalid("invalid_parameters", message))
+    }
+}
+
+impl ModelRequest {
+    /// Returns about how many bytes the request has.
+    pub fn weight(&self) -> usize {
+        let messages = self.messages.iter().map(|message| message.text.len());
+        let tools = self.tools.iter().map(super::size::weight);
+        self.model.len() + messages.chain(tools).sum::<usize>()
+    }
+}
