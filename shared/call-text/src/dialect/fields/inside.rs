@@ -13,7 +13,7 @@ pub(super) struct Inside {
     pub(super) keys: Vec<Span>,
     /// A delimiter that makes the end of the value doubtful.
     doubt: Option<Span>,
-    /// The opening mark of a block behind the closing mark of another one.
+    /// A mark of another block, whose fields are probably mixed with those of this one.
     crossed: Option<Span>,
 }
 
@@ -114,10 +114,8 @@ impl Walk<'_> {
                 if marker.opens && blocks == 0 {
                     quoted = Some((self.inside.keys.len(), self.inside.doubt, self.depth));
                     self.quoted = Some((marker.end, false));
-                    if closed {
-                        self.inside
-                            .crossed
-                            .get_or_insert(Span::new(here, marker.end));
+                    if closed || self.is_attached(here) {
+                        self.cross(Span::new(here, marker.end));
                     }
                 }
                 if marker.opens {
@@ -134,8 +132,10 @@ impl Walk<'_> {
                         // confused.
                         let named = self.quoted.take().is_some_and(|(_, named)| named);
                         let named = named || inner.iter().any(|key| self.names_tool(*key));
-                        let confused = (!named).then_some(Span::new(here, marker.end));
-                        (self.inside.doubt, self.depth) = (doubt.or(confused), depth);
+                        if !named {
+                            self.cross(Span::new(here, marker.end));
+                        }
+                        (self.inside.doubt, self.depth) = (doubt, depth);
                     }
                 }
                 continue;
@@ -155,6 +155,16 @@ impl Walk<'_> {
             self.key_before(self.feed.len());
         }
         self.inside
+    }
+
+    fn cross(&mut self, mark: Span) {
+        self.inside.crossed.get_or_insert(mark);
+    }
+
+    /// Whether a word stands directly before a mark. Who quotes a block sets it apart.
+    fn is_attached(&self, mark: usize) -> bool {
+        let before = self.feed.text[self.start..mark].chars().next_back();
+        before.is_some_and(|c| !c.is_whitespace() && !"`'\"“‘(（:：".contains(c))
     }
 
     fn names_tool(&self, key: Span) -> bool {
