@@ -83,7 +83,7 @@ def use_openai(address):
     assert resent.finish_reason == "stop", resent
     assert not hasattr(resent.message, "reasoning_content"), resent
 
-    unknown = expect(openai.NotFoundError, lambda: ask(model="nobody"))
+    unknown = expect(openai.NotFoundError, lambda: ask(model="unknown"))
     assert (unknown.code, unknown.param) == ("model_not_found", "model"), unknown
     expect(openai.BadRequestError, lambda: ask(messages=history))
     expect(openai.BadRequestError, lambda: ask(messages=[{"role": "tool", "content": "x"}]))

@@ -5,7 +5,7 @@ Usage: foreign_client.py ADDRESS (--model-text TEXT | --user-message TEXT | --te
 
 It knows the address and the names of the service and its methods; everything else it learns from
 server reflection. It starts a run by `InvokeText`, follows it, breaks the connection after N
-events (never, where N is 0), opens a new one, and goes on by `WatchRun` behind the last sequence
+events (never, where N is 0), opens a new one, and continues by `WatchRun` behind the last sequence
 it has. Afterwards it reads the whole run again from the beginning.
 
 It prints one JSON object per line: every event as it arrives (`{"event": ..}`), the other records of
@@ -26,7 +26,7 @@ from reflected import Server, plain, print_line
 SERVICE = "tavern.gateway.v1.GatewayService"
 RUN_SERVICE = "tavern.run.v1.RunService"
 
-# A server that goes away says so by a drain record; the run goes on, and so does the client.
+# A server that goes away says so by a drain record; the run continues, and so does the client.
 MOST_DRAINS = 10
 
 
@@ -89,7 +89,7 @@ def follow(call, follower, break_after=0):
 
 
 def resume(address, follower, timeout):
-    """Opens a new connection and goes on behind the last event, again after every drain."""
+    """Opens a new connection and continues behind the last event, again after every drain."""
     for _ in range(MOST_DRAINS):
         server = Server(address)
         try:

@@ -2,7 +2,7 @@
 
 Usage: otlp_receiver.py --out FILE [--listen 127.0.0.1:0]
 
-Prints `listening HOST:PORT` once it accepts calls, and runs until it is told to end (SIGTERM,
+Prints `listening HOST:PORT` once it accepts calls, and runs until it has to end (SIGTERM,
 SIGINT, or the end of its standard input with --until-eof). Every line of FILE is one object with
 a `kind`:
 
@@ -11,7 +11,7 @@ a `kind`:
 * metric: name, unit, type, service, points (attributes with value, or with count and sum)
 * log: trace_id, span_id, severity, body, service, attributes
 
-A line is flushed before the sender gets its answer, so that whoever has seen an export succeed can
+A line is flushed before the sender gets its answer, so that a test that has seen an export succeed can
 read its spans.
 """
 

@@ -19,7 +19,7 @@ use crate::{
     turn_log::history::{self, Earlier},
 };
 
-/// How many changes of different conversations can go on at once.
+/// How many changes of different conversations can be made at once.
 const STRIPES: usize = 64;
 
 /// The conversations. Clone, cheap.

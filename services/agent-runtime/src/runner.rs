@@ -167,7 +167,7 @@ impl Runner {
                 self.execute(open.recorder, open.meta, plan, resumed, None, &span);
             }
             Err(error) => {
-                tracing::error!(%run, error = grpc_kit::failure::chain(&error), "a turn cannot go on");
+                tracing::error!(%run, error = grpc_kit::failure::chain(&error), "a turn cannot continue");
                 let outcome = driver::damaged();
                 let work = |_| async { run_events::End::Finished(outcome) };
                 span.in_scope(|| self.inner.runs.execute(open.recorder, work));

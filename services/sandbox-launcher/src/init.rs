@@ -303,12 +303,12 @@ impl Watch {
             }
             let taken = ready
                 .contains(PollFlags::IN)
-                .then(|| sys::take_told_call(listener.as_fd()));
+                .then(|| sys::take_reported_call(listener.as_fd()));
             match taken {
                 Some(Ok(Some(call))) if call.number == libc::SYS_epoll_ctl => {
                     let refusal = (self.watches_left == 0).then_some(libc::ENOSPC);
                     self.watches_left = self.watches_left.saturating_sub(1);
-                    if sys::answer_told_call(listener.as_fd(), &call, refusal).is_err() {
+                    if sys::answer_reported_call(listener.as_fd(), &call, refusal).is_err() {
                         self.listener = None;
                     }
                 }

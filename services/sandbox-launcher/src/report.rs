@@ -17,7 +17,7 @@ pub enum Report {
     Placed,
     /// The isolation could not be set up, and the script was not started.
     Failed(Failure),
-    /// The script tried to use a network, and the plan says that this ends it.
+    /// The script tried to use a network, and by the plan this ends it.
     NetworkAttempted {
         /// How many attempts had been seen by then.
         attempts: u64,

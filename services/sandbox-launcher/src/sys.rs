@@ -492,7 +492,7 @@ pub(crate) struct WaitingCall {
 
 /// Takes one call that a filter reports, and leaves its process waiting. To be called only when the
 /// descriptor is readable. `None`: the process has died meanwhile.
-pub(crate) fn take_told_call(listener: BorrowedFd<'_>) -> io::Result<Option<WaitingCall>> {
+pub(crate) fn take_reported_call(listener: BorrowedFd<'_>) -> io::Result<Option<WaitingCall>> {
     // SAFETY: an all-zero value of that plain struct is valid, and the kernel asks for one.
     let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     let receive = libc::SECCOMP_IOCTL_NOTIF_RECV;
@@ -506,7 +506,7 @@ pub(crate) fn take_told_call(listener: BorrowedFd<'_>) -> io::Result<Option<Wait
 
 /// Lets a waiting call be carried out, or fail with an error number. What it does must not depend on
 /// its arguments being what they were: the process can change them meanwhile.
-pub(crate) fn answer_told_call(
+pub(crate) fn answer_reported_call(
     listener: BorrowedFd<'_>,
     call: &WaitingCall,
     refusal: Option<c_int>,

@@ -60,7 +60,7 @@ impl What {
 
 /// A record that is still to be made; it is made once.
 #[derive(Debug)]
-#[must_use = "a record that is dropped says that the run was lost"]
+#[must_use = "a record that is dropped reports the run as lost"]
 pub(crate) struct Record {
     subject: Subject,
     /// The span of the call, which the record belongs to whatever task makes it.

@@ -221,7 +221,7 @@ impl Sandbox {
         };
         let outcome = tokio::select! {
             outcome = answered(&mut pending) => outcome,
-            () = self.told_to_end() => {
+            () = self.asked_to_end() => {
                 drop(cancel);
                 answered(&mut pending).await
             }

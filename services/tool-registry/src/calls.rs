@@ -1,7 +1,7 @@
 //! Calls: each effect once, joined by every caller that asks for it, over crashes.
 //!
 //! A call is a task of its own. With an effect id there is at most one task per effect; it decides
-//! by the ledger whether the call is new, settled, or was cut off. Whoever asks for the same effect
+//! by the ledger whether the call is new, settled, or was cut off. A caller that asks for the same effect
 //! meanwhile joins. Without an effect id there is no ledger, and the task ends with its caller.
 
 mod detached;

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_and_the_reason_for_no_room_is_told() {
+    fn what_is_in_use_stays_and_the_reason_for_no_room_is_reported() {
         let mut index = index(4, 2);
         put(&mut index, "x", "a", 1, 0);
         put(&mut index, "x", "b", 1, 0);

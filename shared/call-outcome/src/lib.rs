@@ -3,7 +3,7 @@
 //! * [`CallOutcome`]: how a call ended.
 //! * [`Category`] and [`Failure`]: why it did not succeed.
 //! * [`Violation`]: one thing that is wrong with JSON that came from outside.
-//! * [`Verdict`]: how the sandbox says that a script ended, and the failure that follows from it.
+//! * [`Verdict`]: how a script ended, in the words of the sandbox, and the failure that follows from it.
 //! * [`code_error`]: the exception that an interpreter printed.
 //!
 //! The crate is pure and knows no protobuf; `call-wire` converts its types to the contract and back.

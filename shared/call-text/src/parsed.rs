@@ -134,7 +134,7 @@ pub struct Block {
 pub struct StepControl {
     /// The step number as written; `None` without numbers.
     pub step: Option<u32>,
-    /// Go on with the next step if this one fails.
+    /// Continue with the next step if this one fails.
     pub continue_on_error: bool,
     /// Attempts after the first, as asked for; the executor caps it.
     pub retries: u32,

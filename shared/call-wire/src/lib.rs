@@ -22,7 +22,8 @@ pub use outcome::{
     violation_from_proto, violation_to_proto,
 };
 pub use parsed::{
-    call_to_proto, diagnostic_to_proto, parsed_to_proto, span_to_proto, told_call_to_proto,
+    call_to_proto, call_with_diagnostics_to_proto, diagnostic_to_proto, parsed_to_proto,
+    span_to_proto,
 };
 pub use problem::problem_to_proto;
 pub use retry::{granted_retries, may_succeed_later};

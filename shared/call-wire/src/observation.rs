@@ -99,20 +99,20 @@ mod tests {
     }
 
     #[test]
-    fn seed_002_section_5_1_a_success_is_told() {
-        let told = CallResult {
+    fn seed_002_section_5_1_a_success_is_reported() {
+        let result = CallResult {
             tool_id: "ReadWorldStateTool".into(),
             output_json: "\"sunny\"".into(),
             ..result(CallStatus::Succeeded)
         };
         assert_eq!(
-            observation(&told),
+            observation(&result),
             "Observation: Tool ReadWorldStateTool executed successfully. Result: sunny"
         );
     }
 
     #[test]
-    fn seed_002_section_5_5_a_wrong_parameter_is_told_with_the_right_one() {
+    fn seed_002_section_5_5_a_wrong_parameter_is_reported_with_the_right_one() {
         let violation = Violation {
             code: "unknown_parameter".into(),
             message: "Unknown parameter 'playerId', did you mean 'player_id'?".into(),
@@ -122,12 +122,12 @@ mod tests {
             violations: vec![violation],
             ..Default::default()
         };
-        let told = CallResult {
+        let result = CallResult {
             error: Some(error),
             ..result(CallStatus::Rejected)
         };
         assert_eq!(
-            observation(&told),
+            observation(&result),
             "Observation: Error - Invalid parameters for GetPlayerInfo: \
              Unknown parameter 'playerId', did you mean 'player_id'?"
         );
@@ -136,11 +136,11 @@ mod tests {
     #[test]
     fn a_long_output_is_cut_and_says_so() {
         let output_json = Value::String("长".repeat(MAX_BYTES)).to_string();
-        let told = observation(&CallResult {
+        let result = observation(&CallResult {
             output_json,
             ..result(CallStatus::Succeeded)
         });
-        assert!(told.len() < MAX_BYTES + 100);
-        assert!(told.ends_with("more bytes were cut]"));
+        assert!(result.len() < MAX_BYTES + 100);
+        assert!(result.ends_with("more bytes were cut]"));
     }
 }

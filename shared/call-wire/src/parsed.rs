@@ -26,7 +26,7 @@ pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> c
     }
     let calls = calls.into_iter().zip(0..);
     let calls = calls
-        .map(|(call, index)| told_call_to_proto(index, call, catalogue, echo))
+        .map(|(call, index)| call_with_diagnostics_to_proto(index, call, catalogue, echo))
         .collect();
     let tolerances = parsed.calls.iter().flat_map(|call| &call.tolerances);
     let lints = parsed.calls.iter().filter(|call| call.runs);
@@ -54,7 +54,7 @@ pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> c
 }
 
 /// Writes a call together with what to tell the model if it does not run.
-pub fn told_call_to_proto(
+pub fn call_with_diagnostics_to_proto(
     index: u32,
     call: &Call,
     catalogue: &Catalogue,

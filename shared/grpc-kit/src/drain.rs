@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 /// How long a process that is aborted has for killing what it started.
 const ABORT_GRACE: Duration = Duration::from_millis(500);
 
-/// Tells a handler that its server or connection is about to go away.
+/// Notifies a handler that its server or connection is about to go away.
 ///
 /// A unary handler need not care. A long stream sends its drain record and ends; it cannot see
 /// the connection's own notice.
@@ -109,7 +109,7 @@ impl Shutdown {
         (shutdown.clone(), ShutdownHandle(shutdown))
     }
 
-    /// Waits until servers are told to finish. For the parts of a program that are no server.
+    /// Waits until servers have to finish. For the parts of a program that are no server.
     pub async fn started(&self) {
         self.drain.cancelled().await;
     }

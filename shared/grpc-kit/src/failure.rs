@@ -17,7 +17,7 @@ const MAY_HAVE_ARRIVED: &str = "may_have_arrived";
 /// The common prefix of the reasons' names in the proto, which does not travel.
 const REASON_PREFIX: &str = "ERROR_REASON_";
 
-/// The most bytes of violations and metadata that are told, but for one violation that always is. A
+/// The most bytes of violations and metadata that are reported, but for one violation that always is. A
 /// status travels in the trailers of an answer, of which clients take 8 KiB at the least, and takes a
 /// third more there; a client that is sent more may tell its user of trailers instead of what was wrong.
 const MAX_DETAIL_BYTES: usize = 3 << 10;
@@ -94,7 +94,7 @@ impl Failure {
         .metadata("service", service)
     }
 
-    /// Says that the request left before the connection broke, so that it may have been carried out.
+    /// Marks that the request left before the connection broke, so that it may have been carried out.
     #[must_use]
     pub fn after_sending(self) -> Self {
         self.metadata(MAY_HAVE_ARRIVED, "true")
@@ -167,7 +167,7 @@ impl Failure {
         let mut message = self.message;
         cut(&mut message);
         let count = self.violations.len();
-        let violations = told(self.violations, room);
+        let violations = reported(self.violations, room);
         // Clients that show only the message shall see the first violation at least.
         if let Some(first) = violations.first() {
             message.push_str(&format!(": {}: {}", first.field, first.description));
@@ -194,7 +194,7 @@ fn cut(text: &mut String) {
 }
 
 /// As many violations as have room, in bytes, and how many more there are.
-fn told(mut violations: Vec<FieldViolation>, mut room: usize) -> Vec<FieldViolation> {
+fn reported(mut violations: Vec<FieldViolation>, mut room: usize) -> Vec<FieldViolation> {
     let fits = |violation: &mut FieldViolation| {
         cut(&mut violation.field);
         cut(&mut violation.description);
@@ -208,7 +208,10 @@ fn told(mut violations: Vec<FieldViolation>, mut room: usize) -> Vec<FieldViolat
     let fitting = fitting.count();
     violations.truncate(fitting);
     if fitting < count {
-        let more = format!("{} more are wrong, and are not told here", count - fitting);
+        let more = format!(
+            "{} more are wrong, and are not listed here",
+            count - fitting
+        );
         violations.push(FieldViolation::new("", more));
     }
     violations
@@ -220,7 +223,7 @@ impl From<Failure> for Status {
     }
 }
 
-/// Logs `error` with all its causes and makes the status that tells the caller only the trace id.
+/// Logs `error` with all its causes and makes the status that gives the caller only the trace id.
 pub fn internal(error: &(dyn Error + 'static)) -> Status {
     let trace_id = telemetry::context::current_trace_id();
     tracing::error!(trace_id, error = chain(error), "internal error");
@@ -334,7 +337,7 @@ mod tests {
                 failure.violation(field, "must not be absolute")
             })
         };
-        for (count, field, metadata, told) in [
+        for (count, field, metadata, expected) in [
             (1, long.as_str(), 1, 1),
             (3, long.as_str(), 1, 3),
             (100, long.as_str(), 1, 4),
@@ -349,9 +352,9 @@ mod tests {
             let last = violations.last().unwrap();
             let more = last.0.is_empty().then_some(last.1.as_str());
             let listed = violations.len() - usize::from(more.is_some());
-            assert_eq!(listed, told);
+            assert_eq!(listed, expected);
             let rest = (listed < count)
-                .then(|| format!("{} more are wrong, and are not told here", count - listed));
+                .then(|| format!("{} more are wrong, and are not listed here", count - listed));
             assert_eq!(more, rest.as_deref());
         }
     }

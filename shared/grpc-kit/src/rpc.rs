@@ -40,7 +40,7 @@ use body::{RequestBody, ResponseBody};
 pub(crate) use frames::Lengths;
 pub(crate) use share::{LargeMessage, PeerShare, StreamRoom};
 
-/// What a caller that was shed is told to wait.
+/// How long a caller that was shed has to wait.
 const SHED_RETRY: Duration = Duration::from_millis(500);
 
 /// How long health and reflection streams continue when the server drains: they have nothing to
@@ -304,7 +304,7 @@ fn answer(span: &Span, status: Status) -> Response<Body> {
     status.into_http()
 }
 
-/// Logs a panic and makes the status that tells the caller only the trace id.
+/// Logs a panic and makes the status that gives the caller only the trace id.
 fn contain(panic: &(dyn Any + Send)) -> Status {
     let trace_id = telemetry::context::current_trace_id();
     let message = panic

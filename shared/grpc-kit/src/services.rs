@@ -31,7 +31,7 @@ impl Services {
     #[must_use]
     #[expect(
         clippy::should_implement_trait,
-        reason = "nobody takes it for arithmetic"
+        reason = "no reader takes it for arithmetic"
     )]
     pub fn add<S>(mut self, service: S) -> Self
     where

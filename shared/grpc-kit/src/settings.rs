@@ -6,17 +6,17 @@ use ::settings::Problems;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whose trace context becomes the parent of our spans. Of everybody else it becomes a link.
+/// Whose trace context becomes the parent of our spans. Of any other peer it becomes a link.
 /// Calls in process are always accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceTrust {
-    /// Nobody's that comes over a socket.
-    Nobody,
+    /// None that comes over a socket.
+    None,
     /// That of peers on this machine.
     #[default]
     Loopback,
-    /// Everybody's.
+    /// That of every peer.
     Anyone,
 }
 
@@ -105,7 +105,7 @@ pub struct ServerSettings {
     /// The longest pause between two messages of a server stream. Default `5m`.
     #[serde(with = "::settings::DurationText")]
     pub stream_idle_timeout: Duration,
-    /// How long a server that is told to end continues accepting while its health says that it is
+    /// How long a server that has to end continues accepting while its health reports that it is
     /// not serving, so that balancers notice. Nothing is waited for on loopback. Default `2s`.
     #[serde(with = "::settings::DurationText")]
     pub drain_notice: Duration,

@@ -173,7 +173,7 @@ async fn gather(
     if !watched.started || watched.facts.stopped == Some(Stopped::Cancelled) {
         return None;
     }
-    if !watched.nobody_left {
+    if !watched.all_gone {
         return Some(Collected::not_ended());
     }
     let (blobs, caller) = (tools.blobs.clone(), Caller::named(&script.caller));
@@ -247,7 +247,7 @@ fn conclude(watched: watch::Watched, outcome: Outcome, level: IsolationLevel) ->
         result,
         started,
         missing,
-        nobody_left: _,
+        all_gone: _,
         monitor: _,
     } = watched;
     let mut all = outcome.missing;

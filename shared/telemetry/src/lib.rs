@@ -22,5 +22,5 @@ pub use settings::{LogFormat, TelemetrySettings};
 
 /// The target of audit records: one log event for each thing that a person answers for, such
 /// as a script that was run. They are of the level `INFO`, go wherever other log lines go, and are
-/// told from those by this target; see [`TelemetrySettings::log_filter`].
+/// distinguished from those by this target; see [`TelemetrySettings::log_filter`].
 pub const AUDIT_TARGET: &str = "tavern::audit";

@@ -25,7 +25,7 @@ pub enum LogFormat {
 #[serde(default)]
 pub struct TelemetrySettings {
     /// Which log lines are written, in the syntax of `RUST_LOG`. Default `info,opentelemetry=warn`, as
-    /// OpenTelemetry tells of its own set-up otherwise. Does not change what is traced or exported.
+    /// OpenTelemetry logs its own set-up otherwise. Does not change what is traced or exported.
     /// Audit records are written whatever it says of levels and of other targets; a directive that
     /// names `tavern::audit` decides about them, such as `warn,tavern::audit=off`.
     pub log_filter: String,

@@ -264,7 +264,7 @@ impl Driver {
             }
             Finish::InDoubt(effects) => {
                 let message = "a call was dispatched and it is not known whether it took effect; look at its target, \
-                               then go on in a new turn";
+                               then continue in a new turn";
                 let error =
                     outcome::error(common::ErrorCategory::Runtime, "effect_unknown", message);
                 let in_doubt = outcome::in_doubt(effects.clone(), error);
@@ -315,7 +315,7 @@ impl Driver {
                 End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
             }
             _ => {
-                tracing::error!(error = %error, "a turn waits for the storage and goes on at the next start");
+                tracing::error!(error = %error, "a turn waits for the storage and continues at the next start");
                 End::LeaveOpen
             }
         }

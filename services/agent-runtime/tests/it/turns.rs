@@ -145,7 +145,7 @@ async fn calls_of_one_answer_run_in_order_and_stop_at_the_first_failure() {
 }
 
 #[tokio::test]
-async fn a_workflow_is_called_by_its_id_and_told_by_its_value() {
+async fn a_workflow_is_called_by_its_id_and_reported_by_its_value() {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let give: Behaviour = Behaviour::Gives(std::sync::Arc::new(|_| json!("short")));
     let registry = TestRegistry::default().tool_with("workflow:summarize_text", &schema, give);

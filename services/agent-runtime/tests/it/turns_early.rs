@@ -122,7 +122,7 @@ async fn what_a_call_gives_while_the_model_writes_makes_no_echo_of_it() {
 }
 
 #[tokio::test]
-async fn a_cancel_while_the_model_writes_leaves_what_happened_and_tells_nobody_of_it() {
+async fn a_cancel_while_the_model_writes_leaves_what_happened_and_reports_none_of_it() {
     for behaviour in ["gives", "hangs"] {
         let registry = match behaviour {
             "gives" => looking(),
@@ -170,7 +170,7 @@ async fn a_cancel_while_the_model_writes_leaves_what_happened_and_tells_nobody_o
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_ends_its_calls_and_what_they_gave_is_not_told() {
+async fn an_answer_that_breaks_off_ends_its_calls_and_what_they_gave_is_not_reported() {
     for behaviour in [Behaviour::Hangs, Behaviour::Fails("it is dark")] {
         let registry = TestRegistry::default()
             .tool("Look", &["at"], behaviour)

@@ -46,7 +46,7 @@ fn turns() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn calls_whose_tools_allow_it_are_under_way_together_and_told_in_their_order() {
+async fn calls_whose_tools_allow_it_are_under_way_together_and_reported_in_their_order() {
     let world = World::new(both_hang(), &["First", "Second"], &turns());
     let running = world.build().await;
     let run_id = under_way(&running).await;

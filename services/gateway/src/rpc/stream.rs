@@ -6,7 +6,7 @@ use async_stream::try_stream;
 use call_text::echo::Echo;
 use call_text::{Block, Call, Catalogue, Event, FinishReason, Parser, ToolState};
 use contracts::tavern::gateway::v1::stream_text_request::Part;
-use contracts::tavern::gateway::v1::stream_text_response::Event as Told;
+use contracts::tavern::gateway::v1::stream_text_response::Event as Wire;
 use contracts::tavern::gateway::v1::{
     ArgumentDelta, BlockClosed, BlockOpened, CallOpened, StreamTextRequest, StreamTextResponse,
     StreamedCall, TextReleased,
@@ -47,7 +47,7 @@ impl GatewayRpc {
                             Err(misplaced("chunk", &format!("makes the text longer than {most} bytes")))?;
                         }
                         for event in parser.push_bytes(&chunk) {
-                            yield told(event, &catalogue, &echo);
+                            yield response(event, &catalogue, &echo);
                         }
                     }
                     Some(Part::End(end)) => {
@@ -61,13 +61,13 @@ impl GatewayRpc {
             }
             let (events, mut parsed) = parser.finish(finish_reason);
             for event in events {
-                yield told(event, &catalogue, &echo);
+                yield response(event, &catalogue, &echo);
             }
             if let Some(native) = &native {
                 supplement(&mut parsed, native, &catalogue, &reading.policy);
             }
             let parsed = call_wire::parsed_to_proto(&parsed, &catalogue, &echo);
-            yield StreamTextResponse { event: Some(Told::Parsed(parsed)) };
+            yield StreamTextResponse { event: Some(Wire::Parsed(parsed)) };
         }))
     }
 }
@@ -77,7 +77,7 @@ fn misplaced(field: &str, problem: &str) -> Status {
     failure.violation(field, problem).into_status()
 }
 
-fn told(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextResponse {
+fn response(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextResponse {
     let event = match event {
         Event::Text {
             span,
@@ -85,7 +85,7 @@ fn told(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextResponse 
             trailing,
         } => {
             let span = Some(call_wire::span_to_proto(span));
-            Told::Text(TextReleased {
+            Wire::Text(TextReleased {
                 text,
                 span,
                 trailing,
@@ -94,14 +94,14 @@ fn told(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextResponse 
         }
         Event::Thought { span, text } => {
             let span = Some(call_wire::span_to_proto(span));
-            Told::Text(TextReleased {
+            Wire::Text(TextReleased {
                 text,
                 span,
                 trailing: false,
                 thought: true,
             })
         }
-        Event::BlockOpened { block, dialect, at } => Told::BlockOpened(BlockOpened {
+        Event::BlockOpened { block, dialect, at } => Wire::BlockOpened(BlockOpened {
             block: number(block),
             dialect: call_wire::dialect_to_proto(dialect).into(),
             start: number(at),
@@ -112,14 +112,14 @@ fn told(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextResponse 
             name,
             tool,
             ..
-        } => Told::CallOpened(call_opened(number(block), number(call), name, tool)),
+        } => Wire::CallOpened(call_opened(number(block), number(call), name, tool)),
         Event::ArgumentDelta {
             block,
             call,
             argument,
             name,
             text,
-        } => Told::ArgumentDelta(ArgumentDelta {
+        } => Wire::ArgumentDelta(ArgumentDelta {
             block: number(block),
             call: number(call),
             argument: number(argument),
@@ -130,8 +130,8 @@ fn told(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextResponse 
             block,
             state,
             calls,
-        } => Told::BlockClosed(block_closed(number(block), &state, &calls, catalogue, echo)),
-        Event::Diagnostic(remark) => Told::Diagnostic(call_wire::diagnostic_to_proto(&remark)),
+        } => Wire::BlockClosed(block_closed(number(block), &state, &calls, catalogue, echo)),
+        Event::Diagnostic(remark) => Wire::Diagnostic(call_wire::diagnostic_to_proto(&remark)),
     };
     StreamTextResponse { event: Some(event) }
 }
@@ -161,7 +161,7 @@ fn block_closed(
     echo: &Echo,
 ) -> BlockClosed {
     let calls = calls.iter().zip(0..).map(|(call, index)| {
-        let written = call_wire::told_call_to_proto(index, call, catalogue, echo);
+        let written = call_wire::call_with_diagnostics_to_proto(index, call, catalogue, echo);
         let read_only = catalogue
             .tool(&call.tool_id)
             .is_some_and(|tool| tool.read_only);

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_passed_limit_is_told_whatever_the_cell_made_of_it() {
+    fn a_passed_limit_is_reported_whatever_the_cell_made_of_it() {
         use Interruption::{Asked, Output, Wall};
         for (reported, interruption, expected) in [
             (DriverOutcome::Ok, None, CellOutcome::Succeeded),

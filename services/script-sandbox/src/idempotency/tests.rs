@@ -117,7 +117,7 @@ fn what_runs_is_never_forgotten() {
 }
 
 #[test]
-fn answers_that_nobody_waits_for_are_weighed_as_well() {
+fn answers_that_no_caller_waits_for_are_weighed_as_well() {
     let answers = answers(100, 1000);
     for number in 0..100 {
         // The guard is all there is: no receiver waits.

@@ -23,7 +23,7 @@ use crate::streaming::{Input, Next, StdinState, StreamEvent, StreamHandle, outpu
 /// The answers of a stream.
 pub(super) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// How long a stream is silent before it says that the script still runs.
+/// How long a stream is silent before it reports that the script still runs.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
 
 /// The largest piece of input.

@@ -28,7 +28,7 @@ impl Sandbox {
     }
 
     /// Waits until every script has to end.
-    pub(super) fn told_to_end(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(super) fn asked_to_end(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ending = self.ending.subscribe();
         async move {
             if ending.wait_for(|ending| *ending).await.is_err() {

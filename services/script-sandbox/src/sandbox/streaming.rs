@@ -63,11 +63,11 @@ impl Sandbox {
             queue.close();
         };
         let running = tokio::spawn(running.instrument(span));
-        let told_to_end = self.told_to_end();
+        let asked_to_end = self.asked_to_end();
         tokio::spawn(async move {
             tokio::select! {
                 () = left(&mut gone, deadline) => {}
-                () = told_to_end => {}
+                () = asked_to_end => {}
                 _ = running => {}
             }
             drop(cancel);

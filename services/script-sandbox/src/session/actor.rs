@@ -238,7 +238,7 @@ impl Actor {
     }
 }
 
-/// Refuses orders until one says that the session is to end.
+/// Refuses orders until one ends the session.
 async fn refuse(orders: &mut mpsc::Receiver<Order>) -> Stop {
     loop {
         match orders.recv().await {

@@ -61,7 +61,7 @@ async fn could_wait(host: &Host) -> bool {
 }
 
 #[test]
-fn e94_whoever_stops_waiting_leaves_the_queue() {
+fn e94_a_caller_that_stops_waiting_leaves_the_queue() {
     as_every_user(async || {
         let host = Host::with(SandboxSettings {
             concurrent_scripts: 1,

@@ -115,8 +115,8 @@ pub(crate) fn one_record(trace: &str, what: &str, response: &ExecuteResponse) {
     let record = &the_only(trace);
     let class = class(response);
     let class = class.split(' ').next();
-    let told = ["what", "event", "verdict"].map(|name| record.get(name).map(String::as_str));
-    assert_eq!(told, [Some(what), Some("ended"), class], "O7: {record:?}");
+    let fields = ["what", "event", "verdict"].map(|name| record.get(name).map(String::as_str));
+    assert_eq!(fields, [Some(what), Some("ended"), class], "O7: {record:?}");
     let figures = ["limit", "observed", "code"].map(|name| number(record, name));
     assert_eq!(figures, figures_of(verdict(response)), "O7: {record:?}");
     let usage = response.usage.as_ref().unwrap();

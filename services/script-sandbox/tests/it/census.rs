@@ -121,7 +121,7 @@ fn e105_every_way_to_code_ends_in_the_sandbox() {
                 expect_confined(&host, way, pid);
             }
             running.abort();
-            eventually("nobody is left", || processes_with(&marker).is_empty()).await;
+            eventually("no process is left", || processes_with(&marker).is_empty()).await;
         }
     });
 }

@@ -74,7 +74,7 @@ except OSError: pass
             .map(|file| file.executable)
             .collect();
         assert_eq!(executable, [false, false, true]);
-        // Whoever does not ask gets nothing.
+        // A caller that does not ask gets nothing.
         let response = host.python("open('file', 'w').write('x')").await;
         assert_eq!(response.collected, None);
     });
@@ -149,8 +149,11 @@ fn e29_e33_links_pipes_and_sockets_are_refused_by_kind() {
         let response = host.run(collecting(python(&source))).await;
         expect_class(&response, &["exited 0"]);
         assert_eq!(taken(&response), [], "{name}");
-        let told = collected(&response);
-        assert!(told.refused_count >= 108 && told.partial, "{name} {told:?}");
+        let reported = collected(&response);
+        assert!(
+            reported.refused_count >= 108 && reported.partial,
+            "{name} {reported:?}"
+        );
         let kinds = refused(&response);
         for expected in [
             ("absolute", RefusedReason::SymbolicLink),
@@ -240,16 +243,19 @@ print(sum(os.stat(name).st_size > 0 for name in os.listdir('.')))
     everywhere(async |host| {
         let name = host.kind;
         let response = host.run(limited(collecting(python(source)), limits)).await;
-        let told = collected(&response);
-        let large: Vec<_> = told
+        let reported = collected(&response);
+        let large: Vec<_> = reported
             .refused
             .iter()
             .filter(|file| file.path.starts_with("half"))
             .map(|file| (file.reason(), file.size_bytes))
             .collect();
         let expected = (RefusedReason::TooLarge, 1 << 29);
-        assert_eq!(large, [expected; 2], "{name} {told:?}");
-        assert!(told.files.iter().all(|file| file.size_bytes == 0), "{name}");
+        assert_eq!(large, [expected; 2], "{name} {reported:?}");
+        assert!(
+            reported.files.iter().all(|file| file.size_bytes == 0),
+            "{name}"
+        );
     });
 }
 
@@ -261,7 +267,7 @@ for name in (b'\\xff', b'a\\nb', b'-rf', b'x' * 255, '\\u202egnp'.encode(), b'Tw
 ";
 
 #[test]
-fn e34_names_are_told_escaped() {
+fn e34_names_are_reported_escaped() {
     everywhere(async |host| {
         let name = host.kind;
         let response = host.run(collecting(python(ODD_NAMES))).await;
@@ -278,12 +284,12 @@ fn e34_names_are_told_escaped() {
             ("\\u{202e}gnp", true),
         ];
         expected.sort();
-        let told: Vec<(&str, bool)> = collected(&response)
+        let reported: Vec<(&str, bool)> = collected(&response)
             .files
             .iter()
             .map(|file| (file.path.as_str(), file.path_escaped))
             .collect();
-        assert_eq!(told, expected, "{name}");
+        assert_eq!(reported, expected, "{name}");
     });
 }
 
@@ -296,7 +302,7 @@ for top in range(100):
 ";
 
 #[test]
-fn e35_ten_thousand_files_are_told_in_part_and_in_time() {
+fn e35_ten_thousand_files_are_reported_in_part_and_in_time() {
     let limits = Limits {
         disk_files: Some(20_000),
         ..patient()
@@ -306,14 +312,18 @@ fn e35_ten_thousand_files_are_told_in_part_and_in_time() {
         let mut asked = limited(collecting(python(MANY_RESULTS)), limits);
         let response = host.run(asked.clone()).await;
         expect_class(&response, &["exited 0"]);
-        let told = collected(&response);
-        assert_eq!(told.files.len(), 256, "{name}");
-        assert_eq!(told.refused_count, 9744, "{name}");
-        assert!(told.partial && told.refused.len() == 100);
+        let reported = collected(&response);
+        assert_eq!(reported.files.len(), 256, "{name}");
+        assert_eq!(reported.refused_count, 9744, "{name}");
+        assert!(reported.partial && reported.refused.len() == 100);
         asked.collect.as_mut().unwrap().patterns = vec!["d4?/?7".to_owned()];
         let response = host.run(asked).await;
-        let told = collected(&response);
-        assert_eq!((told.files.len(), told.partial), (100, false), "{name}");
+        let reported = collected(&response);
+        assert_eq!(
+            (reported.files.len(), reported.partial),
+            (100, false),
+            "{name}"
+        );
     });
 }
 
@@ -356,7 +366,7 @@ for level in range(1500):
 }
 
 #[test]
-fn e40_only_the_owners_right_to_execute_is_told() {
+fn e40_only_the_owners_right_to_execute_is_reported() {
     let source = "
 echo > plain && cp /usr/bin/id set && { chmod 6755 set || echo refused; }
 ";
@@ -364,12 +374,12 @@ echo > plain && cp /usr/bin/id set && { chmod 6755 set || echo refused; }
         let name = host.kind;
         let response = host.run(collecting(request("bash", source))).await;
         expect_class(&response, &["exited 0"]);
-        let told: Vec<(&str, bool)> = collected(&response)
+        let reported: Vec<(&str, bool)> = collected(&response)
             .files
             .iter()
             .map(|file| (file.path.as_str(), file.executable))
             .collect();
-        assert_eq!(told, [("plain", false), ("set", true)], "{name}");
+        assert_eq!(reported, [("plain", false), ("set", true)], "{name}");
     });
 }
 

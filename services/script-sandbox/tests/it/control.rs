@@ -7,7 +7,7 @@ use std::{
 
 use crate::rounds::is_root;
 
-/// A user who owns nothing and whom nobody else is.
+/// A user who owns nothing and who is no other user.
 const THROW_AWAY: u32 = 60_999;
 
 /// Runs a program as a user like any other, without a sandbox and in a directory of that user's own;

@@ -114,7 +114,7 @@ fn a_script_does_not_outlive_its_service_and_its_start_is_on_record() {
             let mut service = Service::start(level, directory.path()).await;
             let marker = begin(&service).await;
             service.kill();
-            eventually("nobody is left", || processes_with(&marker).is_empty()).await;
+            eventually("no process is left", || processes_with(&marker).is_empty()).await;
             let log = fs::read_to_string(&service.log).unwrap();
             let started = log.lines().filter(|line| {
                 ["event=\"started\"", "caller_id=\"ada\"", &marker]
@@ -140,7 +140,7 @@ fn a_service_ends_and_removes_what_a_killed_one_has_left() {
             let beside = begin(&neighbour).await;
             let id = service.process.id();
             let launchers = launchers_of(id);
-            // As with a whole process group or container: nobody is left who could end the script.
+            // As with a whole process group or container: no process is left that could end the script.
             for launcher in launchers {
                 let pid = Pid::from_raw(i32::try_from(launcher).unwrap()).unwrap();
                 kill_process(pid, Signal::STOP).unwrap();

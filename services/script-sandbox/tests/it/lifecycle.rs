@@ -33,7 +33,7 @@ fn ancestors(processes: &[u32]) -> HashSet<u32> {
     found
 }
 
-/// Ends whoever waits for a script, and then nobody may be left.
+/// Ends the caller that waits for a script; then no process may be left.
 pub(crate) async fn nothing_is_left(host: &Host) {
     host.sandbox.shutdown().await;
     eventually("nothing is left behind", || {
@@ -53,7 +53,7 @@ fn e94_losing_the_caller_ends_every_process() {
         });
         eventually("two sleepers run", || processes_with(&marker).len() >= 2).await;
         call.abort();
-        eventually("nobody is left", || processes_with(&marker).is_empty()).await;
+        eventually("no process is left", || processes_with(&marker).is_empty()).await;
         nothing_is_left(&host).await;
     });
 }
@@ -117,7 +117,7 @@ fn too_many_waiting_scripts_are_refused_with_a_hint() {
 #[test]
 fn the_end_of_the_launcher_is_the_end_of_the_script() {
     everywhere(async |host| {
-        // Without a pid namespace and without a cgroup nobody is left who could find the orphans.
+        // Without a pid namespace and without a cgroup no process is left that could find the orphans.
         if host.kind == "reduced" && !is_root() {
             return;
         }
@@ -136,7 +136,7 @@ fn the_end_of_the_launcher_is_the_end_of_the_script() {
         }
         let verdict = class(&call.await.unwrap());
         assert!(verdict.starts_with("launcher_failure"), "{verdict}");
-        eventually("nobody is left", || processes_with(&marker).is_empty()).await;
+        eventually("no process is left", || processes_with(&marker).is_empty()).await;
     });
 }
 

@@ -73,7 +73,7 @@ fn every_number_has_its_control_or_a_reason_why_not() {
         .collect();
     let (_, section) = TABLE.split_once("## Without a sandbox").unwrap();
     let section = section.split("\n## ").next().unwrap();
-    let told = |beginning: &str| -> BTreeSet<u32> {
+    let section = |beginning: &str| -> BTreeSet<u32> {
         let items = section
             .split("\n- ")
             .filter_map(|item| item.strip_prefix(beginning));
@@ -83,8 +83,8 @@ fn every_number_has_its_control_or_a_reason_why_not() {
             .filter_map(|number| number.strip_prefix('E')?.parse().ok())
             .collect()
     };
-    assert_eq!(told("Shown to succeed:"), shown);
-    let not_shown = told("Not shown:");
+    assert_eq!(section("Shown to succeed:"), shown);
+    let not_shown = section("Not shown:");
     let both: Vec<_> = shown.intersection(&not_shown).collect();
     assert!(both.is_empty(), "{both:?}");
     let all: BTreeSet<u32> = shown.union(&not_shown).copied().collect();

@@ -202,8 +202,8 @@ fn e25_files_leave_room_or_are_refused() {
                     refused("disk_bytes"),
                 ),
             ] {
-                let told = format!("{} files, {limits:?}, {}", files.len(), host.kind);
-                assert_eq!(ask(host, with(files, limits)).await, expected, "{told}");
+                let case = format!("{} files, {limits:?}, {}", files.len(), host.kind);
+                assert_eq!(ask(host, with(files, limits)).await, expected, "{case}");
             }
             // The largest file that a script may write says nothing about those that it is given.
             let file_bytes = Limits {
@@ -263,16 +263,16 @@ fn e25_the_smallest_limits_have_an_honest_verdict() {
                             network: network.into(),
                             ..request(runtime, source)
                         };
-                        let told = format!("{name}, {runtime}, {network:?}, {}", host.kind);
+                        let case = format!("{name}, {runtime}, {network:?}, {}", host.kind);
                         let Came::Ran(class) = ask(host, odd).await else {
-                            panic!("refused: {told}");
+                            panic!("refused: {case}");
                         };
                         let own = name.split('_').next().unwrap();
                         // Node cannot live without threads and files of its own, and says so.
                         let broken = runtime == "node" && class.starts_with("signalled");
                         assert!(
                             class == "exited 0" || class == own || broken,
-                            "{class}: {told}"
+                            "{class}: {case}"
                         );
                     }
                 }

@@ -33,10 +33,10 @@ pub(crate) fn tells_no_secret(response: &ExecuteResponse) {
         ("stderr", &response.stderr),
         ("result", response.result_json.as_bytes()),
     ] {
-        let told = bytes
+        let leaked = bytes
             .windows(secret.len())
             .any(|window| window == secret.as_bytes());
-        assert!(!told, "O2: {name} has the secret");
+        assert!(!leaked, "O2: {name} has the secret");
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Before {
     clock: (SystemTime, Instant),
 }
 
-/// O3: what a script could leave behind, as far as it can be told from what others do here.
+/// O3: what a script could leave behind, as far as it can be distinguished from what others do here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     launchers: usize,
@@ -141,7 +141,7 @@ impl Before {
             "O4: {} bytes of memory before, {resident} after",
             self.resident_bytes
         );
-        // Whoever waits for a script is none of the program's.
+        // The caller that waits for a script is none of the program's.
         host.sandbox.shutdown().await;
         let before = &self.left;
         eventually("O3: nothing is left behind", || {
@@ -159,7 +159,7 @@ impl Before {
     }
 }
 
-/// O5: another caller is served: its script ends well, and the service tells how it is.
+/// O5: another caller is served: its script ends well, and the service reports its state.
 pub(crate) async fn neighbour(host: &Host) {
     let mut asked = request("bash", "echo alive");
     asked.environment.insert("TOKEN".to_owned(), secret());
@@ -243,7 +243,7 @@ fn lines(path: &str, counts: impl Fn(&str) -> bool) -> usize {
 }
 
 /// Networks other than our own that something of this process keeps: a descriptor, a mount, or a
-/// process among its launchers and their descendants. The kernel keeps none that nobody has.
+/// process among its launchers and their descendants. The kernel keeps none without an owner.
 fn network_namespaces() -> usize {
     let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     let own = network("self");
@@ -358,7 +358,7 @@ fn facts(is: &fs::Metadata) -> Vec<i64> {
     ]
 }
 
-/// O8: what only somebody with power over the machine changes, its record of oopses included.
+/// O8: what only an administrator of the machine changes, its record of oopses included.
 fn machine() -> Vec<(&'static str, String)> {
     [
         "/proc/sys/kernel/hostname",

@@ -53,7 +53,7 @@ pub(crate) fn as_every_user<B: AsyncFn()>(body: B) {
 pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
     if is_round() {
         runtime().block_on(async {
-            // Whoever starts the round shows this if it fails.
+            // The test that starts the round shows this if it fails.
             let mut shown = std::io::stderr();
             for host in hosts().await {
                 writeln!(shown, "on the host `{}`", host.kind).unwrap();

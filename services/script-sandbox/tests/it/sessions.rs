@@ -519,11 +519,11 @@ fn what_is_wrong_with_a_request_is_named() {
             fields(refused),
             ["output_bytes", "source_text", "wall_time"]
         );
-        let nobody = Session {
+        let unknown = Session {
             session_id: "sess_0".to_owned(),
             ..Session::default()
         };
-        let refused = host.try_begin(cell(&nobody, "1")).await.err().unwrap();
+        let refused = host.try_begin(cell(&unknown, "1")).await.err().unwrap();
         assert_eq!(refused.code(), Code::NotFound);
         assert_eq!(grpc_kit::metadata(&refused)["session_id"], "sess_0");
         let runtimes = host

@@ -191,7 +191,7 @@ fn a_script_answers_what_is_said_to_it() {
 }
 
 #[test]
-fn what_becomes_of_the_input_is_told() {
+fn what_becomes_of_the_input_is_reported() {
     as_every_user(async || {
         let host = Host::full().await;
         let source = "import os, time\nos.read(0, 5)\nos.close(0)\nprint('closed', flush=True)\ntime.sleep(60)";
@@ -230,7 +230,7 @@ fn signals_reach_the_script_and_its_children() {
         let ended = talk.end().await;
         assert_eq!(class(&ended), "signalled SIGTERM", "{name}");
 
-        // A signal that is ignored ends nobody, and input that is not read holds none up.
+        // A signal that is ignored ends no process, and input that is not read holds none up.
         let source = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted')";
         let mut talk = Talk::begin(&host, python(source)).await;
         talk.hears("ready").await;
@@ -260,7 +260,7 @@ fn a_slow_reader_slows_the_script_and_loses_nothing() {
         start.arguments = vec![marker.clone()];
         let mut talk = Talk::begin(&host, start).await;
         assert!(matches!(talk.next().await, Event::Started(_)));
-        // Nobody reads, and the script comes to rest in its write: it is asleep, and not at its end.
+        // No handler reads, and the script comes to rest in its write: it is asleep, and not at its end.
         let mut rests = 0;
         eventually("the script waits", || {
             let asleep = |pid: &u32| {
@@ -298,7 +298,7 @@ fn the_wall_limit_ends_a_script_that_waits_in_its_write() {
         let start = limited(request("bash", &format!("exec yes {marker}")), limits);
         let mut talk = Talk::begin(&host, start).await;
         assert!(matches!(talk.next().await, Event::Started(_)), "{name}");
-        // Nobody reads until the script is gone.
+        // No handler reads until the script is gone.
         let writes = || !processes_with(&format!("yes\u{0}{marker}")).is_empty();
         eventually("the script writes", writes).await;
         eventually("the script is ended", || !writes()).await;
@@ -371,7 +371,7 @@ fn e94_a_talk_that_ends_takes_every_process_along() {
                 };
                 assert_eq!(status.code(), Code::DeadlineExceeded);
             }
-            eventually("nobody is left", || processes_with(&nap).is_empty()).await;
+            eventually("no process is left", || processes_with(&nap).is_empty()).await;
         }
     });
 }
@@ -430,7 +430,7 @@ fn messages_out_of_order_are_named() {
             };
             assert_eq!(fields(&status), [field]);
             drop(talk);
-            eventually("nobody is left", || processes_with(nap).is_empty()).await;
+            eventually("no process is left", || processes_with(nap).is_empty()).await;
         }
     });
 }
@@ -458,7 +458,7 @@ async fn byte_by_byte(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_chunks_that_nobody_reads_leave_the_connection_to_others() {
+async fn small_chunks_that_no_handler_reads_leave_the_connection_to_others() {
     const MANY: usize = 20_000;
     let directory = tempfile::tempdir().unwrap();
     scratch(directory.path());

@@ -125,14 +125,14 @@ impl Host {
         self.run(python(source)).await
     }
 
-    /// What the sandbox tells of its isolation.
+    /// What the sandbox reports of its isolation.
     pub(crate) async fn isolation(&self) -> GetIsolationResponse {
         let mut client = self.client.clone();
-        let told = client.get_isolation(GetIsolationRequest {}).await;
-        told.unwrap().into_inner()
+        let isolation = client.get_isolation(GetIsolationRequest {}).await;
+        isolation.unwrap().into_inner()
     }
 
-    /// Asks for a script and for a session, which are both refused; tells how.
+    /// Asks for a script and for a session, which are both refused; returns how.
     pub(crate) async fn refuses_all(&self, code: Code, reason: ErrorReason) -> [Status; 2] {
         let script = self.client.clone().execute(python("print(1)")).await;
         let wish = CreateSessionRequest {
@@ -185,7 +185,7 @@ impl Sleeper {
         self.process
     }
 
-    /// Its caller goes; nobody may be left of it.
+    /// Its caller goes; no process of it may be left.
     pub(crate) async fn end(self) {
         self.call.abort();
         eventually("the sleeper is gone", || {
@@ -264,7 +264,7 @@ pub(crate) fn verdict(response: &ExecuteResponse) -> &Kind {
     response.verdict.as_ref().unwrap().kind.as_ref().unwrap()
 }
 
-/// The kind of a verdict with what tells members of the kind apart.
+/// The kind of a verdict with what distinguishes its members.
 pub(crate) fn class(response: &ExecuteResponse) -> String {
     match verdict(response) {
         Kind::Exited(exited) => format!("exited {}", exited.code),
@@ -344,7 +344,7 @@ pub(crate) fn threads_named(name: &str) -> usize {
         .count()
 }
 
-/// How many processes of this machine carry a name, the dead included that nobody has waited for.
+/// How many processes of this machine carry a name, the dead included that no parent has waited for.
 pub(crate) fn processes_named(name: &str) -> usize {
     let name = format!("({name})");
     let stats = std::fs::read_dir("/proc").unwrap().flatten();

@@ -1,4 +1,4 @@
-//! Interpreters that waited for their script: nobody can tell, and nothing is left of them.
+//! Interpreters that waited for their script: no script notices, and nothing is left of them.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ async fn run_warm(host: &Host, request: ExecuteRequest) -> ExecuteResponse {
         let state = runtime(host, &request.runtime).await;
         assert!(
             std::time::Instant::now() < deadline && state.warm_problem.is_empty(),
-            "nobody waits: {state:?}"
+            "none waits: {state:?}"
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -187,7 +187,7 @@ const NODE: &[&str] = &[
     "process.exitCode = 4",
     "process.abort()",
     "process.kill(process.pid, 'SIGTERM')",
-    "Promise.reject(new Error('nobody cares'))",
+    "Promise.reject(new Error('not caught'))",
     "require('fs').writeSync(3, '{\"a\": 1}')",
     "process.on('exit', code => console.log('bye', code))",
     "const { Worker } = require('worker_threads'); class Own extends Worker {}; const own = new Own('const t = require(\"worker_threads\"); new t.Worker(\"console.log(process.execArgv, 2)\", { eval: true })', { eval: true, execArgv: [] }); own.on('exit', () => { const w = new Worker('require(\"worker_threads\").parentPort.postMessage(process.execArgv)', { eval: true }); w.on('message', console.log); console.log(w instanceof Worker, Worker.name, Worker.length); })",
@@ -297,7 +297,7 @@ async fn check_same(settings: SandboxSettings, level: &str, runtime: &str) {
     })
     .await;
     // Paths of the reduced level name the service's directory and a number, and processes have the
-    // machine's numbers, which Bash tells where the kernel is too old to let scripts send signals.
+    // machine's numbers, which Bash shows where the kernel is too old to let scripts send signals.
     let place = |text: String| match level {
         "reduced" => {
             let text = without(&text, "tavern-script-", '/');

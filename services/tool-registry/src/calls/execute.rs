@@ -91,7 +91,7 @@ impl Inner {
     }
 
     /// Whether a call is a further attempt after one that failed, and may be dispatched (rule W21):
-    /// the failure says that nothing took effect, or repeating the call has no further effect. As
+    /// the failure means that nothing took effect, or repeating the call has no further effect. As
     /// the tool may have been declared anew since, both declarations must say so.
     async fn may_try_again(&self, call: &Call, last: &Settled) -> bool {
         if call.attempt <= last.entry.record.attempt || last.result.status() != CallStatus::Failed {

@@ -166,7 +166,7 @@ impl Tools {
                 self.shared.backends.check(service, method)
             }
             Implementation::Node { full_type, .. } => self.check_node_type(full_type).await?,
-            // A workflow may be stored later; until then the tool says that it is not there.
+            // A workflow may be stored later; until then a diagnostic reports that it is missing.
             Implementation::Workflow { .. } | Implementation::Builtin(_) => None,
         };
         Ok(wrong.into_iter().collect())

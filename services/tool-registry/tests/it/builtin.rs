@@ -222,7 +222,7 @@ async fn the_time_is_told_and_code_runs() {
 #[tokio::test]
 async fn an_error_in_code_is_given_with_its_line_and_its_trace() {
     let fixture = Fixture::new().await;
-    for (language, code, told, line) in [
+    for (language, code, expected, line) in [
         (
             "python",
             "print('begun')\nnumbers = {}\nprint(numbers['mean'])",
@@ -245,7 +245,7 @@ async fn an_error_in_code_is_given_with_its_line_and_its_trace() {
         let crash = json!({"language": language, "code": code});
         let result = fixture.call("CodeInterpreter:execute", crash).await;
         let error = result.error.unwrap();
-        assert!(error.message.starts_with(told), "{}", error.message);
+        assert!(error.message.starts_with(expected), "{}", error.message);
         let details: serde_json::Value = serde_json::from_str(&error.details_json).unwrap();
         assert_eq!(details["error"]["line"], line, "{details}");
         assert_eq!(details["stdout"], "begun\n");

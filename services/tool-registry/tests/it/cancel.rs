@@ -96,7 +96,7 @@ async fn a_run_that_does_not_end_is_named() {
 }
 
 #[tokio::test]
-async fn an_effect_that_nobody_knows_has_ended() {
+async fn an_unknown_effect_has_ended() {
     let fixture = Fixture::new().await;
     assert!(
         cancel(&fixture, "never seen")

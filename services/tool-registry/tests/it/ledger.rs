@@ -124,7 +124,7 @@ async fn p4_after_a_crash_only_a_repeatable_call_is_dispatched_again() {
 }
 
 #[tokio::test]
-async fn recovery_settles_what_nobody_may_repeat() {
+async fn recovery_settles_what_may_not_be_repeated() {
     let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     fixture.sandbox.set(Mode::Hold("done".into()));
     let effect = with_effect("effect", "effect", code());

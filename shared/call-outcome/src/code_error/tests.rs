@@ -7,7 +7,7 @@ fn check(language: &str, stderr: &str, headline: &str, trace: &[&str]) {
 }
 
 #[test]
-fn a_python_error_is_told_with_the_line_of_the_code() {
+fn a_python_error_is_reported_with_the_line_of_the_code() {
     let stderr = "a warning\nTraceback (most recent call last):\n  \
         File \"/tmp/tavern-script-7-1/run/main.py\", line 9, in <module>\n    work()\n  \
         File \"/run/main.py\", line 4, in work\n    json.loads('{')\n    ~~~~~~~~~~^^^^^\n  \
@@ -61,7 +61,7 @@ fn of_several_python_errors_the_last_counts() {
 }
 
 #[test]
-fn a_node_error_is_told_without_the_frames_of_node() {
+fn a_node_error_is_reported_without_the_frames_of_node() {
     let stderr = "/run/main.js:3\n  throw new TypeError('no number');\n  ^\n\nTypeError: no number\n    at half (/run/main.js:3:9)\n    at Object.<anonymous> (/run/main.js:6:1)\n    at Module._compile (node:internal/modules/cjs/loader:1554:14)\n\nNode.js v20.19.0\n";
     let trace = [
         "main.js:3",
@@ -76,7 +76,7 @@ fn a_node_error_is_told_without_the_frames_of_node() {
 }
 
 #[test]
-fn a_bash_error_is_told_with_its_line() {
+fn a_bash_error_is_reported_with_its_line() {
     let stderr = "/run/main.sh: line 2: fro: command not found\n";
     let trace = ["main.sh: line 2: fro: command not found"];
     check("bash", stderr, "fro: command not found (line 2)", &trace);

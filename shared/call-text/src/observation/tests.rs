@@ -79,7 +79,7 @@ fn observed(message: &str, reason: FinishReason) -> String {
 }
 
 #[test]
-fn a_repair_is_told_as_the_mark_that_was_missing() {
+fn a_repair_is_reported_as_the_mark_that_was_missing() {
     let line = observed("<ACTION><note><text>a</text></note>", FinishReason::Stop);
     assert_eq!(
         line,
@@ -175,7 +175,7 @@ fn an_example_after_an_error_never_runs() {
 }
 
 #[test]
-fn a_near_miss_of_a_marker_is_told_where_fields_follow() {
+fn a_near_miss_of_a_marker_is_reported_where_fields_follow() {
     let fields = "command:「始」note「末」\ntext:「始」a「末」\n";
     for marker in [
         "<|[TOOL_REQUEST]|>",

@@ -119,7 +119,7 @@ pub(super) struct ResponseBody {
     large_message: Option<LargeMessage>,
 }
 
-/// Closes the connection of a peer that stops reading: nobody asks this body for more then, so
+/// Closes the connection of a peer that stops reading: no reader asks this body for more then, so
 /// that none of its own bounds can act.
 struct Watchdog {
     /// Counts the frames that were taken.

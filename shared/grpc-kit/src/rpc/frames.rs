@@ -96,7 +96,7 @@ mod tests {
         }
     }
     #[test]
-    fn good_messages_before_a_long_one_are_told_apart() {
+    fn good_messages_before_a_long_one_are_distinguished() {
         let bytes: Vec<u8> = [3, 0, 10].into_iter().flat_map(message).collect();
         let long = Lengths::new(9).observe(&bytes).unwrap_err();
         assert_eq!(long.good, 8 + 5);

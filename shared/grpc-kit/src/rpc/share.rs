@@ -44,7 +44,7 @@ impl PeerShare {
     }
 }
 
-/// The room for the one large message that a stream may be about to send. Whoever makes the message
+/// The room for the one large message that a stream may be about to send. The code that makes the message
 /// takes the room before there is one, and the body of the answer frees it when its bytes are sent.
 /// Clones belong to the same stream.
 #[derive(Clone, Debug)]

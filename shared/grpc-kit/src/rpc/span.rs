@@ -40,7 +40,7 @@ pub(super) fn begin(
         let trusted = match (origin.peer, trust) {
             (None, _) | (_, TraceTrust::Anyone) => true,
             (Some(peer), TraceTrust::Loopback) => peer.ip().to_canonical().is_loopback(),
-            (Some(_), TraceTrust::Nobody) => false,
+            (Some(_), TraceTrust::None) => false,
         };
         if trusted {
             context::set_parent(&span, &caller);

@@ -60,7 +60,7 @@ pub(super) struct Endpoint {
 /// The steps by which a server ends.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
-    /// Streams are told.
+    /// Streams are notified.
     pub(super) drain: CancellationToken,
     /// Connections take no new calls; those that are made from here on take calls about runs.
     pub(super) go_away: CancellationToken,

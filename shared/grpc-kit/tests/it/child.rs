@@ -1,6 +1,6 @@
 //! What needs a process of its own: signals, and running out of files.
 //!
-//! The child is this test binary again, told by a variable to serve.
+//! The child is this test binary again, made to serve by a variable.
 
 use std::{
     fs::File,
@@ -17,9 +17,9 @@ use crate::probe::{Client, Probe, services, soon};
 
 const ROLE: &str = "GRPC_KIT_TEST_CHILD";
 
-/// Serves when told to; as an ordinary test it only checks that it was not.
+/// Serves when asked to; as an ordinary test it only checks that it was not.
 #[tokio::test]
-async fn the_child_serves_only_when_told() {
+async fn the_child_serves_only_when_asked() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
@@ -66,7 +66,7 @@ impl ChildServer {
             .arg(program)
             .args([
                 "--exact",
-                "child::the_child_serves_only_when_told",
+                "child::the_child_serves_only_when_asked",
                 "--nocapture",
             ])
             .env(ROLE, role)
@@ -119,7 +119,7 @@ async fn the_first_signal_lets_calls_finish() {
     let server = ChildServer::start("serve");
     let mut client = server.client();
     assert_eq!(client.say("echo up").await.unwrap(), "up");
-    // The first text says that the call has begun, the second that it has seen the drain.
+    // The first text means that the call has begun, the second that it has seen the drain.
     let mut begun = client.tell("drain").await.unwrap();
     assert_eq!(begun.message().await.unwrap().as_deref(), Some("first"));
     server.signal();

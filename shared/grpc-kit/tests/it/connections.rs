@@ -221,7 +221,7 @@ async fn connections_beyond_the_limit_are_closed_and_places_come_back() {
 }
 
 #[tokio::test]
-async fn an_old_connection_is_told_to_go_and_its_streams_drain() {
+async fn an_old_connection_is_asked_to_go_and_its_streams_drain() {
     let settings = ServerSettings {
         max_connection_age: Duration::from_millis(500),
         connection_age_grace: Duration::from_secs(30),

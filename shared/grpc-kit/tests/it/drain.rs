@@ -169,7 +169,7 @@ async fn a_service_can_say_that_it_cannot_serve() {
     let answer = health.check(request()).await.unwrap().into_inner();
     assert_eq!(answer.status(), ServingStatus::NotServing);
     let unknown = HealthCheckRequest {
-        service: "test.v1.Nobody".to_owned(),
+        service: "test.v1.Unknown".to_owned(),
     };
     assert_eq!(
         health.check(unknown).await.unwrap_err().code(),

@@ -1,4 +1,4 @@
-//! Servers and clients over real sockets, with a small service that does what it is told.
+//! Servers and clients over real sockets, with a small service that does what it is asked.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -92,7 +92,7 @@ async fn rich_errors_arrive(transport: Transport, _: Probe) {
 async fn an_unknown_method_is_unimplemented(transport: Transport, _: Probe) {
     for path in [
         "/test.v1.Probe/Nothing",
-        "/test.v1.Nobody/Say",
+        "/test.v1.Unknown/Say",
         "/test.v1.Probe%2FSay",
     ] {
         let mut grpc = Client::new(transport.clone()).0;

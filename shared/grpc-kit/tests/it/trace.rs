@@ -25,7 +25,7 @@ async fn the_trace_of_the_caller_is_continued_in_process_and_from_this_machine()
 #[tokio::test]
 async fn a_peer_that_is_not_trusted_gets_a_trace_of_its_own() {
     let settings = ServerSettings {
-        trace_trust: TraceTrust::Nobody,
+        trace_trust: TraceTrust::None,
         ..Default::default()
     };
     let server = TestServer::start(settings).await;

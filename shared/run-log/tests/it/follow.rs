@@ -22,7 +22,7 @@ on_both! {
     a_follower_resumes_at_every_sequence
     who_asks_again_after_the_end_gets_the_terminal_event
     live_events_reach_every_follower_in_order
-    a_follower_that_does_not_read_holds_nobody_up
+    a_follower_that_does_not_read_holds_no_other_up
     a_dropped_wait_loses_nothing
     a_follower_survives_a_change_of_writer
     large_events_push_a_follower_back_to_the_store
@@ -99,7 +99,7 @@ async fn live_events_reach_every_follower_in_order(on: Fixture) {
     }
 }
 
-async fn a_follower_that_does_not_read_holds_nobody_up(on: Fixture) {
+async fn a_follower_that_does_not_read_holds_no_other_up(on: Fixture) {
     let writer = on.start(1).await;
     let idle = on.log.follow(run_id(1), 0).await.unwrap();
     // Several times what the tail keeps.

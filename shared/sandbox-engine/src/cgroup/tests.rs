@@ -114,7 +114,7 @@ fn who_takes_more_memory_is_killed_and_that_is_counted() {
 }
 
 #[test]
-fn a_limit_below_what_is_in_use_is_refused_and_kills_nobody() {
+fn a_limit_below_what_is_in_use_is_refused_and_kills_none() {
     let Some(cgroup) = cgroup(&Limits::DEFAULT) else {
         return;
     };

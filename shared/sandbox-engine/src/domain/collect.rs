@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn many_refusals_are_counted_and_the_first_are_told() {
+    fn many_refusals_are_counted_and_the_first_are_reported() {
         let mut collected = Collected::default();
         for number in 0..1000 {
             collected.refuse(&[b'x'; 5000][number..], RefusedReason::Name, 1);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_before_somebody_has_asked() {
+    fn none_waits_before_one_was_asked_for() {
         let begin = Instant::now();
         let mut demand = PoolSizer::new(4, 1, begin);
         demand.tick(0, after(begin, 60));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_goes_and_one_stays_until_nobody_asks() {
+    fn what_is_left_over_goes_and_one_stays_until_none_is_asked_for() {
         let begin = Instant::now();
         let mut demand = PoolSizer::new(8, 1, begin);
         for _ in 0..4 {

@@ -75,7 +75,7 @@ fn refusals(collected: &Collected) -> Vec<(&str, RefusedReason)> {
 }
 
 #[test]
-fn files_are_told_with_size_digest_and_whether_they_can_be_executed() {
+fn files_are_reported_with_size_digest_and_whether_they_can_be_executed() {
     let place = Place::new();
     place.put("b/tool", b"#!/bin/sh\n");
     place.put("a.txt", b"text");
@@ -263,7 +263,7 @@ fn small_files_become_blobs_where_that_is_wanted() {
 }
 
 #[test]
-fn e35_many_files_are_capped_counted_and_told_in_part() {
+fn e35_many_files_are_capped_counted_and_reported_in_part() {
     let mut place = Place::new();
     for number in 0..10_000 {
         let path = place.path().join(format!("d{}", number / 1000));

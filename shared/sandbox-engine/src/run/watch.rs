@@ -58,7 +58,7 @@ pub(super) struct Watched {
     pub(super) started: bool,
     pub(super) missing: Vec<Layer>,
     /// Whether no process of the script lives, which the launcher has made sure of.
-    pub(super) nobody_left: bool,
+    pub(super) all_gone: bool,
     /// Holds the cgroup, whose removal blocks.
     pub(super) monitor: Option<UsageMonitor>,
 }
@@ -460,7 +460,7 @@ impl Watch {
             result,
             started: self.started.is_some(),
             missing: self.missing,
-            nobody_left: self.gone && self.survivors == 0,
+            all_gone: self.gone && self.survivors == 0,
             monitor: measured,
         }
     }

@@ -93,7 +93,7 @@ async fn readers_cannot_write() {
 }
 
 #[tokio::test]
-async fn constraint_and_quota_errors_are_told_apart() {
+async fn constraint_and_quota_errors_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let table = migrations("a", &["CREATE TABLE t (x UNIQUE NOT NULL)"]);
     let mut options = SqliteOptions::new(dir.path().join("a.db"));

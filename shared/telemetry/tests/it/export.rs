@@ -1,6 +1,6 @@
 //! What is exported, held against a receiver of OTLP.
 //!
-//! Telemetry is set up once per process, so the exporting program is this test binary again, told
+//! Telemetry is set up once per process, so the exporting program is this test binary again, informed
 //! by a variable where to export to.
 
 use std::{
@@ -24,7 +24,7 @@ const ENDPOINT: &str = "TELEMETRY_TEST_ENDPOINT";
 
 /// Exports when asked to; as an ordinary test it only checks that it was not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_child_exports_only_when_told() {
+async fn the_child_exports_only_when_asked() {
     let Ok(endpoint) = std::env::var(ENDPOINT) else {
         return;
     };
@@ -143,7 +143,7 @@ async fn traces_metrics_and_logs_arrive_and_exporting_is_not_exported() {
         Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "export::the_child_exports_only_when_told",
+                "export::the_child_exports_only_when_asked",
                 "--nocapture",
             ])
             .env(ENDPOINT, format!("http://{address}"))

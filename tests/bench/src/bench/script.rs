@@ -1,6 +1,6 @@
 //! Scripts in the sandbox, beside the bare interpreter with the same program.
 //!
-//! The first thing that a script does is to look at the clock, so that the way to it can be told
+//! The first thing that a script does is to look at the clock, so that the way to it can be separated
 //! from the way back.
 
 use std::process::Command;

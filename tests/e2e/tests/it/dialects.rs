@@ -117,7 +117,7 @@ async fn an_unknown_tool_stops_the_model_at_its_tag() -> anyhow::Result<()> {
         let answer = answers
             .message()
             .await?
-            .expect("the stream goes on while the model writes");
+            .expect("the stream continues while the model writes");
         if let Some(TextEvent::CallOpened(opened)) = answer.event {
             assert!(opened.stop_generating);
             assert_eq!(opened.problem, "unknown_tool");

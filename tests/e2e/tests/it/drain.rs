@@ -73,7 +73,8 @@ async fn a_tool_that_may_not_be_repeated_is_in_doubt_when_its_script_was_ended()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scripts_that_outlast_the_grace_are_ended_and_their_callers_told() -> anyhow::Result<()> {
+async fn scripts_that_outlast_the_grace_are_ended_and_their_callers_notified() -> anyhow::Result<()>
+{
     let mut stack = with_grace("12s").await?;
     let mark = format!("sleep 87{}", 400 + std::process::id() % 10_000);
     let asked = ExecuteRequest {

@@ -86,7 +86,7 @@ async fn a_script_that_fails_is_a_typed_result() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_endpoint_that_is_down_fails_the_turn_and_says_so() -> anyhow::Result<()> {
     let stack = Stack::builder().deploy(failing_agents()).start().await?;
-    let run = invoke(&stack.gateway(), user_message("nobody_home", "Hello?")).await?;
+    let run = invoke(&stack.gateway(), user_message("no_model", "Hello?")).await?;
     assert_eq!(run.run.state(), RunState::Failed);
     let error = run
         .run
@@ -94,7 +94,7 @@ async fn a_model_endpoint_that_is_down_fails_the_turn_and_says_so() -> anyhow::R
         .unwrap_or_default()
         .error
         .unwrap_or_default();
-    assert!(error.message.contains("nobody_home"), "{error:?}");
+    assert!(error.message.contains("no_model"), "{error:?}");
     Ok(())
 }
 

@@ -59,12 +59,12 @@ async fn kill_in_a_turn(
     world.stack.kill_service(victim)?;
     world.stack.restart_service(victim).await?;
     let ended = collect_again(&world.stack, &run_id, 0).await?;
-    assert_nothing_is_told_twice(&ended);
+    assert_nothing_is_reported_twice(&ended);
     Ok(ended)
 }
 
 /// Checks that the log of a run, which has no gaps, has nothing twice.
-fn assert_nothing_is_told_twice(run: &Followed) {
+fn assert_nothing_is_reported_twice(run: &Followed) {
     let mut seen = HashSet::new();
     for event in &run.events {
         let what = match event.kind.as_ref().expect("an event has a kind") {
@@ -175,7 +175,7 @@ async fn a_service_that_is_asked_to_end_and_replaced_leaves_no_call_in_doubt() -
         assert!(status.success(), "{victim}: {status}");
         world.stack.restart_service(victim).await?;
         let ended = collect_again(&world.stack, &run_id, 0).await?;
-        assert_nothing_is_told_twice(&ended);
+        assert_nothing_is_reported_twice(&ended);
         let state = ended.run.state();
         assert_eq!(
             state,
@@ -445,6 +445,6 @@ async fn a_cancelled_turn_ends_the_workflow_and_the_script_below_it() -> anyhow:
     })
     .await?;
     let ended = collect(&world.stack.runs(), &run_id, 0).await?;
-    assert_nothing_is_told_twice(&ended);
+    assert_nothing_is_reported_twice(&ended);
     Ok(())
 }

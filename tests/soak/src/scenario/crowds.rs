@@ -8,7 +8,7 @@ use contracts::tavern::sandbox::v1::{ExecuteRequest, Limits, verdict::Kind};
 use crate::service::{self, Level, Service};
 
 /// Runners: each is the child of one that has ended, so that a look at who is there is out of date at
-/// once. They carry a name of their own, and the last line says that
+/// once. They carry a name of their own, and the last line shows that
 /// they are on their way.
 const SOURCE: &str = "
 import ctypes, os, time

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// One process swaps, the other uses the name in every way. What it reaches through the link would be
-/// the host's; what it is refused says that the link stood there.
+/// the host's; what it is refused shows that the link stood there.
 const SOURCE: &str = "
 import os, signal
 canary, tries = 'CANARY', TIMES

@@ -111,7 +111,7 @@ fn seed_002_section_5_5_the_wrong_parameter_is_observed_word_for_word() {
 }
 
 #[test]
-fn a_block_without_an_end_runs_nothing_and_is_told() {
+fn a_block_without_an_end_runs_nothing_and_is_reported() {
     let reading = Case::of("<ACTION><Write><path>a</path><text>half a te").read();
     assert!(reading.calls.is_empty(), "{:?}", reading.calls);
     assert!(reading.observation.is_some() && reading.failure().is_some());
@@ -145,7 +145,7 @@ fn a_value_beyond_its_schema_is_refused_before_it_leaves() {
 }
 
 #[test]
-fn calls_beyond_a_budget_are_refused_and_told() {
+fn calls_beyond_a_budget_are_refused_and_reported() {
     let per_answer = Case {
         per_answer: 2,
         ..Case::of(THREE)
@@ -169,7 +169,7 @@ fn calls_beyond_a_budget_are_refused_and_told() {
 }
 
 #[test]
-fn in_the_last_answer_no_call_runs_and_nothing_is_told() {
+fn in_the_last_answer_no_call_runs_and_nothing_is_reported() {
     let reading = Case {
         last: Some(Budget::Calls(3)),
         ..Case::of(GOOD)

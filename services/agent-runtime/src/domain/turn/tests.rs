@@ -103,7 +103,7 @@ fn a_turn_asks_the_model_and_ends_with_its_plain_answer() {
 }
 
 #[test]
-fn a_call_leaves_is_awaited_and_told_before_the_next_round() {
+fn a_call_leaves_is_awaited_and_reported_before_the_next_round() {
     let mut turn = asked_turn(budgets(3, 3));
     let first = call(0, "a");
     apply(&mut turn, [answered("<ACTION>"), read(&first)]);
@@ -159,7 +159,7 @@ fn after_a_failure_the_rest_is_skipped_unless_the_call_says_otherwise() {
 }
 
 #[test]
-fn observations_are_told_in_the_order_of_the_calls_and_those_of_the_text_last() {
+fn observations_are_reported_in_the_order_of_the_calls_and_those_of_the_text_last() {
     let mut turn = asked_turn(budgets(3, 9));
     let wrong = ReadCall {
         problems: vec!["wrong".to_owned()],

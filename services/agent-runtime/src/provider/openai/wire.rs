@@ -79,7 +79,7 @@ impl Assembly {
     /// Takes the data of one event and returns the text that it brings.
     ///
     /// # Errors
-    /// [`ModelError`] when it is no event of an answer, or one that says that the answer failed.
+    /// [`ModelError`] when it is no event of an answer, or one that reports a failed answer.
     pub fn push(&mut self, data: &str) -> Result<Vec<Piece>, ModelError> {
         self.events += 1;
         if data.trim() == "[DONE]" {

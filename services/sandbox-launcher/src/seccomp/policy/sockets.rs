@@ -103,7 +103,7 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
     };
 
     let socket_rule = if profile.tells_network {
-        told_sockets(profile)
+        reported_sockets(profile)
     } else if profile.own_network {
         let mut any = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -149,7 +149,7 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
 
 /// The rule for `socket` where attempts to use a network are reported: every family is one but those
 /// that speak to this machine's own kernel and processes.
-fn told_sockets(profile: Profile) -> Rule {
+fn reported_sockets(profile: Profile) -> Rule {
     let refused = if profile.own_network {
         Answer::Errno(EAFNOSUPPORT)
     } else {

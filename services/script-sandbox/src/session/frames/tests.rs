@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_message_harms_nobody(
+    fn a_damaged_message_harms_no_other(
         text in any::<String>(),
         place in any::<prop::sample::Index>(),
         byte in any::<u8>(),

@@ -1,4 +1,4 @@
-//! Attempts to use a network, where the request says that they end the script.
+//! Attempts to use a network, where the request lets them end the script.
 
 use contracts::tavern::sandbox::v1::{ExecuteRequest, NetworkPolicy, verdict::Kind};
 

@@ -86,7 +86,7 @@ fn e02_double_forks_in_new_sessions_die_with_the_rest() {
     });
 }
 
-/// Whoever is the child of one that has ended, again and again and each time in a session of its own,
+/// Runs as the child of one that has ended, again and again and each time in a session of its own,
 /// is gone before a look at all processes is over.
 #[test]
 fn e02_who_runs_from_process_to_process_is_caught() {
@@ -384,7 +384,7 @@ fn e17_open_files_meet_a_limit() {
     });
 }
 
-/// Dead children whom nobody waits for.
+/// Dead children that no parent waits for.
 pub(super) const ZOMBIES: &str = "
 import os, time
 dead = 0

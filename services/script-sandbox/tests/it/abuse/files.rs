@@ -85,10 +85,10 @@ for path in ['CANARIES', 'CANARIES/runs.db', 'CANARIES/program', '..', '/tmp']:
 fn e36_modes_and_times_of_the_hosts_files_stay() {
     everywhere(async |host| {
         let source = MODES_AND_TIMES.replace("CANARIES", host.canaries.to_str().unwrap());
-        let told = stdout(&host.python(&source).await);
+        let reported = stdout(&host.python(&source).await);
         // What is the script's own, as /tmp is where there is a root of its own, it may change.
         let canary = host.canaries.to_str().unwrap();
-        assert!(!told.contains(canary), "{told}");
+        assert!(!reported.contains(canary), "{reported}");
     });
 }
 
@@ -291,7 +291,7 @@ fn e48_poisoned_start_up_files_stay_inside() {
 }
 
 #[test]
-fn a_named_pipe_can_be_made_and_harms_nobody() {
+fn a_named_pipe_can_be_made_and_harms_no_other() {
     everywhere(async |host| {
         expect_output(
             &host.run(request("bash", "mkfifo pipe && echo made")).await,

@@ -260,7 +260,7 @@ print([line for line in open('/proc/self/mountinfo') if 'tavern' in line or '/wo
 }
 
 #[test]
-fn a_script_is_nobody_outside() {
+fn a_script_has_no_rights_outside() {
     as_every_user(async || {
         let host = Host::full().await;
         let running = host.sleeper("").await;
@@ -330,7 +330,7 @@ fn e62_programs_for_more_rights_are_inert() {
 }
 
 #[test]
-fn e63_nothing_of_the_machine_is_told() {
+fn e63_nothing_of_the_machine_is_reported() {
     let source = "
 import os
 for path in ['kallsyms', 'keys', 'key-users', 'sched_debug', 'interrupts', 'vmstat', 'meminfo', 'cpuinfo',
@@ -371,7 +371,7 @@ fn e65_a_crash_leaves_no_image_and_starts_no_handler() {
 }
 
 #[test]
-fn e65_e69_the_way_of_ending_is_told_apart() {
+fn e65_e69_the_way_of_ending_is_distinguished() {
     let table = [
         (
             "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",

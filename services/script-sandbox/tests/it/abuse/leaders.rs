@@ -11,7 +11,7 @@ use crate::{
 fn e02_threads_without_their_first_one_end_with_the_script() {
     everywhere(async |host| {
         let marker = marker();
-        // The control: whoever has the name is found.
+        // The control: a process with the name is found.
         let (end, ended) = mpsc::channel::<()>();
         let named = std::thread::Builder::new().name(marker.clone());
         let waiting = named.spawn(move || ended.recv()).unwrap();
@@ -24,20 +24,20 @@ fn e02_threads_without_their_first_one_end_with_the_script() {
 import ctypes, os, threading, time
 libc = ctypes.CDLL(None)
 first = threading.main_thread().ident
-def live(tell):
+def live(set_ready):
     libc.pthread_join(ctypes.c_void_p(first), None)
     libc.prctl(15, b'{marker}', 0, 0, 0)
-    os.write(tell, b'x')
+    os.write(set_ready, b'x')
     while True: time.sleep(60)
 def leave(detach):
-    told, tell = os.pipe()
+    ready, set_ready = os.pipe()
     if os.fork() == 0:
         if detach:
             os.setsid()
             if os.fork(): os._exit(0)
-        threading.Thread(target=live, args=(tell,)).start()
+        threading.Thread(target=live, args=(set_ready,)).start()
         libc.syscall(60, 0)
-    os.read(told, 1)
+    os.read(ready, 1)
 leave(False)
 leave(True)
 print('left', flush=True)

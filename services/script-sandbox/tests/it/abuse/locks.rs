@@ -56,7 +56,7 @@ for path, descriptor in descriptors:
 os.execvp('sleep', ['sleep', 'MARKER'])
 ";
 
-/// Looks for a lock of somebody else, by every way to see one.
+/// Looks for a lock of another process, by every way to see one.
 const LOOKS_FOR_LOCKS: &str = "
 seen = set()
 for path, descriptor in descriptors:

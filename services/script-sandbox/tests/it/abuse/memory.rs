@@ -40,7 +40,7 @@ fn e04_a_limit_above_or_below_the_default_holds() {
     });
 }
 
-/// Fills the buffers of connections to itself, which nobody reads; says how many MiB they hold.
+/// Fills the buffers of connections to itself, which it does not read; says how many MiB they hold.
 const UNREAD_CONNECTIONS: &str = "
 import socket
 held, kept = 0, []

@@ -146,9 +146,9 @@ fn e41_e43_e50_e51_e52_e54_e55_e58_e59_e70_e73_e75_no_call_of_a_native_program_g
     everywhere(async |host| {
         let response = run(&host, "kernel", patient()).await;
         expect_class(&response, &["exited 0"]);
-        let told = stdout(&response);
-        assert_eq!(told.lines().count(), control.lines().count());
-        assert!(!told.contains("allowed"), "{told}");
+        let reported = stdout(&response);
+        assert_eq!(reported.lines().count(), control.lines().count());
+        assert!(!reported.contains("allowed"), "{reported}");
     });
 }
 
@@ -164,7 +164,7 @@ fn e61_a_program_cannot_come_out_of_a_descriptor() {
 }
 
 #[test]
-fn e69_a_native_program_that_crashes_is_told_apart() {
+fn e69_a_native_program_that_crashes_is_distinguished() {
     everywhere(async |host| {
         let response = run(&host, "trap", patient()).await;
         expect_class(&response, &["signalled SIGILL"]);

@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[test]
-fn e78_e79_e80_nobody_can_be_reached() {
+fn e78_e79_e80_no_peer_can_be_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     // The control: from outside, the same address answers.
@@ -103,7 +103,7 @@ for make, address in ((lambda: socket.socket(), ('127.0.0.1', PORT)), (lambda: s
     except OSError: pass
 ";
 
-/// The two programs, with a port and a name that nobody else on this machine has.
+/// The two programs, with a port and a name that nothing else on this machine has.
 fn two_programs(marker: &str) -> [String; 2] {
     let free = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = free.local_addr().unwrap().port().to_string();

@@ -5,7 +5,7 @@ mod limits;
 
 use crate::support::{Host, expect_output, request};
 
-/// A program whose output tells what it could do, and something that it says outside.
+/// A program whose output says what it could do, and something that it says outside.
 struct Probe {
     source: &'static str,
     outside: &'static str,

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Looks wherever a secret of the service could be: at its processes, at its files, and where its
-/// scripts have theirs. What else the host holds is nobody's secret here.
+/// scripts have theirs. What else the host holds is no secret here.
 pub(super) const LOOKS_FOR_SECRETS: &str = "
 import glob, os, re
 wanted = re.compile(rb'canary-sec' + rb'ret-[0-9]+')

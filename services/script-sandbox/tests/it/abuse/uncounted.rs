@@ -135,7 +135,7 @@ for _ in {children}:
 }
 
 #[test]
-fn e08_a_script_whose_children_nobody_waits_for_ends() {
+fn e08_a_script_whose_children_no_parent_waits_for_ends() {
     let source = unwaited("itertools.count()");
     everywhere(async |host| {
         let (limits, expected) = if has_cgroup(&host) {
@@ -157,7 +157,7 @@ fn e08_a_script_whose_children_nobody_waits_for_ends() {
 }
 
 #[test]
-fn e103_time_of_children_that_nobody_waits_for_is_counted_by_a_cgroup_and_never_twice() {
+fn e103_time_of_children_that_no_parent_waits_for_is_counted_by_a_cgroup_and_never_twice() {
     let source = unwaited("range(15)");
     everywhere(async |host| {
         let response = host.python(&source).await;
@@ -342,7 +342,7 @@ fn e19_watches_that_are_counted_with_those_of_the_service_are_bounded() {
     });
 }
 
-/// Sends so many descriptors that nobody takes, and stays.
+/// Sends so many descriptors that no process takes, and stays.
 const DESCRIPTORS_ON_THEIR_WAY: &str = "
 import array, os, socket
 kept = []

@@ -1,4 +1,4 @@
-//! What the audit log tells of whom.
+//! What the audit log records of whom.
 
 use std::time::Duration;
 
@@ -160,7 +160,7 @@ fn a_caller_that_goes_away_leaves_one_record() {
         })
         .await;
         // Whatever could make a second one is gone with the script.
-        eventually("nobody is left", || processes_with(&marker).is_empty()).await;
+        eventually("no process is left", || processes_with(&marker).is_empty()).await;
         records.extend(of_trace(&trace));
         assert_eq!(all(&records, "verdict"), ["cancelled"]);
     });

@@ -49,7 +49,7 @@ fn a_cell_that_ends_the_interpreter_ends_the_session() {
 }
 
 #[test]
-fn a_crash_is_told_with_its_signal() {
+fn a_crash_is_reported_with_its_signal() {
     everywhere(async |host| {
         check(
             host,
@@ -197,7 +197,7 @@ while body:
 }
 
 #[test]
-fn time_ends_sessions_that_nobody_uses_or_that_are_old() {
+fn time_ends_sessions_that_no_caller_uses_or_that_are_old() {
     everywhere(async |host| {
         let idle = host
             .session_with(CreateSessionRequest {
@@ -231,7 +231,7 @@ fn time_ends_sessions_that_nobody_uses_or_that_are_old() {
 }
 
 #[test]
-fn deleting_and_shutting_down_leave_nobody() {
+fn deleting_and_shutting_down_leave_no_process() {
     everywhere(async |host| {
         let name = host.kind;
         let nap = marker();
@@ -259,7 +259,7 @@ fn deleting_and_shutting_down_leave_nobody() {
                 _ => SessionEndReason::Shutdown,
             };
             assert_eq!(reason, expected);
-            // The answer comes when nobody is left, so nothing has to be waited for.
+            // The answer comes when no process is left, so nothing has to be waited for.
             assert!(processes_with(&nap).is_empty(), "{name} {way}");
         }
         nothing_is_left(&host).await;

@@ -120,8 +120,8 @@ fn errors_of_node_have_their_lines_and_causes() {
                 _ => format!(":{line}:{column}"),
             };
             let text = error.traceback_text;
-            let is_told = text.trim_end_matches(')').ends_with(&place);
-            assert!(is_told || kind == "SyntaxError", "{source}: {text}");
+            let is_reported = text.trim_end_matches(')').ends_with(&place);
+            assert!(is_reported || kind == "SyntaxError", "{source}: {text}");
         }
         let source =
             "throw new Error('outer', { cause: new RangeError('inner', { cause: 'deep' }) })";
@@ -130,9 +130,9 @@ fn errors_of_node_have_their_lines_and_causes() {
         let causes = text.lines().filter(|line| line.contains("Caused by"));
         let expected = ["Caused by: RangeError: inner", "Caused by: 'deep'"];
         assert_eq!(causes.collect::<Vec<_>>(), expected, "{text}");
-        let hidden = "throw new Error('told', { cause: { get cause() { throw 1 } } })";
+        let hidden = "throw new Error('shown', { cause: { get cause() { throw 1 } } })";
         let error = host.cell(&session, hidden).await.error.unwrap();
-        assert_eq!((error.message.as_str(), error.frames.len()), ("told", 1));
+        assert_eq!((error.message.as_str(), error.frames.len()), ("shown", 1));
         let endless =
             "const a = new Error('a'), b = new Error('b', { cause: a }); a.cause = b; throw a";
         let error = host.cell(&session, endless).await.error.unwrap();

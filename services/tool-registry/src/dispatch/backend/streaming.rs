@@ -67,7 +67,7 @@ impl Answer {
         show(resolved, self.coalescer.push((), &line, Instant::now()));
     }
 
-    /// Returns how a call ended whose stream broke. After its first message no code says that nothing
+    /// Returns how a call ended whose stream broke. After its first message no code means that nothing
     /// took effect.
     fn broken(
         &self,

@@ -4,7 +4,7 @@ use call_outcome::{CallOutcome, Category, Failure};
 use core_types::Timestamp;
 use serde_json::{Value, json};
 
-/// Tells the time, shifted by the `utc_offset` that the arguments give.
+/// Returns the time, shifted by the `utc_offset` that the arguments give.
 pub(super) fn current(now: Timestamp, arguments: &Value) -> CallOutcome {
     let written = arguments
         .get("utc_offset")
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_told_in_utc_and_shifted() {
+    fn the_time_is_reported_in_utc_and_shifted() {
         for (seconds, offset, time) in [
             (0, "+00:00", "1970-01-01T00:00:00Z"),
             (951_782_400, "+00:00", "2000-02-29T00:00:00Z"),

@@ -1,4 +1,4 @@
-//! How a definition says that its tool is implemented.
+//! How a definition describes the implementation of its tool.
 
 use call_outcome::Violation;
 use std::time::Duration;

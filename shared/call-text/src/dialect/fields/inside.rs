@@ -1,4 +1,4 @@
-//! What stands inside a value and says that its end was missed (T5, T9).
+//! What stands inside a value and shows that its end was missed (T5, T9).
 
 use super::command::Key;
 use super::key;

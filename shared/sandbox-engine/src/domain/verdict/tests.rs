@@ -220,7 +220,7 @@ fn a_file_that_is_too_long_for_the_scripts_own_limit_fills_no_disk() {
 }
 
 #[test]
-fn whoever_holds_more_than_the_limit_has_passed_it_however_it_ends() {
+fn a_script_that_holds_more_than_the_limit_has_passed_it_however_it_ends() {
     let (bytes, files) = (
         Limits::DEFAULT.disk as u64,
         u64::from(Limits::DEFAULT.disk_files),

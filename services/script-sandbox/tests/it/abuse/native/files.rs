@@ -45,7 +45,7 @@ fn e11_e12_e13_e17_files_of_a_native_program_meet_their_limits() {
             ..patient()
         };
         ends(&host, "many", files, "disk").await;
-        // No file became too long, so that it is told as the signal that it is.
+        // No file became too long, so that it is reported as the signal that it is.
         ends(&host, "giant", patient(), "signalled SIGXFSZ").await;
         expect_output(&host.run(asks("open")).await, "EMFILE 1\n");
     });
@@ -93,7 +93,7 @@ fn e29_e33_e39_what_a_native_program_leaves_is_refused_by_kind() {
 }
 
 #[test]
-fn e65_e69_the_way_in_which_a_native_program_ends_is_told_apart() {
+fn e65_e69_the_way_in_which_a_native_program_ends_is_distinguished() {
     everywhere(async |host| {
         for (what, class) in [
             ("abort", "signalled SIGABRT"),

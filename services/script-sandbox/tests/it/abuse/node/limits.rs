@@ -163,7 +163,7 @@ try { for (; n < 20000; n++) fs.openSync('/dev/null'); } catch (error) { console
 }
 
 #[test]
-fn e65_e69_the_way_in_which_node_ends_is_told_apart() {
+fn e65_e69_the_way_in_which_node_ends_is_distinguished() {
     let table = [
         ("process.abort()", "signalled SIGABRT"),
         ("process.kill(process.pid, 'SIGSEGV')", "signalled SIGSEGV"),
