@@ -9,6 +9,7 @@ use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use contracts::tavern::sandbox::v1::blob_service_client::BlobServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use grpc_kit::{ClientSettings, Transport};
@@ -255,6 +256,11 @@ impl Stack {
     /// Returns a client of script-sandbox.
     pub fn sandbox(&self) -> ScriptSandboxServiceClient<Transport> {
         ScriptSandboxServiceClient::new(self.transport(&SANDBOX))
+    }
+
+    /// Returns a client of the files of scripts, at the gateway.
+    pub fn blobs(&self) -> BlobServiceClient<Transport> {
+        BlobServiceClient::new(self.transport(&GATEWAY))
     }
 
     /// Returns a client of agent-runtime.

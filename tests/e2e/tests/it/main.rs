@@ -15,6 +15,7 @@ mod follow;
 mod followers;
 mod foreign;
 mod ledger;
+mod left_files;
 mod metrics;
 mod once;
 mod requests;
