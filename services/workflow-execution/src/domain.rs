@@ -12,6 +12,7 @@
 pub mod bundle;
 pub mod bypass;
 pub mod compile;
+pub mod composite;
 pub mod condition;
 pub mod cycle;
 pub mod data_flow;
@@ -30,5 +31,7 @@ pub mod node_type;
 pub mod plan;
 pub mod size;
 pub mod slot;
+pub mod tool;
+pub mod tool_choice;
 pub mod violation;
 pub mod workflow;

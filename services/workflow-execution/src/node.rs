@@ -10,9 +10,12 @@ use crate::domain::node_definition::NodeDefinition;
 use crate::domain::node_type::{Catalogue, Node};
 
 pub mod apply_regex;
+pub mod available_tools;
 mod chat;
 pub mod condition;
 pub mod create_message;
+pub mod decision_prompt;
+mod dialect;
 pub mod execute_tool;
 pub mod first_value;
 pub mod format_prompt;
@@ -21,11 +24,13 @@ pub mod group_input;
 pub mod group_output;
 pub mod json_selector;
 pub mod llm_api_request;
+pub mod llm_decision_with_tools;
 pub mod math_operation;
 pub mod matrix_operation;
 pub mod merge_messages;
 mod messages;
 pub mod node_group;
+pub mod parse_llm_decision;
 pub mod random_number;
 pub mod regex_rule_loader;
 pub mod run_workflow;
@@ -39,8 +44,10 @@ pub mod text_summarizer;
 pub fn builtin() -> Catalogue {
     Catalogue::new([
         Arc::new(apply_regex::ApplyRegex::default()) as Arc<dyn Node>,
+        Arc::new(available_tools::AvailableTools::default()),
         Arc::new(condition::Condition::default()),
         Arc::new(create_message::CreateMessage::default()),
+        Arc::new(decision_prompt::DecisionPrompt::default()),
         Arc::new(execute_tool::ExecuteTool::default()),
         Arc::new(first_value::FirstValue::default()),
         Arc::new(format_prompt::FormatPrompt::default()),
@@ -49,10 +56,12 @@ pub fn builtin() -> Catalogue {
         Arc::new(group_output::GroupOutput::default()),
         Arc::new(json_selector::JsonSelector::default()),
         Arc::new(llm_api_request::LlmApiRequest::default()),
+        Arc::new(llm_decision_with_tools::LlmDecisionWithTools::default()),
         Arc::new(math_operation::MathOperation::default()),
         Arc::new(matrix_operation::MatrixOperation::default()),
         Arc::new(merge_messages::MergeMessages::default()),
         Arc::new(node_group::NodeGroup::default()),
+        Arc::new(parse_llm_decision::ParseLlmDecision::default()),
         Arc::new(random_number::RandomNumber::default()),
         Arc::new(regex_rule_loader::RegexRuleLoader::default()),
         Arc::new(run_workflow::RunWorkflow::default()),

@@ -2,6 +2,7 @@
 
 mod definitions;
 mod node_types;
+mod tool_ids;
 
 use std::sync::Arc;
 
@@ -109,7 +110,10 @@ impl WorkflowService for Rpc {
         let text: Arc<str> = request.into_inner().definition_json.into();
         let bundle = self.inner.library.bundle(&text).await?;
         let compiled = self.inner.library.compile(&bundle).await;
-        let violations = compiled.err().unwrap_or_default();
+        let violations = match compiled {
+            Ok(_) => tool_ids::unknown(&self.inner, &text).await?,
+            Err(violations) => violations,
+        };
         let violations = violations
             .iter()
             .map(call_wire::violation_to_proto)

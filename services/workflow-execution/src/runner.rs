@@ -8,15 +8,18 @@
 //!
 //! - [`history`]: the recorded events of a run, replayed through the engine.
 //! - `drive`: the loop of one run.
-//! - `tool_call`, `script_call`, `model_call`: the kinds of effects; `node_output`: what a script or
+//! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`: the kinds of effects;
+//!   `node_output`: what a script or
 //!   model writes; `settle`: what they came to.
 
+mod describe_tools;
 mod drive;
 pub mod history;
 mod model_call;
 mod node_output;
 mod script_call;
 mod settle;
+mod tool_batch;
 mod tool_call;
 
 use std::sync::Arc;
@@ -25,6 +28,7 @@ use std::time::Duration;
 use call_outcome::{Category, Failure};
 use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
+use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use core_types::MAX_CALL_DEPTH;
 use grpc_kit::Transport;
@@ -42,6 +46,8 @@ use history::{Attempts, Calls};
 pub struct Peers {
     /// Calls tools.
     pub calls: CallServiceClient<Transport>,
+    /// Describes tools.
+    pub tools: ToolRegistryServiceClient<Transport>,
     /// Runs scripts.
     pub sandbox: ScriptSandboxServiceClient<Transport>,
     /// Asks models.
@@ -52,7 +58,8 @@ impl Peers {
     /// Reaches the registry, the sandbox and the agent runtime.
     pub fn over(registry: Transport, sandbox: Transport, agent: Transport) -> Self {
         Self {
-            calls: CallServiceClient::new(registry),
+            calls: CallServiceClient::new(registry.clone()),
+            tools: ToolRegistryServiceClient::new(registry),
             sandbox: ScriptSandboxServiceClient::new(sandbox),
             models: ModelServiceClient::new(agent),
         }
@@ -119,6 +126,14 @@ impl Runner {
     /// Asks the registry to end a call that an earlier process dispatched; true if it has ended.
     pub async fn cancel_call(&self, effect_id: &str, reason: String) -> bool {
         tool_call::cancel_call(&self.peers, effect_id, reason).await
+    }
+
+    /// Returns which of these ids no tool has.
+    ///
+    /// # Errors
+    /// The registry does not answer.
+    pub async fn unknown_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
+        describe_tools::unknown(&self.peers, tool_ids).await
     }
 
     fn permits(&self, depth: usize) -> Arc<Semaphore> {

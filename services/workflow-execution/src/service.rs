@@ -32,7 +32,7 @@ pub struct WorkflowExecution {
 pub(crate) struct Inner {
     pub(crate) library: Library,
     pub(crate) runs: Runs,
-    runner: Arc<Runner>,
+    pub(crate) runner: Arc<Runner>,
     pub(crate) clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     active: Arc<Semaphore>,

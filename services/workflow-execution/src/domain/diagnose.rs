@@ -29,7 +29,7 @@ const ROOT_KEYS: [&str; 19] = [
     "outputInterfaceMappings",
     "clientId",
     "metadata",
-    AVAILABLE_TOOLS,
+    "availableTools",
 ];
 const NODE_KEYS: [&str; 12] = [
     "id",
@@ -61,7 +61,6 @@ const SLOT_KEYS: [&str; 14] = [
     "hideHandle",
     "config",
 ];
-const AVAILABLE_TOOLS: &str = "availableTools";
 const IS_STREAM: &str = "isStream";
 
 /// Returns the findings about a definition, `source` being the JSON that `workflow` was read from.
@@ -71,10 +70,6 @@ pub fn diagnose(source: &Value, workflow: &Workflow, catalogue: &Catalogue) -> V
         return Vec::new();
     };
     findings.unknown_keys(root, "", &ROOT_KEYS);
-    if root.get(AVAILABLE_TOOLS).is_some_and(is_used) {
-        let message = "no node type asks a model with tools yet; the value has no effect";
-        findings.not_supported(join("", AVAILABLE_TOOLS), message);
-    }
     for side in ["interfaceInputs", "interfaceOutputs"] {
         let slots = root.get(side).and_then(Value::as_object);
         for (key, slot) in slots.into_iter().flatten() {
@@ -227,7 +222,6 @@ mod tests {
                 }],
             }),
             &[
-                ("/availableTools", "not_supported"),
                 ("/interfaceInputs/a~1b/requierd", "unknown_key"),
                 ("/interfaceInputs/a~1b/isStream", "not_supported"),
                 ("/nodes/0/colour", "unknown_key"),

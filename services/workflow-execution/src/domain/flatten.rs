@@ -7,10 +7,11 @@
 //! same workflow may be used any number of times.
 
 use call_outcome::Violation;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::bundle::Children;
+use super::composite::{self, is_composite};
 use super::limits::{MAX_EDGES, MAX_GROUP_DEPTH, MAX_NODES};
 use super::load::load;
 use super::node_definition::Role;
@@ -61,7 +62,9 @@ pub fn flatten(
     children: &Children,
     catalogue: &Catalogue,
 ) -> (Workflow, Vec<Violation>) {
-    let needed = |node: &NodeEntry| reference_key(&node.full_type).is_some() || is_frame(node);
+    let needed = |node: &NodeEntry| {
+        reference_key(&node.full_type).is_some() || is_frame(node) || is_composite(&node.full_type)
+    };
     if !workflow.nodes.iter().any(needed) {
         return (workflow, Vec::new());
     }
@@ -120,6 +123,11 @@ struct Flattener<'a> {
 impl Flattener<'_> {
     fn expand(&mut self, nodes: Vec<NodeEntry>, edges: Vec<EdgeEntry>, place: &Place) {
         let mut boundaries: HashMap<String, Boundary> = HashMap::new();
+        let with_tools: HashSet<String> = edges
+            .iter()
+            .filter(|edge| edge.target_handle.as_deref() == Some("tools"))
+            .map(|edge| edge.target.clone())
+            .collect();
         for mut node in nodes {
             if is_frame(&node) {
                 continue;
@@ -133,7 +141,12 @@ impl Flattener<'_> {
             if let Some(pointer) = &place.pointer {
                 node.pointer.clone_from(pointer);
             }
-            if let Some(boundary) = self.add(node, place) {
+            let has_tools = with_tools.contains(&own_id) || node.presets.contains_key("tools");
+            let boundary = match is_composite(&node.full_type) && !node.bypassed {
+                true => self.expand_composite(node, has_tools),
+                false => self.add(node, place),
+            };
+            if let Some(boundary) = boundary {
                 boundaries.insert(own_id, boundary);
             }
         }
@@ -181,6 +194,23 @@ impl Flattener<'_> {
         let boundary = self.expand_group(node, &child, interface);
         self.path.pop();
         boundary
+    }
+
+    fn expand_composite(&mut self, node: NodeEntry, has_tools: bool) -> Option<Boundary> {
+        let loaded = composite::parts(&node, has_tools).map(|text| load(&text));
+        let workflow = match loaded {
+            Ok(loaded) => loaded.workflow?,
+            Err(violations) => {
+                for mut violation in violations {
+                    violation.pointer = format!("{}{}", node.pointer, violation.pointer);
+                    self.violations.add(violation);
+                }
+                return None;
+            }
+        };
+        let (inputs, outputs) = (&workflow.interface_inputs, &workflow.interface_outputs);
+        let interface = Shape::new(inputs.clone(), outputs.clone());
+        self.expand_group(node, &workflow, interface)
     }
 
     fn expand_group(

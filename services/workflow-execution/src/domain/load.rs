@@ -16,6 +16,7 @@ use super::limits::{
     MAX_DEFINITION_BYTES, MAX_EDGES, MAX_INTERFACE_SLOTS, MAX_JSON_DEPTH, MAX_NAME_BYTES, MAX_NODES,
 };
 use super::slot::Slot;
+use super::tool_choice;
 use super::violation::{Violations, join, of_json};
 use super::workflow::{EdgeEntry, Form, NodeEntry, OutputMapping, Workflow};
 
@@ -84,15 +85,20 @@ impl Loader {
         let form = form_of(root);
         let nodes = self.list(root, "nodes", MAX_NODES, true);
         let edges = self.list(root, "edges", MAX_EDGES, false);
+        let mut nodes: Vec<NodeEntry> = nodes
+            .iter()
+            .enumerate()
+            .filter_map(|(at, node)| self.node(form, at, node))
+            .collect();
+        match tool_choice::initial(root) {
+            Ok(initial) => tool_choice::inherit(&mut nodes, &initial),
+            Err(violation) => self.violations.add(violation),
+        }
         Workflow {
             form,
             name: self.text(root, "name", ""),
             description: self.text(root, "description", ""),
-            nodes: nodes
-                .iter()
-                .enumerate()
-                .filter_map(|(at, node)| self.node(form, at, node))
-                .collect(),
+            nodes,
             edges: edges
                 .iter()
                 .enumerate()

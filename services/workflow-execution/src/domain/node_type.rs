@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::model::{ModelAnswer, ModelRequest};
 use super::node_definition::NodeDefinition;
 use super::slot::{Shape, Slot};
+use super::tool::{ToolOutcome, ToolRequest};
 
 /// What the slots of a node may depend on.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +109,10 @@ pub enum Effect {
         /// How long it may run, in milliseconds; nothing takes the sandbox's default.
         wall_millis: Option<u64>,
     },
+    /// Call tools in order, neighbours that are parallel-safe together.
+    CallTools(Vec<ToolRequest>),
+    /// Ask the registry what the tools with these ids are like.
+    DescribeTools(Vec<String>),
     /// Ask a language model.
     AskModel(ModelRequest),
 }
@@ -138,6 +143,10 @@ pub enum Settled {
         /// What it wrote to standard error.
         stderr: String,
     },
+    /// The calls of a list ended; one for each.
+    Calls(Vec<ToolOutcome>),
+    /// The tools as items of a list of tools.
+    Tools(Vec<Value>),
     /// The model answered.
     Model(ModelAnswer),
 }

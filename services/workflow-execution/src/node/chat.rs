@@ -102,3 +102,22 @@ fn add_calls(fields: &mut Map<String, Value>, answer: &ModelAnswer) {
 pub(super) fn outputs(values: impl IntoIterator<Item = Value>) -> Vec<Arc<Value>> {
     values.into_iter().map(Arc::new).collect()
 }
+
+/// Returns the text of a standard response.
+pub(super) fn text_of(response: &Value) -> &str {
+    let text = response.get("text").and_then(Value::as_str);
+    let of_choice = || response.pointer("/choices/0/message/content")?.as_str();
+    text.or_else(of_choice).unwrap_or("")
+}
+
+/// Returns why the model stopped, as a standard response names it; empty if it does not.
+pub(super) fn finish_reason_of(response: &Value) -> &str {
+    let reason = response.pointer("/choices/0/finish_reason");
+    reason.and_then(Value::as_str).unwrap_or("")
+}
+
+/// Returns the native calls of a standard response.
+pub(super) fn tool_calls_of(response: &Value) -> Option<&Value> {
+    let calls = response.get("tool_calls").filter(|calls| !calls.is_null());
+    calls.or_else(|| response.pointer("/choices/0/message/tool_calls"))
+}

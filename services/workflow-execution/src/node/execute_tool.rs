@@ -1,6 +1,9 @@
-//! `core:ExecuteTool`: calls a tool of the registry.
+//! `core:ExecuteTool`: calls tools of the registry.
+
+mod requests;
 
 use call_outcome::{Failure, Violation};
+use call_text::observation;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -9,15 +12,18 @@ use crate::domain::data_flow::{DataFlow, NULL};
 use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
+use crate::domain::tool::ToolOutcome;
 use crate::domain::violation::join;
 
-const TOOL_ID: usize = 0;
-const ARGUMENTS: usize = 1;
+const REQUESTS: usize = 0;
+const TOOL_ID: usize = 1;
+const ARGUMENTS: usize = 2;
 
 /// The setting that makes outputs of a failed call instead of a failed node.
 const CONTINUE_ON_ERROR: &str = "continueOnError";
 
-/// Calls one tool. Every further input that the workflow names is an argument of that name.
+/// Calls one tool, of which every further input that the workflow names is an argument, or those that
+/// a model asked for (rule W34).
 #[derive(Debug)]
 pub struct ExecuteTool {
     definition: NodeDefinition,
@@ -27,17 +33,19 @@ impl Default for ExecuteTool {
     fn default() -> Self {
         let arguments = "The arguments by name. Further inputs that the workflow connects or presets \
                          count as arguments too, and before these.";
+        let requests = "One request or a list of them, as ParseLlmDecision makes them. It takes the place \
+                        of `tool_id`.";
         let inputs = vec![
-            Slot::new("tool_id", DataFlow::String, "The id of the tool.")
-                .required()
-                .excluded_from_bypass(),
+            Slot::new("requests", DataFlow::Wildcard, requests).excluded_from_bypass(),
+            Slot::new("tool_id", DataFlow::String, "The id of the tool.").excluded_from_bypass(),
             Slot::new("arguments", DataFlow::Object, arguments),
         ];
-        let outputs = vec![
+        let outputs =
+            vec![
             Slot::new(
                 "result",
                 DataFlow::Wildcard,
-                "What the tool gave; null if it failed.",
+                "What the tool gave, of requests the last one that succeeded; null if none did.",
             ),
             Slot::new(
                 "status",
@@ -48,16 +56,26 @@ impl Default for ExecuteTool {
             Slot::new(
                 "error",
                 DataFlow::Wildcard,
-                "Why it failed: code, message, retryable; null if it did not.",
+                "Why the first failed: code, message, retryable; null if none did.",
             )
             .excluded_from_bypass(),
+            Slot::new(
+                "results",
+                DataFlow::Array,
+                "For each request `id`, `toolName`, `status`, `result`, `error` and `observation`; empty \
+                 for `tool_id`.",
+            )
+            .excluded_from_bypass(),
+            Slot::new("observation", DataFlow::String, "What a model reads about the calls.")
+                .excluded_from_bypass(),
         ];
         let continues =
             "Whether a failed call makes outputs (`status`, `error`) instead of failing the node.";
         let shape = Shape::new(inputs, outputs);
         let definition = NodeDefinition {
-            description: "Calls a tool of the registry. A call that fails fails the node, unless the \
-                          setting `continueOnError` is true.",
+            description: "Calls tools of the registry: the one that is named, or those that a model asked \
+                          for. A call of the named one that fails fails the node, unless the setting \
+                          `continueOnError` is true.",
             category: "tools",
             config: vec![ConfigSlot {
                 default: Some(json!(false)),
@@ -78,11 +96,34 @@ impl Node for ExecuteTool {
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         check_flag(context.config, CONTINUE_ON_ERROR)?;
-        Ok(open_shape(&self.definition.shape, context))
+        let given =
+            |key: &str| context.connected.contains(&key) || context.presets.contains_key(key);
+        let message = match (given("requests"), given("tool_id")) {
+            (true, true) => "`requests` and `tool_id` exclude each other",
+            (false, false) => "the node needs `tool_id` or `requests`",
+            _ => return Ok(open_shape(&self.definition.shape, context)),
+        };
+        Err(vec![Violation::new(
+            "/inputValues/tool_id",
+            "missing_input",
+            message,
+        )])
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
+        if let Some(given) = call.value(REQUESTS) {
+            let asked = requests::read(given)?;
+            let calls = requests::to_call(&asked);
+            return Ok(match calls.is_empty() {
+                true => Step::Done(requests::outputs(&asked, Vec::new())),
+                false => Step::Effect(Effect::CallTools(calls)),
+            });
+        }
         let tool_id = call.text(TOOL_ID).unwrap_or("").to_owned();
+        if tool_id.is_empty() {
+            let message = "the node was given neither a tool nor requests";
+            return Err(Failure::invalid("no_tool", message));
+        }
         let arguments = combine(call, ARGUMENTS, ARGUMENTS + 1);
         Ok(Step::Effect(Effect::CallTool { tool_id, arguments }))
     }
@@ -93,29 +134,27 @@ impl Node for ExecuteTool {
             .get(CONTINUE_ON_ERROR)
             .and_then(Value::as_bool)
             .unwrap_or(false);
-        match settled {
-            Settled::Tool { output, .. } => Ok(vec![
-                Arc::new(output),
-                Arc::new(json!("succeeded")),
-                Arc::clone(&NULL),
-            ]),
-            Settled::ToolFailed { status, failure } if continues => {
-                let error = json!({
-                    "code": failure.code,
-                    "message": failure.message,
-                    "retryable": failure.retryable,
-                });
-                Ok(vec![
-                    Arc::clone(&NULL),
-                    Arc::new(json!(status)),
-                    Arc::new(error),
-                ])
+        let outcome = match settled {
+            Settled::Calls(outcomes) => {
+                let asked = requests::read(call.value(REQUESTS).unwrap_or(&NULL))?;
+                return Ok(requests::outputs(&asked, outcomes));
             }
-            Settled::ToolFailed { failure, .. } => Err(failure),
-            Settled::Script { .. } | Settled::Model(_) => {
-                Err(super::wrong_effect(&self.definition))
-            }
-        }
+            Settled::Tool { output, .. } => ToolOutcome {
+                observation: observation::success(call.text(TOOL_ID).unwrap_or(""), &output),
+                status: "succeeded",
+                output,
+                failure: None,
+            },
+            Settled::ToolFailed { status, failure } if continues => ToolOutcome {
+                observation: requests::failed(call.text(TOOL_ID).unwrap_or(""), &failure),
+                status,
+                output: Value::Null,
+                failure: Some(failure),
+            },
+            Settled::ToolFailed { failure, .. } => return Err(failure),
+            _ => return Err(super::wrong_effect(&self.definition)),
+        };
+        Ok(requests::outputs_of_one(outcome))
     }
 }
 

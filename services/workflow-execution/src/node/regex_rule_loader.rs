@@ -65,7 +65,7 @@ impl Node for RegexRuleLoader {
         let output = match settled {
             Settled::Tool { output, .. } => output,
             Settled::ToolFailed { failure, .. } => return Err(failure),
-            Settled::Script { .. } | Settled::Model(_) => {
+            _ => {
                 return Err(super::wrong_effect(&self.definition));
             }
         };

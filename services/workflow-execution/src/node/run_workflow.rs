@@ -97,9 +97,7 @@ impl Node for RunWorkflow {
                 Ok(outputs.collect())
             }
             Settled::ToolFailed { failure, .. } => Err(failure),
-            Settled::Script { .. } | Settled::Model(_) => {
-                Err(super::wrong_effect(&self.definition))
-            }
+            _ => Err(super::wrong_effect(&self.definition)),
         }
     }
 }

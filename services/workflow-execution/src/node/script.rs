@@ -133,7 +133,7 @@ impl Node for Script {
                 Arc::new(json!(stderr)),
             ]),
             Settled::ToolFailed { failure, .. } => Err(failure),
-            Settled::Tool { .. } | Settled::Model(_) => Err(super::wrong_effect(&self.definition)),
+            _ => Err(super::wrong_effect(&self.definition)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Every node type by data: settings and inputs in, outputs or the code of the failure out.
 
+mod agent;
 mod control;
 mod values;
 
@@ -379,7 +380,11 @@ fn execute_tool_calls_with_everything_that_is_named() {
             arguments
         }
     );
-    assert_eq!(outputs, Ok(json!([{"x": 1}, "succeeded", null])));
+    let observed = "Observation: Tool f executed successfully. Result: {\"x\":1}";
+    assert_eq!(
+        outputs,
+        Ok(json!([{"x": 1}, "succeeded", null, [], observed]))
+    );
 }
 
 #[test]
@@ -405,7 +410,9 @@ fn a_failed_tool_fails_the_node_unless_it_goes_on() {
     );
     let error =
         json!({"code": "file_not_found", "message": "there is no such file", "retryable": false});
-    assert_eq!(outputs, Ok(json!([null, "failed", error])));
+    let observed =
+        "Observation: Error - Tool f failed (validation file_not_found): there is no such file";
+    assert_eq!(outputs, Ok(json!([null, "failed", error, [], observed])));
 }
 
 #[test]

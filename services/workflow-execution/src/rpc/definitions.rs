@@ -16,6 +16,7 @@ use crate::domain::diagnose::diagnose;
 use crate::domain::load::{Loaded, load};
 use crate::error::{etag_mismatch, workflow_invalid, workflow_not_found};
 use crate::library::{Definition, FileChanges};
+use crate::rpc::tool_ids;
 use crate::service::Inner;
 use crate::store::{DeleteOutcome, Put, PutOutcome, etag_of};
 
@@ -47,6 +48,10 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
     let bundle = inner.library.bundle(&definition.text).await?;
     let compiled = inner.library.compile(&bundle).await;
     compiled.map_err(|violations| workflow_invalid("definition_json", &violations))?;
+    let unknown = tool_ids::unknown(inner, &definition.text).await?;
+    if !unknown.is_empty() {
+        return Err(workflow_invalid("definition_json", &unknown).into());
+    }
     if validate_only {
         return Ok(resource(inner, &definition));
     }

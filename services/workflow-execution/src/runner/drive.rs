@@ -23,13 +23,14 @@ use tracing::Instrument;
 
 use crate::domain::engine::{Command, Engine, Event, SkipReason, Status};
 use crate::domain::evaluate;
-use crate::domain::limits::MAX_VALUE_BYTES;
 use crate::domain::node_type::{Effect, Step};
 use crate::domain::plan::NodeIndex;
 use crate::wire;
 
 use super::history::{Attempts, Calls, RecordedCall};
-use super::settle::{check_effect, outcome_to_proto, settled_tool, with_partial_result};
+use super::settle::{
+    call_settled, check_effect, outcome_to_proto, settled_tool, with_partial_result,
+};
 use super::tool_call::ToolEnd;
 use super::{Prepared, Runner};
 use effects::EffectOutcome;
@@ -354,7 +355,7 @@ impl Drive {
         let Effect::CallTool { tool_id, arguments } = effect else {
             return began_before;
         };
-        if self.calls.contains_key(&node) {
+        if self.calls.contains_key(&(node, 0)) {
             return began_before;
         }
         let call = RecordedCall {
@@ -373,7 +374,7 @@ impl Drive {
                 index: 0,
                 node_id,
             }));
-        self.calls.insert(node, call);
+        self.calls.insert((node, 0), call);
         began_before
     }
 
@@ -390,8 +391,12 @@ impl Drive {
             { NODE_ID } = &*planned.id,
             { NODE_TYPE } = planned.definition().full_type,
         );
-        let settled = self.calls.get(&node).and_then(|call| call.settled.clone());
-        if let Some(settled) = settled {
+        let settled = self
+            .calls
+            .get(&(node, 0))
+            .and_then(|call| call.settled.clone());
+        let single = matches!(effect, Effect::CallTool { .. });
+        if let Some(settled) = settled.filter(|_| single) {
             let outcome = EffectOutcome::Tool(ToolEnd::Settled(Box::new(settled)));
             return std::future::ready((node, outcome)).boxed();
         }
@@ -432,8 +437,11 @@ impl Drive {
                 return Err(error);
             }
             EffectOutcome::Tool(ToolEnd::NotEnded) => {
-                self.unended
-                    .extend(self.calls.get(&node).map(|call| call.effect_id.clone()));
+                self.unended.extend(
+                    self.calls
+                        .get(&(node, 0))
+                        .map(|call| call.effect_id.clone()),
+                );
                 return Ok(());
             }
             EffectOutcome::Tool(ToolEnd::Settled(result)) => {
@@ -446,6 +454,10 @@ impl Drive {
                 settled_tool(&result)
             }
             EffectOutcome::Answered(settled) => settled,
+            EffectOutcome::Batch(end) => match self.settle_batch(end) {
+                Some(settled) => settled,
+                None => return Ok(()),
+            },
             EffectOutcome::RetryDue => {
                 self.commands.push_back(Command::Execute(node));
                 return Ok(());
@@ -482,20 +494,13 @@ impl Drive {
     fn note_settled(&mut self, node: NodeIndex, result: &common::CallResult) {
         if self
             .calls
-            .get(&node)
+            .get(&(node, 0))
             .is_some_and(|call| call.settled.is_some())
         {
             return;
         }
-        let mut result = result.clone();
-        if result.output_json.len() > MAX_VALUE_BYTES {
-            // The node fails because of its size; the registry's ledger has the output.
-            result.output_json.clear();
-        }
         self.pending_bytes += result.output_json.len();
-        self.pending.push(Kind::CallSettled(common::CallSettled {
-            result: Some(result),
-        }));
+        self.pending.push(call_settled(result));
     }
 
     /// Ends the run from outside: everything running is cancelled, and what does not end is named.

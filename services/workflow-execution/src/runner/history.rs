@@ -13,8 +13,8 @@ use crate::domain::plan::{NodeIndex, Plan};
 use crate::domain::size::weight;
 use crate::wire;
 
-/// What is known of the calls of a run, by node.
-pub type Calls = HashMap<NodeIndex, RecordedCall>;
+/// What is known of the calls of a run, by node and by the place among the node's calls.
+pub type Calls = HashMap<(NodeIndex, u32), RecordedCall>;
 
 /// The present attempt of each node that is tried again, from 2.
 pub type Attempts = HashMap<NodeIndex, u32>;
@@ -77,6 +77,15 @@ pub enum ReplayError {
     },
 }
 
+/// Forgets how the calls of a node ended that did not succeed, before another attempt.
+pub(super) fn forget_failed(calls: &mut Calls, node: NodeIndex) {
+    let of_node = calls.iter_mut().filter(|((of, _), _)| *of == node);
+    for (_, call) in of_node {
+        call.settled
+            .take_if(|result| result.status() != common::CallStatus::Succeeded);
+    }
+}
+
 /// Feeds recorded events through the engine. Events of runs below are passed over.
 ///
 /// # Errors
@@ -119,9 +128,7 @@ impl Replayed {
                 let node = self.node(sequence, &retrying.node_id)?;
                 self.attempts
                     .insert(node, retrying.attempt.saturating_add(1));
-                if let Some(call) = self.calls.get_mut(&node) {
-                    call.settled = None;
-                }
+                forget_failed(&mut self.calls, node);
                 Ok(())
             }
             Some(Kind::CallDispatched(dispatched)) => {
@@ -132,7 +139,7 @@ impl Replayed {
                     arguments_json: dispatched.arguments_json.clone(),
                     settled: None,
                 };
-                self.calls.insert(node, call);
+                self.calls.insert((node, dispatched.index), call);
                 Ok(())
             }
             Some(Kind::CallSettled(common::CallSettled {

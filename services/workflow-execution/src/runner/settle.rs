@@ -2,6 +2,7 @@
 
 use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::run_event::Kind;
 use run_events::outcome;
 use serde_json::{Value, json};
 
@@ -9,6 +10,7 @@ use crate::domain::engine::{Engine, Outcome};
 use crate::domain::limits::MAX_VALUE_BYTES;
 use crate::domain::node_type::{Effect, Settled};
 use crate::domain::size::weight;
+use crate::domain::tool::ToolOutcome;
 use crate::wire;
 
 /// The most handled failures that an outcome lists.
@@ -23,6 +25,11 @@ pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
             .sum(),
         Effect::RunScript { code, input, .. } => code.len() + weight(input),
         Effect::AskModel(request) => request.weight(),
+        Effect::CallTools(requests) => {
+            let values = requests.iter().flat_map(|request| request.arguments.iter());
+            values.map(|(key, value)| key.len() + weight(value)).sum()
+        }
+        Effect::DescribeTools(ids) => ids.iter().map(String::len).sum(),
     };
     if bytes <= MAX_VALUE_BYTES {
         return Ok(());
@@ -30,6 +37,69 @@ pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
     let message =
         format!("the node would hand over {bytes} bytes; at most {MAX_VALUE_BYTES} are accepted");
     Err(Failure::limit("arguments_too_large", message))
+}
+
+/// Writes how a call ended. An output that is too large is left out: the node fails because of its
+/// size, and the registry's ledger has it.
+pub(super) fn call_settled(result: &common::CallResult) -> Kind {
+    let mut result = result.clone();
+    if result.output_json.len() > MAX_VALUE_BYTES {
+        result.output_json.clear();
+    }
+    Kind::CallSettled(common::CallSettled {
+        result: Some(result),
+    })
+}
+
+/// Makes of the results of a list of calls what the node gets. Calls without a result were skipped.
+pub(super) fn settled_batch(
+    tool_ids: &[String],
+    results: &[common::CallResult],
+) -> Result<Settled, Failure> {
+    let mut outcomes = Vec::new();
+    let mut failed = "";
+    for (index, tool_id) in tool_ids.iter().enumerate() {
+        let Some(result) = results.get(index) else {
+            outcomes.push(skipped(tool_id, failed));
+            continue;
+        };
+        let observation = call_wire::observation(result);
+        outcomes.push(match settled_tool(result)? {
+            Settled::ToolFailed { status, failure } => {
+                if failed.is_empty() {
+                    failed = tool_id;
+                }
+                ToolOutcome {
+                    status,
+                    output: Value::Null,
+                    failure: Some(failure),
+                    observation,
+                }
+            }
+            Settled::Tool { output, .. } => ToolOutcome {
+                status: "succeeded",
+                output,
+                failure: None,
+                observation,
+            },
+            _ => unreachable!("a call ends as a call"),
+        });
+    }
+    Ok(Settled::Calls(outcomes))
+}
+
+fn skipped(tool: &str, failed: &str) -> ToolOutcome {
+    let observation = call_text::observation::skipped(tool, failed);
+    ToolOutcome {
+        status: "skipped",
+        output: Value::Null,
+        failure: Some(Failure::new(
+            Category::Cancelled,
+            "skipped",
+            format!("`{failed}` failed before it"),
+        )),
+        observation,
+    }
 }
 
 /// Makes of a call's result what the node gets.

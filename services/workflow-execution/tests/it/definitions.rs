@@ -469,14 +469,10 @@ async fn what_has_no_effect_is_shown_with_the_definition_and_when_it_is_checked(
     let world = World::new().await;
     let mut client = world.client.clone();
     let definition = json!({
-        "availableTools": {"initial": ["a"]},
         "interfaceInputs": {"text": {"dataFlowType": "STRING", "isStream": true}},
         "nodes": [],
     });
-    let expected = [
-        ("/availableTools", "not_supported"),
-        ("/interfaceInputs/text/isStream", "not_supported"),
-    ];
+    let expected = [("/interfaceInputs/text/isStream", "not_supported")];
     let saved = client
         .put_workflow(PutWorkflowRequest {
             workflow_id: "mine".into(),

@@ -6,6 +6,7 @@
     reason = "a failed step fails the test"
 )]
 
+mod agents;
 mod cancel;
 mod definitions;
 mod examples;

@@ -23,7 +23,7 @@ async fn node_types_are_listed_by_full_type_over_pages() {
     let token = first.next_page_token;
     let second = client
         .list_node_types(ListNodeTypesRequest {
-            page_size: 12,
+            page_size: 500,
             page_token: token,
         })
         .await
@@ -38,8 +38,10 @@ async fn node_types_are_listed_by_full_type_over_pages() {
         .collect();
     let expected = [
         "core:ApplyRegex",
+        "core:AvailableTools",
         "core:Condition",
         "core:CreateMessage",
+        "core:DecisionPrompt",
         "core:ExecuteTool",
         "core:FirstValue",
         "core:FormatPrompt",
@@ -47,11 +49,13 @@ async fn node_types_are_listed_by_full_type_over_pages() {
         "core:GroupInput",
         "core:GroupOutput",
         "core:JsonSelector",
+        "core:LLMDecisionWithTools",
         "core:LlmApiRequest",
         "core:MathOperation",
         "core:MatrixOperation",
         "core:MergeMessages",
         "core:NodeGroup",
+        "core:ParseLlmDecision",
         "core:RandomNumber",
         "core:RegexRuleLoader",
         "core:RunWorkflow",

@@ -207,7 +207,8 @@ async fn a_single_node_runs_as_a_workflow_with_all_its_outputs() {
             "core:ExecuteTool",
             "",
             json!({"tool_id": "echo", "x": 1}),
-            json!({"result": {"x": 1}, "status": "succeeded", "error": null}),
+            json!({"result": {"x": 1}, "status": "succeeded", "error": null, "results": [],
+                   "observation": "Observation: Tool echo executed successfully. Result: {\"x\":1}"}),
         ),
     ] {
         let run = world.begin(of_node(full_type, config, inputs)).await;

@@ -5,8 +5,8 @@ use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{RunEvent, RunOutcome};
 use contracts::tavern::registry::v1::GetToolRequest;
 use contracts::tavern::run::v1::WatchRunRequest;
-use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
+use contracts::tavern::workflow::v1::{StartRunRequest, ValidateWorkflowRequest};
 use serde_json::{Value, json};
 use testkit::Stack;
 
@@ -56,6 +56,11 @@ async fn each_example_workflow_gives_its_result() -> anyhow::Result<()> {
             json!({"question": "What is a workflow?"}),
             json!({"answer": "A workflow is a graph of nodes that pass values on.",
                    "usage": {"prompt_tokens": 21, "completion_tokens": 12, "total_tokens": 33}}),
+        ),
+        (
+            "world_coordinator",
+            json!({"question": "What is the weather like, and who is player123?"}),
+            json!({"report": "It is sunny, and player123 is known.", "first_status": "succeeded"}),
         ),
         (
             "interest_twice",
@@ -129,5 +134,30 @@ async fn the_modes_of_a_node_are_an_enum_of_its_tool() -> anyhow::Result<()> {
     let modes = &parameters["properties"]["operationMode"]["enum"];
     assert_eq!(modes[0], "add");
     assert_eq!(modes.as_array().map(Vec::len), Some(7));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_do_not_exist_fail_validation_where_they_are_named() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let definition = json!({
+        "availableTools": {"initial": ["GetPlayerInfo", "nope"]},
+        "nodes": [{"id": "d", "type": "core:LLMDecisionWithTools", "configValues": {
+            "profileId": "coordinator_script", "dynamicTools": {"toolIds": ["neither"]}}}],
+    });
+    let request = ValidateWorkflowRequest {
+        definition_json: definition.to_string(),
+    };
+    let checked = stack.workflow().validate_workflow(request).await?;
+    let violations = checked.into_inner().violations;
+    let found: Vec<(&str, &str)> = violations
+        .iter()
+        .map(|violation| (violation.pointer.as_str(), violation.code.as_str()))
+        .collect();
+    let expected = [
+        ("/availableTools/initial", "unknown_tool"),
+        ("/nodes/0/configValues/dynamicTools/toolIds", "unknown_tool"),
+    ];
+    assert_eq!(found, expected);
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::domain::execution::Execution;
 use crate::domain::node_type::Effect;
 use crate::domain::plan::NodeIndex;
 
+use super::super::history::forget_failed;
 use super::{Drive, EffectOutcome};
 
 /// The shortest time that an attempt is given, however little is left.
@@ -71,9 +72,7 @@ impl Drive {
             pause: prost_types::Duration::try_from(pause).ok(),
         }));
         self.attempts.insert(node, attempt + 1);
-        if let Some(call) = self.calls.get_mut(&node) {
-            call.settled = None;
-        }
+        forget_failed(&mut self.calls, node);
         let control = self.control.clone();
         let wait = async move {
             tokio::select! {

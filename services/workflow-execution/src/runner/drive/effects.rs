@@ -1,22 +1,29 @@
 //! The futures that carry effects out, and what they end with.
 
 use call_outcome::Failure;
+use contracts::tavern::common::v1::{CallResult, CallStatus};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use run_log::AppendError;
 
 use crate::domain::node_type::{Effect, Settled};
 use crate::domain::plan::NodeIndex;
+use crate::domain::tool::ToolRequest;
 
+use super::super::history::RecordedCall;
 use super::super::node_output::NodeOutput;
 use super::super::script_call::{self, ScriptCall};
+use super::super::settle::settled_batch;
+use super::super::tool_batch::{BatchCall, BatchEnd, ToolBatch};
 use super::super::tool_call::{ToolCall, ToolEnd};
-use super::super::{model_call, within};
+use super::super::{describe_tools, model_call, within};
 use super::Drive;
 
 /// How an effect ended.
 pub(super) enum EffectOutcome {
     Tool(ToolEnd),
+    /// A list of calls ended.
+    Batch(BatchEnd),
     /// A script or model answered, or did not.
     Answered(Result<Settled, Failure>),
     /// The run's log does not take events, so the run cannot continue now.
@@ -42,17 +49,26 @@ impl Drive {
         let (peers, control) = (self.runner.peers.clone(), self.control.clone());
         match effect {
             Effect::CallTool { .. } => {
-                let call = self.calls.get(&node).cloned();
-                let call = ToolCall {
-                    peers,
-                    recorder: self.recorder.clone(),
-                    control,
-                    conversation_id: self.conversation_id.clone(),
-                    call: call.expect("the call was noted when the node was started"),
-                    attempt: self.attempt(node),
-                    timeout: self.time_left(node),
-                };
-                call.execute().map(EffectOutcome::Tool).boxed()
+                let call = self.calls.get(&(node, 0)).cloned();
+                let call = call.expect("the call was noted when the node was started");
+                self.tool_call(node, call)
+                    .execute()
+                    .map(EffectOutcome::Tool)
+                    .boxed()
+            }
+            Effect::CallTools(requests) => self
+                .batch(node, &requests)
+                .execute()
+                .map(move |ended| match ended {
+                    Ok(end) => EffectOutcome::Batch(end),
+                    Err(error) => EffectOutcome::LogFailed(error),
+                })
+                .boxed(),
+            Effect::DescribeTools(tool_ids) => {
+                let work = describe_tools::execute(peers, control, tool_ids);
+                within(self.time_left(node), work.map(Ok))
+                    .map(EffectOutcome::of)
+                    .boxed()
             }
             Effect::RunScript {
                 language,
@@ -83,6 +99,58 @@ impl Drive {
                     .boxed()
             }
         }
+    }
+
+    fn tool_call(&self, node: NodeIndex, call: RecordedCall) -> ToolCall {
+        ToolCall {
+            peers: self.runner.peers.clone(),
+            recorder: self.recorder.clone(),
+            control: self.control.clone(),
+            conversation_id: self.conversation_id.clone(),
+            call,
+            attempt: self.attempt(node),
+            timeout: self.time_left(node),
+        }
+    }
+
+    /// Makes the calls of a list, with what is known of them from before a restart.
+    fn batch(&self, node: NodeIndex, requests: &[ToolRequest]) -> ToolBatch {
+        let call = |(index, request): (usize, &ToolRequest)| {
+            let place = u32::try_from(index).unwrap_or(u32::MAX);
+            let recorded = self.calls.get(&(node, place)).cloned();
+            let dispatched = recorded.is_some();
+            let recorded = recorded.unwrap_or_else(|| RecordedCall {
+                effect_id: self.effect_id(node, index),
+                tool_id: request.tool_id.clone(),
+                arguments_json: serde_json::to_string(&request.arguments)
+                    .expect("a map with text keys always serialises"),
+                settled: None,
+            });
+            BatchCall {
+                call: self.tool_call(node, recorded),
+                dispatched,
+                parallel_safe: request.parallel_safe,
+            }
+        };
+        ToolBatch {
+            node_id: self.engine.node(node).id.to_string(),
+            calls: requests.iter().enumerate().map(call).collect(),
+        }
+    }
+
+    /// Returns what a node gets of its list of calls; nothing if the run cannot tell how one ended.
+    pub(super) fn settle_batch(&mut self, end: BatchEnd) -> Option<Result<Settled, Failure>> {
+        let in_doubt = |result: &&CallResult| result.status() == CallStatus::InDoubt;
+        let unknown = end.results.iter().filter(in_doubt).cloned();
+        let unknown: Vec<_> = unknown
+            .map(|result| (result.effect_id, result.error.unwrap_or_default()))
+            .collect();
+        if !unknown.is_empty() || !end.unended.is_empty() || self.control.is_cancelled() {
+            self.unknown.extend(unknown);
+            self.unended.extend(end.unended);
+            return None;
+        }
+        Some(settled_batch(&end.tool_ids, &end.results))
     }
 
     fn output(&self, node: NodeIndex, effect_id: &str, began_before: bool) -> NodeOutput {

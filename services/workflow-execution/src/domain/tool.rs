@@ -1,0 +1,70 @@
+//! Tools as nodes hand them on, and calls that a model asked for.
+
+use call_outcome::Failure;
+use call_text::{Catalogue, Tool};
+use serde_json::{Map, Value, json};
+
+/// Writes a tool as an item of a list of tools.
+pub fn tool_to_value(tool: &Tool) -> Value {
+    json!({
+        "name": tool.id,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "kind": tool.kind,
+        "readOnly": tool.read_only,
+        "parallelSafe": tool.parallel_safe,
+        "idempotent": tool.idempotent,
+        "strict": tool.strict,
+    })
+}
+
+/// Makes a catalogue of a list of tools.
+///
+/// # Errors
+/// What is not a tool, or why a parser cannot distinguish the tools.
+pub fn catalogue(tools: &[Value]) -> Result<Catalogue, Failure> {
+    let wrong = |message: String| Failure::invalid("invalid_tools", message);
+    let mut read = Vec::new();
+    for (at, tool) in tools.iter().enumerate() {
+        let Some(name) = tool.get("name").and_then(Value::as_str) else {
+            return Err(wrong(format!("item {at} of the tools has no `name`")));
+        };
+        let is = |key: &str| tool.get(key).and_then(Value::as_bool).unwrap_or(false);
+        let kind = tool.get("kind").cloned().unwrap_or(Value::Null);
+        let description = tool.get("description").and_then(Value::as_str);
+        let parameters = tool.get("parameters").cloned().unwrap_or(Value::Null);
+        read.push(Tool {
+            kind: serde_json::from_value(kind).unwrap_or_default(),
+            read_only: is("readOnly"),
+            parallel_safe: is("parallelSafe"),
+            idempotent: is("idempotent"),
+            strict: is("strict"),
+            ..Tool::new(name, description.unwrap_or(""), parameters)
+        });
+    }
+    Catalogue::new(read, Vec::new()).map_err(|error| wrong(error.to_string()))
+}
+
+/// A call to be carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolRequest {
+    /// The tool's id.
+    pub tool_id: String,
+    /// The arguments.
+    pub arguments: Map<String, Value>,
+    /// Whether it may be in flight beside neighbours of which the same is true.
+    pub parallel_safe: bool,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolOutcome {
+    /// In lower case: `succeeded`, `failed`, `rejected`, `cancelled` or `skipped`.
+    pub status: &'static str,
+    /// What the tool gave; null if it did not succeed.
+    pub output: Value,
+    /// Why it did not succeed.
+    pub failure: Option<Failure>,
+    /// What a model reads about it.
+    pub observation: String,
+}

@@ -1,0 +1,216 @@
+//! Which tools a workflow lets its models call: those of the workflow, and those that one node adds
+//! (seed 003).
+
+use call_outcome::Violation;
+use serde_json::{Map, Value};
+
+use super::composite::is_composite;
+use super::violation::join;
+use super::workflow::NodeEntry;
+
+/// The setting that names the tools of a node.
+pub const TOOL_IDS: &str = "toolIds";
+
+/// The type of a node that lists tools.
+const AVAILABLE_TOOLS: &str = "core:AvailableTools";
+
+const DYNAMIC: &str = "dynamicTools";
+
+/// The most tools that a workflow or node names.
+const MAX_TOOLS: usize = 500;
+
+/// The tools that one node adds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DynamicTools {
+    /// Their ids.
+    pub tool_ids: Vec<String>,
+    /// How a tool is described to the model.
+    pub template: Option<String>,
+}
+
+impl DynamicTools {
+    /// Reads the setting `dynamicTools` of a node.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it; pointers are relative to the node.
+    pub fn read(config: &Map<String, Value>) -> Result<Self, Vec<Violation>> {
+        let Some(given) = config.get(DYNAMIC).filter(|given| !given.is_null()) else {
+            return Ok(Self::default());
+        };
+        let pointer = join("/configValues", DYNAMIC);
+        let mut violations = Vec::new();
+        let ids = given.get(TOOL_IDS).and_then(Value::as_array);
+        let tool_ids = ids.and_then(|ids| texts(ids)).filter(|ids| !ids.is_empty());
+        if tool_ids.is_none() {
+            let message = format!("expected 1 to {MAX_TOOLS} tool ids in an array");
+            let place = join(&pointer, TOOL_IDS);
+            violations.push(Violation::new(place, "type_mismatch", message));
+        }
+        let template = match given.get("descriptionTemplate") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(template)) => Some(template.clone()),
+            Some(_) => {
+                let place = join(&pointer, "descriptionTemplate");
+                violations.push(Violation::new(place, "type_mismatch", "expected a text"));
+                None
+            }
+        };
+        match violations.is_empty() {
+            true => Ok(Self {
+                tool_ids: tool_ids.unwrap_or_default(),
+                template,
+            }),
+            false => Err(violations),
+        }
+    }
+}
+
+/// Reads `availableTools.initial` of a workflow: an array of ids, a set as some serialisers write it,
+/// or an object whose keys are the ids.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn initial(root: &Map<String, Value>) -> Result<Vec<String>, Violation> {
+    let Some(given) = root
+        .get("availableTools")
+        .and_then(|tools| tools.get("initial"))
+    else {
+        return Ok(Vec::new());
+    };
+    let place = || "/availableTools/initial".to_owned();
+    let lost = || {
+        let message =
+            "a set became `{}` when it was written as JSON, and its tools are lost; write an array";
+        Violation::new(place(), "lost_set", message)
+    };
+    let ids = match given {
+        Value::Null => return Ok(Vec::new()),
+        Value::Array(ids) => texts(ids),
+        Value::Object(fields) if fields.is_empty() => return Err(lost()),
+        Value::Object(fields) if fields.get("type").and_then(Value::as_str) == Some("Set") => {
+            fields
+                .get("value")
+                .and_then(Value::as_array)
+                .and_then(|ids| texts(ids))
+        }
+        Value::Object(fields) => {
+            let all = fields.values().all(|value| *value == Value::Bool(true));
+            let ids = fields
+                .keys()
+                .cloned()
+                .map(Value::String)
+                .collect::<Vec<_>>();
+            texts(&ids).filter(|_| all)
+        }
+        _ => None,
+    };
+    ids.ok_or_else(|| {
+        let message = format!("expected at most {MAX_TOOLS} tool ids in an array");
+        Violation::new(place(), "type_mismatch", message)
+    })
+}
+
+/// Gives nodes that name no tools the ones of their workflow.
+pub fn inherit(nodes: &mut [NodeEntry], initial: &[String]) {
+    for node in nodes {
+        let chooses = node.full_type == AVAILABLE_TOOLS || is_composite(&node.full_type);
+        let named = node.config.get(TOOL_IDS).is_some_and(|ids| match ids {
+            Value::Null => false,
+            Value::Array(ids) => !ids.is_empty(),
+            _ => true,
+        });
+        if chooses && !named && !initial.is_empty() {
+            let ids = initial.iter().cloned().map(Value::String).collect();
+            node.config.insert(TOOL_IDS.to_owned(), Value::Array(ids));
+        }
+    }
+}
+
+/// Returns the ids that a definition names itself, each with its place.
+pub fn named(nodes: &[NodeEntry], source: &Value) -> Vec<(String, String)> {
+    let of_workflow = source.as_object().and_then(|root| initial(root).ok());
+    let of_workflow = of_workflow.unwrap_or_default();
+    let place = "/availableTools/initial".to_owned();
+    let mut named: Vec<(String, String)> = of_workflow
+        .iter()
+        .map(|id| (place.clone(), id.clone()))
+        .collect();
+    let choose =
+        |node: &&NodeEntry| node.full_type == AVAILABLE_TOOLS || is_composite(&node.full_type);
+    for node in nodes.iter().filter(choose) {
+        let settings = join(&node.pointer, "configValues");
+        let own = node.config.get(TOOL_IDS).and_then(Value::as_array);
+        let own = own.and_then(|ids| texts(ids)).unwrap_or_default();
+        let place = join(&settings, TOOL_IDS);
+        let own = own.into_iter().filter(|id| !of_workflow.contains(id));
+        named.extend(own.map(|id| (place.clone(), id)));
+        let dynamic = DynamicTools::read(&node.config).unwrap_or_default();
+        let place = join(&join(&settings, DYNAMIC), TOOL_IDS);
+        named.extend(dynamic.tool_ids.into_iter().map(|id| (place.clone(), id)));
+    }
+    named
+}
+
+/// Returns the ids without repetitions.
+fn texts(values: &[Value]) -> Option<Vec<String>> {
+    let mut texts: Vec<String> = Vec::new();
+    for value in values {
+        let text = value.as_str().filter(|text| !text.is_empty())?;
+        if !texts.iter().any(|known| known == text) {
+            texts.push(text.to_owned());
+        }
+    }
+    (texts.len() <= MAX_TOOLS).then_some(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_tools_of_a_workflow_come_in_each_form_of_the_seed() {
+        for (given, expected) in [
+            (json!(["a", "b", "a"]), Ok(vec!["a", "b"])),
+            (json!({"type": "Set", "value": ["a"]}), Ok(vec!["a"])),
+            (json!({"a": true, "b": true}), Ok(vec!["a", "b"])),
+            (json!([]), Ok(vec![])),
+            (json!(null), Ok(vec![])),
+            (json!({}), Err("lost_set")),
+            (json!({"a": false}), Err("type_mismatch")),
+            (json!([1]), Err("type_mismatch")),
+            (json!("a"), Err("type_mismatch")),
+        ] {
+            let root = json!({"availableTools": {"initial": given}});
+            let read = initial(root.as_object().unwrap());
+            let read = read.map_err(|violation| violation.code.to_string());
+            let expected = expected
+                .map(|ids: Vec<&str>| ids.into_iter().map(str::to_owned).collect())
+                .map_err(str::to_owned);
+            assert_eq!(read, expected, "{root}");
+        }
+    }
+
+    #[test]
+    fn the_tools_of_a_node_are_checked_with_their_place() {
+        for (given, expected) in [
+            (
+                json!({"toolIds": []}),
+                vec!["/configValues/dynamicTools/toolIds"],
+            ),
+            (
+                json!({"toolIds": "a", "descriptionTemplate": 1}),
+                vec![
+                    "/configValues/dynamicTools/toolIds",
+                    "/configValues/dynamicTools/descriptionTemplate",
+                ],
+            ),
+        ] {
+            let config = Map::from_iter([("dynamicTools".to_owned(), given)]);
+            let wrong = DynamicTools::read(&config).unwrap_err();
+            let places: Vec<&str> = wrong.iter().map(|wrong| wrong.pointer.as_str()).collect();
+            assert_eq!(places, expected);
+        }
+    }
+}

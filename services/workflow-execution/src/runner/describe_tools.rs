@@ -1,0 +1,108 @@
+//! Asking the registry what tools are like.
+
+use call_outcome::{Category, Failure};
+use call_text::{Tool, ToolKind};
+use contracts::tavern::registry::v1::{self as registry, BatchGetToolsRequest, ImplementationType};
+use grpc_kit::{Backoff, FailureClass};
+use run_events::RunControl;
+use tonic::Status;
+
+use crate::domain::node_type::Settled;
+use crate::domain::tool::tool_to_value;
+use crate::wire;
+
+use super::{Peers, code_of};
+
+/// The most ids that the registry takes at once.
+const MAX_BATCH: usize = 500;
+
+/// Asks for the tools with these ids, in their order.
+///
+/// # Errors
+/// No tool has one of the ids, or the registry does not answer.
+pub(super) async fn execute(
+    peers: Peers,
+    control: RunControl,
+    tool_ids: Vec<String>,
+) -> Result<Settled, Failure> {
+    tokio::select! {
+        described = ask_until_answered(peers, tool_ids) => described,
+        () = control.cancelled() => {
+            let message = "the run was ended while the registry was asked";
+            Err(Failure::new(Category::Cancelled, "cancelled", message))
+        }
+    }
+}
+
+/// Returns which of these ids no tool has.
+///
+/// # Errors
+/// The registry does not answer.
+pub(super) async fn unknown(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
+    let mut unknown = Vec::new();
+    for tool_ids in tool_ids.chunks(MAX_BATCH) {
+        let request = BatchGetToolsRequest {
+            tool_ids: tool_ids.to_vec(),
+        };
+        let found = peers.tools.clone().batch_get_tools(request).await?;
+        unknown.extend(found.into_inner().missing_tool_ids);
+    }
+    Ok(unknown)
+}
+
+async fn ask_until_answered(peers: Peers, tool_ids: Vec<String>) -> Result<Settled, Failure> {
+    let request = BatchGetToolsRequest { tool_ids };
+    let mut backoff = Backoff::default();
+    loop {
+        let status = match peers.tools.clone().batch_get_tools(request.clone()).await {
+            Ok(response) => return described(&request.tool_ids, response.into_inner()),
+            Err(status) => status,
+        };
+        if FailureClass::of(&status) != FailureClass::Transient {
+            let message = format!("the registry did not list the tools: {}", status.message());
+            let code = code_of(&status, "registry_failed");
+            return Err(Failure::new(Category::Dependency, code, message));
+        }
+        tokio::time::sleep(backoff.after(&status)).await;
+    }
+}
+
+fn described(
+    tool_ids: &[String],
+    found: registry::BatchGetToolsResponse,
+) -> Result<Settled, Failure> {
+    if !found.missing_tool_ids.is_empty() {
+        let missing = found.missing_tool_ids.join(", ");
+        let message = format!("no tool has the id: {missing}");
+        return Err(Failure::invalid("unknown_tool", message));
+    }
+    let mut tools = Vec::new();
+    for id in tool_ids {
+        if let Some(tool) = found.tools.iter().find(|tool| tool.tool_id == *id) {
+            tools.push(tool_to_value(&read(tool)?));
+        }
+    }
+    Ok(Settled::Tools(tools))
+}
+
+fn read(tool: &registry::Tool) -> Result<Tool, Failure> {
+    let parameters = wire::read_value(&tool.parameters_json).map_err(|problem| {
+        let message = format!(
+            "the parameters of `{}` are not usable: {problem}",
+            tool.tool_id
+        );
+        Failure::new(Category::Dependency, "tool_malformed", message)
+    })?;
+    let kind = match tool.implementation() == ImplementationType::Workflow {
+        true => ToolKind::Skill,
+        false => ToolKind::Tool,
+    };
+    Ok(Tool {
+        kind,
+        read_only: tool.read_only,
+        parallel_safe: tool.parallel_safe,
+        idempotent: tool.idempotent,
+        strict: tool.strict,
+        ..Tool::new(&tool.tool_id, &tool.description, parameters)
+    })
+}

@@ -1,0 +1,145 @@
+//! Calling the tools of a list (rule W34): in order, neighbours that are parallel-safe together; after
+//! a failure the rest is not started.
+//!
+//! Each call is recorded before it leaves and when it has ended, so after a crash the list continues
+//! where it stopped.
+
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{self as common, CallStatus};
+use futures::StreamExt;
+use futures::stream;
+use run_log::AppendError;
+
+use super::history::RecordedCall;
+use super::tool_call::{ToolCall, ToolEnd};
+
+/// How many calls of a list are in flight at most.
+const MAX_TOGETHER: usize = 8;
+
+/// One call of a list.
+#[derive(Debug)]
+pub(super) struct BatchCall {
+    pub(super) call: ToolCall,
+    /// Whether it was recorded that it leaves.
+    pub(super) dispatched: bool,
+    pub(super) parallel_safe: bool,
+}
+
+/// How a list ended.
+#[derive(Debug)]
+pub(super) struct BatchEnd {
+    /// The tools of all calls.
+    pub(super) tool_ids: Vec<String>,
+    /// The calls that ended, from the first.
+    pub(super) results: Vec<common::CallResult>,
+    /// The ids of calls that had not ended when the run was cancelled.
+    pub(super) unended: Vec<String>,
+}
+
+/// A list of calls of one node.
+#[derive(Debug)]
+pub(super) struct ToolBatch {
+    pub(super) node_id: String,
+    pub(super) calls: Vec<BatchCall>,
+}
+
+impl ToolBatch {
+    /// Carries the calls out. A cancel of the run ends those in flight.
+    ///
+    /// # Errors
+    /// The run's log does not take events, so the run cannot continue now.
+    pub(super) async fn execute(self) -> Result<BatchEnd, AppendError> {
+        let tool_ids = self.calls.iter().map(|call| call.call.call.tool_id.clone());
+        let mut end = BatchEnd {
+            tool_ids: tool_ids.collect(),
+            results: Vec::new(),
+            unended: Vec::new(),
+        };
+        let mut calls = self.calls.into_iter().enumerate().peekable();
+        while let Some(first) = calls.next() {
+            let mut group = vec![first];
+            while group[0].1.parallel_safe {
+                match calls.next_if(|(_, next)| next.parallel_safe) {
+                    Some(next) => group.push(next),
+                    None => break,
+                }
+            }
+            if !dispatch(&self.node_id, &group).await? {
+                return Ok(end);
+            }
+            let work = group.into_iter().map(|(_, call)| settle(call.call));
+            let mut ends = stream::iter(work).buffered(MAX_TOGETHER);
+            let mut failed = false;
+            while let Some((effect_id, ended)) = ends.next().await {
+                match ended {
+                    ToolEnd::LogFailed(error) => return Err(error),
+                    ToolEnd::NotEnded => end.unended.push(effect_id),
+                    ToolEnd::Settled(result) => {
+                        failed |= result.status() != CallStatus::Succeeded;
+                        end.results.push(*result);
+                    }
+                }
+            }
+            if failed || !end.unended.is_empty() {
+                break;
+            }
+        }
+        Ok(end)
+    }
+}
+
+/// Records that calls leave, unless that was recorded before. Waits while the run is paused; returns
+/// whether they may leave.
+async fn dispatch(node_id: &str, group: &[(usize, BatchCall)]) -> Result<bool, AppendError> {
+    let Some((_, BatchCall { call, .. })) = group.first() else {
+        return Ok(true);
+    };
+    let new = group.iter().filter(|(_, call)| !call.dispatched);
+    let kinds: Vec<Kind> = new
+        .map(|(index, call)| dispatched(node_id, *index, &call.call))
+        .collect();
+    if kinds.is_empty() {
+        return Ok(true);
+    }
+    loop {
+        if call.control.is_cancelled() {
+            return Ok(false);
+        }
+        if let Some(_not_paused) = call.control.admit_start().await {
+            call.recorder.record(kinds).await?;
+            return Ok(true);
+        }
+        tokio::select! {
+            () = call.control.until_resumed() => {}
+            () = call.control.cancelled() => {}
+        }
+    }
+}
+
+fn dispatched(node_id: &str, index: usize, call: &ToolCall) -> Kind {
+    Kind::CallDispatched(common::CallDispatched {
+        effect_id: call.call.effect_id.clone(),
+        tool_id: call.call.tool_id.clone(),
+        arguments_json: call.call.arguments_json.clone(),
+        index: u32::try_from(index).unwrap_or(u32::MAX),
+        node_id: node_id.to_owned(),
+    })
+}
+
+/// Carries a call out and records how it ended, unless that was recorded before.
+async fn settle(call: ToolCall) -> (String, ToolEnd) {
+    let effect_id = call.call.effect_id.clone();
+    let RecordedCall { settled, .. } = &call.call;
+    if let Some(result) = settled.clone() {
+        return (effect_id, ToolEnd::Settled(Box::new(result)));
+    }
+    let recorder = call.recorder.clone();
+    let ended = call.execute().await;
+    if let ToolEnd::Settled(result) = &ended {
+        let kind = super::settle::call_settled(result);
+        if let Err(error) = recorder.submit(kind).await {
+            return (effect_id, ToolEnd::LogFailed(error));
+        }
+    }
+    (effect_id, ended)
+}
