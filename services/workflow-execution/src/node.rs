@@ -22,6 +22,8 @@ pub mod format_prompt;
 pub mod generic_llm_request;
 pub mod group_input;
 pub mod group_output;
+pub mod history_load;
+pub mod history_save;
 pub mod json_selector;
 pub mod llm_api_request;
 pub mod llm_decision_with_tools;
@@ -54,6 +56,8 @@ pub fn builtin() -> Catalogue {
         Arc::new(generic_llm_request::GenericLlmRequest::default()),
         Arc::new(group_input::GroupInput::default()),
         Arc::new(group_output::GroupOutput::default()),
+        Arc::new(history_load::HistoryLoad::default()),
+        Arc::new(history_save::HistorySave::default()),
         Arc::new(json_selector::JsonSelector::default()),
         Arc::new(llm_api_request::LlmApiRequest::default()),
         Arc::new(llm_decision_with_tools::LlmDecisionWithTools::default()),

@@ -8,13 +8,14 @@
 //!
 //! - [`history`]: the recorded events of a run, replayed through the engine.
 //! - `drive`: the loop of one run.
-//! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`: the kinds of effects;
+//! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of effects;
 //!   `node_output`: what a script or
 //!   model writes; `settle`: what they came to.
 
 mod describe_tools;
 mod drive;
 pub mod history;
+mod history_call;
 mod model_call;
 mod node_output;
 mod script_call;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use call_outcome::{Category, Failure};
+use contracts::tavern::agent::v1::conversation_service_client::ConversationServiceClient;
 use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
@@ -52,6 +54,8 @@ pub struct Peers {
     pub sandbox: ScriptSandboxServiceClient<Transport>,
     /// Asks models.
     pub models: ModelServiceClient<Transport>,
+    /// Reads and extends conversations.
+    pub conversations: ConversationServiceClient<Transport>,
 }
 
 impl Peers {
@@ -61,7 +65,8 @@ impl Peers {
             calls: CallServiceClient::new(registry.clone()),
             tools: ToolRegistryServiceClient::new(registry),
             sandbox: ScriptSandboxServiceClient::new(sandbox),
-            models: ModelServiceClient::new(agent),
+            models: ModelServiceClient::new(agent.clone()),
+            conversations: ConversationServiceClient::new(agent),
         }
     }
 }

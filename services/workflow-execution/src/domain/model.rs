@@ -14,6 +14,17 @@ pub enum Role {
     Assistant,
 }
 
+impl Role {
+    /// Returns the name in messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
 /// A message as a model is given it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelMessage {

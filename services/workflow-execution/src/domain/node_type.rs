@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::model::{ModelAnswer, ModelRequest};
+use super::model::{ModelAnswer, ModelMessage, ModelRequest};
 use super::node_definition::NodeDefinition;
 use super::slot::{Shape, Slot};
 use super::tool::{ToolOutcome, ToolRequest};
@@ -113,8 +113,48 @@ pub enum Effect {
     CallTools(Vec<ToolRequest>),
     /// Ask the registry what the tools with these ids are like.
     DescribeTools(Vec<String>),
+    /// Read or extend a conversation.
+    History(HistoryRequest),
     /// Ask a language model.
     AskModel(ModelRequest),
+}
+
+/// What is to be done with a conversation of the agent runtime. An empty id is the conversation of the
+/// run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HistoryRequest {
+    /// Read its newest messages.
+    Load {
+        /// The id.
+        conversation_id: String,
+        /// How many messages at most.
+        limit: usize,
+    },
+    /// Append what it does not end with yet.
+    Save {
+        /// The id.
+        conversation_id: String,
+        /// The chat.
+        messages: Vec<ModelMessage>,
+        /// The revision that it must have; nothing for any.
+        expected_revision: Option<u64>,
+    },
+}
+
+impl HistoryRequest {
+    /// Returns the request with the conversation of the run if it names none.
+    pub fn in_run(mut self, of_run: &str) -> Self {
+        let (Self::Load {
+            conversation_id, ..
+        }
+        | Self::Save {
+            conversation_id, ..
+        }) = &mut self;
+        if conversation_id.is_empty() {
+            of_run.clone_into(conversation_id);
+        }
+        self
+    }
 }
 
 /// What came back from an [`Effect`].
@@ -147,6 +187,13 @@ pub enum Settled {
     Calls(Vec<ToolOutcome>),
     /// The tools as items of a list of tools.
     Tools(Vec<Value>),
+    /// The conversation was read or extended.
+    History {
+        /// The messages that were read or appended.
+        messages: Vec<ModelMessage>,
+        /// Its revision.
+        revision: u64,
+    },
     /// The model answered.
     Model(ModelAnswer),
 }

@@ -22,7 +22,11 @@ pub(super) fn to_model(given: &Value) -> Result<Vec<ModelMessage>, Failure> {
     messages.iter().map(message_to_model).collect()
 }
 
-fn message_to_model(message: &Value) -> Result<ModelMessage, Failure> {
+/// Converts one message.
+///
+/// # Errors
+/// A model cannot be given it.
+pub(super) fn message_to_model(message: &Value) -> Result<ModelMessage, Failure> {
     let role = match message.get("role").and_then(Value::as_str).unwrap_or("") {
         "system" | "developer" => Role::System,
         "user" | "tool" => Role::User,

@@ -135,7 +135,7 @@ impl Node for DecisionPrompt {
 pub(super) fn said(message: &Value) -> Option<&str> {
     let text = message.get("content")?.as_str()?;
     let declaration = message.get(TOOLS_DIGEST).and_then(|_| text.rfind(HEAD));
-    Some(&text[..declaration.unwrap_or(text.len())])
+    Some(declaration.map_or(text, |at| text[..at].trim_end_matches("\n\n")))
 }
 
 /// Fills a template in one pass, so that a description that holds a gap stays as it is (rule L9).

@@ -7,7 +7,7 @@ use call_outcome::{Category, Failure};
 use contracts::tavern::agent::v1::{
     GenerateEnd, GenerateRequest, GenerateResponse, generate_response::Piece,
 };
-use contracts::tavern::common::v1::{ChatMessage, ChatRole, ErrorReason, OutputStream, WorkKind};
+use contracts::tavern::common::v1::{ErrorReason, OutputStream, WorkKind};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::{Coalescer, RunControl};
 use run_log::AppendError;
@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 
 use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::model::{ModelAnswer, ModelRequest, Role};
+use crate::domain::model::{ModelAnswer, ModelRequest};
 use crate::domain::node_type::Settled;
 
 use super::node_output::NodeOutput;
-use super::{Peers, code_of};
+use super::{Peers, code_of, history_call};
 
 /// How often an agent runtime that fails inside is asked again.
 const TRIES_AFTER_FAILURES: u32 = 3;
@@ -172,15 +172,7 @@ fn answer(text: String, end: GenerateEnd) -> Result<ModelAnswer, Failure> {
 }
 
 fn to_proto(request: ModelRequest) -> GenerateRequest {
-    let role = |role: Role| match role {
-        Role::System => ChatRole::System,
-        Role::User => ChatRole::User,
-        Role::Assistant => ChatRole::Assistant,
-    };
-    let messages = request.messages.into_iter().map(|message| ChatMessage {
-        role: role(message.role).into(),
-        text: message.text,
-    });
+    let messages = request.messages.iter().map(history_call::to_proto);
     let tools_json = match request.tools.is_empty() {
         true => String::new(),
         false => Value::Array(request.tools).to_string(),

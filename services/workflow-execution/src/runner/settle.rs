@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::domain::engine::{Engine, Outcome};
 use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::node_type::{Effect, Settled};
+use crate::domain::node_type::{Effect, HistoryRequest, Settled};
 use crate::domain::size::weight;
 use crate::domain::tool::ToolOutcome;
 use crate::wire;
@@ -28,6 +28,10 @@ pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
         Effect::CallTools(requests) => {
             let values = requests.iter().flat_map(|request| request.arguments.iter());
             values.map(|(key, value)| key.len() + weight(value)).sum()
+        }
+        Effect::History(HistoryRequest::Load { .. }) => 0,
+        Effect::History(HistoryRequest::Save { messages, .. }) => {
+            messages.iter().map(|message| message.text.len()).sum()
         }
         Effect::DescribeTools(ids) => ids.iter().map(String::len).sum(),
     };

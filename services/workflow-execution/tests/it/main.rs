@@ -12,6 +12,7 @@ mod definitions;
 mod examples;
 mod execution;
 mod histories;
+mod history;
 mod models;
 mod node_types;
 mod pause;

@@ -48,6 +48,8 @@ async fn node_types_are_listed_by_full_type_over_pages() {
         "core:GenericLlmRequest",
         "core:GroupInput",
         "core:GroupOutput",
+        "core:HistoryLoad",
+        "core:HistorySave",
         "core:JsonSelector",
         "core:LLMDecisionWithTools",
         "core:LlmApiRequest",

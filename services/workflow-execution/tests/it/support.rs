@@ -1,5 +1,6 @@
 //! A service on a directory of its own, and what tests ask of it.
 
+pub(crate) mod conversations;
 pub(crate) mod models;
 pub(crate) mod registry;
 pub(crate) mod sandbox;
@@ -7,6 +8,7 @@ pub(crate) mod sandbox;
 use std::path::Path;
 use std::sync::Arc;
 
+use contracts::tavern::agent::v1::conversation_service_server::ConversationServiceServer;
 use contracts::tavern::agent::v1::model_service_server::ModelServiceServer;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::watch_record::Record;
@@ -21,6 +23,7 @@ use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
 use workflow_execution::{Peers, WorkflowExecution, WorkflowSettings};
 
+use conversations::ConversationDouble;
 use models::ModelDouble;
 use registry::RegistryDouble;
 use sandbox::SandboxDouble;
@@ -33,6 +36,7 @@ pub(crate) struct World {
     pub(crate) registry: RegistryDouble,
     pub(crate) sandbox: SandboxDouble,
     pub(crate) models: ModelDouble,
+    pub(crate) conversations: ConversationDouble,
     pub(crate) service: WorkflowExecution,
     pub(crate) client: Client,
     pub(crate) runs: RunServiceClient<Transport>,
@@ -46,6 +50,7 @@ impl World {
             RegistryDouble::default(),
             SandboxDouble::default(),
             ModelDouble::default(),
+            ConversationDouble::default(),
             |_| {},
         )
         .await
@@ -58,6 +63,7 @@ impl World {
             RegistryDouble::default(),
             SandboxDouble::default(),
             ModelDouble::default(),
+            ConversationDouble::default(),
             adjust,
         )
         .await
@@ -68,6 +74,7 @@ impl World {
         registry: RegistryDouble,
         sandbox: SandboxDouble,
         models: ModelDouble,
+        conversations: ConversationDouble,
         adjust: impl FnOnce(&mut WorkflowSettings),
     ) -> Self {
         telemetry::init_for_tests();
@@ -80,7 +87,8 @@ impl World {
         let services = Services::new()
             .add(CallServiceServer::new(registry.clone()))
             .add(ScriptSandboxServiceServer::new(sandbox.clone()))
-            .add(ModelServiceServer::new(models.clone()));
+            .add(ModelServiceServer::new(models.clone()))
+            .add(ConversationServiceServer::new(conversations.clone()));
         let transport = grpc_kit::local(&services);
         let peers = Peers::over(transport.clone(), transport.clone(), transport);
         let service = workflow_execution::build(settings, peers).await.unwrap();
@@ -90,6 +98,7 @@ impl World {
             registry,
             sandbox,
             models,
+            conversations,
             service,
             client: Client::new(transport.clone()),
             runs: RunServiceClient::new(transport),
@@ -104,12 +113,13 @@ impl World {
             registry,
             sandbox,
             models,
+            conversations,
             service,
             client,
             runs,
         } = self;
         drop((service, client, runs));
-        let again = Self::on(directory, registry, sandbox, models, |_| {}).await;
+        let again = Self::on(directory, registry, sandbox, models, conversations, |_| {}).await;
         again.service.recover().await.unwrap();
         again
     }

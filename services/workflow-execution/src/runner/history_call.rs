@@ -1,0 +1,257 @@
+//! Reading and extending the conversations of the agent runtime.
+
+use std::collections::VecDeque;
+
+use call_outcome::{Category, Failure};
+use contracts::tavern::agent::v1::{
+    AppendMessagesRequest, GetConversationRequest, ListMessagesRequest, Message,
+};
+use contracts::tavern::common::v1::{ChatMessage, ChatRole, ErrorReason};
+use grpc_kit::{Backoff, FailureClass};
+use run_events::RunControl;
+use tonic::{Code, Status};
+
+use crate::domain::model::{ModelMessage, Role};
+use crate::domain::node_type::{HistoryRequest, Settled};
+
+use super::{Peers, code_of};
+
+/// How many messages a page of a conversation has.
+const PAGE: i32 = 500;
+
+/// How many pages of a conversation are read at most.
+const MAX_PAGES: usize = 200;
+
+/// How often an agent runtime that fails inside is asked again.
+const TRIES_AFTER_FAILURES: u32 = 3;
+
+/// What kept a conversation from being read or extended.
+enum Attempt {
+    Service(Status),
+    Refused(Failure),
+}
+
+impl From<Status> for Attempt {
+    fn from(status: Status) -> Self {
+        Self::Service(status)
+    }
+}
+
+/// Reads or extends a conversation.
+///
+/// # Errors
+/// Why that was not possible.
+pub(super) async fn execute(
+    peers: Peers,
+    control: RunControl,
+    request: HistoryRequest,
+) -> Result<Settled, Failure> {
+    tokio::select! {
+        settled = ask_until_answered(peers, request) => settled,
+        () = control.cancelled() => {
+            let message = "the run was ended while the conversation was read or extended";
+            Err(Failure::new(Category::Cancelled, "cancelled", message))
+        }
+    }
+}
+
+async fn ask_until_answered(peers: Peers, request: HistoryRequest) -> Result<Settled, Failure> {
+    let mut backoff = Backoff::default();
+    let mut failures = 0;
+    loop {
+        let asked = match &request {
+            HistoryRequest::Load {
+                conversation_id,
+                limit,
+            } => load(&peers, conversation_id, *limit).await,
+            HistoryRequest::Save {
+                conversation_id,
+                messages,
+                expected_revision,
+            } => save(&peers, conversation_id, messages, *expected_revision).await,
+        };
+        let status = match asked {
+            Ok(settled) => return Ok(settled),
+            Err(Attempt::Refused(failure)) => return Err(failure),
+            Err(Attempt::Service(status)) => status,
+        };
+        match FailureClass::of(&status) {
+            _ if is_final(&status, &request) => return Err(refused(&status)),
+            FailureClass::Transient => {}
+            FailureClass::Broken if failures < TRIES_AFTER_FAILURES => failures += 1,
+            _ => return Err(refused(&status)),
+        }
+        tokio::time::sleep(backoff.after(&status)).await;
+    }
+}
+
+/// Whether waiting is of no use: the conversation is in a turn, which may be waiting for this run, or
+/// it no longer has the revision that it must have.
+fn is_final(status: &Status, request: &HistoryRequest) -> bool {
+    match grpc_kit::reason(status) {
+        Some(ErrorReason::ConversationBusy) => true,
+        Some(ErrorReason::RevisionMismatch) => matches!(
+            request,
+            HistoryRequest::Save {
+                expected_revision: Some(_),
+                ..
+            }
+        ),
+        _ => false,
+    }
+}
+
+async fn load(peers: &Peers, conversation_id: &str, limit: usize) -> Result<Settled, Attempt> {
+    // The revision comes first: what is said in between makes a save under it fail, and is not lost.
+    let revision = revision(peers, conversation_id).await?;
+    let messages = match revision {
+        0 => Vec::new(),
+        _ => newest(peers, conversation_id, limit).await?,
+    };
+    Ok(Settled::History { messages, revision })
+}
+
+/// Appends what the conversation does not have yet. A repetition after a crash finds nothing new.
+async fn save(
+    peers: &Peers,
+    conversation_id: &str,
+    messages: &[ModelMessage],
+    expected_revision: Option<u64>,
+) -> Result<Settled, Attempt> {
+    let present = revision(peers, conversation_id).await?;
+    let stored = match present {
+        0 => Vec::new(),
+        _ => newest(peers, conversation_id, messages.len()).await?,
+    };
+    let new = &messages[known(&stored, messages)..];
+    let settled = |revision| Settled::History {
+        messages: new.to_vec(),
+        revision,
+    };
+    if new.is_empty() {
+        return Ok(settled(present));
+    }
+    let request = AppendMessagesRequest {
+        conversation_id: conversation_id.to_owned(),
+        expected_revision: expected_revision.unwrap_or(present),
+        messages: new.iter().map(to_proto).collect(),
+    };
+    let appended = peers.conversations.clone().append_messages(request).await?;
+    let conversation = appended.into_inner().conversation.unwrap_or_default();
+    Ok(settled(conversation.revision))
+}
+
+/// Returns how many of the messages, from the first, the conversation ends with.
+fn known(stored: &[ModelMessage], messages: &[ModelMessage]) -> usize {
+    let most = stored.len().min(messages.len());
+    let ends_with = |count: &usize| stored[stored.len() - count..] == messages[..*count];
+    (0..=most).rev().find(ends_with).unwrap_or(0)
+}
+
+/// Returns the revision of a conversation; zero if there is none yet.
+async fn revision(peers: &Peers, conversation_id: &str) -> Result<u64, Status> {
+    let request = GetConversationRequest {
+        conversation_id: conversation_id.to_owned(),
+    };
+    match peers.conversations.clone().get_conversation(request).await {
+        Ok(found) => Ok(found.into_inner().conversation.unwrap_or_default().revision),
+        Err(status) if is_absent(&status) => Ok(0),
+        Err(status) => Err(status),
+    }
+}
+
+fn is_absent(status: &Status) -> bool {
+    grpc_kit::reason(status) == Some(ErrorReason::ConversationNotFound)
+}
+
+/// Returns the newest messages of a conversation in their order.
+async fn newest(
+    peers: &Peers,
+    conversation_id: &str,
+    limit: usize,
+) -> Result<Vec<ModelMessage>, Attempt> {
+    let mut newest = VecDeque::new();
+    let mut page_token = String::new();
+    for _ in 0..MAX_PAGES {
+        let request = ListMessagesRequest {
+            conversation_id: conversation_id.to_owned(),
+            page_size: PAGE,
+            page_token,
+        };
+        let page = peers.conversations.clone().list_messages(request).await?;
+        let page = page.into_inner();
+        newest.extend(page.messages.iter().map(from_proto));
+        newest.drain(..newest.len().saturating_sub(limit));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(newest.into());
+        }
+    }
+    let most = MAX_PAGES * usize::try_from(PAGE).unwrap_or_default();
+    let message = format!("the conversation has more than {most} messages, the most that are read");
+    Err(Attempt::Refused(Failure::limit(
+        "conversation_too_long",
+        message,
+    )))
+}
+
+fn from_proto(message: &Message) -> ModelMessage {
+    let role = match message.role() {
+        ChatRole::System => Role::System,
+        ChatRole::Assistant => Role::Assistant,
+        ChatRole::User | ChatRole::Unspecified => Role::User,
+    };
+    ModelMessage {
+        role,
+        text: message.text.clone(),
+    }
+}
+
+/// Converts a message for the agent runtime.
+pub(super) fn to_proto(message: &ModelMessage) -> ChatMessage {
+    let role = match message.role {
+        Role::System => ChatRole::System,
+        Role::User => ChatRole::User,
+        Role::Assistant => ChatRole::Assistant,
+    };
+    ChatMessage {
+        role: role.into(),
+        text: message.text.clone(),
+    }
+}
+
+fn refused(status: &Status) -> Failure {
+    let category = match status.code() {
+        Code::InvalidArgument | Code::FailedPrecondition | Code::Aborted => Category::Validation,
+        _ => Category::Dependency,
+    };
+    let code = code_of(status, "conversation_failed");
+    Failure::new(category, code, status.message().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(texts: &[&str]) -> Vec<ModelMessage> {
+        let message = |text: &&str| ModelMessage {
+            role: Role::User,
+            text: (*text).to_owned(),
+        };
+        texts.iter().map(message).collect()
+    }
+
+    #[test]
+    fn what_a_conversation_ends_with_is_known() {
+        for (stored, messages, expected) in [
+            (&["a", "b"][..], &["a", "b", "c"][..], 2),
+            (&["x", "a", "b"], &["a", "b", "c"], 2),
+            (&["a", "a"], &["a", "b"], 1),
+            (&["a", "b"], &["a", "b"], 2),
+            (&[], &["a"], 0),
+            (&["a", "b"], &["a", "c"], 0),
+        ] {
+            assert_eq!(known(&said(stored), &said(messages)), expected);
+        }
+    }
+}
