@@ -1,6 +1,6 @@
 """Clients of the gateway's edges that share no code with Tavern.
 
-    edge_clients.py ADDRESS openai|session|cuts
+    edge_clients.py ADDRESS openai|closing|session|cuts
 
 Each part ends with exit code 0 if everything was as it should be.
 """
@@ -87,6 +87,23 @@ def use_openai(address):
     assert (unknown.code, unknown.param) == ("model_not_found", "model"), unknown
     expect(openai.BadRequestError, lambda: ask(messages=history))
     expect(openai.BadRequestError, lambda: ask(messages=[{"role": "tool", "content": "x"}]))
+
+
+def close_openai(address):
+    """A chat client that closes its stream ends the turn, unless it can ask for it again."""
+    client = openai.OpenAI(base_url=f"http://{address}/v1", api_key="none")
+    messages = [{"role": "user", "content": "How late is it?"}]
+    for headers, state in [
+        ({}, "RUN_STATE_CANCELLED"),
+        ({"Idempotency-Key": "again"}, "RUN_STATE_SUCCEEDED"),
+    ]:
+        stream = client.chat.completions.create(
+            model="early_bird", messages=messages, stream=True, extra_headers=headers
+        )
+        run_id = next(iter(stream)).id.removeprefix("chatcmpl-")
+        stream.close()
+        kind, end = list(by_connect(address, run_id, 0))[-1]
+        assert kind == "terminal" and end["run"]["outcome"]["state"] == state, end
 
 
 def use_session(address):
@@ -235,7 +252,12 @@ def cut_often(address):
     assert connection.getresponse().status == 204
 
 
-PARTS = {"openai": use_openai, "session": use_session, "cuts": cut_often}
+PARTS = {
+    "openai": use_openai,
+    "closing": close_openai,
+    "session": use_session,
+    "cuts": cut_often,
+}
 
 
 def main():

@@ -18,12 +18,14 @@ use contracts::tavern::agent::v1::profile_service_client::ProfileServiceClient;
 use contracts::tavern::agent::v1::{GetProfileRequest, ListProfilesRequest};
 use contracts::tavern::common::v1::ErrorReason;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::Calls;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use tonic::metadata::MetadataMap;
 use tonic::{Extensions, Status};
 
+use self::completion::Run;
 use super::{body, call};
 
 /// The largest request: more than a turn takes, as clients send much that is ignored.
@@ -45,11 +47,18 @@ async fn begin(calls: Calls, request: Request) -> Result<Response, Status> {
     let bytes = body::read(body, MAX_REQUEST).await?;
     let asked = request::read(&bytes, &parts.headers)?;
     let invoke = with_metadata(asked.invoke, &parts.headers);
+    // A client with a key of its own can ask again for the answer.
+    let comes_back = !invoke.get_ref().request_id.is_empty();
+    let cancel = (!comes_back).then(|| RunServiceClient::new(calls.clone()));
     let records = GatewayServiceClient::new(calls).invoke_text(invoke).await?;
-    let records = records.into_inner();
+    let run = Run {
+        records: records.into_inner(),
+        model: asked.model,
+        cancel,
+    };
     Ok(match asked.chunks {
-        Some(chunks) => completion::in_chunks(records, asked.model, chunks),
-        None => completion::whole(records, asked.model).await,
+        Some(chunks) => completion::in_chunks(run, chunks),
+        None => completion::whole(run).await,
     })
 }
 

@@ -5,6 +5,8 @@ use std::process::Command;
 use anyhow::ensure;
 use testkit::{Stack, python, python_program};
 
+use crate::text::failing_agents;
+
 async fn play(stack: &Stack, part: &'static str) -> anyhow::Result<()> {
     let mut client = Command::new(python()?);
     client.arg(python_program("edge_clients.py"));
@@ -19,6 +21,15 @@ async fn play(stack: &Stack, part: &'static str) -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_client_gets_an_agent_of_five_processes() -> anyhow::Result<()> {
     play(&Stack::builder().separate().start().await?, "openai").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_client_that_closes_its_stream_ends_the_turn() -> anyhow::Result<()> {
+    play(
+        &Stack::builder().deploy(failing_agents()).start().await?,
+        "closing",
+    )
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

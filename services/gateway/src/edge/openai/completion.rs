@@ -9,6 +9,9 @@ use axum::response::{IntoResponse, Response};
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{RunOutcome, RunState, StopReason};
 use contracts::tavern::gateway::v1::InvokeTextResponse;
+use contracts::tavern::run::v1::CancelRunRequest;
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use grpc_kit::Calls;
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 use tonic::Streaming;
@@ -16,6 +19,14 @@ use tonic::Streaming;
 use super::activity::{Activity, Piece};
 use super::error;
 use super::request::Chunks;
+
+/// A run that was started for a client.
+pub(super) struct Run {
+    pub(super) records: Streaming<InvokeTextResponse>,
+    pub(super) model: String,
+    /// Where the run is cancelled if its client goes away; `None` if the client can come back for it.
+    pub(super) cancel: Option<RunServiceClient<Calls>>,
+}
 
 /// A run as it is reported to a client.
 struct Completion {
@@ -25,6 +36,26 @@ struct Completion {
     run_id: String,
     /// When the run began, in seconds since 1970.
     created: i64,
+    /// Where the run is cancelled if its client goes away.
+    cancel: Option<RunServiceClient<Calls>>,
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        let run_id = std::mem::take(&mut self.run_id);
+        let Some(mut runs) = self.cancel.take().filter(|_| !run_id.is_empty()) else {
+            return;
+        };
+        let request = CancelRunRequest {
+            reason: "the client closed its request".to_owned(),
+            run_id,
+        };
+        tokio::spawn(async move {
+            if let Err(status) = runs.cancel_run(request).await {
+                tracing::warn!(%status, "the run of a client that went away was not cancelled");
+            }
+        });
+    }
 }
 
 /// What comes next.
@@ -37,8 +68,14 @@ enum Next {
 }
 
 impl Completion {
-    fn new(records: Streaming<InvokeTextResponse>, model: String) -> Self {
+    fn new(run: Run) -> Self {
+        let Run {
+            records,
+            model,
+            cancel,
+        } = run;
         Self {
+            cancel,
             records,
             activity: Activity::default(),
             model,
@@ -47,7 +84,17 @@ impl Completion {
         }
     }
 
+    /// Returns what comes next. A run that has ended, or that outlives this server, is not
+    /// cancelled any more.
     async fn next(&mut self) -> Next {
+        let next = self.read().await;
+        if !matches!(next, Next::Piece(_)) {
+            self.cancel = None;
+        }
+        next
+    }
+
+    async fn read(&mut self) -> Next {
         loop {
             let response = match self.records.message().await {
                 Ok(Some(response)) => response,
@@ -136,8 +183,8 @@ fn finish(outcome: &RunOutcome) -> Next {
 }
 
 /// Answers when the run has ended.
-pub(super) async fn whole(records: Streaming<InvokeTextResponse>, model: String) -> Response {
-    let mut completion = Completion::new(records, model);
+pub(super) async fn whole(run: Run) -> Response {
+    let mut completion = Completion::new(run);
     let (mut text, mut reasoning) = (String::new(), String::new());
     let reason = loop {
         match completion.next().await {
@@ -159,12 +206,8 @@ pub(super) async fn whole(records: Streaming<InvokeTextResponse>, model: String)
 }
 
 /// Answers while the run continues.
-pub(super) fn in_chunks(
-    records: Streaming<InvokeTextResponse>,
-    model: String,
-    chunks: Chunks,
-) -> Response {
-    let mut completion = Completion::new(records, model);
+pub(super) fn in_chunks(run: Run, chunks: Chunks) -> Response {
+    let mut completion = Completion::new(run);
     let pieces = stream! {
         let mut begun = false;
         loop {
