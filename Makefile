@@ -14,6 +14,10 @@ VENV := $(TARGET)/python
 TAVERN_TEST_PYTHON := $(VENV)/bin/python
 TAVERN := $(TARGET)/debug/tavern
 
+# The sources of the page at /console, and what the gateway embeds.
+CONSOLE := $(CURDIR)/console
+CONSOLE_BUILT := $(CURDIR)/services/gateway/console
+
 TYPOS_VERSION := 1.52.0
 TYPOS := $(TOOLS)/typos-$(TYPOS_VERSION)/bin/typos
 
@@ -45,7 +49,7 @@ build: check-rust ## Build every program (development profile)
 ##@ Test it
 
 .PHONY: test
-test: check-rust check-node python build ## Run all tests, those in Python included
+test: check-rust check-node check-chromium python test-console build ## Run all tests, those in Python included
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	  $(CARGO) nextest run --profile $(if $(CI),ci,default) --locked --workspace --no-tests=warn; \
 	else \
@@ -54,6 +58,13 @@ test: check-rust check-node python build ## Run all tests, those in Python inclu
 	fi
 	@$(CARGO) test --locked --workspace --doc
 
+# The models of the page; its views are tested in a browser by tests/e2e.
+.PHONY: test-console
+test-console: $(CONSOLE)/node_modules/.package-lock.json
+	@$(CONSOLE)/node_modules/.bin/esbuild $(CONSOLE)/test/timeline.test.ts --bundle --platform=node \
+	  --format=esm --log-level=warning --outfile=$(TARGET)/console/timeline.test.mjs
+	@node --test --test-reporter=dot $(TARGET)/console/timeline.test.mjs
+
 .PHONY: test-hosts
 test-hosts: export TAVERN_TEST_HOSTS := all
 test-hosts: test ## The same, and every hostile program on every kind of host as every user
@@ -61,6 +72,11 @@ test-hosts: test ## The same, and every hostile program on every kind of host as
 .PHONY: test-times
 test-times: ## Print how long the tests of each crate took in the last run of cargo-nextest
 	@$(PYTHON) tests/python/test_times.py $(TARGET)/nextest/$(if $(CI),ci,default)/junit.xml
+
+.PHONY: console
+console: $(CONSOLE)/node_modules/.package-lock.json ## Build the page at /console anew, for the gateway to embed
+	@$(CONSOLE)/node_modules/.bin/tsc --project $(CONSOLE)
+	@cd $(CONSOLE) && node build.mjs $(CONSOLE_BUILT)
 
 .PHONY: bench
 bench: check-rust ## Measure against the floor of this machine (release profile)
@@ -104,12 +120,20 @@ mutate: check-rust ## Change one mark of well-formed blocks, MUTATIONS times for
 ##@ Keep it in order
 
 .PHONY: lint
-lint: check-rust lint-rust lint-proto lint-spelling lint-dependencies ## Check format, lints, the contract, spelling and dependencies
+lint: check-rust lint-rust lint-console lint-proto lint-spelling lint-dependencies ## Check format, lints, the page, the contract, spelling and dependencies
 
 .PHONY: lint-rust
 lint-rust: check-rust
 	@$(CARGO) fmt --all -- --check
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+# Whether what is embedded is what the sources give, byte for byte.
+.PHONY: lint-console
+lint-console: $(CONSOLE)/node_modules/.package-lock.json
+	@$(CONSOLE)/node_modules/.bin/tsc --project $(CONSOLE)
+	@rm -rf $(TARGET)/console/built && cd $(CONSOLE) && node build.mjs $(TARGET)/console/built
+	@diff --recursive --brief $(TARGET)/console/built $(CONSOLE_BUILT) || \
+	  { echo "$(CONSOLE_BUILT) is not what console/ gives; run: make console" >&2; exit 1; }
 
 .PHONY: lint-proto
 lint-proto: $(BUF)
@@ -180,10 +204,21 @@ check-node:
 check-npm: check-node
 	@command -v npm >/dev/null || { echo "missing: npm; on Debian: apt-get install npm" >&2; exit 1; }
 
+.PHONY: check-chromium
+check-chromium:
+	@command -v chromium >/dev/null || { echo "missing: Chromium; on Debian: apt-get install chromium" >&2; exit 1; }
+
 .PHONY: check-python
 check-python:
 	@command -v $(PYTHON) >/dev/null || { echo "missing: Python 3; on Debian: apt-get install python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: Python's venv; on Debian: apt-get install python3-venv" >&2; exit 1; }
+
+# npm writes this file last.
+$(CONSOLE)/node_modules/.package-lock.json: $(CONSOLE)/package-lock.json | check-npm
+	@echo "installing the packages of console/package-lock.json"
+	@npm ci --silent --ignore-scripts --no-audit --no-fund --prefix $(CONSOLE) || \
+	  { echo "missing: the packages of console/; npm could not reach a package registry" >&2; exit 1; }
+	@touch $@
 
 .PHONY: python
 python: $(VENV)/installed ## Install what the Python programs of the tests need, under target/

@@ -10,11 +10,13 @@
 //! - `events`: the records of a run, by `sse` or `websocket`; `watch` reads them.
 //! - `session`: what a chat page does, over one WebSocket.
 //! - `openai`: the chat API of OpenAI.
+//! - `console`: the page for people, which uses the edges above.
 //! - `body`, `call`, `frames`, `contract`: requests to the services, and their answers.
 
 mod body;
 mod call;
 mod connect;
+mod console;
 mod contract;
 mod events;
 mod frames;
@@ -44,6 +46,10 @@ pub(crate) fn router(settings: &HttpSettings, services: &[&str]) -> Router {
     let guard = Arc::new(Guard::new(settings));
     method::routes(services)
         .route("/", get(front::page))
+        .route("/console", get(console::page))
+        .route("/console/console.js", get(console::script))
+        .route("/console/console.css", get(console::style))
+        .route("/console/icon.svg", get(console::icon))
         .route("/v1/runs/{id}/events", get(events::answer))
         .route("/v1/session", get(session::answer))
         .route("/v1/chat/completions", post(openai::complete))

@@ -3,7 +3,7 @@
 use crate::{Finding, Tree};
 
 /// What the root must hold.
-const REQUIRED: [&str; 14] = [
+const REQUIRED: [&str; 15] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "Cargo.lock",
@@ -11,6 +11,7 @@ const REQUIRED: [&str; 14] = [
     "LICENSE",
     "Makefile",
     "README.md",
+    "console",
     "deploy",
     "docker-compose.yml",
     "proto",

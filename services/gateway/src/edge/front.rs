@@ -12,6 +12,8 @@ pub(super) async fn page(headers: HeaderMap) -> impl IntoResponse {
     format!(
         "Tavern {version} turns what language models write into work that really happens.\n\
          \n\
+         http://{host}/console is a page to send messages and follow runs with.\n\
+         \n\
          Every method of every service is at its gRPC path, for gRPC, Connect and gRPC-Web:\n\
          \n\
          \x20 curl --json '{{\"text\": \"Hello.\"}}' \\\n\

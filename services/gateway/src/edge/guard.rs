@@ -148,11 +148,11 @@ fn is_own(origin: &str, authority: &Authority) -> bool {
     origin.strip_prefix("http://") == Some(own)
 }
 
-/// Whether a person follows a link to the front page.
+/// Whether a person follows a link to a page.
 fn is_visit(request: &Request) -> bool {
     let mode = request.headers().get(SEC_FETCH_MODE);
     request.method() == Method::GET
-        && request.uri().path() == "/"
+        && matches!(request.uri().path(), "/" | "/console")
         && mode.is_some_and(|mode| mode == "navigate")
 }
 

@@ -4,6 +4,7 @@
 mod cancel;
 mod cells;
 mod command_line;
+mod console;
 mod containers;
 mod dialects;
 mod drain;

@@ -1,0 +1,90 @@
+// The parts of the contract's JSON that the page reads. Fields at their defaults are left out, and
+// 64-bit integers are strings.
+
+export interface CallError {
+  code?: string;
+  message?: string;
+}
+
+export interface RunOutcome {
+  state?: string;
+  resultJson?: string;
+  error?: CallError;
+  stopReason?: string;
+}
+
+export interface Run {
+  runId: string;
+  state?: string;
+  subject?: string;
+  conversationId?: string;
+  createTime?: string;
+  finishTime?: string;
+  outcome?: RunOutcome;
+  lastSequence?: string;
+}
+
+export interface CallResult {
+  index?: number;
+  effectId?: string;
+  toolId?: string;
+  status?: string;
+  outputJson?: string;
+  error?: CallError;
+  duration?: string;
+  replayed?: boolean;
+  childRunId?: string;
+}
+
+export interface RunEvent {
+  sequence: string;
+  runId: string;
+  parentPath?: string[];
+  time?: string;
+  runStarted?: { subject?: string; conversationId?: string; inputJson?: string; inputIsModelText?: boolean };
+  iterationStarted?: { iteration?: number; limit?: number };
+  modelRequested?: { model?: string };
+  thinking?: { text?: string };
+  text?: { text?: string };
+  modelAnswered?: { model?: string; inputTokens?: number; outputTokens?: number; duration?: string };
+  diagnosed?: { diagnostic?: { severity?: string; message?: string; hint?: string } };
+  callDispatched?: { effectId?: string; toolId?: string; argumentsJson?: string; index?: number; nodeId?: string };
+  outputChunk?: { effectId?: string; stream?: string; text?: string; nodeId?: string; truncated?: boolean };
+  outputReset?: { effectId?: string; nodeId?: string };
+  callSettled?: { result?: CallResult };
+  nodeStarted?: { nodeId?: string; nodeType?: string };
+  nodeFinished?: {
+    nodeId?: string;
+    nodeType?: string;
+    state?: string;
+    outputsJson?: string;
+    error?: CallError;
+    duration?: string;
+  };
+  nodeRetrying?: { nodeId?: string; attempt?: number; error?: CallError };
+  observation?: { text?: string };
+  runFinished?: { outcome?: RunOutcome };
+  cancelRequested?: { reason?: string };
+  runPaused?: { reason?: string };
+  runResumed?: object;
+}
+
+export interface WatchRecord {
+  event?: RunEvent;
+  gap?: { firstSequence: string; lastSequence: string };
+  drain?: object;
+  terminal?: { run?: Run };
+}
+
+export interface Profile {
+  profileId: string;
+  name?: string;
+  description?: string;
+}
+
+export interface Tool {
+  toolId: string;
+  displayName?: string;
+  description?: string;
+  parametersJson?: string;
+}

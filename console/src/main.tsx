@@ -1,0 +1,5 @@
+import { render } from "preact";
+
+import { App } from "./views/app.tsx";
+
+render(<App />, document.getElementById("app") as HTMLElement);

@@ -1,0 +1,258 @@
+// What happened in a run, as a tree: made from its events one by one, without side effects.
+
+import type { CallError, RunEvent, RunOutcome, WatchRecord } from "../api/types.ts";
+
+/** How far a piece of work is; the last word of the contract's name of its state. */
+export type State = "running" | "succeeded" | "failed" | "cancelled" | "skipped" | string;
+
+export interface Prose {
+  kind: "input" | "text" | "thinking" | "observation" | "note";
+  key: string;
+  text: string;
+  /** Whether a note is about something that went wrong. */
+  wrong?: boolean;
+}
+
+/** A call of a tool, a node of a workflow, or a run below that neither started visibly. */
+export interface Work {
+  kind: "call" | "node" | "run";
+  key: string;
+  id: string;
+  name: string;
+  state: State;
+  input?: string;
+  output: { text: string; wrong: boolean }[];
+  result?: string;
+  error?: CallError;
+  duration?: string;
+  /** The run below, for events that come from there. */
+  runId?: string;
+  items: Item[];
+}
+
+export type Item = Prose | Work;
+
+export interface Timeline {
+  /** The last sequence that is in it. */
+  last: number;
+  state: State;
+  subject: string;
+  conversationId: string;
+  outcome?: RunOutcome;
+  ended: boolean;
+  items: Item[];
+}
+
+export const EMPTY: Timeline = {
+  last: 0,
+  state: "running",
+  subject: "",
+  conversationId: "",
+  ended: false,
+  items: [],
+};
+
+/** Returns the timeline after a record. A record that is in it already changes nothing. */
+export function record(timeline: Timeline, record: WatchRecord): Timeline {
+  if (record.terminal) {
+    const run = record.terminal.run;
+    const outcome = run?.outcome ?? timeline.outcome;
+    const state = word(run?.state) || timeline.state;
+    return { ...timeline, ended: true, state, ...(outcome && { outcome }) };
+  }
+  if (record.gap) {
+    const text = `events ${record.gap.firstSequence} to ${record.gap.lastSequence} are not kept`;
+    const last = Number(record.gap.lastSequence);
+    return { ...timeline, last, items: [...timeline.items, note(`gap${last}`, text)] };
+  }
+  const event = record.event;
+  if (!event || Number(event.sequence) <= timeline.last) return timeline;
+  return root({ ...timeline, last: Number(event.sequence) }, event);
+}
+
+function root(timeline: Timeline, event: RunEvent): Timeline {
+  const path = event.parentPath ?? [];
+  if (path.length > 0) {
+    return { ...timeline, items: below(timeline.items, [...path.slice(1), event.runId], event) };
+  }
+  const items = add(timeline.items, event);
+  const { runStarted, runFinished } = event;
+  if (runStarted) {
+    const { subject = "", conversationId = "" } = runStarted;
+    return { ...timeline, items, subject, conversationId };
+  }
+  if (runFinished) {
+    const outcome = runFinished.outcome ?? {};
+    return { ...timeline, items, outcome, state: word(outcome.state) };
+  }
+  if (event.cancelRequested) return { ...timeline, items, state: "cancelling" };
+  if (event.runPaused) return { ...timeline, items, state: "paused" };
+  if (event.runResumed) return { ...timeline, items, state: "running" };
+  return { ...timeline, items };
+}
+
+/** Puts an event into the run that `path` leads to, outermost first. */
+function below(items: Item[], path: string[], event: RunEvent): Item[] {
+  const [runId = event.runId, ...rest] = path;
+  const inside = (work: Work): Work => {
+    const outcome = rest.length === 0 ? event.runFinished?.outcome : undefined;
+    const state = work.kind === "run" && outcome ? word(outcome.state) : work.state;
+    const children = rest.length > 0 ? below(work.items, rest, event) : add(work.items, event);
+    return { ...work, runId, state, items: children };
+  };
+  if (items.some((item) => isWork(item) && item.runId === runId)) {
+    return items.map((item) => (isWork(item) && item.runId === runId ? inside(item) : item));
+  }
+  // The only work under way started it; with several, nothing yet says which.
+  const open = items.filter((item) => isWork(item) && item.state === "running" && !item.runId);
+  if (open.length === 1) {
+    return items.map((item) => (item === open[0] ? inside(item as Work) : item));
+  }
+  const name = event.runStarted?.subject ?? runId;
+  const work: Work = { ...blank("run", `r${event.sequence}`, runId, name), runId };
+  return [...items, inside(work)];
+}
+
+function add(items: Item[], event: RunEvent): Item[] {
+  const key = event.sequence;
+  const own = (text: string, wrong = false) => [...items, note(key, text, wrong)];
+  if (event.runStarted) {
+    const text = input(event.runStarted.inputJson);
+    return text ? [...items, { kind: "input", key, text }] : items;
+  }
+  if (event.thinking) return write(items, "thinking", key, event.thinking.text);
+  if (event.text) return write(items, "text", key, event.text.text);
+  if (event.observation) {
+    return [...items, { kind: "observation", key, text: event.observation.text ?? "" }];
+  }
+  if (event.modelAnswered) {
+    const { model = "model", inputTokens = 0, outputTokens = 0 } = event.modelAnswered;
+    return own(`${model} answered: ${inputTokens} tokens read, ${outputTokens} written`);
+  }
+  if (event.diagnosed) {
+    const { severity, message = "", hint = "" } = event.diagnosed.diagnostic ?? {};
+    const text = message.includes(hint) ? message : `${message}; ${hint}`;
+    return own(text, severity === "SEVERITY_ERROR");
+  }
+  if (event.cancelRequested) return own(because("cancel was requested", event.cancelRequested.reason));
+  if (event.runPaused) return own(because("paused", event.runPaused.reason));
+  if (event.runResumed) return own("resumed");
+  return work(items, event);
+}
+
+function work(items: Item[], event: RunEvent): Item[] {
+  const { callDispatched, callSettled, nodeStarted, nodeFinished, nodeRetrying } = event;
+  if (callDispatched) {
+    const { effectId = "", toolId = "", argumentsJson = "" } = callDispatched;
+    const began = { ...blank("call", event.sequence, effectId, toolId), input: argumentsJson };
+    return [...items, began];
+  }
+  if (callSettled?.result) {
+    const { effectId = "", toolId = "", status, outputJson, error, duration, childRunId } = callSettled.result;
+    const settle = (work: Work): Work => ({
+      ...work,
+      state: word(status),
+      ...(outputJson && { result: outputJson }),
+      ...(error && { error }),
+      ...(duration && { duration }),
+      ...(childRunId && { runId: childRunId }),
+    });
+    return put(items, "call", effectId, settle, () => blank("call", event.sequence, effectId, toolId));
+  }
+  if (nodeStarted) {
+    const { nodeId = "", nodeType = "" } = nodeStarted;
+    return [...items, blank("node", event.sequence, nodeId, nodeType)];
+  }
+  if (nodeFinished) {
+    const { nodeId = "", nodeType = "", state, outputsJson, error, duration } = nodeFinished;
+    const finish = (work: Work): Work => ({
+      ...work,
+      state: word(state),
+      ...(outputsJson && { result: outputsJson }),
+      ...(error && { error }),
+      ...(duration && { duration }),
+    });
+    return put(items, "node", nodeId, finish, () => blank("node", event.sequence, nodeId, nodeType));
+  }
+  if (nodeRetrying) {
+    const { nodeId = "", error } = nodeRetrying;
+    const text = because(`${nodeId} is tried again`, error?.message);
+    return [...items, note(event.sequence, text, true)];
+  }
+  return output(items, event);
+}
+
+function output(items: Item[], { outputChunk, outputReset }: RunEvent): Item[] {
+  if (outputReset) {
+    return change(items, outputReset, (work) => ({ ...work, output: [] }));
+  }
+  if (!outputChunk) return items;
+  const wrong = outputChunk.stream === "OUTPUT_STREAM_ERR";
+  const text = (outputChunk.text ?? "") + (outputChunk.truncated ? "\n(more is not shown)" : "");
+  return change(items, outputChunk, (work) => {
+    const last = work.output.at(-1);
+    const joined = last?.wrong === wrong ? { text: last.text + text, wrong } : { text, wrong };
+    const before = joined.text === text ? work.output : work.output.slice(0, -1);
+    return { ...work, output: [...before, joined] };
+  });
+}
+
+/** Changes the work that wrote something: a node by its name, a call by its effect. */
+function change(
+  items: Item[],
+  { effectId = "", nodeId = "" }: { effectId?: string; nodeId?: string },
+  update: (work: Work) => Work,
+): Item[] {
+  return nodeId ? put(items, "node", nodeId, update) : put(items, "call", effectId, update);
+}
+
+/** Changes the last work of a kind with an id; adds it first if it is not there and can be made. */
+function put(
+  items: Item[],
+  kind: Work["kind"],
+  id: string,
+  update: (work: Work) => Work,
+  make?: () => Work,
+): Item[] {
+  const at = items.findLastIndex((item) => item.kind === kind && item.id === id);
+  const found = items[at];
+  if (found && isWork(found)) return items.with(at, update(found));
+  return make ? [...items, update(make())] : items;
+}
+
+function write(items: Item[], kind: "text" | "thinking", key: string, text = ""): Item[] {
+  const last = items.at(-1);
+  if (last?.kind === kind) return items.with(-1, { ...last, text: last.text + text });
+  return [...items, { kind, key, text }];
+}
+
+function note(key: string, text: string, wrong = false): Prose {
+  return { kind: "note", key, text, wrong };
+}
+
+function blank(kind: Work["kind"], key: string, id: string, name: string): Work {
+  return { kind, key, id, name, state: "running", output: [], items: [] };
+}
+
+export function isWork(item: Item): item is Work {
+  return item.kind === "call" || item.kind === "node" || item.kind === "run";
+}
+
+/** Returns the last part of an enum value in lower case: `RUN_STATE_IN_DOUBT` is "in doubt". */
+export function word(value = ""): string {
+  return value.replace(/^[A-Z]+_(STATE|STATUS|REASON)_/, "").toLowerCase().replaceAll("_", " ");
+}
+
+function because(what: string, why = ""): string {
+  return why ? `${what}: ${why}` : what;
+}
+
+/** Returns what a run began with: the text where it is one, else its JSON. */
+function input(json = ""): string {
+  try {
+    const value: unknown = JSON.parse(json);
+    return typeof value === "string" ? value : json;
+  } catch {
+    return json;
+  }
+}

@@ -1,0 +1,84 @@
+import { useState } from "preact/hooks";
+
+import { call } from "../api/connect.ts";
+import type { Run } from "../api/types.ts";
+import { address } from "../model/route.ts";
+import { word } from "../model/timeline.ts";
+import { useLoaded } from "./load.ts";
+import { StateMark } from "./timeline.tsx";
+
+const STATES = ["RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED", "IN_DOUBT"];
+
+interface Page {
+  runs?: Run[];
+  nextPageToken?: string;
+}
+
+export function RunsView() {
+  const [state, setState] = useState("UNSPECIFIED");
+  const [subject, setSubject] = useState("");
+  // The tokens of the pages before the one that is shown.
+  const [tokens, setTokens] = useState<string[]>([]);
+  const request = { state: `RUN_STATE_${state}`, subject, pageSize: 50, pageToken: tokens.at(-1) ?? "" };
+  const load = () => call<Page>("run.v1.RunService/ListRuns", request);
+  const page = useLoaded(load, JSON.stringify(request));
+  const runs = page.value?.runs ?? [];
+  const next = page.value?.nextPageToken;
+  return (
+    <div class="scroll">
+      <section class="column" aria-label="Runs">
+        <div class="choices">
+          <label>
+            <span>State</span>
+            <select
+              value={state}
+              onChange={(event) => {
+                setTokens([]);
+                setState(event.currentTarget.value);
+              }}
+            >
+              <option value="UNSPECIFIED">any</option>
+              {STATES.map((state) => (
+                <option key={state} value={state}>{word(`RUN_STATE_${state}`)}</option>
+              ))}
+            </select>
+          </label>
+          <label>
+            <span>Subject</span>
+            <input
+              value={subject}
+              maxLength={256}
+              placeholder="any"
+              onChange={(event) => {
+                setTokens([]);
+                setSubject(event.currentTarget.value.trim());
+              }}
+            />
+          </label>
+        </div>
+        {page.problem && <p class="problem" role="alert">{page.problem}</p>}
+        {page.value && runs.length === 0 && <p class="empty">No runs match.</p>}
+        <ul class="list">
+          {runs.map((run) => (
+            <li key={run.runId}>
+              <a href={address("run", run.runId)}>
+                <StateMark state={word(run.state)} />
+                <span class="name">{run.subject || "text"}</span>
+                <time dateTime={run.createTime}>{run.createTime && new Date(run.createTime).toLocaleString()}</time>
+                <code class="id">{run.runId}</code>
+              </a>
+            </li>
+          ))}
+        </ul>
+        <div class="pages">
+          <button type="button" class="quiet-button" disabled={tokens.length === 0} onClick={() => setTokens(tokens.slice(0, -1))}>
+            Newer
+          </button>
+          <button type="button" class="quiet-button" disabled={!next} onClick={() => next && setTokens([...tokens, next])}>
+            Older
+          </button>
+        </div>
+      </section>
+    </div>
+  );
+}

@@ -1,0 +1,83 @@
+import { useMemo } from "preact/hooks";
+
+import { isWork, type Item, type Prose, type Work } from "../model/timeline.ts";
+
+/** What people see; text is only ever text. */
+export function Items({ items }: { items: Item[] }) {
+  return (
+    <ol class="items">
+      {items.map((item) => (
+        <Row key={item.key} item={item} />
+      ))}
+    </ol>
+  );
+}
+
+export function StateMark({ state }: { state: string }) {
+  return <span class={`state ${state.replaceAll(" ", "-")}`}>{state}</span>;
+}
+
+function Row({ item }: { item: Item }) {
+  // An item that did not change is not drawn again.
+  return useMemo(() => <li class={`item ${item.kind}`}>{isWork(item) ? <WorkRow work={item} /> : <ProseRow prose={item} />}</li>, [item]);
+}
+
+function ProseRow({ prose }: { prose: Prose }) {
+  switch (prose.kind) {
+    case "thinking":
+    case "observation":
+      return (
+        <details open={prose.kind === "thinking"}>
+          <summary>{prose.kind === "thinking" ? "Thinking" : "The model reads"}</summary>
+          <p class="prose">{prose.text}</p>
+        </details>
+      );
+    case "note":
+      return <p class={prose.wrong ? "note wrong" : "note"}>{prose.text}</p>;
+    default:
+      return <p class="prose">{prose.text}</p>;
+  }
+}
+
+function WorkRow({ work }: { work: Work }) {
+  const label = work.kind === "node" ? work.id : work.name;
+  const input = pretty(work.input);
+  return (
+    <details open>
+      <summary>
+        <StateMark state={work.state} />
+        <code class="name">{label}</code>
+        {work.kind === "node" && <span class="quiet">{work.name}</span>}
+        {work.duration && <span class="time">{duration(work.duration)}</span>}
+      </summary>
+      {input && input !== "{}" && <pre class="input" aria-label="Arguments">{input}</pre>}
+      {work.output.length > 0 && (
+        <pre class="output" aria-label="Output">
+          {work.output.map((chunk, at) => (
+            <span key={at} class={chunk.wrong ? "wrong" : ""}>{chunk.text}</span>
+          ))}
+        </pre>
+      )}
+      {work.items.length > 0 && <Items items={work.items} />}
+      {work.result && <pre class="result" aria-label="Result">{pretty(work.result)}</pre>}
+      {work.error && <p class="note wrong">{[work.error.code, work.error.message].filter(Boolean).join(": ")}</p>}
+    </details>
+  );
+}
+
+function pretty(json = ""): string {
+  try {
+    const value: unknown = JSON.parse(json);
+    if (typeof value === "string") return value;
+    const line = JSON.stringify(value);
+    return line.length > 72 ? JSON.stringify(value, null, 2) : line;
+  } catch {
+    return json;
+  }
+}
+
+/** Shortens the contract's `1.234567s`. */
+function duration(text: string): string {
+  const seconds = Number.parseFloat(text);
+  return seconds < 1 ? `${(seconds * 1000).toFixed(1)} ms` : `${seconds.toFixed(2)} s`;
+}

@@ -1,0 +1,108 @@
+import { useState } from "preact/hooks";
+
+import { call, list } from "../api/connect.ts";
+import type { Tool } from "../api/types.ts";
+import { collect, fields, type Field } from "../model/form.ts";
+import { address, go } from "../model/route.ts";
+import { start } from "../model/run.ts";
+import { useLoaded } from "./load.ts";
+
+export function ToolsView({ id }: { id: string }) {
+  const tools = useLoaded(() => list<Tool>("registry.v1.ToolRegistryService/ListTools", "tools"), "");
+  const [wanted, setWanted] = useState("");
+  const found = (tools.value ?? []).filter((tool) =>
+    `${tool.toolId} ${tool.description ?? ""}`.toLowerCase().includes(wanted.toLowerCase()),
+  );
+  const open = tools.value?.find((tool) => tool.toolId === id);
+  return (
+    <div class={open ? "scroll split" : "scroll"}>
+      <section class="column" aria-label="Tools">
+        <div class="choices">
+          <label>
+            <span>Find</span>
+            <input type="search" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} />
+          </label>
+        </div>
+        {tools.problem && <p class="problem" role="alert">{tools.problem}</p>}
+        {tools.value && found.length === 0 && <p class="empty">No tools match.</p>}
+        <ul class="list">
+          {found.map((tool) => (
+            <li key={tool.toolId}>
+              <a href={address("tools", tool.toolId)} aria-current={tool.toolId === id ? "true" : undefined}>
+                <code class="name">{tool.toolId}</code>
+                <span class="description">{tool.description}</span>
+              </a>
+            </li>
+          ))}
+        </ul>
+      </section>
+      {open && <Try key={open.toolId} tool={open} />}
+    </div>
+  );
+}
+
+function Try({ tool }: { tool: Tool }) {
+  const form = fields(tool.parametersJson);
+  const initial = Object.fromEntries(form.map((field) => [field.name, field.initial]));
+  const [values, setValues] = useState<Record<string, string>>(initial);
+  const [problem, setProblem] = useState("");
+  // The call is written as a model would write it, so that the whole way is tried.
+  const send = async () => {
+    try {
+      const argumentsJson = JSON.stringify(collect(form, values));
+      const request = { toolId: tool.toolId, argumentsJson };
+      const { text } = await call<{ text: string }>("gateway.v1.GatewayService/RenderCall", request);
+      start({ calls: { text } }, (runId) => go("run", runId));
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+  };
+  return (
+    <form
+      class="column try"
+      aria-label={`Try ${tool.toolId}`}
+      onSubmit={(event) => {
+        event.preventDefault();
+        void send();
+      }}
+    >
+      <h2>{tool.displayName || tool.toolId}</h2>
+      <p class="quiet">{tool.description}</p>
+      {form.map((field) => (
+        <label key={field.name} class="field">
+          <span>
+            <code>{field.name}</code>
+            {field.required && <em>required</em>}
+          </span>
+          <Control field={field} value={values[field.name] ?? ""} change={(value) => setValues({ ...values, [field.name]: value })} />
+          {field.description && <small>{field.description}</small>}
+        </label>
+      ))}
+      {problem && <p class="problem" role="alert">{problem}</p>}
+      <div class="pages">
+        <a class="quiet-button" href={address("tools")}>Close</a>
+        <button type="submit" class="primary">Try</button>
+      </div>
+    </form>
+  );
+}
+
+function Control({ field, value, change }: { field: Field; value: string; change: (value: string) => void }) {
+  const edited = (event: { currentTarget: { value: string } }) => change(event.currentTarget.value);
+  switch (field.control) {
+    case "boolean":
+    case "choice":
+      return (
+        <select value={value} required={field.required} onChange={edited}>
+          <option value="" />
+          {(field.control === "boolean" ? ["true", "false"] : field.choices).map((choice) => (
+            <option key={choice} value={choice}>{choice}</option>
+          ))}
+        </select>
+      );
+    case "number":
+      return <input type="number" step="any" value={value} required={field.required} onInput={edited} />;
+    default:
+      return <textarea rows={field.control === "json" ? 4 : 2} value={value} required={field.required} onInput={edited} />;
+  }
+}

@@ -1,0 +1,152 @@
+// Plays the page in a headless Chromium against the server at the address that is given, and leaves
+// screenshots in the directory that is given.
+import assert from "node:assert/strict";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+
+import { chromium } from "playwright-core";
+
+const [address, pictures] = process.argv.slice(2);
+await mkdir(pictures, { recursive: true });
+const browser = await chromium.launch({
+  executablePath: process.env.TAVERN_TEST_CHROMIUM ?? "/usr/bin/chromium",
+  args: [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+  ],
+});
+const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+page.setDefaultTimeout(20_000);
+const complaints = [];
+page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
+page.on("pageerror", (error) => complaints.push(String(error)));
+page.on("request", (request) => {
+  const { host } = new URL(request.url());
+  if (host !== new URL(address).host) complaints.push(`a request to ${host}`);
+});
+
+/** A script that writes a line, waits, and writes another. */
+const SLOW = `<ACTION><CodeInterpreter:execute><language>python</language><code>
+import time
+print('first', flush=True)
+time.sleep(SECONDS)
+print('second', flush=True)
+</code></CodeInterpreter:execute></ACTION>`;
+
+const output = () => page.getByLabel("Output").first();
+const status = () => page.getByRole("status");
+
+async function send(to, text) {
+  await page.getByRole("combobox", { name: /^To/ }).selectOption({ label: to });
+  await page.getByRole("textbox", { name: /^(Message|Model text)$/ }).fill(text);
+  await page.getByRole("button", { name: "Send" }).click();
+}
+
+/** Takes pictures at both widths, light and dark, and finds text that is cut off or overlaps. */
+async function picture(name) {
+  for (const [width, height] of [[390, 844], [1280, 800]]) {
+    await page.setViewportSize({ width, height });
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      await page.screenshot({ path: join(pictures, `${name}-${width}-${colorScheme}.png`) });
+    }
+    assert.deepEqual(await page.evaluate(flaws), [], `${name} at ${width} px`);
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+/** Runs in the page. */
+function flaws() {
+  const found = [];
+  const wide = (element) => element.scrollWidth > element.clientWidth + 1;
+  if (wide(document.documentElement)) found.push("the page scrolls sideways");
+  const leaves = [...document.querySelectorAll("a, button, label, code, p, summary, h1, h2, pre, time, select")];
+  const visible = leaves.filter((leaf) => leaf.checkVisibility() && leaf.getClientRects().length > 0);
+  for (const leaf of visible) {
+    const box = leaf.getBoundingClientRect();
+    const text = leaf.textContent.slice(0, 40);
+    if (box.right > innerWidth + 1 || box.left < -1) found.push(`beyond the edge: ${text}`);
+    if (leaf.clientWidth > 0 && leaf.tagName !== "SELECT" && wide(leaf)) found.push(`cut off: ${text}`);
+  }
+  const controls = visible.filter((leaf) => leaf.matches(".bar a, .bar h1, .composer label, button, .runhead > *"));
+  for (const [at, one] of controls.entries()) {
+    for (const other of controls.slice(at + 1)) {
+      if (one.contains(other) || other.contains(one)) continue;
+      const [a, b] = [one.getBoundingClientRect(), other.getBoundingClientRect()];
+      const apart = a.right <= b.left + 1 || b.right <= a.left + 1 || a.bottom <= b.top + 1 || b.bottom <= a.top + 1;
+      if (!apart) found.push(`overlap: ${one.textContent.slice(0, 30)} and ${other.textContent.slice(0, 30)}`);
+    }
+  }
+  return found;
+}
+
+try {
+  await page.goto(`${address}/console`);
+  await page.getByRole("option", { name: "Weather Guide" }).waitFor({ state: "attached" });
+  await picture("start");
+
+  // An agent answers, and its calls have results.
+  await send("Weather Guide", "What is the weather like, and who is player123?");
+  await status().getByText("succeeded").waitFor();
+  await page.getByText("GetPlayerInfo", { exact: true }).first().waitFor();
+  await picture("agent");
+
+  // Chunks arrive one after the other; a reload between them continues to the end.
+  await send("Model text", SLOW.replace("SECONDS", "3"));
+  await output().getByText("first").waitFor();
+  assert.equal((await output().textContent()).includes("second"), false, "the second line came with the first");
+  const { hash } = new URL(page.url());
+  assert.match(hash, /^#\/run\/call_/);
+  await page.reload();
+  await output().getByText("first").waitFor();
+  await output().getByText("second").waitFor();
+  await status().getByText("succeeded").waitFor();
+  assert.equal(new URL(page.url()).hash, hash);
+
+  // A run that would take long is cancelled.
+  await send("Model text", SLOW.replace("SECONDS", "600"));
+  await output().getByText("first").waitFor();
+  await picture("running");
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await status().getByText("cancelled").waitFor();
+  await picture("cancelled");
+
+  // Text that looks like HTML is text.
+  await send("Model text", "<img src=x onerror=alert(1)><b>bold</b>");
+  await page.getByText("<b>bold</b>").first().waitFor();
+  assert.equal(await page.locator(".view img, .view b").count(), 0);
+
+  // The runs are listed and filtered by the keyboard, and one is opened.
+  await page.keyboard.press("Alt+2");
+  await page.getByRole("combobox", { name: /^State/ }).selectOption("cancelled");
+  const cancelled = page.locator(".list a", { hasText: "cancelled" });
+  await cancelled.first().waitFor();
+  assert.equal(await page.locator(".list a").count(), 1);
+  await picture("runs");
+  await cancelled.first().focus();
+  await page.keyboard.press("Enter");
+  await status().getByText("cancelled").waitFor();
+
+  // A tool is found, its form filled in, and tried.
+  await page.keyboard.press("Alt+3");
+  await page.getByLabel("Find").fill("GetPlayerInfo");
+  await page.getByRole("link", { name: /^GetPlayerInfo/ }).click();
+  const form = page.getByRole("form", { name: "Try GetPlayerInfo" });
+  await form.getByLabel(/player_id/).fill("player123");
+  await picture("tool");
+  await form.getByRole("button", { name: "Try" }).click();
+  await page.getByLabel("Result").waitFor();
+  await picture("tried");
+
+  assert.deepEqual(complaints, []);
+} catch (error) {
+  await page.screenshot({ path: join(pictures, "failure.png") }).catch(() => {});
+  throw error;
+} finally {
+  await browser.close();
+}

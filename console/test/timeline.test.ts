@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import type { RunEvent, WatchRecord } from "../src/api/types.ts";
+import { collect, fields } from "../src/model/form.ts";
+import { EMPTY, isWork, record, type Item, type Timeline, type Work } from "../src/model/timeline.ts";
+
+/** Returns the timeline of a run whose events are `kinds`, numbered from 1. */
+function play(...kinds: Partial<RunEvent>[]): Timeline {
+  const events = kinds.map((kind, at) => ({ event: { sequence: String(at + 1), runId: "turn_1", ...kind } }));
+  return events.reduce<Timeline>(record, EMPTY);
+}
+
+function work(item: Item | undefined): Work {
+  assert.ok(item && isWork(item));
+  return item;
+}
+
+const began = (effectId: string) => ({ callDispatched: { effectId, toolId: "T", argumentsJson: "{}" } });
+const wrote = (effectId: string, text: string) => ({ outputChunk: { effectId, text } });
+
+test("pieces of text become one paragraph", () => {
+  const { items } = play({ text: { text: "Hel" } }, { text: { text: "lo" } }, { thinking: { text: "?" } });
+  assert.deepEqual(items.map(({ kind }) => kind), ["text", "thinking"]);
+  assert.equal(items[0]?.kind === "text" && items[0].text, "Hello");
+});
+
+test("output goes to the call that wrote it", () => {
+  const { items } = play(began("a"), began("b"), wrote("a", "1"), wrote("b", "2"), wrote("a", "3"));
+  assert.deepEqual(items.map((item) => work(item).output.map(({ text }) => text)), [["13"], ["2"]]);
+});
+
+test("a reset voids what the call wrote before", () => {
+  const { items } = play(began("a"), wrote("a", "old"), { outputReset: { effectId: "a" } }, wrote("a", "new"));
+  assert.deepEqual(work(items[0]).output, [{ text: "new", wrong: false }]);
+});
+
+test("a call that settled has its state and result", () => {
+  const result = { effectId: "a", toolId: "T", status: "CALL_STATUS_IN_DOUBT", outputJson: "1" };
+  const { items } = play(began("a"), { callSettled: { result } });
+  assert.equal(work(items[0]).state, "in doubt");
+  assert.equal(work(items[0]).result, "1");
+});
+
+test("the events of a run below are inside the call that started it", () => {
+  const inner = { runId: "flow_2", parentPath: ["turn_1"] };
+  const { items } = play(
+    began("a"),
+    { ...inner, nodeStarted: { nodeId: "n", nodeType: "text" } },
+    { ...inner, nodeFinished: { nodeId: "n", nodeType: "text", state: "NODE_STATE_SUCCEEDED" } },
+    { ...inner, runId: "call_3", parentPath: ["turn_1", "flow_2"], text: { text: "deep" } },
+  );
+  assert.equal(items.length, 1);
+  const [node, deep] = work(items[0]).items;
+  assert.equal(work(node).state, "succeeded");
+  assert.equal(work(deep).items[0]?.kind, "text");
+});
+
+test("a record that was seen changes nothing", () => {
+  const before = play({ text: { text: "a" } }, { text: { text: "b" } });
+  const again: WatchRecord = { event: { sequence: "2", runId: "turn_1", text: { text: "b" } } };
+  assert.equal(record(before, again), before);
+});
+
+test("the terminal record ends the timeline in the state of its run", () => {
+  const ended = record(play({}), { terminal: { run: { runId: "turn_1", state: "RUN_STATE_CANCELLED" } } });
+  assert.equal(ended.ended, true);
+  assert.equal(ended.state, "cancelled");
+});
+
+test("a form has a field for each parameter and types what was written", () => {
+  const schema = { properties: { n: { type: "integer" }, s: { type: "string" } }, required: ["n"] };
+  const form = fields(JSON.stringify(schema));
+  assert.deepEqual(form.map(({ control, required }) => [control, required]), [["number", true], ["text", false]]);
+  assert.deepEqual(collect(form, { n: "3", s: "" }), { n: 3 });
+  assert.throws(() => collect(form, { n: "three" }), /n is not a valid number/);
+});
