@@ -3,7 +3,7 @@
 //! A definition text is loaded ([`load`]) into a [`workflow::Workflow`], whichever of its two
 //! forms it has, its groups replaced by what they refer to ([`flatten`]), and compiled ([`compile`]) into a [`plan::Plan`] of integer indices; both name
 //! everything that is wrong at once, by JSON pointer; what a definition asks for without effect is
-//! found by [`diagnose`]. The [`engine`] drives a plan: events in,
+//! found by [`diagnose`]; the nodes inside zones become plans of their own ([`zone`]). The [`engine`] drives a plan: events in,
 //! commands out; [`evaluate`] runs single nodes. Node types are described by [`node_definition`],
 //! implemented through [`node_type`], and live in [`crate::node`].
 //!
@@ -35,3 +35,4 @@ pub mod tool;
 pub mod tool_choice;
 pub mod violation;
 pub mod workflow;
+pub mod zone;

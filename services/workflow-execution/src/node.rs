@@ -27,6 +27,8 @@ pub mod history_save;
 pub mod json_selector;
 pub mod llm_api_request;
 pub mod llm_decision_with_tools;
+pub mod loop_zone;
+pub mod map_list;
 pub mod math_operation;
 pub mod matrix_operation;
 pub mod merge_messages;
@@ -41,6 +43,8 @@ pub mod state_check;
 pub mod switch;
 pub mod text_merge;
 pub mod text_summarizer;
+pub mod zone_input;
+pub mod zone_output;
 
 /// Returns every built-in node type.
 pub fn builtin() -> Catalogue {
@@ -61,6 +65,8 @@ pub fn builtin() -> Catalogue {
         Arc::new(json_selector::JsonSelector::default()),
         Arc::new(llm_api_request::LlmApiRequest::default()),
         Arc::new(llm_decision_with_tools::LlmDecisionWithTools::default()),
+        Arc::new(loop_zone::LoopZone::default()),
+        Arc::new(map_list::MapList::default()),
         Arc::new(math_operation::MathOperation::default()),
         Arc::new(matrix_operation::MatrixOperation::default()),
         Arc::new(merge_messages::MergeMessages::default()),
@@ -74,6 +80,8 @@ pub fn builtin() -> Catalogue {
         Arc::new(switch::Switch::default()),
         Arc::new(text_merge::TextMerge::default()),
         Arc::new(text_summarizer::TextSummarizer::default()),
+        Arc::new(zone_input::ZoneInput::default()),
+        Arc::new(zone_output::ZoneOutput::default()),
     ])
 }
 

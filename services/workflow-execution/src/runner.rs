@@ -10,7 +10,7 @@
 //! - `drive`: the loop of one run.
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of effects;
 //!   `node_output`: what a script or
-//!   model writes; `settle`: what they came to.
+//!   model writes; `zone`: the iterations of a zone; `settle`: what they came to.
 
 mod describe_tools;
 mod drive;
@@ -22,6 +22,7 @@ mod script_call;
 mod settle;
 mod tool_batch;
 mod tool_call;
+mod zone;
 
 use std::sync::Arc;
 use std::time::Duration;

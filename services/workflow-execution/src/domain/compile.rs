@@ -1,5 +1,6 @@
 //! Checks a workflow and compiles it, naming everything that is wrong at once.
 
+mod bodies;
 mod edges;
 mod outputs;
 
@@ -22,6 +23,7 @@ use super::plan::{Edges, NodeIndex, Plan, PlanInput, PlanNode, Source};
 use super::slot::{Shape, Slot};
 use super::violation::{Violations, join};
 use super::workflow::{NodeEntry, Workflow};
+use super::zone::split::{Bodies, split};
 
 use edges::ResolvedEdges;
 
@@ -44,9 +46,10 @@ pub fn compile_bundle(bundle: &Bundle, catalogue: &Catalogue) -> Result<Plan, Ve
     };
     let mut violations = Violations::default();
     violations.extend(loaded.violations);
-    let (workflow, wrong) = flatten(workflow, &bundle.children, catalogue);
+    let (mut workflow, wrong) = flatten(workflow, &bundle.children, catalogue);
     violations.extend(wrong);
-    compile_with(&workflow, catalogue, violations)
+    let bodies = split(&mut workflow, &mut violations);
+    compile_with(&workflow, &bodies, catalogue, violations)
 }
 
 /// Compiles a workflow.
@@ -54,11 +57,12 @@ pub fn compile_bundle(bundle: &Bundle, catalogue: &Catalogue) -> Result<Plan, Ve
 /// # Errors
 /// Everything that is wrong with its graph.
 pub fn compile(workflow: &Workflow, catalogue: &Catalogue) -> Result<Plan, Vec<Violation>> {
-    compile_with(workflow, catalogue, Violations::default())
+    compile_with(workflow, &Bodies::new(), catalogue, Violations::default())
 }
 
 fn compile_with(
     workflow: &Workflow,
+    bodies: &Bodies,
     catalogue: &Catalogue,
     violations: Violations,
 ) -> Result<Plan, Vec<Violation>> {
@@ -67,7 +71,9 @@ fn compile_with(
         violations,
         by_id: HashMap::new(),
         shaped: Vec::new(),
+        bodies: HashMap::new(),
     };
+    compiler.compile_bodies(bodies, catalogue);
     compiler.index_nodes();
     compiler.shape_nodes(catalogue);
     let edges = compiler.resolve_edges();
@@ -108,6 +114,8 @@ struct Compiler<'a> {
     violations: Violations,
     by_id: HashMap<&'a str, usize>,
     shaped: Vec<Option<Shaped>>,
+    /// What each zone repeats.
+    bodies: HashMap<&'a str, Arc<Plan>>,
 }
 
 impl<'a> Compiler<'a> {
@@ -334,7 +342,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn finish(
-        self,
+        mut self,
         edges: ResolvedEdges,
         inputs: Vec<Vec<PlanInput>>,
         outputs: Vec<Source>,
@@ -365,6 +373,7 @@ impl<'a> Compiler<'a> {
             let id: Arc<str> = entry.id.as_str().into();
             by_id.insert(Arc::clone(&id), at);
             nodes.push(PlanNode {
+                body: self.bodies.remove(entry.id.as_str()),
                 id,
                 node,
                 shape,

@@ -321,6 +321,14 @@ impl Engine {
         &self.handled
     }
 
+    /// Returns a value for each interface output; nothing where it is absent.
+    pub fn interface_values(&self) -> Vec<Option<Arc<Value>>> {
+        let sources = self.plan.outputs.iter();
+        sources
+            .map(|source| fetch(source, &self.inputs, &self.outputs).cloned())
+            .collect()
+    }
+
     /// Returns the interface outputs whose source has finished, and the keys of the others (rule W8).
     pub fn partial_result(&self) -> (Map<String, Value>, Vec<String>) {
         let (mut values, mut missing, mut bytes) = (Map::new(), Vec::new(), 0);

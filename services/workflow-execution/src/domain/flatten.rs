@@ -19,6 +19,7 @@ use super::node_type::Catalogue;
 use super::slot::Shape;
 use super::violation::{Violations, join};
 use super::workflow::{EdgeEntry, NodeEntry, Workflow};
+use super::zone::settings::is_zone;
 
 /// The type of a node that stands for a workflow.
 pub const NODE_GROUP: &str = "core:NodeGroup";
@@ -63,7 +64,10 @@ pub fn flatten(
     catalogue: &Catalogue,
 ) -> (Workflow, Vec<Violation>) {
     let needed = |node: &NodeEntry| {
-        reference_key(&node.full_type).is_some() || is_frame(node) || is_composite(&node.full_type)
+        reference_key(&node.full_type).is_some()
+            || is_frame(node)
+            || is_composite(&node.full_type)
+            || node.parent.is_some()
     };
     if !workflow.nodes.iter().any(needed) {
         return (workflow, Vec::new());
@@ -91,6 +95,26 @@ fn is_frame(node: &NodeEntry) -> bool {
     node.full_type == FRAME
 }
 
+/// Returns the zone around each node that stands in one: the nearest of the nodes around it that is a
+/// zone, since frames and other nodes only group it on the canvas.
+fn zones_around(nodes: &[NodeEntry]) -> HashMap<String, String> {
+    let by_id: HashMap<&str, &NodeEntry> =
+        nodes.iter().map(|node| (node.id.as_str(), node)).collect();
+    let zone_of = |node: &NodeEntry| {
+        let mut around = node.parent.as_deref();
+        // Nodes that contain each other stand in no zone.
+        for _ in 0..MAX_NODES {
+            let parent = by_id.get(around?)?;
+            if is_zone(&parent.full_type) {
+                return Some((node.id.clone(), parent.id.clone()));
+            }
+            around = parent.parent.as_deref();
+        }
+        None
+    };
+    nodes.iter().filter_map(zone_of).collect()
+}
+
 /// Where nodes are put.
 #[derive(Default)]
 struct Place {
@@ -100,6 +124,8 @@ struct Place {
     pointer: Option<String>,
     /// The interface of the group's workflow; nothing at the top.
     interface: Option<Shape>,
+    /// The zone that the group stands in.
+    zone: Option<String>,
 }
 
 /// The ids of the nodes at which edges enter and leave a group.
@@ -128,6 +154,7 @@ impl Flattener<'_> {
             .filter(|edge| edge.target_handle.as_deref() == Some("tools"))
             .map(|edge| edge.target.clone())
             .collect();
+        let mut zones = zones_around(&nodes);
         for mut node in nodes {
             if is_frame(&node) {
                 continue;
@@ -141,6 +168,10 @@ impl Flattener<'_> {
             if let Some(pointer) = &place.pointer {
                 node.pointer.clone_from(pointer);
             }
+            let zone = zones.remove(&own_id);
+            node.parent = zone
+                .map(|zone| format!("{}{zone}", place.prefix))
+                .or_else(|| place.zone.clone());
             let has_tools = with_tools.contains(&own_id) || node.presets.contains_key("tools");
             let boundary = match is_composite(&node.full_type) && !node.bypassed {
                 true => self.expand_composite(node, has_tools),
@@ -246,6 +277,7 @@ impl Flattener<'_> {
             prefix: format!("{}/", group.id),
             pointer: Some(group.pointer),
             interface: Some(interface),
+            zone: group.parent,
         };
         let at = self.nodes.len();
         self.expand(nodes, edges, &place);

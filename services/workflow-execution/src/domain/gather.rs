@@ -15,6 +15,9 @@ use super::slot::Slot;
 /// The outputs of the nodes that have run, by node.
 pub type OutputTable = Vec<Option<Outputs>>;
 
+/// A value for each of some slots; nothing where it is absent.
+pub type Values = Vec<Option<Arc<Value>>>;
+
 /// The outputs of one node, in the order of its slots; nothing where an output is absent.
 pub type Outputs = Arc<[Option<Arc<Value>>]>;
 

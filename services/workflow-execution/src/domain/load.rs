@@ -124,6 +124,10 @@ impl Loader {
                 .get("bypassed")
                 .and_then(Value::as_bool)
                 .unwrap_or(false),
+            parent: node
+                .get("parentNode")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
             pointer,
             ..entry
         })

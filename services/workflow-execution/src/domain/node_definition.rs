@@ -57,6 +57,11 @@ pub enum FurtherSlots {
     ReferencedWorkflow,
     /// An output for each case of its settings.
     Cases,
+    /// The inputs and outputs that its settings list, and an input for every value that an edge brings
+    /// into it from outside.
+    Zone,
+    /// The slots that the zone around it has for the nodes inside.
+    SurroundingZone,
 }
 
 /// A key of a node's `configValues`.

@@ -117,6 +117,11 @@ pub enum Effect {
     History(HistoryRequest),
     /// Ask a language model.
     AskModel(ModelRequest),
+    /// Go through the iterations of the zone.
+    RunZone {
+        /// A value for each input of the zone.
+        inputs: Vec<Option<Arc<Value>>>,
+    },
 }
 
 /// What is to be done with a conversation of the agent runtime. An empty id is the conversation of the
@@ -196,6 +201,8 @@ pub enum Settled {
     },
     /// The model answered.
     Model(ModelAnswer),
+    /// The zone gave a value for each of its outputs.
+    Zone(Vec<Arc<Value>>),
 }
 
 /// How a node continues.

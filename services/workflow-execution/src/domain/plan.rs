@@ -56,6 +56,8 @@ pub struct PlanNode {
     pub execution: Option<Box<Execution>>,
     /// Its slots as the node itself knows them.
     pub own_shape: Shape,
+    /// What a zone repeats; nothing for any other node.
+    pub body: Option<Arc<Plan>>,
 }
 
 impl PlanNode {

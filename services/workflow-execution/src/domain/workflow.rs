@@ -85,6 +85,9 @@ pub struct NodeEntry {
     /// The interface that the node's slots follow, where it is not that of the workflow itself: of
     /// the group that the node belongs to, or of the workflow that it refers to.
     pub interface: Option<Shape>,
+    /// The id of the node that it stands inside of on the canvas; once groups are flattened, of the
+    /// zone around it.
+    pub parent: Option<String>,
     /// Where the node stands in the text.
     pub pointer: String,
 }
@@ -131,6 +134,7 @@ impl NodeEntry {
             bypassed: false,
             fed_by_interface: false,
             interface: None,
+            parent: None,
             pointer: String::new(),
         }
     }

@@ -112,6 +112,8 @@ fn further_to_proto(further: FurtherSlots) -> workflow::FurtherSlots {
         FurtherSlots::InterfaceOutputs => workflow::FurtherSlots::InterfaceOutputs,
         FurtherSlots::ReferencedWorkflow => workflow::FurtherSlots::ReferencedWorkflow,
         FurtherSlots::Cases => workflow::FurtherSlots::Cases,
+        FurtherSlots::Zone => workflow::FurtherSlots::Zone,
+        FurtherSlots::SurroundingZone => workflow::FurtherSlots::SurroundingZone,
     }
 }
 

@@ -131,3 +131,32 @@ async fn a_cancel_that_was_acknowledged_holds_over_a_restart() {
     let outcome = world.outcome(&run.run_id).await;
     assert_eq!(outcome.state(), RunState::Cancelled);
 }
+
+#[tokio::test]
+async fn a_cancel_ends_a_loop_between_two_iterations() {
+    let world = World::new().await;
+    // A million times a million iterations would not end.
+    let zone = |id: &str, around: Option<&str>| {
+        json!({"id": id, "type": "core:LoopZone", "parentNode": around, "inputValues": {"count": 1_000_000},
+               "configValues": {"maxIterations": 1_000_000}})
+    };
+    let inside = |zone: &str, id: &str, full_type: &str| json!({"id": id, "type": full_type, "parentNode": zone});
+    let definition = json!({
+        "nodes": [
+            zone("outer", None), inside("outer", "a", "core:ZoneInput"), inside("outer", "b", "core:ZoneOutput"),
+            zone("inner", Some("outer")), inside("inner", "c", "core:ZoneInput"), inside("inner", "d", "core:ZoneOutput"),
+        ],
+        "edges": [],
+    });
+    let run = world.start(&definition, json!({})).await;
+    let begun =
+        |kind: &Kind| matches!(kind, Kind::NodeStarted(started) if started.node_id == "outer");
+    world.events_until(&run.run_id, begun).await;
+    let request = CancelRunRequest {
+        run_id: run.run_id,
+        reason: "enough".into(),
+    };
+    let cancelled = world.runs.clone().cancel_run(request).await;
+    let cancelled = cancelled.unwrap().into_inner();
+    assert_eq!(cancelled.run.unwrap().state(), RunState::Cancelled);
+}

@@ -86,6 +86,16 @@ async fn each_example_gives_its_result() {
             json!({"amount": 150}),
         ),
         (
+            "greet_everyone",
+            json!({"names": ["Ada", "Bo"], "greeting": "Hi"}),
+            json!({"greetings": ["Hi, Ada!", "Hi, Bo!"]}),
+        ),
+        (
+            "nested_loops",
+            json!({"rows": 3, "columns": 4}),
+            json!({"total": 18, "row_totals": [0, 6, 18], "iterations": 3}),
+        ),
+        (
             "write_note",
             json!({"title": "T", "body": "B"}),
             // The double's tool gives its arguments back.

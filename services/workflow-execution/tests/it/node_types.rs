@@ -14,7 +14,7 @@ async fn node_types_are_listed_by_full_type_over_pages() {
     let mut client = world.client.clone();
     let first = client
         .list_node_types(ListNodeTypesRequest {
-            page_size: 12,
+            page_size: 16,
             ..Default::default()
         })
         .await
@@ -53,6 +53,8 @@ async fn node_types_are_listed_by_full_type_over_pages() {
         "core:JsonSelector",
         "core:LLMDecisionWithTools",
         "core:LlmApiRequest",
+        "core:LoopZone",
+        "core:MapList",
         "core:MathOperation",
         "core:MatrixOperation",
         "core:MergeMessages",
@@ -66,6 +68,8 @@ async fn node_types_are_listed_by_full_type_over_pages() {
         "core:Switch",
         "core:TextMerge",
         "core:TextSummarizer",
+        "core:ZoneInput",
+        "core:ZoneOutput",
     ];
     assert_eq!(types, expected);
 }
@@ -160,6 +164,7 @@ async fn further_slots_are_announced() {
         ("core:GroupInput", FurtherSlots::InterfaceInputs),
         ("core:GroupOutput", FurtherSlots::InterfaceOutputs),
         ("core:JsonSelector", FurtherSlots::None),
+        ("core:LoopZone", FurtherSlots::Zone),
         ("core:MathOperation", FurtherSlots::None),
         ("core:NodeGroup", FurtherSlots::ReferencedWorkflow),
         ("core:RunWorkflow", FurtherSlots::ReferencedWorkflow),
@@ -167,6 +172,7 @@ async fn further_slots_are_announced() {
         ("core:StateCheck", FurtherSlots::NamedInputs),
         ("core:Switch", FurtherSlots::Cases),
         ("core:TextMerge", FurtherSlots::None),
+        ("core:ZoneInput", FurtherSlots::SurroundingZone),
     ] {
         assert_eq!(nodes[full_type].further_slots(), further, "{full_type}");
     }

@@ -16,7 +16,7 @@ use super::super::script_call::{self, ScriptCall};
 use super::super::settle::settled_batch;
 use super::super::tool_batch::{BatchCall, BatchEnd, ToolBatch};
 use super::super::tool_call::{ToolCall, ToolEnd};
-use super::super::{describe_tools, history_call, model_call, within};
+use super::super::{describe_tools, history_call, model_call, within, zone};
 use super::Drive;
 
 /// How an effect ended.
@@ -95,6 +95,13 @@ impl Drive {
                 let request = request.in_run(&self.conversation_id);
                 let work = history_call::execute(peers, control, request);
                 within(self.time_left(node), work.map(Ok))
+                    .map(EffectOutcome::of)
+                    .boxed()
+            }
+            Effect::RunZone { inputs } => {
+                let planned = self.engine.node(node);
+                let work = zone::execute(planned, self.engine.seed_of(node), &inputs, control);
+                within(self.time_left(node), work)
                     .map(EffectOutcome::of)
                     .boxed()
             }

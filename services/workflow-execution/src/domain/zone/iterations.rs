@@ -1,0 +1,97 @@
+//! What the kinds of zones have in common: iterations that are given values and give values.
+
+use std::sync::Arc;
+
+use call_outcome::Failure;
+use serde_json::Value;
+
+use super::super::gather::Values;
+use super::super::slot::Shape;
+use super::list::List;
+use super::repeat::Repeat;
+use super::settings::{ZoneKind, ZoneSettings};
+
+/// The iterations of one zone.
+#[derive(Debug)]
+pub enum Iterations {
+    /// Those of a loop.
+    Repeat(Repeat),
+    /// Those over a list.
+    List(List),
+}
+
+impl Iterations {
+    /// Begins a zone on the values of its inputs.
+    ///
+    /// # Errors
+    /// A value that the zone cannot use.
+    pub fn begin(settings: ZoneSettings, shape: &Shape, inputs: &Values) -> Result<Self, Failure> {
+        let named = |key: &str| inputs.get(shape.input(key)?)?.clone();
+        let constants = settings
+            .constants
+            .iter()
+            .map(|slot| named(&slot.key))
+            .collect();
+        Ok(match settings.kind {
+            ZoneKind::Loop(kind) => {
+                let variables = kind.variables.iter().map(|slot| named(&slot.key)).collect();
+                let seen = shape.inputs.iter().zip(inputs);
+                let seen = seen.map(|(slot, value)| {
+                    let value = value.as_deref().cloned().unwrap_or_default();
+                    (slot.key.to_string(), value)
+                });
+                let seen = Value::Object(seen.collect());
+                Self::Repeat(Repeat::begin(
+                    kind,
+                    variables,
+                    constants,
+                    named("count"),
+                    seen,
+                )?)
+            }
+            ZoneKind::Map(kind) => Self::List(List::begin(kind, constants, named("items"))?),
+        })
+    }
+
+    /// Returns the number of the present or next iteration.
+    pub fn index(&self) -> u64 {
+        match self {
+            Self::Repeat(repeat) => repeat.index(),
+            Self::List(list) => list.index(),
+        }
+    }
+
+    /// Returns what the next iteration is given; nothing if there is none.
+    ///
+    /// # Errors
+    /// Why the zone fails instead.
+    pub fn next(&mut self) -> Result<Option<Values>, Failure> {
+        match self {
+            Self::Repeat(repeat) => repeat.next(),
+            Self::List(list) => Ok(list.next()),
+        }
+    }
+
+    /// Takes what an iteration gave. `connected` says for each output whether anything leads to it.
+    ///
+    /// # Errors
+    /// Why the zone fails.
+    pub fn take(
+        &mut self,
+        gave: Result<Values, Failure>,
+        connected: &[bool],
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Repeat(repeat) => repeat.take(gave?, connected),
+            Self::List(list) => list.take(gave),
+        }
+    }
+
+    /// Returns the outputs of the zone, when no iteration is left.
+    pub fn outputs(&mut self) -> Vec<Arc<Value>> {
+        match self {
+            Self::Repeat(repeat) => repeat.outputs(),
+            Self::List(list) => list.outputs(),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A zone under way, with the zones inside it.
+
+use std::sync::Arc;
+
+use call_outcome::{Category, Failure};
+use serde_json::Value;
+
+use super::super::engine::{Command, Engine, Event, Outcome};
+use super::super::evaluate::{all_present, execute, finished};
+use super::super::gather::Values;
+use super::super::node_type::{Effect, Step};
+use super::super::plan::{Edges, NodeIndex, Plan, PlanNode, Source};
+use super::iterations::Iterations;
+use super::settings::ZoneSettings;
+
+/// The most nodes that one zone executes, with those of the zones inside it.
+const MAX_STEPS: u64 = 10_000_000;
+
+/// A zone under way. It is advanced by a number of steps at a time.
+#[derive(Debug)]
+pub struct ZoneRun {
+    /// The zone, and those that it is inside of; the innermost last.
+    frames: Vec<Frame>,
+    steps: u64,
+}
+
+/// One zone under way.
+#[derive(Debug)]
+struct Frame {
+    /// Its place in the plan around it.
+    node: NodeIndex,
+    body: Arc<Plan>,
+    /// Whether anything leads to each output of an iteration.
+    connected: Vec<bool>,
+    iterations: Iterations,
+    /// What comes from around the zone, the same for each iteration.
+    outer: Values,
+    /// What makes the random numbers of its nodes.
+    seed: u64,
+    /// The present iteration; nothing before the next.
+    engine: Option<Engine>,
+    commands: Vec<Command>,
+}
+
+/// What a frame does next.
+enum Next {
+    Continue,
+    /// A zone inside begins.
+    Enter(Box<Frame>),
+    /// The zone is over.
+    Over(Result<Vec<Arc<Value>>, Failure>),
+}
+
+impl ZoneRun {
+    /// Begins a zone on the values of its inputs.
+    ///
+    /// # Errors
+    /// A value that the zone cannot use.
+    pub fn begin(planned: &PlanNode, seed: u64, inputs: &Values) -> Result<Self, Failure> {
+        let frames = vec![Frame::begin(planned, 0, seed, inputs)?];
+        Ok(Self { frames, steps: 0 })
+    }
+
+    /// Executes at most `steps` nodes. Returns the outputs of the zone, or why it failed, when it is over.
+    pub fn advance(&mut self, steps: usize) -> Option<Result<Vec<Arc<Value>>, Failure>> {
+        for _ in 0..steps {
+            self.steps += 1;
+            if self.steps > MAX_STEPS {
+                let message = format!("the zone has executed {MAX_STEPS} nodes and has not ended");
+                return Some(Err(Failure::limit("max_steps", message)));
+            }
+            let frame = self.frames.last_mut()?;
+            match frame.step() {
+                Next::Continue => {}
+                Next::Enter(inner) => self.frames.push(*inner),
+                Next::Over(ended) => {
+                    let node = frame.node;
+                    self.frames.pop();
+                    let Some(around) = self.frames.last_mut() else {
+                        return Some(ended);
+                    };
+                    around.finish(node, ended);
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Frame {
+    fn begin(
+        planned: &PlanNode,
+        node: NodeIndex,
+        seed: u64,
+        inputs: &Values,
+    ) -> Result<Self, Failure> {
+        let full_type = planned.definition().full_type;
+        let settings = ZoneSettings::read(full_type, &planned.config).ok();
+        let (Some(body), Some(settings)) = (planned.body.clone(), settings) else {
+            let message = format!("zone `{}` was not compiled", planned.id);
+            return Err(Failure::new(Category::Internal, "no_body", message));
+        };
+        let own = settings.shape().inputs.len();
+        Ok(Self {
+            node,
+            connected: body
+                .outputs
+                .iter()
+                .map(|source| is_connected(&body, source))
+                .collect(),
+            iterations: Iterations::begin(settings, &planned.own_shape, inputs)?,
+            outer: inputs.get(own..).unwrap_or_default().to_vec(),
+            seed,
+            engine: None,
+            commands: Vec::new(),
+            body,
+        })
+    }
+
+    fn step(&mut self) -> Next {
+        if self.engine.is_none() {
+            return self.begin_iteration();
+        }
+        let Some(command) = self.commands.pop() else {
+            return self.end_iteration();
+        };
+        let node = match command {
+            Command::Skip { node, .. } => {
+                self.apply(Event::Skipped(node));
+                return Next::Continue;
+            }
+            Command::Execute(node) => node,
+        };
+        let Some(engine) = &mut self.engine else {
+            return Next::Continue;
+        };
+        let gave = match execute(engine, node) {
+            Ok(Step::Done(outputs)) => Ok(all_present(outputs)),
+            Ok(Step::Branch(outputs)) => Ok(outputs),
+            Ok(Step::Effect(Effect::RunZone { inputs })) => {
+                let seed = engine.seed_of(node);
+                match Frame::begin(engine.node(node), node, seed, &inputs) {
+                    Ok(inner) => return Next::Enter(Box::new(inner)),
+                    Err(failure) => Err(failure),
+                }
+            }
+            Ok(Step::Effect(_)) => {
+                let message = "a node in a zone has an effect";
+                Err(Failure::new(Category::Internal, "effects_in_zone", message))
+            }
+            Err(failure) => Err(failure),
+        };
+        let event = finished(engine, node, gave);
+        self.apply(event);
+        Next::Continue
+    }
+
+    fn begin_iteration(&mut self) -> Next {
+        match self.iterations.next() {
+            Err(failure) => Next::Over(Err(failure)),
+            Ok(Some(mut inputs)) => {
+                inputs.extend(self.outer.iter().cloned());
+                self.commands.clear();
+                let engine =
+                    Engine::start(Arc::clone(&self.body), inputs.into(), &mut self.commands);
+                let seed = format!("{}#{}", self.seed, self.iterations.index());
+                self.engine = Some(engine.with_seed(&seed));
+                Next::Continue
+            }
+            Ok(None) => Next::Over(Ok(self.iterations.outputs())),
+        }
+    }
+
+    fn end_iteration(&mut self) -> Next {
+        let Some(engine) = self.engine.take() else {
+            return Next::Continue;
+        };
+        let gave = match engine.outcome() {
+            Some(Outcome::Failed { first, failure, .. }) => {
+                let node = engine.node(first);
+                let full_type = node.definition().full_type;
+                let failure = failure.as_ref().clone().in_node(&node.id, full_type);
+                Err(failure.detail("iteration", self.iterations.index()))
+            }
+            _ => Ok(engine.interface_values()),
+        };
+        match self.iterations.take(gave, &self.connected) {
+            Ok(()) => Next::Continue,
+            Err(failure) => Next::Over(Err(failure)),
+        }
+    }
+
+    /// Takes what a zone inside came to.
+    fn finish(&mut self, node: NodeIndex, ended: Result<Vec<Arc<Value>>, Failure>) {
+        let Some(engine) = &mut self.engine else {
+            return;
+        };
+        let event = finished(engine, node, ended.map(all_present));
+        self.apply(event);
+    }
+
+    fn apply(&mut self, event: Event) {
+        if let Some(engine) = &mut self.engine {
+            engine
+                .apply(event, &mut self.commands)
+                .expect("every event answers a command of the engine");
+        }
+    }
+}
+
+/// Whether an edge or a preset gives an output of an iteration.
+fn is_connected(body: &Plan, source: &Source) -> bool {
+    let Source::Output { node, slot } = source else {
+        return false;
+    };
+    let exit = body.nodes.get(*node as usize);
+    exit.and_then(|exit| exit.inputs.get(*slot as usize))
+        .is_some_and(|input| !matches!(input.edges, Edges::None) || input.fallback.is_some())
+}
