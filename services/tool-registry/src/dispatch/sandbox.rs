@@ -7,7 +7,7 @@ use call_outcome::{CallOutcome, Category, Failure};
 use std::{pin::pin, time::Duration};
 
 use contracts::tavern::{
-    common::v1::ErrorReason,
+    common::v1::{ErrorReason, OutputStream},
     sandbox::v1::{
         ExecuteRequest, ExecuteResponse, Limits,
         script_sandbox_service_client::ScriptSandboxServiceClient,
@@ -42,7 +42,8 @@ impl Sandbox {
         Self { client }
     }
 
-    /// Runs one program. What it writes is shown as output of the call while it writes it.
+    /// Runs one program. What it writes is shown as output of the call while it writes it, except
+    /// to `answer`, a stream that carries its answer.
     ///
     /// # Errors
     /// How the call ended when the program was not run to its end. A sandbox that went down may
@@ -51,6 +52,7 @@ impl Sandbox {
         &self,
         mut request: ExecuteRequest,
         resolved: &ResolvedCall,
+        answer: Option<OutputStream>,
     ) -> Result<ExecuteResponse, CallOutcome> {
         request.effect_id = resolved
             .effect_id
@@ -68,7 +70,7 @@ impl Sandbox {
         }
         let mut patience = Patience::new(PATIENCE, resolved.deadline);
         loop {
-            let broken = match self.run(&request, resolved).await {
+            let broken = match self.run(&request, resolved, answer).await {
                 Ok(response) => return Ok(response),
                 Err(broken) => broken,
             };
@@ -89,10 +91,12 @@ impl Sandbox {
         &self,
         request: &ExecuteRequest,
         resolved: &ResolvedCall,
+        answer: Option<OutputStream>,
     ) -> Result<ExecuteResponse, Broken> {
         let mut events = pin!(script_client::run(self.client.clone(), request.clone()));
         while let Some(event) = events.next().await {
             match event? {
+                ScriptEvent::Output(stream, _) if answer == Some(stream) => {}
                 ScriptEvent::Output(stream, text) => resolved.in_flight.output(stream, text),
                 ScriptEvent::Ended(response) => return Ok(*response),
             }

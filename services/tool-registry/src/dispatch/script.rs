@@ -59,7 +59,8 @@ impl Scripts {
             stdin: resolved.arguments.to_string().into_bytes(),
             ..ExecuteRequest::default()
         };
-        match self.sandbox.execute(request, resolved).await {
+        let answer = Some(OutputStream::Out);
+        match self.sandbox.execute(request, resolved, answer).await {
             Ok(response) => ending_of(&response, &program.runtime, resolved),
             Err(outcome) => outcome,
         }

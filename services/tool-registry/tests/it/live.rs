@@ -252,7 +252,8 @@ async fn a_script_that_is_lost_with_its_sandbox_begins_again_only_if_it_may() {
     let (events, result) = fixture.finish(with_effect("e1", "effect", json!({}))).await;
     assert_eq!(result.status(), CallStatus::InDoubt);
     assert_eq!(code_of(&result), "sandbox_lost");
-    assert!(matches!(&events[0].kind, Some(Kind::OutputChunk(chunk)) if chunk.text == "half"));
+    // What a plugin's script writes to standard output is its answer.
+    assert!(events.is_empty(), "{events:?}");
 
     let arguments = json!({"language": "python", "code": "print('whole')"});
     start(&fixture, "e2", &arguments).await;

@@ -31,7 +31,7 @@ pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallO
         Ok(asked) => asked,
         Err(failure) => return CallOutcome::Failed(failure),
     };
-    let response = match sandbox.execute(request, resolved).await {
+    let response = match sandbox.execute(request, resolved, None).await {
         Ok(response) => response,
         Err(outcome) => return outcome,
     };
