@@ -5,12 +5,9 @@ use call_outcome::Violation;
 use serde_json::{Map, Value, json};
 
 use super::execution::EXECUTION;
-use super::tool_choice::{DynamicTools, TOOL_IDS};
+use super::tool_choice::{DynamicTools, LLM_DECISION, TOOL_IDS};
 use super::violation::join;
 use super::workflow::NodeEntry;
-
-/// The type of a node that prepares, makes and reads one request to a model.
-pub const LLM_DECISION: &str = "core:LLMDecisionWithTools";
 
 /// Whether nodes of a type are replaced by their parts.
 pub fn is_composite(full_type: &str) -> bool {

@@ -92,7 +92,9 @@ impl Loader {
             .collect();
         match tool_choice::initial(root) {
             Ok(initial) => tool_choice::inherit(&mut nodes, &initial),
-            Err(violation) => self.violations.add(violation),
+            Err(violations) => violations
+                .into_iter()
+                .for_each(|wrong| self.violations.add(wrong)),
         }
         Workflow {
             form,

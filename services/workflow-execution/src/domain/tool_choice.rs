@@ -4,12 +4,14 @@
 use call_outcome::Violation;
 use serde_json::{Map, Value};
 
-use super::composite::is_composite;
 use super::violation::join;
 use super::workflow::NodeEntry;
 
 /// The setting that names the tools of a node.
 pub const TOOL_IDS: &str = "toolIds";
+
+/// The type of a node that prepares, makes and reads one request to a model.
+pub const LLM_DECISION: &str = "core:LLMDecisionWithTools";
 
 /// The type of a node that lists tools.
 const AVAILABLE_TOOLS: &str = "core:AvailableTools";
@@ -70,7 +72,7 @@ impl DynamicTools {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn initial(root: &Map<String, Value>) -> Result<Vec<String>, Violation> {
+pub fn initial(root: &Map<String, Value>) -> Result<Vec<String>, Vec<Violation>> {
     let Some(given) = root
         .get("availableTools")
         .and_then(|tools| tools.get("initial"))
@@ -81,7 +83,7 @@ pub fn initial(root: &Map<String, Value>) -> Result<Vec<String>, Violation> {
     let lost = || {
         let message =
             "a set became `{}` when it was written as JSON, and its tools are lost; write an array";
-        Violation::new(place(), "lost_set", message)
+        vec![Violation::new(place(), "lost_set", message)]
     };
     let ids = match given {
         Value::Null => return Ok(Vec::new()),
@@ -106,14 +108,14 @@ pub fn initial(root: &Map<String, Value>) -> Result<Vec<String>, Violation> {
     };
     ids.ok_or_else(|| {
         let message = format!("expected at most {MAX_TOOLS} tool ids in an array");
-        Violation::new(place(), "type_mismatch", message)
+        vec![Violation::new(place(), "type_mismatch", message)]
     })
 }
 
 /// Gives nodes that name no tools the ones of their workflow.
 pub fn inherit(nodes: &mut [NodeEntry], initial: &[String]) {
     for node in nodes {
-        let chooses = node.full_type == AVAILABLE_TOOLS || is_composite(&node.full_type);
+        let chooses = [AVAILABLE_TOOLS, LLM_DECISION].contains(&node.full_type.as_str());
         let named = node.config.get(TOOL_IDS).is_some_and(|ids| match ids {
             Value::Null => false,
             Value::Array(ids) => !ids.is_empty(),
@@ -136,7 +138,7 @@ pub fn named(nodes: &[NodeEntry], source: &Value) -> Vec<(String, String)> {
         .map(|id| (place.clone(), id.clone()))
         .collect();
     let choose =
-        |node: &&NodeEntry| node.full_type == AVAILABLE_TOOLS || is_composite(&node.full_type);
+        |node: &&NodeEntry| [AVAILABLE_TOOLS, LLM_DECISION].contains(&node.full_type.as_str());
     for node in nodes.iter().filter(choose) {
         let settings = join(&node.pointer, "configValues");
         let own = node.config.get(TOOL_IDS).and_then(Value::as_array);
@@ -184,7 +186,7 @@ mod tests {
         ] {
             let root = json!({"availableTools": {"initial": given}});
             let read = initial(root.as_object().unwrap());
-            let read = read.map_err(|violation| violation.code.to_string());
+            let read = read.map_err(|violations| violations[0].code.to_string());
             let expected = expected
                 .map(|ids: Vec<&str>| ids.into_iter().map(str::to_owned).collect())
                 .map_err(str::to_owned);

@@ -3,11 +3,11 @@
 use call_outcome::{Category, Failure};
 use serde_json::json;
 
-use crate::domain::composite::LLM_DECISION;
 use crate::domain::data_flow::DataFlow;
 use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects};
 use crate::domain::node_type::{Node, NodeCall, Step};
 use crate::domain::slot::{Shape, Slot};
+use crate::domain::tool_choice::LLM_DECISION;
 
 use super::dialect;
 
@@ -66,35 +66,11 @@ impl Default for LlmDecisionWithTools {
             Slot::new("response", DataFlow::Object, "The standard response."),
             chat("messages", "The chat with the answer."),
         ];
-        let setting = |key, data_flow, description| ConfigSlot::new(key, data_flow, description);
-        let ids =
-            "The ids of the tools; missing or empty for `availableTools.initial` of the workflow.";
-        let dynamic = "Tools for this node only: `toolIds`, and `descriptionTemplate` with \
-                       `{toolName}` and `{toolDescription}`.";
-        let dialect_means = "The dialect in which calls are taught and read; missing for `action` taught \
-                             and all read.";
         let definition = NodeDefinition {
             description: "Asks a model with a chat and tools, and reads its calls. Its parts are the \
                           nodes AvailableTools, DecisionPrompt, LlmApiRequest and ParseLlmDecision.",
             category: "llm",
-            config: vec![
-                setting(
-                    "profileId",
-                    DataFlow::String,
-                    "The name of the model in the settings.",
-                ),
-                setting(
-                    "parameters",
-                    DataFlow::Object,
-                    "`max_tokens`, `temperature`, `top_p` and `seed`.",
-                ),
-                ConfigSlot {
-                    default: Some(json!([])),
-                    ..setting("toolIds", DataFlow::Array, ids)
-                },
-                setting("dynamicTools", DataFlow::Object, dynamic),
-                dialect::config_slot(dialect_means),
-            ],
+            config: settings(),
             effects: NodeEffects::ReadOnly,
             ..NodeDefinition::new(
                 LLM_DECISION,
@@ -115,4 +91,32 @@ impl Node for LlmDecisionWithTools {
         let message = "the node is replaced by its parts before a run begins";
         Err(Failure::new(Category::Internal, "not_flattened", message))
     }
+}
+
+fn settings() -> Vec<ConfigSlot> {
+    let setting = |key, data_flow, description| ConfigSlot::new(key, data_flow, description);
+    let ids =
+        "The ids of the tools; missing or empty for `availableTools.initial` of the workflow.";
+    let dynamic = "Tools for this node only: `toolIds`, and `descriptionTemplate` with \
+                       `{toolName}` and `{toolDescription}`.";
+    let dialect_means = "The dialect in which calls are taught and read; missing for `action` taught \
+                             and all read.";
+    vec![
+        setting(
+            "profileId",
+            DataFlow::String,
+            "The name of the model in the settings.",
+        ),
+        setting(
+            "parameters",
+            DataFlow::Object,
+            "`max_tokens`, `temperature`, `top_p` and `seed`.",
+        ),
+        ConfigSlot {
+            default: Some(json!([])),
+            ..setting("toolIds", DataFlow::Array, ids)
+        },
+        setting("dynamicTools", DataFlow::Object, dynamic),
+        dialect::config_slot(dialect_means),
+    ]
 }

@@ -12,8 +12,11 @@ use tonic::{Code, Request, Response, Status};
 /// The double. Clones are handles of the same.
 #[derive(Clone, Default)]
 pub(crate) struct ConversationDouble {
-    inner: Arc<Mutex<HashMap<String, (u64, Vec<ChatMessage>)>>>,
+    inner: Arc<Mutex<HashMap<String, Kept>>>,
 }
+
+/// The revision of a conversation and its messages.
+type Kept = (u64, Vec<ChatMessage>);
 
 impl ConversationDouble {
     /// Adds messages of the user and the model in turn.

@@ -22,7 +22,7 @@ struct Inner {
     answers: Mutex<Vec<String>>,
     tool_calls: Mutex<String>,
     requests: Mutex<Vec<GenerateRequest>>,
-    /// Whether an answer goes on after its first character.
+    /// Whether an answer continues after its first character.
     open: watch::Sender<bool>,
 }
 
@@ -51,7 +51,7 @@ impl ModelDouble {
         *self.inner.tool_calls.lock().unwrap() = tool_calls.to_string();
     }
 
-    /// Holds every answer after its first character, or lets it go on.
+    /// Holds every answer after its first character, or lets it continue.
     pub(crate) fn hold(&self, held: bool) {
         self.inner.open.send_replace(!held);
     }
