@@ -61,7 +61,7 @@ fn calls_are_read_from_the_text_first_and_native_ones_are_their_supplement() {
 fn what_cannot_run_is_listed_with_its_problems() {
     let quoted = json!({"messages": [{"role": "user", "content": WRITE}]});
     for (text, more, problem) in [
-        (READ.replace("read", "raed"), json!({}), "raed"),
+        (READ.replace("read", "rode"), json!({}), "rode"),
         (
             "<ACTION><read></read></ACTION>".to_owned(),
             json!({}),
