@@ -65,10 +65,10 @@ impl Iterations {
     ///
     /// # Errors
     /// Why the zone fails instead.
-    pub fn next(&mut self) -> Result<Option<Values>, Failure> {
+    pub fn next_values(&mut self) -> Result<Option<Values>, Failure> {
         match self {
-            Self::Repeat(repeat) => repeat.next(),
-            Self::List(list) => Ok(list.next()),
+            Self::Repeat(repeat) => repeat.next_values(),
+            Self::List(list) => Ok(list.next_values()),
         }
     }
 

@@ -56,7 +56,7 @@ impl List {
         self.results.len() as u64
     }
 
-    pub(super) fn next(&self) -> Option<Values> {
+    pub(super) fn next_values(&self) -> Option<Values> {
         let items = self.items.as_array()?;
         let item = items.get(self.results.len())?;
         let own = [

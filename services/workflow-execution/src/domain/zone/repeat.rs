@@ -62,7 +62,7 @@ impl Repeat {
         self.index
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Values>, Failure> {
+    pub(super) fn next_values(&mut self) -> Result<Option<Values>, Failure> {
         if self.stop.is_none() {
             self.stop = self.reason_before()?;
         }

@@ -156,7 +156,7 @@ impl Frame {
     }
 
     fn begin_iteration(&mut self) -> Next {
-        match self.iterations.next() {
+        match self.iterations.next_values() {
             Err(failure) => Next::Over(Err(failure)),
             Ok(Some(mut inputs)) => {
                 inputs.extend(self.outer.iter().cloned());
