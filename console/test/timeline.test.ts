@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import type { RunEvent, WatchRecord } from "../src/api/types.ts";
 import { collect, fields } from "../src/model/form.ts";
+import { graph, states } from "../src/model/graph.ts";
 import { EMPTY, isWork, record, type Item, type Timeline, type Work } from "../src/model/timeline.ts";
 
 /** Returns the timeline of a run whose events are `kinds`, numbered from 1. */
@@ -74,4 +75,31 @@ test("a form has a field for each parameter and types what was written", () => {
   assert.deepEqual(form.map(({ control, required }) => [control, required]), [["number", true], ["text", false]]);
   assert.deepEqual(collect(form, { n: "3", s: "" }), { n: 3 });
   assert.throws(() => collect(form, { n: "three" }), /n is not a valid number/);
+});
+
+test("a graph places nodes by their containers and joins only what is there", () => {
+  const nodes = [
+    { id: "inside", parentNode: "zone", position: { x: 10, y: 20 } },
+    { id: "zone", position: { x: 100, y: 0 }, width: 300, height: 200 },
+    { id: "left", displayName: "Left", position: { x: -40, y: 0 } },
+  ];
+  const edges = [
+    { source: "left", target: "inside" },
+    { source: "left", target: "gone" },
+  ];
+  const { boxes, lines, width } = graph(JSON.stringify({ nodes, edges }));
+  assert.deepEqual(boxes.map(({ id }) => id), ["zone", "inside", "left"]);
+  const [zone, inside, left] = boxes;
+  assert.equal(inside && zone && inside.x - zone.x, 10);
+  assert.deepEqual([left?.label, left?.x, zone?.around], ["Left", 16, true]);
+  assert.deepEqual([lines.length, width], [1, 472]);
+});
+
+test("the nodes of a run have the states of their last execution", () => {
+  const { items } = play(
+    { nodeStarted: { nodeId: "a", nodeType: "core:TextMerge" } },
+    { nodeFinished: { nodeId: "a", nodeType: "core:TextMerge", state: "NODE_STATE_FAILED" } },
+    { nodeStarted: { nodeId: "b", nodeType: "core:TextMerge" } },
+  );
+  assert.deepEqual([...states(items)], [["a", "failed"], ["b", "running"]]);
 });

@@ -80,6 +80,15 @@ export interface Profile {
   profileId: string;
   name?: string;
   description?: string;
+  profileJson?: string;
+  etag?: string;
+}
+
+export interface Workflow {
+  workflowId: string;
+  name?: string;
+  description?: string;
+  definitionJson?: string;
 }
 
 export interface Tool {

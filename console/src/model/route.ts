@@ -3,8 +3,8 @@
 import { signal } from "@preact/signals";
 
 export interface Route {
-  view: "run" | "runs" | "tools";
-  /** The run or the tool that is open; empty if none is. */
+  view: "run" | "runs" | "tools" | "workflows";
+  /** The run, tool or workflow that is open; empty if none is. */
   id: string;
 }
 
@@ -16,7 +16,7 @@ addEventListener("hashchange", () => {
 
 export function read(hash: string): Route {
   const [view = "", ...id] = hash.replace(/^#\/?/, "").split("/");
-  const known = view === "runs" || view === "tools" ? view : "run";
+  const known = view === "runs" || view === "tools" || view === "workflows" ? view : "run";
   return { view: known, id: decode(id.join("/")) };
 }
 

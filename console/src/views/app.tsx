@@ -5,11 +5,13 @@ import { open, shown } from "../model/run.ts";
 import { RunView } from "./run.tsx";
 import { RunsView } from "./runs.tsx";
 import { ToolsView } from "./tools.tsx";
+import { WorkflowsView } from "./workflows.tsx";
 
 const VIEWS = [
   { view: "run", title: "Run", shortcut: "1" },
   { view: "runs", title: "History", shortcut: "2" },
   { view: "tools", title: "Tools", shortcut: "3" },
+  { view: "workflows", title: "Workflows", shortcut: "4" },
 ] as const;
 
 export function App() {
@@ -43,6 +45,7 @@ export function App() {
         {view === "run" && <RunView />}
         {view === "runs" && <RunsView />}
         {view === "tools" && <ToolsView id={id} />}
+        {view === "workflows" && <WorkflowsView id={id} />}
       </main>
     </>
   );

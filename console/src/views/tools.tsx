@@ -2,9 +2,10 @@ import { useState } from "preact/hooks";
 
 import { call, list } from "../api/connect.ts";
 import type { Tool } from "../api/types.ts";
-import { collect, fields, type Field } from "../model/form.ts";
+import { collect, fields } from "../model/form.ts";
 import { address, go } from "../model/route.ts";
 import { start } from "../model/run.ts";
+import { Fields } from "./fields.tsx";
 import { useLoaded } from "./load.ts";
 
 export function ToolsView({ id }: { id: string }) {
@@ -68,16 +69,7 @@ function Try({ tool }: { tool: Tool }) {
     >
       <h2>{tool.displayName || tool.toolId}</h2>
       <p class="quiet">{tool.description}</p>
-      {form.map((field) => (
-        <label key={field.name} class="field">
-          <span>
-            <code>{field.name}</code>
-            {field.required && <em>required</em>}
-          </span>
-          <Control field={field} value={values[field.name] ?? ""} change={(value) => setValues({ ...values, [field.name]: value })} />
-          {field.description && <small>{field.description}</small>}
-        </label>
-      ))}
+      <Fields fields={form} values={values} change={(name, value) => setValues({ ...values, [name]: value })} />
       {problem && <p class="problem" role="alert">{problem}</p>}
       <div class="pages">
         <a class="quiet-button" href={address("tools")}>Close</a>
@@ -85,24 +77,4 @@ function Try({ tool }: { tool: Tool }) {
       </div>
     </form>
   );
-}
-
-function Control({ field, value, change }: { field: Field; value: string; change: (value: string) => void }) {
-  const edited = (event: { currentTarget: { value: string } }) => change(event.currentTarget.value);
-  switch (field.control) {
-    case "boolean":
-    case "choice":
-      return (
-        <select value={value} required={field.required} onChange={edited}>
-          <option value="" />
-          {(field.control === "boolean" ? ["true", "false"] : field.choices).map((choice) => (
-            <option key={choice} value={choice}>{choice}</option>
-          ))}
-        </select>
-      );
-    case "number":
-      return <input type="number" step="any" value={value} required={field.required} onInput={edited} />;
-    default:
-      return <textarea rows={field.control === "json" ? 4 : 2} value={value} required={field.required} onInput={edited} />;
-  }
 }
