@@ -43,6 +43,8 @@ pub struct SessionRequest {
     pub idle_time: Duration,
     /// How long it may live.
     pub total_time: Duration,
+    /// Whether another session may take its place while it is idle.
+    pub evictable: bool,
 }
 
 /// Something that happens to a cell, its output aside.
@@ -176,6 +178,33 @@ impl Sessions {
         };
         entries.insert(id, entry);
         Ok(SessionLookup::New(Admitted { view, orders }))
+    }
+
+    /// Ends the evictable session that has been idle longest, and waits until it has ended. Returns
+    /// false if there is none.
+    pub(crate) async fn evict(&self) -> bool {
+        loop {
+            let longest = {
+                let entries = self.lock();
+                let idle = entries.values().filter_map(|entry| {
+                    let view = entry.view.borrow();
+                    let idle = view.evictable && view.state == SessionState::Idle;
+                    idle.then(|| (view.idle_since, view.id.clone()))
+                });
+                idle.min()
+            };
+            let Some((_, id)) = longest else { return false };
+            let (answer, done) = oneshot::channel();
+            let command = Command::Evict;
+            // One that runs a cell by now answers, and stays.
+            if self
+                .order(&id, Order { command, answer }, done)
+                .await
+                .is_err()
+            {
+                return true;
+            }
+        }
     }
 
     /// Waits until a session can be used, or never can.

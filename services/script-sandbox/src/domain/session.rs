@@ -62,6 +62,8 @@ pub enum EndReason {
     NotReady,
     /// The service is ending.
     Shutdown,
+    /// Another session needed its place.
+    Evicted,
 }
 
 /// How a session ended.
@@ -91,6 +93,7 @@ impl SessionEnd {
             EndReason::ChannelBroken => "the interpreter's own channel was written to by a cell",
             EndReason::NotReady => "the interpreter did not become ready",
             EndReason::Shutdown => "the service is ending",
+            EndReason::Evicted => "it waited for a cell and another session needed its place",
         };
         if self.detail.is_empty() {
             sentence.to_owned()
@@ -134,6 +137,10 @@ pub struct SessionInfo {
     pub created: i64,
     /// How many cells were begun.
     pub cells: u64,
+    /// When it last became idle, in nanoseconds since the Unix epoch; 0 before.
+    pub idle_since: i64,
+    /// Whether another session may take its place while it is idle.
+    pub evictable: bool,
     /// The level.
     pub isolation: IsolationLevel,
     /// Layers that it does not have.

@@ -82,6 +82,7 @@ pub(super) fn end_reason(reason: EndReason) -> wire::SessionEndReason {
         EndReason::ChannelBroken => wire::SessionEndReason::ChannelBroken,
         EndReason::NotReady => wire::SessionEndReason::NotReady,
         EndReason::Shutdown => wire::SessionEndReason::Shutdown,
+        EndReason::Evicted => wire::SessionEndReason::Evicted,
     }
 }
 

@@ -256,6 +256,7 @@ fn read_request(
     Ok(SessionRequest {
         script,
         idle_time,
+        evictable: request.evictable,
         total_time,
     })
 }

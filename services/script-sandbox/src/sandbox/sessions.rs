@@ -64,11 +64,18 @@ impl Sandbox {
             total_time: request.total_time,
             created: SystemClock.now().unix_nanos(),
             cells: 0,
+            idle_since: 0,
+            evictable: request.evictable,
             isolation: tools.backend.level(),
             missing: Vec::new(),
             enforcement: self.engine.report.enforcement,
         };
-        let found = self.sessions.look_up(request_id, digest, view);
+        let found = loop {
+            match self.sessions.look_up(request_id, digest, view.clone()) {
+                Err(Refusal::Quota { .. }) if self.sessions.evict().await => {}
+                found => break found,
+            }
+        };
         let admitted = match found.map_err(|refusal| record.refused(refusal))? {
             SessionLookup::New(admitted) => admitted,
             SessionLookup::Known(id) => {

@@ -134,7 +134,7 @@ impl Actor {
             view.missing = missing;
             view.enforcement = channels.enforcement;
             self.record.opened(view);
-            view.state = SessionState::Idle;
+            idle(view);
         });
         Ok(channels)
     }
@@ -183,6 +183,7 @@ impl Actor {
             };
             match command {
                 Command::End(reason) => return (Stop::because(reason), None),
+                Command::Evict => return (Stop::because(EndReason::Evicted), None),
                 Command::Interrupt { .. } => drop(answer.send(false)),
                 Command::Run {
                     request,
@@ -208,8 +209,7 @@ impl Actor {
                         .await;
                     match ended {
                         Ended::Done(done) => {
-                            self.view
-                                .send_modify(|view| view.state = SessionState::Idle);
+                            self.view.send_modify(idle);
                             cell.done(*done, channels);
                         }
                         Ended::Stop(stop) => return (stop, Some(cell)),
@@ -236,6 +236,12 @@ impl Actor {
             }
         }
     }
+}
+
+/// Notes that a session waits for a cell.
+fn idle(view: &mut SessionInfo) {
+    view.state = SessionState::Idle;
+    view.idle_since = SystemClock.now().unix_nanos();
 }
 
 /// Refuses orders until one ends the session.

@@ -168,7 +168,7 @@ impl Cell {
                     return Ended::Stop(Stop::because(EndReason::Shutdown));
                 }
                 Happened::Ordered(Some(Order { command, answer })) => match command {
-                    Command::Run { .. } => drop(answer.send(false)),
+                    Command::Run { .. } | Command::Evict => drop(answer.send(false)),
                     Command::End(reason) => return Ended::Stop(Stop::because(reason)),
                     Command::Interrupt { grace } => {
                         self.interrupt(Interruption::Asked, grace, channels).await;

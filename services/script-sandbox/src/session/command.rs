@@ -31,6 +31,8 @@ pub(crate) enum Command {
         /// How long it may take.
         grace: Duration,
     },
+    /// End, unless a cell runs.
+    Evict,
     /// End.
     End(EndReason),
 }

@@ -8,7 +8,8 @@ use settings::Problems;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionSettings {
-    /// How many sessions live at once. One more is refused. They are not counted in
+    /// How many sessions live at once. One more takes the place of an evictable one that is idle, or is
+    /// refused. They are not counted in
     /// `concurrent_scripts`. 0: none. Default 16.
     pub maximum: u32,
     /// How many sessions are remembered that have ended; the oldest one of the caller who has most of

@@ -33,6 +33,7 @@ pub(super) fn session(view: &SessionInfo) -> wire::Session {
         end: view.end().map(end),
         limits: Some(outward::limits(&view.limits)),
         idle_time: Some(outward::duration(view.idle_time)),
+        evictable: view.evictable,
         total_time: Some(outward::duration(view.total_time)),
         create_time: Some(timestamp(view.created)),
         cells: view.cells,

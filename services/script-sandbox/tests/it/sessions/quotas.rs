@@ -167,3 +167,37 @@ fn a_service_that_starts_again_knows_no_session() {
         );
     });
 }
+
+#[test]
+fn the_evictable_session_that_waited_longest_makes_room_and_no_other() {
+    as_every_user(async || {
+        let host = Host::with(sessions(SessionSettings {
+            maximum: 3,
+            remembered: 3,
+        }))
+        .await;
+        let evictable = |caller| CreateSessionRequest {
+            evictable: true,
+            ..of(caller)
+        };
+        let kept = host.session_with(of("a")).await;
+        let used = host.session_with(evictable("a")).await;
+        let idle = host.session_with(evictable("b")).await;
+        host.cell(&used, "x = 1").await;
+        let next = host.session_with(of("c")).await;
+        let ended = host.look(&idle).await.unwrap();
+        let end = ended.end.unwrap();
+        assert_eq!(end.reason(), SessionEndReason::Evicted);
+        assert!(end.message.contains("needed its place"), "{}", end.message);
+        for session in [&kept, &used, &next] {
+            assert_eq!(
+                host.look(session).await.unwrap().state(),
+                SessionState::Idle
+            );
+        }
+        // One that runs a cell keeps its place, and so do those that are not evictable.
+        let _running = host.begin(&used, "import time\ntime.sleep(600)").await;
+        let refused = host.sessions.clone().create_session(of("d")).await;
+        assert_eq!(refused.unwrap_err().code(), Code::ResourceExhausted);
+    });
+}

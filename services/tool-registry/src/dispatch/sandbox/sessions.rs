@@ -122,6 +122,8 @@ impl Sessions {
         let request = CreateSessionRequest {
             caller_id: caller.to_owned(),
             runtime: runtime.to_owned(),
+            // A conversation that rests gives way to others.
+            evictable: true,
             ..CreateSessionRequest::default()
         };
         let created = client.create_session(request).await?.into_inner().session;
