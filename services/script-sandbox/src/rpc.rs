@@ -45,7 +45,7 @@ pub fn scripts(sandbox: &Arc<Sandbox>) -> Need {
     })
 }
 
-/// ResponseStream the RPCs of a sandbox.
+/// Serves the RPCs of a sandbox.
 #[derive(Clone, Debug)]
 pub struct Rpc {
     sandbox: Arc<Sandbox>,

@@ -34,7 +34,7 @@ const PIECE: usize = 256 << 10;
 /// The most digests that are looked up at once.
 const MAX_DIGESTS: usize = 1000;
 
-/// ResponseStream the RPCs about blobs.
+/// Serves the RPCs about blobs.
 #[derive(Clone, Debug)]
 pub struct BlobRpc {
     blobs: BlobStore,
