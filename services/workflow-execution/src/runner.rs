@@ -10,12 +10,14 @@
 //! - `drive`: the loop of one run.
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of effects;
 //!   `node_output`: what a script or
-//!   model writes; `zone`: the iterations of a zone; `settle`: what they came to.
+//!   model writes; `settle`: what they came to.
+//! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
 mod describe_tools;
 mod drive;
 pub mod history;
 mod history_call;
+mod inline_zone;
 mod model_call;
 mod node_output;
 mod script_call;
@@ -42,7 +44,7 @@ use tonic::Status;
 
 use crate::domain::engine::{Command, Engine};
 use crate::domain::node_type::Settled;
-use history::{Attempts, Calls};
+use history::{Attempts, Calls, Zones};
 
 /// The services that nodes need.
 #[derive(Clone, Debug)]
@@ -102,6 +104,8 @@ pub struct Prepared {
     pub calls: Calls,
     /// The present attempt of each node that is tried again.
     pub attempts: Attempts,
+    /// What is known of zones that were begun before.
+    pub zones: Zones,
     /// The conversation whose workspace tools use.
     pub conversation_id: String,
 }
@@ -159,14 +163,13 @@ async fn within(
         return work.await;
     };
     let ended = tokio::time::timeout(timeout, work).await;
-    ended.unwrap_or_else(|_| {
-        let message = format!("the node had not ended after {timeout:?}");
-        Ok(Err(Failure::new(
-            Category::Timeout,
-            "node_timeout",
-            message,
-        )))
-    })
+    ended.unwrap_or_else(|_| Ok(Err(overdue(timeout))))
+}
+
+/// Makes the failure of a node that took too long.
+fn overdue(timeout: Duration) -> Failure {
+    let message = format!("the node had not ended after {timeout:?}");
+    Failure::new(Category::Timeout, "node_timeout", message)
 }
 
 /// Returns the stable code of a failure that came as a status.

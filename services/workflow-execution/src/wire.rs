@@ -5,16 +5,21 @@ use std::sync::Arc;
 use json_schema::JsonLimits;
 use serde_json::{Map, Value};
 
-use crate::domain::gather::Outputs;
+use crate::domain::gather::{Outputs, Values};
 use crate::domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
 use crate::domain::plan::PlanNode;
 use crate::domain::slot::Slot;
 
 /// Writes the outputs of a node as an object by slot; absent ones are left out.
 pub fn outputs_to_json(node: &PlanNode, outputs: &Outputs) -> String {
+    values_to_json(&node.shape.outputs, outputs)
+}
+
+/// Writes values as an object by slot; absent ones are left out.
+pub fn values_to_json(slots: &[Slot], values: &[Option<Arc<Value>>]) -> String {
     // By hand, because building an object first would copy every value.
     let mut text = String::from("{");
-    for (slot, value) in node.shape.outputs.iter().zip(outputs.iter()) {
+    for (slot, value) in slots.iter().zip(values) {
         let Some(value) = value else { continue };
         if text.len() > 1 {
             text.push(',');
@@ -32,18 +37,21 @@ pub fn outputs_to_json(node: &PlanNode, outputs: &Outputs) -> String {
 /// # Errors
 /// A sentence that says why the text is not an object.
 pub fn outputs_from_json(node: &PlanNode, text: &str) -> Result<Outputs, String> {
+    values_from_json(&node.shape.outputs, text).map(Into::into)
+}
+
+/// Reads values by slot; one that is not there is absent.
+///
+/// # Errors
+/// A sentence that says why the text is not an object.
+pub fn values_from_json(slots: &[Slot], text: &str) -> Result<Values, String> {
     let mut values = match read_value(text)? {
         Value::Object(values) => values,
         _ => return Err("the outputs are not an object".to_owned()),
     };
     let take =
         |values: &mut Map<String, Value>, slot: &Slot| values.remove(&*slot.key).map(Arc::new);
-    Ok(node
-        .shape
-        .outputs
-        .iter()
-        .map(|slot| take(&mut values, slot))
-        .collect())
+    Ok(slots.iter().map(|slot| take(&mut values, slot)).collect())
 }
 
 /// Reads a JSON value that came over the wire or out of the log; empty text is null.

@@ -57,6 +57,7 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::RunResumed(_) => 28,
         Kind::OutputReset(_) => 29,
         Kind::NodeRetrying(_) => 32,
+        Kind::IterationFinished(_) => 34,
     }
 }
 
@@ -110,6 +111,7 @@ mod tests {
             Kind::RunResumed(common::RunResumed::default()),
             Kind::OutputReset(common::OutputReset::default()),
             Kind::NodeRetrying(common::NodeRetrying::default()),
+            Kind::IterationFinished(common::IterationFinished::default()),
         ];
         for kind in cases {
             let number = kind_number(&kind);

@@ -22,11 +22,12 @@ pub enum CancelReason {
 #[derive(Clone, Debug)]
 pub struct RunControl {
     inner: Arc<Inner>,
+    /// Cancelled when the work with this control shall end: the run's token, or one below it.
+    token: CancellationToken,
 }
 
 #[derive(Debug)]
 struct Inner {
-    token: CancellationToken,
     reason: OnceLock<CancelReason>,
     paused: watch::Sender<bool>,
     /// Read while a step is recorded as started, written while a pause is recorded: no step starts
@@ -57,7 +58,6 @@ impl RunControl {
         let context = CallContext::new(path).with_deadline(Instant::now() + remaining);
         Self {
             inner: Arc::new(Inner {
-                token: CancellationToken::new(),
                 reason: OnceLock::new(),
                 paused: watch::Sender::new(paused),
                 starting: RwLock::default(),
@@ -65,20 +65,35 @@ impl RunControl {
                 next_ticket: std::sync::atomic::AtomicU64::new(0),
                 context,
             }),
+            token: CancellationToken::new(),
         }
     }
 
-    /// Returns true once the run shall end.
+    /// Makes a control for a part of the work, which can be ended by itself.
+    pub fn child(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            token: self.token.child_token(),
+        }
+    }
+
+    /// Ends the work with this control and with those made of it. The run continues, unless it is the
+    /// control of the run itself.
+    pub fn end(&self) {
+        self.token.cancel();
+    }
+
+    /// Returns true once the run, or this part of it, shall end.
     pub fn is_cancelled(&self) -> bool {
-        self.inner.token.is_cancelled()
+        self.token.is_cancelled()
     }
 
-    /// Waits until the run shall end; for ever if it never shall.
+    /// Waits until the run, or this part of it, shall end; for ever if it never shall.
     pub async fn cancelled(&self) {
-        self.inner.token.cancelled().await;
+        self.token.cancelled().await;
     }
 
-    /// Returns why the run shall end; nothing while it shall not.
+    /// Returns why the run shall end; nothing while it shall not, also where only a part of it shall.
     pub fn why(&self) -> Option<CancelReason> {
         self.inner.reason.get().cloned()
     }
@@ -155,7 +170,7 @@ impl RunControl {
     pub(crate) fn cancel(&self, reason: CancelReason) {
         // A second cancel changes nothing, so its reason is not needed.
         let _ = self.inner.reason.set(reason);
-        self.inner.token.cancel();
+        self.token.cancel();
     }
 }
 
@@ -201,6 +216,18 @@ mod tests {
         assert_eq!(ids(), ["flow_7"]);
         drop(second);
         assert!(control.in_flight().is_empty());
+    }
+
+    #[test]
+    fn a_part_ends_with_the_run_or_by_itself() {
+        let control = control();
+        let (first, second) = (control.child(), control.child());
+        first.end();
+        assert!(first.child().is_cancelled() && !second.is_cancelled());
+        assert!(!control.is_cancelled());
+        control.cancel(CancelReason::Deadline);
+        assert!(second.is_cancelled());
+        assert_eq!(second.why(), Some(CancelReason::Deadline));
     }
 
     #[tokio::test]

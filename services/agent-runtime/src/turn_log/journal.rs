@@ -48,7 +48,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::RunPaused(_)
         | Kind::RunResumed(_)
         | Kind::OutputReset(_)
-        | Kind::NodeRetrying(_) => return None,
+        | Kind::NodeRetrying(_)
+        | Kind::IterationFinished(_) => return None,
     })
 }
 

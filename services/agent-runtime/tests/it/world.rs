@@ -384,5 +384,6 @@ fn word(kind: &Kind) -> &'static str {
         Kind::RunResumed(_) => "resumed",
         Kind::OutputReset(_) => "output reset",
         Kind::NodeRetrying(_) => "node retrying",
+        Kind::IterationFinished(_) => "iteration finished",
     }
 }

@@ -17,7 +17,7 @@ use super::execution::Execution;
 use super::flatten::{flatten, is_at_the_top};
 use super::limits::MAX_CYCLES;
 use super::load::load;
-use super::node_definition::Role;
+use super::node_definition::{NodeEffects, Role};
 use super::node_type::{Catalogue, Node, ShapeContext};
 use super::plan::{Edges, NodeIndex, Plan, PlanInput, PlanNode, Source};
 use super::slot::{Shape, Slot};
@@ -386,7 +386,11 @@ impl<'a> Compiler<'a> {
                 execution,
             });
         }
+        let with_effect = |node: &PlanNode| {
+            node.definition().effects != NodeEffects::Pure || node.repeats_effects()
+        };
         Ok(Plan {
+            has_effects: nodes.iter().any(with_effect),
             name: self.workflow.name.clone(),
             description: self.workflow.description.clone(),
             nodes,

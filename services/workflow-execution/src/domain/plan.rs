@@ -30,6 +30,8 @@ pub struct Plan {
     pub outputs: Vec<Source>,
     /// The place of each node by its id.
     pub by_id: HashMap<Arc<str>, NodeIndex>,
+    /// Whether a node of it, or of a zone in it, has an effect.
+    pub has_effects: bool,
 }
 
 /// A node ready to run.
@@ -70,6 +72,11 @@ impl PlanNode {
     /// keys absent (rule W7).
     pub fn accepts_absent(&self) -> bool {
         matches!(self.definition().role, Role::Entry | Role::Exit)
+    }
+
+    /// Whether the node is a zone whose nodes have effects.
+    pub fn repeats_effects(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.has_effects)
     }
 
     /// Puts together what the node sees when it runs.

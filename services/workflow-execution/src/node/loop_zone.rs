@@ -34,8 +34,9 @@ impl Default for LoopZone {
         let on_max = "Whether reaching `maxIterations` ends the loop or fails it.";
         let definition = NodeDefinition {
             description: "Repeats the nodes inside it, until `count`, `while`, `until`, `break` or \
-                          `maxIterations` ends it. They are nodes without effects, among them one \
-                          ZoneInput and one ZoneOutput. A crash repeats the loop from its start.",
+                          `maxIterations` ends it. Among them are one ZoneInput and one ZoneOutput. After \
+                          a crash a loop whose nodes have effects continues where it was; any other \
+                          begins again.",
             category: "control",
             config: vec![
                 ConfigSlot::new("variables", DataFlow::Array, variables),

@@ -29,9 +29,10 @@ impl Default for MapList {
         let tolerated = "How many items may fail under `continue`: a number, or a part such as `10%`. \
                          Missing tolerates all.";
         let definition = NodeDefinition {
-            description: "Runs the nodes inside it for each item of a list. They are nodes without \
-                          effects, among them one ZoneInput and one ZoneOutput. `results` has the order \
-                          and length of the list. A crash repeats the map from its start.",
+            description: "Runs the nodes inside it for each item of a list. Among them are one ZoneInput \
+                          and one ZoneOutput. `results` has the order and length of the list. After a \
+                          crash a map whose nodes have effects continues where it was; any other begins \
+                          again.",
             category: "control",
             config: vec![
                 ConfigSlot::new("constants", DataFlow::Array, constants),

@@ -23,15 +23,16 @@ use tracing::Instrument;
 
 use crate::domain::engine::{Command, Engine, Event, SkipReason, Status};
 use crate::domain::evaluate;
-use crate::domain::node_type::{Effect, Step};
+use crate::domain::node_type::{Effect, Settled, Step};
 use crate::domain::plan::NodeIndex;
 use crate::wire;
 
-use super::history::{Attempts, Calls, RecordedCall};
+use super::history::{Attempts, Calls, RecordedCall, Zones};
 use super::settle::{
     call_settled, check_effect, outcome_to_proto, settled_tool, with_partial_result,
 };
 use super::tool_call::ToolEnd;
+use super::zone::{Unsettled, ZoneEnd};
 use super::{Prepared, Runner};
 use effects::EffectOutcome;
 
@@ -53,9 +54,10 @@ pub(super) async fn run(
     recorder: Recorder,
     control: RunControl,
 ) -> End {
-    let mut drive = Drive::new(runner, prepared, recorder, control);
+    let mut drive = Drive::new(runner, prepared, String::new(), recorder, control);
     match drive.reach_end().await {
-        Ok(outcome) => End::Finished(outcome),
+        Ok(Reached::End) => End::Finished(drive.outcome()),
+        Ok(Reached::Stop) => End::Finished(drive.stopped()),
         Err(AppendError::Invalid(violations)) => {
             tracing::error!(?violations, "an event of a run does not fit into the log");
             End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
@@ -67,8 +69,20 @@ pub(super) async fn run(
     }
 }
 
+/// Where the nodes of a run, or of an iteration in it, came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reached {
+    /// Nothing is left to happen.
+    End,
+    /// They were ended from outside.
+    Stop,
+}
+
+/// Drives the nodes of a run, or of an iteration of a zone in it.
 struct Drive {
     runner: Arc<Runner>,
+    /// What stands in front of the ids of the nodes: the zone and the iteration; empty for the run.
+    path: String,
     recorder: Recorder,
     control: RunControl,
     conversation_id: String,
@@ -85,6 +99,7 @@ struct Drive {
     calls: Calls,
     /// The present attempt of each node that is tried again.
     attempts: Attempts,
+    zones: Zones,
     /// When each node with settings for its execution was ready first.
     begun: HashMap<NodeIndex, Instant>,
     /// Calls of which it is not known whether they took effect. Nothing is started after the first.
@@ -99,11 +114,13 @@ impl Drive {
     fn new(
         runner: Arc<Runner>,
         prepared: Prepared,
+        path: String,
         recorder: Recorder,
         control: RunControl,
     ) -> Self {
         let mut drive = Self {
             runner,
+            path,
             recorder,
             control,
             conversation_id: prepared.conversation_id,
@@ -116,6 +133,7 @@ impl Drive {
             started: Vec::new(),
             calls: prepared.calls,
             attempts: prepared.attempts,
+            zones: prepared.zones,
             begun: HashMap::new(),
             unknown: Vec::new(),
             unended: Vec::new(),
@@ -136,7 +154,8 @@ impl Drive {
         drive
     }
 
-    async fn reach_end(&mut self) -> Result<common::RunOutcome, AppendError> {
+    /// Runs the nodes until nothing is left to happen, or until they are ended from outside.
+    async fn reach_end(&mut self) -> Result<Reached, AppendError> {
         let control = self.control.clone();
         loop {
             self.held = false;
@@ -156,7 +175,24 @@ impl Drive {
         }
         // The last outcomes ride on the commit of the run's end.
         self.hand_over().await?;
-        Ok(self.outcome())
+        Ok(Reached::End)
+    }
+
+    /// Returns the state of an iteration in which nothing is left to happen, or what is not known.
+    fn into_end(self, reached: Reached) -> Result<Engine, Unsettled> {
+        let unsettled = Unsettled {
+            unknown: self.unknown,
+            unended: self.unended,
+        };
+        match reached {
+            Reached::End if unsettled.is_empty() => Ok(self.engine),
+            _ => Err(unsettled),
+        }
+    }
+
+    /// Returns the id of a node with the iterations around it.
+    fn path_of(&self, node: NodeIndex) -> String {
+        format!("{}{}", self.path, self.engine.node(node).id)
     }
 
     /// Runs everything that needs nothing done outside.
@@ -278,7 +314,7 @@ impl Drive {
     ) {
         let planned = self.engine.node(node);
         let finished = common::NodeFinished {
-            node_id: planned.id.to_string(),
+            node_id: self.path_of(node),
             node_type: planned.definition().full_type.to_owned(),
             state: state.into(),
             outputs_json,
@@ -341,7 +377,7 @@ impl Drive {
     fn note_started(&mut self, node: NodeIndex, effect: &Effect) -> bool {
         let planned = self.engine.node(node);
         let (node_id, node_type) = (
-            planned.id.to_string(),
+            self.path_of(node),
             planned.definition().full_type.to_owned(),
         );
         let began_before = self.engine.status(node) != Status::Ready;
@@ -380,7 +416,7 @@ impl Drive {
 
     /// Makes the task of a node with an effect.
     fn work(
-        &self,
+        &mut self,
         node: NodeIndex,
         effect: Effect,
         began_before: bool,
@@ -388,7 +424,7 @@ impl Drive {
         let planned = self.engine.node(node);
         let span = tracing::info_span!(
             "workflow.node.run",
-            { NODE_ID } = &*planned.id,
+            { NODE_ID } = self.path_of(node),
             { NODE_TYPE } = planned.definition().full_type,
         );
         let settled = self
@@ -405,10 +441,13 @@ impl Drive {
             self.control.clone(),
         );
         let depth = self.recorder.path().len().min(MAX_CALL_DEPTH);
-        let permits = self.runner.permits(depth);
+        // The nodes inside a zone hold permits; what waits for them holds none (rule W50).
+        let permits =
+            (!self.engine.node(node).repeats_effects()).then(|| self.runner.permits(depth));
         let guarded = async move {
+            let permit = async move { permits?.acquire_owned().await.ok() };
             let permit = tokio::select! {
-                permit = permits.acquire_owned() => permit.ok(),
+                permit = permit => permit,
                 // The work sees the cancel by itself and ends at once.
                 () = control.cancelled() => None,
             };
@@ -454,6 +493,12 @@ impl Drive {
                 settled_tool(&result)
             }
             EffectOutcome::Answered(settled) => settled,
+            EffectOutcome::Zone(ZoneEnd::Ended(gave)) => gave.map(Settled::Zone),
+            EffectOutcome::Zone(ZoneEnd::Stopped(unsettled)) => {
+                self.unknown.extend(unsettled.unknown);
+                self.unended.extend(unsettled.unended);
+                return Ok(());
+            }
             EffectOutcome::Batch(end) => match self.settle_batch(end) {
                 Some(settled) => settled,
                 None => return Ok(()),
@@ -503,12 +548,17 @@ impl Drive {
         self.pending.push(call_settled(result));
     }
 
-    /// Ends the run from outside: everything running is cancelled, and what does not end is named.
-    async fn stop(&mut self) -> Result<common::RunOutcome, AppendError> {
+    /// Waits for everything running, which was cancelled.
+    async fn stop(&mut self) -> Result<Reached, AppendError> {
         while let Some((node, outcome)) = self.running.next().await {
             self.settle(node, outcome)?;
         }
         self.hand_over().await?;
+        Ok(Reached::Stop)
+    }
+
+    /// Returns how the run ended from outside. What did not end is named.
+    fn stopped(&mut self) -> common::RunOutcome {
         let reason = self.control.why().unwrap_or(CancelReason::Deadline);
         let unknown = self.unknown.drain(..).map(|(effect_id, _)| effect_id);
         let unsettled = std::mem::take(&mut self.unended)
@@ -516,7 +566,7 @@ impl Drive {
             .chain(unknown)
             .collect();
         let stopped = outcome::stopped(&reason, unsettled);
-        Ok(with_partial_result(&self.engine, stopped))
+        with_partial_result(&self.engine, stopped)
     }
 
     /// Returns how the run ended.

@@ -1,13 +1,14 @@
 //! The recorded events of a run, replayed through the engine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use call_outcome::Failure;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 
 use crate::domain::engine::{Divergence, Engine, Event};
-use crate::domain::gather::Outputs;
+use crate::domain::gather::{Outputs, Values};
 use crate::domain::interface::RunInputs;
 use crate::domain::plan::{NodeIndex, Plan};
 use crate::domain::size::weight;
@@ -32,11 +33,29 @@ pub struct RecordedCall {
     pub settled: Option<common::CallResult>,
 }
 
-/// Where a run stood when its last event was recorded.
+/// What was recorded of the zones under way whose nodes have effects.
+pub type Zones = HashMap<NodeIndex, ZoneHistory>;
+
+/// What was recorded of a zone under way.
+#[derive(Debug, Default)]
+pub struct ZoneHistory {
+    /// What the iterations gave that ended, by number.
+    pub ended: BTreeMap<u64, Result<Values, Failure>>,
+    /// The events of those that did not.
+    pub open: HashMap<u64, Vec<common::RunEvent>>,
+    /// The iteration of each effect in them.
+    effects: HashMap<String, u64>,
+}
+
+/// Where a run, or an iteration in it, stood when its last event was recorded.
 #[derive(Debug)]
 pub struct Replayed {
+    /// What stands in front of the ids of its nodes in events; empty for the run itself.
+    path: String,
     /// The state.
     pub engine: Engine,
+    /// What is known of the zones under way.
+    pub zones: Zones,
     /// What is known of its calls.
     pub calls: Calls,
     /// The present attempt of each node that is tried again.
@@ -99,22 +118,86 @@ pub fn replay(
     // Commands are thrown away: what is not answered in the history is outstanding at its end.
     let mut ignored = Vec::new();
     let engine = Engine::start(plan, inputs, &mut ignored).with_seed(run_id);
+    let events = events.iter().filter(|event| event.run_id == run_id);
+    replay_iteration(String::new(), engine, events)
+}
+
+/// Feeds what was recorded of an iteration through its engine. `path` stands in front of the ids of its
+/// nodes.
+///
+/// # Errors
+/// [`ReplayError`] if the history cannot be one of this plan.
+pub fn replay_iteration<'a>(
+    path: String,
+    engine: Engine,
+    events: impl Iterator<Item = &'a common::RunEvent>,
+) -> Result<Replayed, ReplayError> {
     let mut replayed = Replayed {
+        path,
         engine,
+        zones: Zones::new(),
         calls: Calls::new(),
         attempts: Attempts::new(),
         cancelled: None,
         outcome: None,
     };
-    for event in events.iter().filter(|event| event.run_id == run_id) {
+    for event in events {
         replayed.take(event)?;
     }
     Ok(replayed)
 }
 
+/// A node that an event speaks of.
+enum Place {
+    /// One of the plan.
+    Here(NodeIndex),
+    /// One inside a zone of the plan.
+    Inside { zone: NodeIndex, iteration: u64 },
+}
+
+impl ZoneHistory {
+    fn keep(&mut self, iteration: u64, event: common::RunEvent) {
+        if let Some(Kind::CallDispatched(dispatched)) = &event.kind {
+            self.effects.insert(dispatched.effect_id.clone(), iteration);
+        }
+        self.open.entry(iteration).or_default().push(event);
+    }
+
+    fn end(&mut self, iteration: u64, gave: Result<Values, Failure>) {
+        self.open.remove(&iteration);
+        self.effects.retain(|_, of| *of != iteration);
+        self.ended.insert(iteration, gave);
+    }
+}
+
+fn unknown_node(sequence: u64, id: &str) -> ReplayError {
+    ReplayError::UnknownNode {
+        sequence,
+        node: id.chars().take(80).collect(),
+    }
+}
+
 impl Replayed {
+    /// Returns the ids of the calls of which it was not recorded how they ended.
+    pub fn unsettled(&self) -> Vec<String> {
+        let own = self.calls.values().filter(|call| call.settled.is_none());
+        let own = own.map(|call| call.effect_id.clone());
+        let inside = self
+            .zones
+            .values()
+            .flat_map(|zone| zone.effects.keys().cloned());
+        own.chain(inside).collect()
+    }
+
     fn take(&mut self, event: &common::RunEvent) -> Result<(), ReplayError> {
         let sequence = event.sequence;
+        if let Some((zone, iteration)) = self.zone_of(event)? {
+            self.zones
+                .entry(zone)
+                .or_default()
+                .keep(iteration, event.clone());
+            return Ok(());
+        }
         match &event.kind {
             Some(Kind::NodeStarted(started)) => {
                 let node = self.node(sequence, &started.node_id)?;
@@ -122,7 +205,17 @@ impl Replayed {
             }
             Some(Kind::NodeFinished(finished)) => {
                 let event = self.finished(sequence, finished)?;
+                self.zones.remove(&event.node());
                 self.apply(sequence, event)
+            }
+            Some(Kind::IterationFinished(finished)) => {
+                let zone = self.node(sequence, &finished.node_id)?;
+                let gave = self.gave(sequence, zone, finished)?;
+                self.zones
+                    .entry(zone)
+                    .or_default()
+                    .end(finished.index, gave);
+                Ok(())
             }
             Some(Kind::NodeRetrying(retrying)) => {
                 let node = self.node(sequence, &retrying.node_id)?;
@@ -175,7 +268,7 @@ impl Replayed {
         let node = self.node(sequence, &finished.node_id)?;
         let failure = || {
             let failure = finished.error.as_ref().map(call_wire::failure_from_proto);
-            let unnamed = || call_outcome::Failure::invalid("failed", "the node failed");
+            let unnamed = || Failure::invalid("failed", "the node failed");
             Arc::new(failure.unwrap_or_else(unnamed))
         };
         match finished.state() {
@@ -207,12 +300,67 @@ impl Replayed {
         Ok(outputs)
     }
 
+    fn gave(
+        &self,
+        sequence: u64,
+        zone: NodeIndex,
+        finished: &common::IterationFinished,
+    ) -> Result<Result<Values, Failure>, ReplayError> {
+        if let Some(error) = &finished.error {
+            return Ok(Err(call_wire::failure_from_proto(error)));
+        }
+        let body = self.engine.node(zone).body.as_ref();
+        let slots = body.map_or(&[][..], |body| &body.interface_outputs);
+        wire::values_from_json(slots, &finished.outputs_json)
+            .map(Ok)
+            .map_err(|problem| ReplayError::Outputs { sequence, problem })
+    }
+
     fn node(&self, sequence: u64, id: &str) -> Result<NodeIndex, ReplayError> {
-        let found = self.engine.plan().by_id.get(id).copied();
-        found.ok_or_else(|| ReplayError::UnknownNode {
-            sequence,
-            node: id.chars().take(80).collect(),
+        match self.place(id) {
+            Some(Place::Here(node)) => Ok(node),
+            _ => Err(unknown_node(sequence, id)),
+        }
+    }
+
+    fn place(&self, id: &str) -> Option<Place> {
+        let by_id = &self.engine.plan().by_id;
+        let id = id.strip_prefix(self.path.as_str())?;
+        if let Some(node) = by_id.get(id) {
+            return Some(Place::Here(*node));
+        }
+        let (zone, inside) = id.split_once('#')?;
+        let (iteration, _) = inside.split_once('/')?;
+        Some(Place::Inside {
+            zone: *by_id.get(zone)?,
+            iteration: iteration.parse().ok()?,
         })
+    }
+
+    /// Returns the zone and the iteration in which an event happened; nothing if it was in neither.
+    fn zone_of(&self, event: &common::RunEvent) -> Result<Option<(NodeIndex, u64)>, ReplayError> {
+        let node_id = match &event.kind {
+            Some(Kind::NodeStarted(started)) => &started.node_id,
+            Some(Kind::NodeFinished(finished)) => &finished.node_id,
+            Some(Kind::NodeRetrying(retrying)) => &retrying.node_id,
+            Some(Kind::CallDispatched(dispatched)) => &dispatched.node_id,
+            Some(Kind::IterationFinished(finished)) => &finished.node_id,
+            Some(Kind::CallSettled(common::CallSettled {
+                result: Some(result),
+            })) => {
+                let of_zone = |(zone, history): (&NodeIndex, &ZoneHistory)| {
+                    let iteration = history.effects.get(&result.effect_id)?;
+                    Some((*zone, *iteration))
+                };
+                return Ok(self.zones.iter().find_map(of_zone));
+            }
+            _ => return Ok(None),
+        };
+        match self.place(node_id) {
+            Some(Place::Here(_)) => Ok(None),
+            Some(Place::Inside { zone, iteration }) => Ok(Some((zone, iteration))),
+            None => Err(unknown_node(event.sequence, node_id)),
+        }
     }
 
     fn apply(&mut self, sequence: u64, event: Event) -> Result<(), ReplayError> {

@@ -1,39 +1,252 @@
-//! Goes through the iterations of a zone, beside the other tasks of the process.
+//! Goes through the iterations of a zone whose nodes have effects.
+//!
+//! Each iteration is driven as a run is, with the zone and its number in front of the ids of its nodes.
+//! What an iteration gave is recorded, so after a crash the zone continues with those that had not
+//! ended.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use call_outcome::{Category, Failure};
-use run_events::RunControl;
+use contracts::tavern::common::v1 as common;
+use contracts::tavern::common::v1::run_event::Kind;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use run_events::{Recorder, RunControl};
 use run_log::AppendError;
 use serde_json::Value;
 
-use crate::domain::node_type::Settled;
-use crate::domain::plan::PlanNode;
-use crate::domain::zone::run::ZoneRun;
+use crate::domain::engine::Engine;
+use crate::domain::gather::Values;
+use crate::domain::plan::{NodeIndex, Plan};
+use crate::domain::zone::body::Body;
+use crate::domain::zone::iterations::Iterations;
+use crate::wire;
 
-/// How many steps are done before other tasks get their turn.
-const STEPS_PER_TURN: usize = 64;
+use super::Prepared;
+use super::history::{ZoneHistory, replay_iteration};
 
-/// Runs a zone to its end. A cancel of the run ends it.
-pub(super) fn execute(
-    planned: &PlanNode,
-    seed: u64,
-    inputs: &Vec<Option<Arc<Value>>>,
-    control: RunControl,
-) -> impl Future<Output = Result<Result<Settled, Failure>, AppendError>> + Send + use<> {
-    let begun = ZoneRun::begin(planned, seed, inputs);
-    async move {
-        let mut zone = match begun {
-            Ok(zone) => zone,
-            Err(failure) => return Ok(Err(failure)),
+/// Drives the nodes of an iteration, with what stands in front of their ids. Gives the state in which
+/// nothing is left to happen, or what is not known where they stopped before.
+pub(super) type Drive =
+    Box<dyn Fn(Prepared, String, RunControl) -> BoxFuture<'static, Driven> + Send + Sync>;
+
+/// How the nodes of an iteration ended.
+pub(super) type Driven = Result<Result<Engine, Unsettled>, AppendError>;
+
+/// A zone under way.
+pub(super) struct Zone {
+    pub(super) drive: Drive,
+    pub(super) recorder: Recorder,
+    pub(super) control: RunControl,
+    pub(super) conversation_id: String,
+    /// The plan around the zone.
+    pub(super) plan: Arc<Plan>,
+    pub(super) node: NodeIndex,
+    /// Its id with the iterations around it.
+    pub(super) path: String,
+    pub(super) seed: u64,
+    pub(super) history: ZoneHistory,
+}
+
+/// How a zone ended.
+pub(super) enum ZoneEnd {
+    /// It gave its outputs, or failed.
+    Ended(Result<Vec<Arc<Value>>, Failure>),
+    /// It stopped before its end.
+    Stopped(Unsettled),
+}
+
+/// What is not known of the calls of nodes that stopped.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    /// Calls of which it is not known whether they took effect.
+    pub(super) unknown: Vec<(String, common::CallError)>,
+    /// Calls that had not ended when their nodes were to end.
+    pub(super) unended: Vec<String>,
+}
+
+/// How an iteration ended.
+enum IterationEnd {
+    Gave(Result<Values, Failure>),
+    Stopped(Unsettled),
+}
+
+type Ended = (u64, Duration, Result<IterationEnd, AppendError>);
+
+impl Zone {
+    /// Goes through the iterations. A cancel of the run ends it, and so does its time.
+    ///
+    /// # Errors
+    /// The run's log does not take events, so the run cannot continue now.
+    pub(super) async fn execute(
+        mut self,
+        inputs: Values,
+        timeout: Option<Duration>,
+    ) -> Result<ZoneEnd, AppendError> {
+        self.control = self.control.child();
+        let control = self.control.clone();
+        let work = self.iterate(inputs);
+        tokio::pin!(work);
+        let Some(timeout) = timeout else {
+            return work.await;
         };
-        while !control.is_cancelled() {
-            if let Some(ended) = zone.advance(STEPS_PER_TURN) {
-                return Ok(ended.map(Settled::Zone));
-            }
-            tokio::task::yield_now().await;
+        if let Ok(end) = tokio::time::timeout(timeout, &mut work).await {
+            return end;
         }
-        let message = "the run was cancelled before the zone had ended";
-        Ok(Err(Failure::new(Category::Cancelled, "cancelled", message)))
+        control.end();
+        match work.await? {
+            ZoneEnd::Stopped(unsettled) if !unsettled.is_empty() => Ok(ZoneEnd::Stopped(unsettled)),
+            _ => Ok(ZoneEnd::Ended(Err(super::overdue(timeout)))),
+        }
     }
+
+    async fn iterate(mut self, inputs: Values) -> Result<ZoneEnd, AppendError> {
+        let planned = &self.plan.nodes[self.node as usize];
+        let (body, mut iterations) = match Body::begin(planned, self.seed, &inputs) {
+            Ok(begun) => begun,
+            Err(failure) => return Ok(ZoneEnd::Ended(Err(failure))),
+        };
+        let mut running: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
+        let mut ended = std::mem::take(&mut self.history.ended);
+        let (mut begun, mut failed, mut stopped) = (0, None, Unsettled::default());
+        let mut may_begin = true;
+        loop {
+            while may_begin
+                && failed.is_none()
+                && !self.control.is_cancelled()
+                && ((begun - iterations.index()) as usize) < iterations.concurrency()
+            {
+                match iterations.next_values() {
+                    Ok(Some(values)) if !ended.contains_key(&begun) => {
+                        running.push(self.iteration(&body, begun, values));
+                    }
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(failure) => {
+                        failed = Some(failure);
+                        break;
+                    }
+                }
+                begun += 1;
+                failed = take_ended(&mut iterations, &mut ended, begun, &body);
+            }
+            let Some((index, took, end)) = running.next().await else {
+                break;
+            };
+            match end? {
+                IterationEnd::Gave(gave) => {
+                    self.record(&body, index, &gave, took).await?;
+                    may_begin &= gave.is_ok() || !iterations.tolerates_none();
+                    ended.insert(index, gave);
+                    if failed.is_none() {
+                        failed = take_ended(&mut iterations, &mut ended, begun, &body);
+                    }
+                }
+                IterationEnd::Stopped(unsettled) => {
+                    may_begin = false;
+                    stopped.unknown.extend(unsettled.unknown);
+                    stopped.unended.extend(unsettled.unended);
+                }
+            }
+        }
+        if self.control.is_cancelled() || !stopped.is_empty() {
+            return Ok(ZoneEnd::Stopped(stopped));
+        }
+        Ok(ZoneEnd::Ended(match failed {
+            Some(failure) => Err(failure),
+            None => Ok(iterations.outputs()),
+        }))
+    }
+
+    /// Begins an iteration, or continues one that an earlier process began.
+    fn iteration(&mut self, body: &Body, index: u64, values: Values) -> BoxFuture<'static, Ended> {
+        let path = format!("{}#{index}/", self.path);
+        let mut commands = Vec::new();
+        let engine = body.engine(index, values, &mut commands);
+        let events = self.history.open.remove(&index);
+        let continued = events.is_some();
+        let events = events.unwrap_or_default();
+        let mut replayed = match replay_iteration(path.clone(), engine, events.iter()) {
+            Ok(replayed) => replayed,
+            Err(error) => {
+                let message = grpc_kit::failure::chain(&error);
+                let failure = Failure::new(Category::Internal, "history_diverged", message);
+                let end = Ok(IterationEnd::Gave(Err(failure)));
+                return std::future::ready((index, Duration::ZERO, end)).boxed();
+            }
+        };
+        if continued {
+            commands = replayed.engine.outstanding();
+        }
+        let prepared = Prepared {
+            engine: replayed.engine,
+            commands,
+            calls: std::mem::take(&mut replayed.calls),
+            attempts: std::mem::take(&mut replayed.attempts),
+            zones: std::mem::take(&mut replayed.zones),
+            conversation_id: self.conversation_id.clone(),
+        };
+        let (begin, work) = (
+            Instant::now(),
+            (self.drive)(prepared, path, self.control.clone()),
+        );
+        work.map(move |driven| {
+            let end = driven.map(|driven| match driven {
+                Ok(engine) => IterationEnd::Gave(Body::gave(&engine, index)),
+                Err(unsettled) => IterationEnd::Stopped(unsettled),
+            });
+            (index, begin.elapsed(), end)
+        })
+        .boxed()
+    }
+
+    /// Records what an iteration gave. It rides on the next commit.
+    async fn record(
+        &self,
+        body: &Body,
+        index: u64,
+        gave: &Result<Values, Failure>,
+        took: Duration,
+    ) -> Result<(), AppendError> {
+        let slots = &body.plan().interface_outputs;
+        let finished = common::IterationFinished {
+            node_id: self.path.clone(),
+            index,
+            outputs_json: gave.as_ref().map_or_else(
+                |_| String::new(),
+                |values| wire::values_to_json(slots, values),
+            ),
+            error: gave.as_ref().err().map(call_wire::failure_to_proto),
+            duration: prost_types::Duration::try_from(took).ok(),
+        };
+        self.recorder
+            .submit(Kind::IterationFinished(finished))
+            .await
+    }
+}
+
+impl Unsettled {
+    pub(super) fn is_empty(&self) -> bool {
+        self.unknown.is_empty() && self.unended.is_empty()
+    }
+}
+
+/// Takes what the iterations before `begun` gave, in order. Returns why the zone fails, if it does.
+fn take_ended(
+    iterations: &mut Iterations,
+    ended: &mut BTreeMap<u64, Result<Values, Failure>>,
+    begun: u64,
+    body: &Body,
+) -> Option<Failure> {
+    while iterations.index() < begun
+        && let Some(gave) = ended.remove(&iterations.index())
+    {
+        if let Err(failure) = iterations.take(gave, body.connected()) {
+            return Some(failure);
+        }
+    }
+    None
 }

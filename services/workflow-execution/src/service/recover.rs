@@ -13,7 +13,7 @@ use crate::domain::bundle::Bundle;
 use crate::domain::interface::read_inputs;
 use crate::error::{Error, store_failure};
 use crate::runner::Prepared;
-use crate::runner::history::{Calls, replay};
+use crate::runner::history::replay;
 
 use super::Inner;
 use super::target::{Stored, Target, TargetError, read_hash};
@@ -26,7 +26,11 @@ enum Stuck {
     /// Its history or its definition cannot be used.
     Broken(common::CallError),
     /// It had been cancelled.
-    Cancelled { reason: String, calls: Calls },
+    Cancelled {
+        reason: String,
+        /// The calls of which it is not known how they ended.
+        unsettled: Vec<String>,
+    },
     /// The storage does not work, so it is left for the next start.
     Storage(Failure),
 }
@@ -86,8 +90,8 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) {
                 });
             });
         }
-        Err(Stuck::Cancelled { reason, calls }) => {
-            span.in_scope(|| end_cancelled(inner, recorder, reason, calls))
+        Err(Stuck::Cancelled { reason, unsettled }) => {
+            span.in_scope(|| end_cancelled(inner, recorder, reason, unsettled))
         }
         Err(Stuck::Storage(failure)) => {
             tracing::error!(run = %recorder.run_id(), ?failure, "a run is left for the next start");
@@ -116,11 +120,9 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
             message,
         ))
     })?;
+    let unsettled = replayed.unsettled();
     if let Some(reason) = replayed.cancelled {
-        return Err(Stuck::Cancelled {
-            reason,
-            calls: replayed.calls,
-        });
+        return Err(Stuck::Cancelled { reason, unsettled });
     }
     let commands = replayed.engine.outstanding();
     let conversation_id = run.meta.conversation_id;
@@ -129,6 +131,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
         commands,
         calls: replayed.calls,
         attempts: replayed.attempts,
+        zones: replayed.zones,
         conversation_id,
     })
 }
@@ -162,13 +165,9 @@ async fn find_target(inner: &Inner, run: &OpenRun) -> Result<Target, Stuck> {
 }
 
 /// Ends a run that had been cancelled before the process ended.
-fn end_cancelled(inner: &Arc<Inner>, recorder: Recorder, reason: String, calls: Calls) {
+fn end_cancelled(inner: &Arc<Inner>, recorder: Recorder, reason: String, unsettled: Vec<String>) {
     let for_run = Arc::clone(inner);
     inner.runs.execute(recorder, move |_| async move {
-        let unsettled = calls
-            .into_values()
-            .filter(|call| call.settled.is_none())
-            .map(|call| call.effect_id);
         let mut left = Vec::new();
         for effect_id in unsettled {
             if !for_run.runner.cancel_call(&effect_id, reason.clone()).await {

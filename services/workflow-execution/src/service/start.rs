@@ -19,7 +19,7 @@ use crate::domain::interface::read_inputs;
 use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
 use crate::runner::Prepared;
-use crate::runner::history::{Attempts, Calls};
+use crate::runner::history::{Attempts, Calls, Zones};
 
 use super::Inner;
 use super::target::{Node, Stored, Target, TargetError};
@@ -106,6 +106,7 @@ impl Inner {
             commands,
             calls: Calls::new(),
             attempts: Attempts::new(),
+            zones: Zones::new(),
             conversation_id: meta.conversation_id,
         };
         let span = telemetry::spans::invoke_workflow(&meta.subject);

@@ -19,3 +19,4 @@ mod pause;
 mod resume;
 mod runs;
 mod support;
+mod zones;

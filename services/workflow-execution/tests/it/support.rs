@@ -266,6 +266,9 @@ pub(crate) fn words(events: &[RunEvent]) -> Vec<String> {
             Kind::NodeRetrying(retrying) => {
                 format!("{} attempt {} failed", retrying.node_id, retrying.attempt)
             }
+            Kind::IterationFinished(finished) => {
+                format!("iteration {} of {}", finished.index, finished.node_id)
+            }
             Kind::RunResumed(_) => "run resumed".to_owned(),
             Kind::OutputReset(_) => "output reset".to_owned(),
             Kind::OutputChunk(chunk) => format!("chunk {}", chunk.text),

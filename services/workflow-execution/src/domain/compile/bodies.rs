@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use call_outcome::Violation;
 
-use super::super::node_definition::NodeEffects;
+use super::super::execution::EXECUTION;
 use super::super::node_type::Catalogue;
-use super::super::plan::Plan;
 use super::super::violation::Violations;
 use super::super::zone::settings::{ZoneSettings, is_zone};
 use super::super::zone::split::Bodies;
 use super::{Compiler, compile_with};
 
 impl<'a> Compiler<'a> {
-    /// Compiles the body of each zone. Everything in it has to run inline.
+    /// Compiles the body of each zone.
     pub(super) fn compile_bodies(&mut self, bodies: &'a Bodies, catalogue: &Catalogue) {
         let workflow = self.workflow;
         for zone in workflow
@@ -33,23 +32,28 @@ impl<'a> Compiler<'a> {
             match compile_with(body, bodies, catalogue, Violations::default()) {
                 Err(violations) => self.violations.extend(violations),
                 Ok(plan) => {
-                    self.refuse_effects(body, &plan);
+                    if plan.has_effects {
+                        self.refuse_retry(zone);
+                    }
                     self.bodies.insert(&zone.id, Arc::new(plan));
                 }
             }
         }
     }
 
-    fn refuse_effects(&mut self, body: &super::Workflow, plan: &Plan) {
-        for (entry, planned) in body.nodes.iter().zip(&plan.nodes) {
-            if planned.definition().effects != NodeEffects::Pure {
-                let message = format!(
-                    "node `{}` stands in a zone; nodes that need another service run outside zones",
-                    entry.id
-                );
-                let violation = Violation::new(entry.pointer.clone(), "effects_in_zone", message);
-                self.violations.add(violation);
-            }
+    /// Refuses attempts of a zone whose nodes have effects: which of them to repeat is for each node to
+    /// say (rule W13 differs).
+    fn refuse_retry(&mut self, zone: &super::NodeEntry) {
+        let attempts = zone
+            .config
+            .get(EXECUTION)
+            .and_then(|execution| execution.get("retry"));
+        if attempts.is_some_and(|retry| !retry.is_null()) {
+            let message = "the nodes of this zone have effects, and a repeated zone would repeat them all; \
+                           set `retry` on the nodes inside";
+            let place = format!("{}/configValues/{EXECUTION}/retry", zone.pointer);
+            self.violations
+                .add(Violation::new(place, "retry_of_zone", message));
         }
     }
 }

@@ -53,7 +53,7 @@ impl Iterations {
         })
     }
 
-    /// Returns the number of the present or next iteration.
+    /// Returns the number of the iteration that is taken next.
     pub fn index(&self) -> u64 {
         match self {
             Self::Repeat(repeat) => repeat.index(),
@@ -61,7 +61,24 @@ impl Iterations {
         }
     }
 
-    /// Returns what the next iteration is given; nothing if there is none.
+    /// Returns how many iterations may be under way at once.
+    pub fn concurrency(&self) -> usize {
+        match self {
+            Self::Repeat(_) => 1,
+            Self::List(list) => list.concurrency(),
+        }
+    }
+
+    /// Whether the first iteration that fails ends the zone.
+    pub fn tolerates_none(&self) -> bool {
+        match self {
+            Self::Repeat(_) => true,
+            Self::List(list) => list.tolerates_none(),
+        }
+    }
+
+    /// Returns what the next iteration is given; nothing if there is none. A loop's next iteration
+    /// needs what the present one gave, so that has to be taken first.
     ///
     /// # Errors
     /// Why the zone fails instead.
@@ -72,7 +89,7 @@ impl Iterations {
         }
     }
 
-    /// Takes what an iteration gave. `connected` says for each output whether anything leads to it.
+    /// Takes what the next iteration in order gave. `connected` says for each output whether anything leads to it.
     ///
     /// # Errors
     /// Why the zone fails.

@@ -20,6 +20,9 @@ pub struct List {
     items: Arc<Value>,
     /// How many items may fail; nothing if the first failure ends the map.
     tolerated: Option<u64>,
+    concurrency: usize,
+    /// How many items have been handed out.
+    begun: usize,
     results: Vec<Value>,
     errors: Vec<Value>,
     bytes: usize,
@@ -46,6 +49,8 @@ impl List {
             constants,
             items,
             tolerated,
+            concurrency: settings.concurrency,
+            begun: 0,
             results: Vec::new(),
             errors: Vec::new(),
             bytes: 0,
@@ -56,14 +61,20 @@ impl List {
         self.results.len() as u64
     }
 
-    pub(super) fn next_values(&self) -> Option<Values> {
+    pub(super) fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    pub(super) fn tolerates_none(&self) -> bool {
+        self.tolerated.is_none()
+    }
+
+    pub(super) fn next_values(&mut self) -> Option<Values> {
         let items = self.items.as_array()?;
-        let item = items.get(self.results.len())?;
-        let own = [
-            Value::from(self.index()),
-            item.clone(),
-            Value::from(items.len()),
-        ];
+        let item = items.get(self.begun)?;
+        let index = self.begun;
+        self.begun += 1;
+        let own = [Value::from(index), item.clone(), Value::from(items.len())];
         let own = own.into_iter().map(|value| Some(Arc::new(value)));
         Some(self.constants.iter().cloned().chain(own).collect())
     }

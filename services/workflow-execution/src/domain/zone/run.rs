@@ -5,13 +5,13 @@ use std::sync::Arc;
 use call_outcome::{Category, Failure};
 use serde_json::Value;
 
-use super::super::engine::{Command, Engine, Event, Outcome};
+use super::super::engine::{Command, Engine, Event};
 use super::super::evaluate::{all_present, execute, finished};
 use super::super::gather::Values;
 use super::super::node_type::{Effect, Step};
-use super::super::plan::{Edges, NodeIndex, Plan, PlanNode, Source};
+use super::super::plan::{NodeIndex, PlanNode};
+use super::body::Body;
 use super::iterations::Iterations;
-use super::settings::ZoneSettings;
 
 /// The most nodes that one zone executes, with those of the zones inside it.
 const MAX_STEPS: u64 = 10_000_000;
@@ -29,14 +29,8 @@ pub struct ZoneRun {
 struct Frame {
     /// Its place in the plan around it.
     node: NodeIndex,
-    body: Arc<Plan>,
-    /// Whether anything leads to each output of an iteration.
-    connected: Vec<bool>,
+    body: Body,
     iterations: Iterations,
-    /// What comes from around the zone, the same for each iteration.
-    outer: Values,
-    /// What makes the random numbers of its nodes.
-    seed: u64,
     /// The present iteration; nothing before the next.
     engine: Option<Engine>,
     commands: Vec<Command>,
@@ -94,26 +88,13 @@ impl Frame {
         seed: u64,
         inputs: &Values,
     ) -> Result<Self, Failure> {
-        let full_type = planned.definition().full_type;
-        let settings = ZoneSettings::read(full_type, &planned.config).ok();
-        let (Some(body), Some(settings)) = (planned.body.clone(), settings) else {
-            let message = format!("zone `{}` was not compiled", planned.id);
-            return Err(Failure::new(Category::Internal, "no_body", message));
-        };
-        let own = settings.shape().inputs.len();
+        let (body, iterations) = Body::begin(planned, seed, inputs)?;
         Ok(Self {
             node,
-            connected: body
-                .outputs
-                .iter()
-                .map(|source| is_connected(&body, source))
-                .collect(),
-            iterations: Iterations::begin(settings, &planned.own_shape, inputs)?,
-            outer: inputs.get(own..).unwrap_or_default().to_vec(),
-            seed,
+            body,
+            iterations,
             engine: None,
             commands: Vec::new(),
-            body,
         })
     }
 
@@ -145,8 +126,8 @@ impl Frame {
                 }
             }
             Ok(Step::Effect(_)) => {
-                let message = "a node in a zone has an effect";
-                Err(Failure::new(Category::Internal, "effects_in_zone", message))
+                let message = "a node with an effect was run inline";
+                Err(Failure::new(Category::Internal, "effect_inline", message))
             }
             Err(failure) => Err(failure),
         };
@@ -158,13 +139,10 @@ impl Frame {
     fn begin_iteration(&mut self) -> Next {
         match self.iterations.next_values() {
             Err(failure) => Next::Over(Err(failure)),
-            Ok(Some(mut inputs)) => {
-                inputs.extend(self.outer.iter().cloned());
+            Ok(Some(values)) => {
                 self.commands.clear();
-                let engine =
-                    Engine::start(Arc::clone(&self.body), inputs.into(), &mut self.commands);
-                let seed = format!("{}#{}", self.seed, self.iterations.index());
-                self.engine = Some(engine.with_seed(&seed));
+                let index = self.iterations.index();
+                self.engine = Some(self.body.engine(index, values, &mut self.commands));
                 Next::Continue
             }
             Ok(None) => Next::Over(Ok(self.iterations.outputs())),
@@ -175,16 +153,8 @@ impl Frame {
         let Some(engine) = self.engine.take() else {
             return Next::Continue;
         };
-        let gave = match engine.outcome() {
-            Some(Outcome::Failed { first, failure, .. }) => {
-                let node = engine.node(first);
-                let full_type = node.definition().full_type;
-                let failure = failure.as_ref().clone().in_node(&node.id, full_type);
-                Err(failure.detail("iteration", self.iterations.index()))
-            }
-            _ => Ok(engine.interface_values()),
-        };
-        match self.iterations.take(gave, &self.connected) {
+        let gave = Body::gave(&engine, self.iterations.index());
+        match self.iterations.take(gave, self.body.connected()) {
             Ok(()) => Next::Continue,
             Err(failure) => Next::Over(Err(failure)),
         }
@@ -206,14 +176,4 @@ impl Frame {
                 .expect("every event answers a command of the engine");
         }
     }
-}
-
-/// Whether an edge or a preset gives an output of an iteration.
-fn is_connected(body: &Plan, source: &Source) -> bool {
-    let Source::Output { node, slot } = source else {
-        return false;
-    };
-    let exit = body.nodes.get(*node as usize);
-    exit.and_then(|exit| exit.inputs.get(*slot as usize))
-        .is_some_and(|input| !matches!(input.edges, Edges::None) || input.fallback.is_some())
 }

@@ -34,6 +34,7 @@ const MAX_KEYS: usize = 100;
 const MAX_ITERATIONS: u64 = 1_000_000;
 const DEFAULT_ITERATIONS: u64 = 100;
 const MAX_CONCURRENCY: u64 = 256;
+const DEFAULT_CONCURRENCY: usize = 4;
 
 /// What a zone is and does.
 #[derive(Clone, Debug)]
@@ -73,6 +74,8 @@ pub struct LoopSettings {
 /// The settings of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct MapSettings {
+    /// At most how many items are under way at once.
+    pub concurrency: usize,
     /// How many items may fail; nothing if the first failure ends the map.
     pub tolerated: Option<Tolerated>,
 }
@@ -105,7 +108,6 @@ impl ZoneSettings {
         };
         let read = if full_type == MAP_LIST {
             let constants = reader.slots("constants");
-            reader.whole("concurrency", 1, MAX_CONCURRENCY);
             Self {
                 constants,
                 kind: ZoneKind::Map(reader.map()),
@@ -282,7 +284,9 @@ impl<'a> Reader<'a> {
                 "a whole number from 0, or a part such as \"10%\"",
             );
         }
+        let concurrency = self.whole("concurrency", 1, MAX_CONCURRENCY);
         MapSettings {
+            concurrency: concurrency.map_or(DEFAULT_CONCURRENCY, |number| number as usize),
             tolerated: tolerated.filter(|_| continues),
         }
     }

@@ -72,6 +72,13 @@ impl<'a> Splitter<'a> {
             violations,
         };
         for node in nodes {
+            if node.id.contains('#') {
+                let message = format!(
+                    "`#` stands for an iteration in the paths of nodes; rename node `{}`",
+                    node.id
+                );
+                splitter.refuse(join(&node.pointer, "id"), "reserved_character", message);
+            }
             let earlier = splitter.around.insert(node.id.clone(), node.parent.clone());
             if earlier.is_some_and(|parent| parent != node.parent) {
                 let message = format!(

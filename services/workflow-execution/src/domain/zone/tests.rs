@@ -269,18 +269,25 @@ fn w9_what_is_wrong_with_a_zone_is_a_violation() {
         &with(json!({}), none(), vec![edge("add", "result", "out", "n")]),
         &["edge_leaves_zone"],
     );
+    let call = || {
+        let preset = json!({"inputValues": {"tool_id": "x"}});
+        vec![inside("loop", "call", "core:ExecuteTool", preset)]
+    };
+    check_refused(
+        &with(
+            json!({"execution": {"retry": {"maxAttempts": 2}}}),
+            call(),
+            none(),
+        ),
+        &["retry_of_zone"],
+    );
     check_refused(
         &with(
             json!({}),
-            vec![inside(
-                "loop",
-                "call",
-                "core:ExecuteTool",
-                json!({"inputValues": {"tool_id": "x"}}),
-            )],
+            vec![inside("loop", "loop#0", "core:ZoneInput", json!({}))],
             none(),
         ),
-        &["effects_in_zone"],
+        &["reserved_character", "zone_boundary"],
     );
     check_refused(
         &with(

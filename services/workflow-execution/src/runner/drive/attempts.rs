@@ -66,7 +66,7 @@ impl Drive {
             return Some(failure);
         };
         self.pending.push(Kind::NodeRetrying(common::NodeRetrying {
-            node_id: planned.id.to_string(),
+            node_id: self.path_of(node),
             attempt,
             error: Some(call_wire::failure_to_proto(&failure)),
             pause: prost_types::Duration::try_from(pause).ok(),
@@ -88,7 +88,7 @@ impl Drive {
     /// Derives the id of a node's effect. It travels in headers, so other than printable ASCII
     /// characters of the node's id are escaped.
     pub(super) fn effect_id(&self, node: NodeIndex, index: usize) -> String {
-        let id = &self.engine.node(node).id;
+        let id = self.path_of(node);
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
         let step: String = id
             .bytes()

@@ -1,11 +1,14 @@
 //! The futures that carry effects out, and what they end with.
 
+use std::sync::Arc;
+
 use call_outcome::Failure;
 use contracts::tavern::common::v1::{CallResult, CallStatus};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use run_log::AppendError;
 
+use crate::domain::gather::Values;
 use crate::domain::node_type::{Effect, Settled};
 use crate::domain::plan::NodeIndex;
 use crate::domain::tool::ToolRequest;
@@ -16,7 +19,8 @@ use super::super::script_call::{self, ScriptCall};
 use super::super::settle::settled_batch;
 use super::super::tool_batch::{BatchCall, BatchEnd, ToolBatch};
 use super::super::tool_call::{ToolCall, ToolEnd};
-use super::super::{describe_tools, history_call, model_call, within, zone};
+use super::super::zone::{Zone, ZoneEnd};
+use super::super::{describe_tools, history_call, inline_zone, model_call, within};
 use super::Drive;
 
 /// How an effect ended.
@@ -24,6 +28,8 @@ pub(super) enum EffectOutcome {
     Tool(ToolEnd),
     /// A list of calls ended.
     Batch(BatchEnd),
+    /// A zone whose nodes have effects ended.
+    Zone(ZoneEnd),
     /// A script or model answered, or did not.
     Answered(Result<Settled, Failure>),
     /// The run's log does not take events, so the run cannot continue now.
@@ -41,7 +47,7 @@ impl EffectOutcome {
 impl Drive {
     /// Makes the future of an effect.
     pub(super) fn effect(
-        &self,
+        &mut self,
         node: NodeIndex,
         effect: Effect,
         began_before: bool,
@@ -98,13 +104,7 @@ impl Drive {
                     .map(EffectOutcome::of)
                     .boxed()
             }
-            Effect::RunZone { inputs } => {
-                let planned = self.engine.node(node);
-                let work = zone::execute(planned, self.engine.seed_of(node), &inputs, control);
-                within(self.time_left(node), work)
-                    .map(EffectOutcome::of)
-                    .boxed()
-            }
+            Effect::RunZone { inputs } => self.zone(node, inputs),
             Effect::AskModel(request) => {
                 let output = self.output(node, &self.effect_id(node, 0), began_before);
                 let work = model_call::execute(peers, output, control, request);
@@ -113,6 +113,42 @@ impl Drive {
                     .boxed()
             }
         }
+    }
+
+    /// Makes the work of a zone, with what is known of it from before a restart.
+    fn zone(&mut self, node: NodeIndex, inputs: Values) -> BoxFuture<'static, EffectOutcome> {
+        let (timeout, control) = (self.time_left(node), self.control.clone());
+        let (planned, seed) = (self.engine.node(node), self.engine.seed_of(node));
+        if !planned.repeats_effects() {
+            let work = inline_zone::execute(planned, seed, &inputs, control);
+            return within(timeout, work).map(EffectOutcome::of).boxed();
+        }
+        let (runner, recorder) = (Arc::clone(&self.runner), self.recorder.clone());
+        let drive = move |prepared, path, control| {
+            let (runner, recorder) = (Arc::clone(&runner), recorder.clone());
+            let mut drive = Drive::new(runner, prepared, path, recorder, control);
+            let work = async move {
+                drive
+                    .reach_end()
+                    .await
+                    .map(|reached| drive.into_end(reached))
+            };
+            work.boxed()
+        };
+        let zone = Zone {
+            drive: Box::new(drive),
+            history: self.zones.remove(&node).unwrap_or_default(),
+            recorder: self.recorder.clone(),
+            control,
+            conversation_id: self.conversation_id.clone(),
+            plan: Arc::clone(self.engine.plan()),
+            path: self.path_of(node),
+            seed,
+            node,
+        };
+        zone.execute(inputs, timeout)
+            .map(|ended| ended.map_or_else(EffectOutcome::LogFailed, EffectOutcome::Zone))
+            .boxed()
     }
 
     fn tool_call(&self, node: NodeIndex, call: RecordedCall) -> ToolCall {
@@ -147,7 +183,7 @@ impl Drive {
             }
         };
         ToolBatch {
-            node_id: self.engine.node(node).id.to_string(),
+            node_id: self.path_of(node),
             calls: requests.iter().enumerate().map(call).collect(),
         }
     }
@@ -168,7 +204,7 @@ impl Drive {
     }
 
     fn output(&self, node: NodeIndex, effect_id: &str, began_before: bool) -> NodeOutput {
-        let node_id = &self.engine.node(node).id;
-        NodeOutput::new(self.recorder.clone(), effect_id, node_id, began_before)
+        let node_id = self.path_of(node);
+        NodeOutput::new(self.recorder.clone(), effect_id, &node_id, began_before)
     }
 }
