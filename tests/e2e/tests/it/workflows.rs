@@ -8,7 +8,9 @@ use contracts::tavern::run::v1::WatchRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::{StartRunRequest, ValidateWorkflowRequest};
 use serde_json::{Value, json};
-use testkit::Stack;
+use testkit::{Stack, invoke};
+
+use crate::text::user_message;
 
 /// Runs a workflow to its end and returns its events.
 async fn run(stack: &Stack, workflow: &str, inputs: Value) -> anyhow::Result<Vec<RunEvent>> {
@@ -63,6 +65,11 @@ async fn each_example_workflow_gives_its_result() -> anyhow::Result<()> {
             json!({"report": "It is sunny, and player123 is known.", "first_status": "succeeded"}),
         ),
         (
+            "names_of_players",
+            json!({"player_ids": ["player123", "nobody", "player123"]}),
+            json!({"names": ["Elara", "nobody is unknown", "Elara"], "errors": [], "failed": 0}),
+        ),
+        (
             "interest_twice",
             json!({"principal": 100}),
             json!({"amount": 187.5}),
@@ -106,6 +113,52 @@ async fn each_example_workflow_gives_its_result() -> anyhow::Result<()> {
         let result: Value = serde_json::from_str(&ended.result_json)?;
         assert_eq!(result, expected, "{workflow}");
     }
+    Ok(())
+}
+
+/// The calls of a run and what they gave, without what names the run.
+fn calls(events: &[RunEvent]) -> Vec<[String; 3]> {
+    let results = |effect_id: &str| {
+        let settled = events.iter().filter_map(|event| match &event.kind {
+            Some(Kind::CallSettled(settled)) => settled.result.as_ref(),
+            _ => None,
+        });
+        let of_call = settled.filter(|result| result.effect_id == effect_id);
+        of_call.map(|result| result.output_json.clone()).collect()
+    };
+    let dispatched = events.iter().filter_map(|event| match &event.kind {
+        Some(Kind::CallDispatched(call)) => Some(call),
+        _ => None,
+    });
+    dispatched
+        .map(|call| {
+            let (tool, arguments) = (call.tool_id.clone(), call.arguments_json.clone());
+            [tool, arguments, results(&call.effect_id)]
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_drawn_as_a_graph_makes_the_calls_of_the_agent() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let question = "What is the weather like, and who is player123?";
+    let drawn = run(
+        &stack,
+        "agent_loop",
+        json!({"question": question, "conversation_id": "drawn"}),
+    )
+    .await?;
+    let ended = outcome(&drawn);
+    assert_eq!(ended.error, None);
+    let result: Value = serde_json::from_str(&ended.result_json)?;
+    let answer = "It is sunny, and player123 is the ranger Elara.";
+    assert_eq!(
+        (&result["reply"], &result["rounds"], &result["stop_reason"]),
+        (&json!(answer), &json!(4), &json!("until"))
+    );
+    let turn = invoke(&stack.gateway(), user_message("explorer", question)).await?;
+    assert_eq!(calls(&drawn), calls(&turn.events));
+    assert_eq!(calls(&drawn).len(), 2);
     Ok(())
 }
 

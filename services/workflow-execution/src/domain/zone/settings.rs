@@ -384,6 +384,9 @@ impl<'a> Reader<'a> {
             return None;
         };
         let mut made = Slot::new(key, data_flow, "Named by the settings of the zone.");
+        let categories = slot.get("matchCategories").and_then(Value::as_array);
+        let words = categories.into_iter().flatten().filter_map(Value::as_str);
+        made.categories = words.map(str::to_owned).collect();
         if let Some(default) = slot.get("default").filter(|default| !default.is_null()) {
             if !data_flow.holds(default) {
                 self.refuse(
