@@ -25,8 +25,11 @@ pub mod group_output;
 pub mod history_load;
 pub mod history_save;
 pub mod json_selector;
+pub mod llm;
 pub mod llm_api_request;
+pub mod llm_call_count;
 pub mod llm_decision_with_tools;
+pub mod llm_round;
 pub mod loop_zone;
 pub mod map_list;
 pub mod math_operation;
@@ -63,8 +66,11 @@ pub fn builtin() -> Catalogue {
         Arc::new(history_load::HistoryLoad::default()),
         Arc::new(history_save::HistorySave::default()),
         Arc::new(json_selector::JsonSelector::default()),
+        Arc::new(llm::Llm::default()),
         Arc::new(llm_api_request::LlmApiRequest::default()),
+        Arc::new(llm_call_count::LlmCallCount::default()),
         Arc::new(llm_decision_with_tools::LlmDecisionWithTools::default()),
+        Arc::new(llm_round::LlmRound::default()),
         Arc::new(loop_zone::LoopZone::default()),
         Arc::new(map_list::MapList::default()),
         Arc::new(math_operation::MathOperation::default()),

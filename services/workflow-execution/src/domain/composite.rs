@@ -1,25 +1,32 @@
 //! Node types that stand for several nodes (rule W32): before a run begins they are replaced by their
 //! parts, as a group is by the nodes of its workflow.
 
+mod budgets;
+mod decision;
+mod rounds;
+
+use std::collections::BTreeSet;
+
 use call_outcome::Violation;
 use serde_json::{Map, Value, json};
 
-use super::execution::EXECUTION;
-use super::tool_choice::{DynamicTools, LLM_DECISION, TOOL_IDS};
+use super::tool_choice::{DynamicTools, LLM, LLM_DECISION, TOOL_IDS};
 use super::violation::join;
 use super::workflow::NodeEntry;
 
+pub use budgets::Budgets;
+
 /// Whether nodes of a type are replaced by their parts.
 pub fn is_composite(full_type: &str) -> bool {
-    full_type == LLM_DECISION
+    [LLM_DECISION, LLM].contains(&full_type)
 }
 
-/// Returns the workflow of which a composite node consists, as a text in the storage form.
-/// `has_tools` is whether an edge or a preset value gives its tools.
+/// Returns the workflow of which a composite node consists, as a text in the storage form. `given` are
+/// the inputs that have an edge or a preset value.
 ///
 /// # Errors
 /// Everything that is wrong with its settings; pointers are relative to the node.
-pub fn parts(node: &NodeEntry, has_tools: bool) -> Result<String, Vec<Violation>> {
+pub fn parts(node: &NodeEntry, given: &BTreeSet<String>) -> Result<String, Vec<Violation>> {
     let mut violations = Vec::new();
     let config = &node.config;
     if !config.get("profileId").is_some_and(Value::is_string) {
@@ -27,80 +34,56 @@ pub fn parts(node: &NodeEntry, has_tools: bool) -> Result<String, Vec<Violation>
         let place = join("/configValues", "profileId");
         violations.push(Violation::new(place, "missing", message));
     }
-    let dynamic = DynamicTools::read(config).unwrap_or_else(|wrong| {
-        violations.extend(wrong);
+    let mut wrong = |found| violations.extend(found);
+    let dynamic = DynamicTools::read(config).unwrap_or_else(|found| {
+        wrong(found);
         DynamicTools::default()
     });
-    match violations.is_empty() {
-        true => Ok(decision(config, dynamic, has_tools).to_string()),
-        false => Err(violations),
+    let budgets = Budgets::read(config).unwrap_or_else(|found| {
+        wrong(found);
+        Budgets::default()
+    });
+    if !violations.is_empty() {
+        return Err(violations);
     }
+    let choice = Choice {
+        ids: tool_ids(config, &dynamic),
+        template: dynamic.template,
+        native: config.get("dialect").and_then(Value::as_str) == Some("native"),
+    };
+    let workflow = match node.full_type.as_str() {
+        LLM => rounds::parts(config, &choice, &budgets, given),
+        _ => decision::parts(config, &choice, given.contains("tools")),
+    };
+    Ok(workflow.to_string())
 }
 
-fn decision(config: &Map<String, Value>, dynamic: DynamicTools, has_tools: bool) -> Value {
-    let setting = |key: &str| config.get(key).cloned().unwrap_or(Value::Null);
-    let mut ids = config
-        .get(TOOL_IDS)
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default();
+/// The tools of a composite node, and how a model is to call them.
+struct Choice {
+    ids: Vec<Value>,
+    template: Option<String>,
+    native: bool,
+}
+
+fn tool_ids(config: &Map<String, Value>, dynamic: &DynamicTools) -> Vec<Value> {
+    let ids = config.get(TOOL_IDS).and_then(Value::as_array);
+    let mut ids = ids.cloned().unwrap_or_default();
     ids.extend(dynamic.tool_ids.iter().map(|id| json!(id)));
-    let native = config.get("dialect").and_then(Value::as_str) == Some("native");
-    let source = match has_tools {
-        true => ("in", "tools"),
-        false => ("tools", "tools"),
-    };
-    let mut nodes = vec![
-        json!({"id": "in", "type": "core:GroupInput"}),
-        json!({"id": "prompt", "type": "core:DecisionPrompt", "configValues": {
-            "dialect": setting("dialect"), "descriptionTemplate": dynamic.template}}),
-        json!({"id": "ask", "type": "core:LlmApiRequest",
-            "inputValues": {"model": setting("profileId"), "parameters": setting("parameters")},
-            "configValues": {EXECUTION: setting(EXECUTION)}}),
-        json!({"id": "parse", "type": "core:ParseLlmDecision", "configValues": {"dialect": setting("dialect")}}),
-        json!({"id": "out", "type": "core:GroupOutput"}),
-    ];
-    if !has_tools {
-        nodes.push(
-            json!({"id": "tools", "type": "core:AvailableTools", "configValues": {TOOL_IDS: ids}}),
-        );
-    }
-    let edge = |from: (&str, &str), to: (&str, &str)| json!({"source": from.0, "sourceHandle": from.1, "target": to.0, "targetHandle": to.1});
-    let mut edges = vec![
-        edge(("in", "user_query"), ("prompt", "user_query")),
-        edge(("in", "history"), ("prompt", "history")),
-        edge(("in", "observation"), ("prompt", "observation")),
-        edge(source, ("prompt", "tools")),
-        edge(("prompt", "messages"), ("ask", "messages")),
-        edge(("prompt", "messages"), ("parse", "messages")),
-        edge(source, ("parse", "tools")),
-        edge(("ask", "response"), ("parse", "response")),
-        edge(("ask", "response"), ("out", "response")),
-        edge(("ask", "messages"), ("out", "messages")),
-    ];
-    if native {
-        edges.push(edge(source, ("ask", "tools")));
-    }
-    for key in [
-        "llm_text_output",
-        "tool_call_requests",
-        "reply_text",
-        "has_calls",
-        "feedback",
-    ] {
-        edges.push(edge(("parse", key), ("out", key)));
-    }
-    let chat = json!({"dataFlowType": "ARRAY", "matchCategories": ["ChatHistory"]});
-    let of = |data_flow: &str| json!({"dataFlowType": data_flow});
-    json!({
-        "nodes": nodes,
-        "edges": edges,
-        "interfaceInputs": {
-            "user_query": of("STRING"), "history": chat, "observation": of("STRING"), "tools": of("ARRAY"),
-        },
-        "interfaceOutputs": {
-            "llm_text_output": of("STRING"), "tool_call_requests": of("ARRAY"), "reply_text": of("STRING"),
-            "has_calls": of("BOOLEAN"), "feedback": of("STRING"), "response": of("OBJECT"), "messages": chat,
-        },
-    })
+    ids
+}
+
+fn setting(config: &Map<String, Value>, key: &str) -> Value {
+    config.get(key).cloned().unwrap_or(Value::Null)
+}
+
+fn edge(from: (&str, &str), to: (&str, &str)) -> Value {
+    json!({"source": from.0, "sourceHandle": from.1, "target": to.0, "targetHandle": to.1})
+}
+
+fn of(data_flow: &str) -> Value {
+    json!({"dataFlowType": data_flow})
+}
+
+fn chat() -> Value {
+    json!({"dataFlowType": "ARRAY", "matchCategories": ["ChatHistory"]})
 }

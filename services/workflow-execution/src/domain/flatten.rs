@@ -7,7 +7,7 @@
 //! same workflow may be used any number of times.
 
 use call_outcome::Violation;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::bundle::Children;
@@ -149,10 +149,9 @@ struct Flattener<'a> {
 impl Flattener<'_> {
     fn expand(&mut self, nodes: Vec<NodeEntry>, edges: Vec<EdgeEntry>, place: &Place) {
         let mut boundaries: HashMap<String, Boundary> = HashMap::new();
-        let with_tools: HashSet<String> = edges
+        let connected: Vec<(String, String)> = edges
             .iter()
-            .filter(|edge| edge.target_handle.as_deref() == Some("tools"))
-            .map(|edge| edge.target.clone())
+            .filter_map(|edge| Some((edge.target.clone(), edge.target_handle.clone()?)))
             .collect();
         let mut zones = zones_around(&nodes);
         for mut node in nodes {
@@ -172,9 +171,13 @@ impl Flattener<'_> {
             node.parent = zone
                 .map(|zone| format!("{}{zone}", place.prefix))
                 .or_else(|| place.zone.clone());
-            let has_tools = with_tools.contains(&own_id) || node.presets.contains_key("tools");
             let boundary = match is_composite(&node.full_type) && !node.bypassed {
-                true => self.expand_composite(node, has_tools),
+                true => {
+                    let of_node = connected.iter().filter(|(target, _)| *target == own_id);
+                    let given = of_node.map(|(_, handle)| handle);
+                    let given = given.chain(node.presets.keys()).cloned().collect();
+                    self.expand_composite(node, &given)
+                }
                 false => self.add(node, place),
             };
             if let Some(boundary) = boundary {
@@ -227,8 +230,8 @@ impl Flattener<'_> {
         boundary
     }
 
-    fn expand_composite(&mut self, node: NodeEntry, has_tools: bool) -> Option<Boundary> {
-        let loaded = composite::parts(&node, has_tools).map(|text| load(&text));
+    fn expand_composite(&mut self, node: NodeEntry, given: &BTreeSet<String>) -> Option<Boundary> {
+        let loaded = composite::parts(&node, given).map(|text| load(&text));
         let workflow = match loaded {
             Ok(loaded) => loaded.workflow?,
             Err(violations) => {

@@ -13,8 +13,14 @@ pub const TOOL_IDS: &str = "toolIds";
 /// The type of a node that prepares, makes and reads one request to a model.
 pub const LLM_DECISION: &str = "core:LLMDecisionWithTools";
 
+/// The type of a node that asks a model and carries its calls out, until it asks for none.
+pub const LLM: &str = "core:LLM";
+
 /// The type of a node that lists tools.
 const AVAILABLE_TOOLS: &str = "core:AvailableTools";
+
+/// The types of nodes that name tools.
+const CHOOSING: [&str; 3] = [AVAILABLE_TOOLS, LLM_DECISION, LLM];
 
 const DYNAMIC: &str = "dynamicTools";
 
@@ -115,7 +121,7 @@ pub fn initial(root: &Map<String, Value>) -> Result<Vec<String>, Vec<Violation>>
 /// Gives nodes that name no tools the ones of their workflow.
 pub fn inherit(nodes: &mut [NodeEntry], initial: &[String]) {
     for node in nodes {
-        let chooses = [AVAILABLE_TOOLS, LLM_DECISION].contains(&node.full_type.as_str());
+        let chooses = CHOOSING.contains(&node.full_type.as_str());
         let named = node.config.get(TOOL_IDS).is_some_and(|ids| match ids {
             Value::Null => false,
             Value::Array(ids) => !ids.is_empty(),
@@ -137,8 +143,7 @@ pub fn named(nodes: &[NodeEntry], source: &Value) -> Vec<(String, String)> {
         .iter()
         .map(|id| (place.clone(), id.clone()))
         .collect();
-    let choose =
-        |node: &&NodeEntry| [AVAILABLE_TOOLS, LLM_DECISION].contains(&node.full_type.as_str());
+    let choose = |node: &&NodeEntry| CHOOSING.contains(&node.full_type.as_str());
     for node in nodes.iter().filter(choose) {
         let settings = join(&node.pointer, "configValues");
         let own = node.config.get(TOOL_IDS).and_then(Value::as_array);

@@ -93,7 +93,8 @@ impl Node for LlmDecisionWithTools {
     }
 }
 
-fn settings() -> Vec<ConfigSlot> {
+/// The settings of nodes that ask a model with tools.
+pub(super) fn settings() -> Vec<ConfigSlot> {
     let setting = |key, data_flow, description| ConfigSlot::new(key, data_flow, description);
     let ids =
         "The ids of the tools; missing or empty for `availableTools.initial` of the workflow.";

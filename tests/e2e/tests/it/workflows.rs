@@ -19,6 +19,11 @@ async fn run(stack: &Stack, workflow: &str, inputs: Value) -> anyhow::Result<Vec
         inputs_json: inputs.to_string(),
         ..StartRunRequest::default()
     };
+    follow(stack, request).await
+}
+
+/// Starts a run and follows it to its end.
+async fn follow(stack: &Stack, request: StartRunRequest) -> anyhow::Result<Vec<RunEvent>> {
     let started = stack.workflow().start_run(request).await?.into_inner();
     let request = WatchRunRequest {
         run_id: started.run.unwrap_or_default().run_id,
@@ -65,9 +70,15 @@ async fn each_example_workflow_gives_its_result() -> anyhow::Result<()> {
             json!({"report": "It is sunny, and player123 is known.", "first_status": "succeeded"}),
         ),
         (
+            "look_up",
+            json!({"player": "player123"}),
+            json!({"answer": "It is sunny, and player123 is the ranger Elara.", "calls": 2,
+                "stop_reason": "answered"}),
+        ),
+        (
             "names_of_players",
-            json!({"player_ids": ["player123", "nobody", "player123"]}),
-            json!({"names": ["Elara", "nobody is unknown", "Elara"], "errors": [], "failed": 0}),
+            json!({"player_ids": ["player123", "player999", "player123"]}),
+            json!({"names": ["Elara", "player999 is unknown", "Elara"], "errors": [], "failed": 0}),
         ),
         (
             "interest_twice",
@@ -159,6 +170,52 @@ async fn an_agent_drawn_as_a_graph_makes_the_calls_of_the_agent() -> anyhow::Res
     let turn = invoke(&stack.gateway(), user_message("explorer", question)).await?;
     assert_eq!(calls(&drawn), calls(&turn.events));
     assert_eq!(calls(&drawn).len(), 2);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_has_used_its_budget_is_asked_a_last_time_without_tools() -> anyhow::Result<()>
+{
+    let stack = Stack::all_in_one().await?;
+    let path = testkit::repository().join("deploy/workflows/look_up.json");
+    let mut definition: Value = serde_json::from_slice(&std::fs::read(path)?)?;
+    definition["nodes"][1]["configValues"]["maxToolCalls"] = json!(1);
+    let request = StartRunRequest {
+        target: Some(Target::DefinitionJson(definition.to_string())),
+        inputs_json: json!({"player": "player123"}).to_string(),
+        ..StartRunRequest::default()
+    };
+    let events = follow(&stack, request).await?;
+    let ended = outcome(&events);
+    assert_eq!(ended.error, None);
+    let result: Value = serde_json::from_str(&ended.result_json)?;
+    assert_eq!(
+        (&result["calls"], &result["stop_reason"]),
+        (&json!(1), &json!("iterations"))
+    );
+    let asked = events.iter().filter_map(|event| match &event.kind {
+        Some(Kind::NodeFinished(node)) if node.node_id.ends_with("/prompt") => Some(node),
+        _ => None,
+    });
+    let asked: Vec<Value> = asked
+        .map(|node| serde_json::from_str(&node.outputs_json))
+        .collect::<Result<_, _>>()?;
+    let last = |asked: &Value| {
+        asked["messages"]
+            .as_array()
+            .and_then(|chat| chat.last())
+            .cloned()
+    };
+    let texts: Vec<String> = asked
+        .iter()
+        .filter_map(|asked| last(asked)?["content"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(texts.len(), 2);
+    assert!(texts[0].contains("工具 GetPlayerInfo: "), "{texts:?}");
+    assert!(
+        texts[1].ends_with("All 1 rounds are used. Answer now, without calling tools."),
+        "{texts:?}"
+    );
     Ok(())
 }
 

@@ -191,3 +191,80 @@ fn available_tools_lists_what_the_registry_describes() {
     let wrong = run("core:AvailableTools", json!({"toolIds": "read"}), json!({}));
     assert_eq!(wrong, Err("type_mismatch".to_owned()));
 }
+
+#[test]
+fn w31_calls_beyond_a_budget_are_answered_as_not_executed() {
+    let request = |id: &str| json!({"id": id, "toolName": "read", "arguments": {}, "problems": []});
+    let count = |budgets: Value, more: Value| {
+        let mut inputs = json!({"requests": [request("a"), request("b")], "calls": 3,
+            "usage": {"total_tokens": 5}, "used": {"total_tokens": 2}});
+        inputs
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        run(
+            "core:LlmCallCount",
+            json!({"maxToolCalls": budgets}),
+            inputs,
+        )
+        .unwrap()
+    };
+    for budgets in [json!({"callsPerResponse": 1}), json!(4)] {
+        let counted = count(budgets, json!({}));
+        assert_eq!(
+            (&counted["calls"], &counted["over"]),
+            (&json!(4), &json!(false))
+        );
+        assert_eq!(counted["usage"], json!({"total_tokens": 7}));
+        assert_eq!(counted["requests"][0]["problems"], json!([]));
+        let refused = counted["requests"][1]["observation"].as_str().unwrap();
+        assert!(
+            refused.starts_with("Observation: Tool read was not executed"),
+            "{refused}"
+        );
+    }
+    let last = count(json!(9), json!({"stop_reason": "calls"}));
+    assert_eq!(
+        (&last["over"], &last["requests"], &last["stop_reason"]),
+        (&json!(true), &json!([]), &json!("calls"))
+    );
+    let answered = count(json!(9), json!({"requests": []}));
+    assert_eq!(
+        (&answered["over"], &answered["stop_reason"]),
+        (&json!(true), &json!("answered"))
+    );
+}
+
+#[test]
+fn l6_a_round_beyond_the_budgets_has_no_tools_and_says_why() {
+    let round = |index: u32, calls: u32| {
+        let inputs =
+            json!({"tools": tools(), "index": index, "calls": calls, "observation": "It is so."});
+        run(
+            "core:LlmRound",
+            json!({"maxToolCalls": {"iterations": 2, "calls": 5}}),
+            inputs,
+        )
+        .unwrap()
+    };
+    let within = round(1, 4);
+    assert_eq!(
+        (&within["tools"], &within["stop_reason"]),
+        (&tools(), &json!(""))
+    );
+    for (index, calls, reason, remark) in [
+        (2, 0, "iterations", "All 2 rounds"),
+        (0, 5, "calls", "All 5 calls"),
+    ] {
+        let beyond = round(index, calls);
+        assert_eq!(
+            (&beyond["tools"], &beyond["stop_reason"]),
+            (&json!([]), &json!(reason))
+        );
+        let observation = beyond["observation"].as_str().unwrap();
+        assert!(
+            observation.starts_with(&format!("It is so.\n\n{remark} are used.")),
+            "{observation}"
+        );
+    }
+}
