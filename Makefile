@@ -83,6 +83,16 @@ bench: check-rust ## Measure against the floor of this machine (release profile)
 	@$(CARGO) build --locked --release --bin tavern --bin sandbox-launcher
 	@$(CARGO) run --locked --release --package bench
 
+# How often processes are killed below runs, and connections below followers.
+KILLS ?= 200
+CUTS ?= 1000
+
+.PHONY: bars
+bars: check-rust python build ## Run what `make test` runs in a small size in its full one (takes hours)
+	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) $(CARGO) test --locked --package e2e --test it -- \
+	  kills:: clients_that_are_cut
+	@$(MAKE) --no-print-directory mutate soak bench
+
 # How often each scenario of `make soak` does its thing.
 SOAK_TIMES ?= 10000
 

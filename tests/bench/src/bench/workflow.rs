@@ -17,10 +17,11 @@ use grpc_kit::Transport;
 use run_log::{Created, MemoryLimits, MemoryRunLog, NewEvent, NewRun, RunLog};
 use serde_json::{Map, Value, json};
 use workflow_execution::domain::compile::compile_text;
-use workflow_execution::domain::engine::Outcome;
+use workflow_execution::domain::engine::{Engine, Outcome};
 use workflow_execution::domain::evaluate;
 use workflow_execution::domain::interface::{RunInputs, bind};
 use workflow_execution::domain::plan::Plan;
+use workflow_execution::domain::zone::run::ZoneRun;
 use workflow_execution::node;
 
 use crate::harness::{Effort, seconds_of};
@@ -32,6 +33,9 @@ const CHAINS: usize = 100;
 const LENGTH: usize = 100;
 const NODES: f64 = (CHAINS * LENGTH) as f64;
 
+/// Iterations of the loop.
+const ITERATIONS: u32 = 100_000;
+
 /// About the size of the event of a finished node.
 const EVENT_BYTES: usize = 150;
 
@@ -41,6 +45,7 @@ const EVENTS_PER_APPEND: usize = 250;
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let text = definition();
     let mut figures = pure(&text, effort)?;
+    figures.push(looped(effort)?);
     figures.push(whole(&text, effort).await?);
     Ok(figures)
 }
@@ -78,6 +83,37 @@ fn pure(text: &str, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
             .floor("the node's function alone", per_node(bare))
             .goal(2e-6),
     ])
+}
+
+/// A loop round one addition, without a log.
+fn looped(effort: &Effort) -> anyhow::Result<Figure> {
+    let plan = compile_text(&loop_definition(), &node::builtin());
+    let plan = Arc::new(plan.map_err(|wrong| anyhow!("{wrong:?}"))?);
+    let inputs: RunInputs = bind(&[], &Map::new()).map_err(|wrong| anyhow!("{wrong:?}"))?;
+    let engine = Engine::start(Arc::clone(&plan), inputs, &mut Vec::new());
+    let planned = plan.nodes.first().context("the plan has no node")?;
+    let inputs = engine.inputs_of(0).map_err(|wrong| anyhow!("{wrong:?}"))?;
+    let body = planned.body.as_ref().context("the loop has no body")?;
+    let add = body.nodes.get(1).context("the body has no addition")?;
+    let given = &self::given(body)[1];
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for round in 0..=effort.times(10) {
+        let mut zone = ZoneRun::begin(planned, 0, &inputs).map_err(|wrong| anyhow!("{wrong:?}"))?;
+        let loop_time = seconds_of(|| while zone.advance(64).is_none() {});
+        let additions = seconds_of(|| {
+            for _ in 0..ITERATIONS {
+                let _ = std::hint::black_box(add.node.run(add.call(given)));
+            }
+        });
+        if round > 0 {
+            ours.push(loop_time);
+            bare.push(additions);
+        }
+    }
+    let per_iteration = |values| Series::seconds(values).divided_by(f64::from(ITERATIONS));
+    Ok(Figure::new("LoopZone, per iteration", per_iteration(ours))
+        .floor("the addition's function alone", per_iteration(bare))
+        .goal(10e-6))
 }
 
 /// The whole service with durability *memory*: every node's end is an event of its run.
@@ -196,6 +232,23 @@ fn call_all(plan: &Plan, given: &Given) {
     for (node, inputs) in plan.nodes.iter().zip(given) {
         let _ = std::hint::black_box(node.node.run(node.call(inputs)));
     }
+}
+
+fn loop_definition() -> String {
+    let edge = |source: &str, from: &str, target: &str, to: &str| json!({"source": source, "sourceHandle": from, "target": target, "targetHandle": to});
+    let sum = json!({"key": "sum", "dataFlowType": "FLOAT", "default": 0});
+    json!({
+        "nodes": [
+            {"id": "loop", "type": "core:LoopZone", "inputValues": {"count": ITERATIONS},
+                "configValues": {"variables": [sum], "maxIterations": ITERATIONS}},
+            {"id": "begin", "type": "core:ZoneInput", "parentNode": "loop"},
+            {"id": "add", "type": "core:MathOperation", "parentNode": "loop",
+                "configValues": {"operationMode": "add"}, "inputValues": {"b": 1}},
+            {"id": "end", "type": "core:ZoneOutput", "parentNode": "loop"},
+        ],
+        "edges": [edge("begin", "sum", "add", "a"), edge("add", "result", "end", "sum")],
+    })
+    .to_string()
 }
 
 fn definition() -> String {

@@ -1,0 +1,223 @@
+//! Workflows under way at once, with loops, maps and workflows below them, whose process is killed at
+//! random points: none is lost, and no step is done twice.
+//!
+//! `TAVERN_TEST_KILLS` sets how often; `make bars` sets 200 for 64 runs.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{RunEvent, RunOptions, RunState};
+use contracts::tavern::workflow::v1::StartRunRequest;
+use contracts::tavern::workflow::v1::start_run_request::Target;
+use serde_json::{Value, json};
+use testkit::{Stack, collect};
+
+use crate::ledger::World;
+
+/// Kills in `make test`.
+const KILLS: usize = 6;
+
+/// How many kills each run of the full size sees at least.
+const KILLS_PER_RUN: usize = 3;
+
+fn kills() -> anyhow::Result<usize> {
+    match std::env::var("TAVERN_TEST_KILLS") {
+        Ok(number) => number.parse().context("TAVERN_TEST_KILLS is no number"),
+        Err(_) => Ok(KILLS),
+    }
+}
+
+fn edge(source: &str, source_handle: &str, target: &str, target_handle: &str) -> Value {
+    json!({"source": source, "sourceHandle": source_handle, "target": target, "targetHandle": target_handle})
+}
+
+/// Appends a note to the ledger.
+fn child() -> Value {
+    json!({
+        "name": "Note",
+        "nodes": [
+            {"id": "in", "type": "core:GroupInput"},
+            {"id": "append", "type": "core:ExecuteTool", "inputValues": {"key": "k", "delay_ms": 2}},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [
+            edge("in", "tool", "append", "tool_id"),
+            edge("in", "note", "append", "note"),
+            edge("append", "status", "out", "status"),
+        ],
+        "interfaceInputs": {
+            "tool": {"dataFlowType": "STRING", "required": true},
+            "note": {"dataFlowType": "STRING", "required": true},
+        },
+        "interfaceOutputs": {"status": {"dataFlowType": "STRING"}},
+    })
+}
+
+/// Two rounds of three items, each of which appends a note by itself and one by a workflow below.
+fn parent() -> Value {
+    let inside = |zone: &str, id: &str, full_type: &str, presets: Value, config: Value| json!({"id": id, "type": full_type, "parentNode": zone, "inputValues": presets, "configValues": config});
+    json!({
+        "name": "Notes",
+        "nodes": [
+            {"id": "in", "type": "core:GroupInput"},
+            {"id": "loop", "type": "core:LoopZone", "inputValues": {"count": 2},
+                "configValues": {"collect": [{"key": "statuses"}]}},
+            inside("loop", "loop_in", "core:ZoneInput", json!({}), json!({})),
+            inside("loop", "map", "core:MapList", json!({"items": ["a", "b", "c"]}), json!({"concurrency": 3})),
+            inside("map", "map_in", "core:ZoneInput", json!({}), json!({})),
+            inside("map", "own", "core:FormatPrompt", json!({"template": "{name}-{round}-{item}-own"}), json!({})),
+            inside("map", "append", "core:ExecuteTool", json!({"key": "k", "delay_ms": 2}), json!({})),
+            inside("map", "below", "core:FormatPrompt", json!({"template": "{name}-{round}-{item}-below"}), json!({})),
+            inside("map", "run", "core:RunWorkflow", json!({}), json!({"workflowId": "note"})),
+            inside("map", "map_out", "core:ZoneOutput", json!({}), json!({})),
+            inside("loop", "loop_out", "core:ZoneOutput", json!({}), json!({})),
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [
+            edge("in", "name", "own", "name"), edge("in", "name", "below", "name"),
+            edge("loop_in", "index", "own", "round"), edge("loop_in", "index", "below", "round"),
+            edge("map_in", "item", "own", "item"), edge("map_in", "item", "below", "item"),
+            edge("in", "tool", "append", "tool_id"), edge("own", "prompt", "append", "note"),
+            edge("in", "tool", "run", "tool"), edge("below", "prompt", "run", "note"),
+            edge("append", "status", "map_out", "result"),
+            edge("map", "results", "loop_out", "statuses"),
+            edge("loop", "statuses", "out", "statuses"),
+        ],
+        "interfaceInputs": {
+            "tool": {"dataFlowType": "STRING", "required": true},
+            "name": {"dataFlowType": "STRING", "required": true},
+        },
+        "interfaceOutputs": {"statuses": {"dataFlowType": "ARRAY"}},
+    })
+}
+
+/// The notes of a run.
+fn notes(name: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    for round in 0..2 {
+        for item in ["a", "b", "c"] {
+            for from in ["own", "below"] {
+                notes.push(format!("{name}-{round}-{item}-{from}"));
+            }
+        }
+    }
+    notes
+}
+
+async fn start(stack: &Stack, name: &str, tool: &str) -> anyhow::Result<String> {
+    let request = StartRunRequest {
+        target: Some(Target::WorkflowId("notes".to_owned())),
+        inputs_json: json!({"name": name, "tool": tool}).to_string(),
+        request_id: name.to_owned(),
+        options: Some(RunOptions::default()),
+        ..StartRunRequest::default()
+    };
+    let started = stack.workflow().start_run(request).await?.into_inner();
+    Ok(started.run.context("the answer has no run")?.run_id)
+}
+
+/// Kills the process at a random point, `times` times, and starts it again.
+async fn kill(world: &mut World, times: usize, random: &mut fastrand::Rng) -> anyhow::Result<()> {
+    for _ in 0..times {
+        // Which point is hit does not matter, so nothing is waited for.
+        tokio::time::sleep(Duration::from_micros(random.u64(0..60_000))).await;
+        world.stack.kill()?;
+        world.stack.restart().await?;
+    }
+    Ok(())
+}
+
+/// Every step that was recorded, with how often it was.
+fn settled(events: &[RunEvent]) -> HashMap<String, usize> {
+    let mut steps = HashMap::new();
+    for event in events {
+        let step = match &event.kind {
+            Some(Kind::NodeFinished(node)) => format!("{} node {}", event.run_id, node.node_id),
+            Some(Kind::IterationFinished(zone)) => {
+                format!("{} {}#{}", event.run_id, zone.node_id, zone.index)
+            }
+            Some(Kind::CallSettled(call)) => {
+                let call = call.result.as_ref().map(|result| result.effect_id.as_str());
+                format!("{} call {}", event.run_id, call.unwrap_or_default())
+            }
+            _ => continue,
+        };
+        *steps.entry(step).or_default() += 1;
+    }
+    steps
+}
+
+/// Checks the run `name` once it has ended; returns its state.
+async fn check(world: &World, run_id: &str, name: &str) -> anyhow::Result<RunState> {
+    let ended = collect(&world.stack.runs(), run_id, 0).await?;
+    let twice: Vec<(String, usize)> = settled(&ended.events)
+        .into_iter()
+        .filter(|(_, times)| *times > 1)
+        .collect();
+    ensure!(twice.is_empty(), "recorded more than once: {twice:?}");
+    let state = ended.run.state();
+    for note in notes(name) {
+        let effects = world.effects(&note)?;
+        let mut ids: Vec<&Value> = effects.iter().map(|effect| &effect["effect_id"]).collect();
+        ids.dedup();
+        ensure!(ids.len() <= 1, "{note} has several effects: {effects:?}");
+        ensure!(
+            state == RunState::InDoubt || !ids.is_empty(),
+            "{note} is lost: {:?}",
+            ended.run.outcome
+        );
+    }
+    Ok(state)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_of_repeatable_tools_survive_every_kill() -> anyhow::Result<()> {
+    let kills = kills()?;
+    let (runs, seed) = ((kills / KILLS_PER_RUN).clamp(8, 64), fastrand::u64(..));
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut world = World::new(Stack::all_in_one().await?).await?;
+    world.put_workflow("note", &child()).await?;
+    world.put_workflow("notes", &parent()).await?;
+    let mut begun = Vec::new();
+    for at in 0..runs {
+        let name = format!("run{at}");
+        let run_id = start(&world.stack, &name, "ledger.append_idempotent").await?;
+        begun.push((run_id, name));
+        // Kills fall on runs of every age.
+        let times = kills * (at + 1) / runs - kills * at / runs;
+        kill(&mut world, times, &mut random).await?;
+    }
+    for (run_id, name) in begun {
+        let state = check(&world, &run_id, &name).await?;
+        ensure!(state == RunState::Succeeded, "{name} ended as {state:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_of_other_tools_repeat_nothing_and_say_what_is_in_doubt() -> anyhow::Result<()> {
+    let kills = kills()?.div_ceil(2);
+    let mut random = fastrand::Rng::new();
+    println!("seed {}", random.get_seed());
+    let mut world = World::new(Stack::all_in_one().await?).await?;
+    world.put_workflow("note", &child()).await?;
+    world.put_workflow("notes", &parent()).await?;
+    for at in 0..kills {
+        let name = format!("run{at}");
+        let run_id = start(&world.stack, &name, "ledger.append").await?;
+        kill(&mut world, 1, &mut random).await?;
+        let state = check(&world, &run_id, &name).await?;
+        ensure!(
+            [RunState::Succeeded, RunState::InDoubt].contains(&state),
+            "{name} ended as {state:?}"
+        );
+        for note in notes(&name) {
+            let effects = world.effects(&note)?;
+            ensure!(effects.len() <= 1, "{note} was repeated: {effects:?}");
+        }
+    }
+    Ok(())
+}
