@@ -191,7 +191,7 @@ impl Timeline {
                 self.line(
                     event,
                     "result",
-                    &format!("{}   ({took}{replayed})", result.output_json),
+                    &format!("{}   ({took}{replayed})", call_wire::output_text(result)),
                 );
             }
             status => {

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     domain::{definition::Implementation, tool::Tool},
     in_flight::InFlightCall,
+    ledger::MAX_INLINE_BYTES,
 };
 use backend::Backends;
 use builtin::Builtins;
@@ -136,4 +137,15 @@ fn timeout(resolved: &ResolvedCall) -> Failure {
         resolved.timeout.as_millis()
     );
     Failure::new(Category::Timeout, "deadline_exceeded", message)
+}
+
+/// Makes the failure of a call whose output is too long for a result, and which has no effect id by
+/// which the output could be read.
+pub(crate) fn without_handle(tool: &str, bytes: usize) -> Failure {
+    let message = format!(
+        "{tool} did what it was asked, but its output of {bytes} bytes is larger than {MAX_INLINE_BYTES}, and \
+         the call has no effect id by which the output could be read; call it with one, or ask for less \
+         at once"
+    );
+    Failure::new(Category::Limit, "output_too_large", message).detail("bytes", bytes)
 }

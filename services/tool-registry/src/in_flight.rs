@@ -2,18 +2,18 @@
 
 mod live_output;
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use contracts::tavern::common::v1::{
     CallResult, OutputStream, PendingWork, RunEvent, RunStarted, WorkKind, run_event::Kind,
 };
-use core_types::{CallPath, Clock};
+use core_types::{CallPath, Clock, Durability};
 use run_log::{Hash, RunWriter};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use crate::ledger;
+use crate::ledger::{self, OutputKeeper};
 use live_output::LiveOutput;
 pub use live_output::OutputCursor;
 
@@ -44,7 +44,7 @@ pub struct InFlightCall {
     still_running: Mutex<Vec<PendingWork>>,
     /// The ledger's entry, for calls that have one.
     entry: OnceLock<RunWriter>,
-    clock: std::sync::Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
 }
 
 impl std::fmt::Debug for InFlightCall {
@@ -64,7 +64,7 @@ impl InFlightCall {
         effect_id: String,
         body: Hash,
         path: CallPath,
-        clock: std::sync::Arc<dyn Clock>,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let stage = Stage {
             output: LiveOutput::new(&effect_id),
@@ -147,6 +147,12 @@ impl InFlightCall {
         // There is one entry per effect, so a second one would be the same.
         let _ = self.entry.set(entry);
         self.stage.send_modify(|stage| stage.is_recorded = true);
+    }
+
+    /// Returns what keeps a long output; nothing for a call that is in no ledger.
+    pub fn output_keeper(&self, durability: Durability) -> Option<OutputKeeper> {
+        let (entry, clock) = (self.entry.get()?.clone(), Arc::clone(&self.clock));
+        Some(OutputKeeper::new(entry, clock, durability))
     }
 
     /// Records that a run executes the call. The ledger keeps its id, so that it can be found after

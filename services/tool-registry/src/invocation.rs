@@ -191,6 +191,20 @@ impl Invocation {
             );
             return outcome::failed(error);
         }
+        let results = || {
+            self.selected
+                .iter()
+                .filter_map(|call| self.settled.get(&call.index))
+        };
+        if let Some((long, result)) =
+            results().find_map(|result| Some((result.long_output.as_ref()?, result)))
+        {
+            let message = format!(
+                "{} gave {} bytes, too many for a result; ReadOutput reads them by the handle {}",
+                result.tool_id, long.total_bytes, result.effect_id
+            );
+            return too_large(message);
+        }
         let outputs = self.selected.iter().map(|call| {
             let output = self
                 .settled
@@ -205,14 +219,18 @@ impl Invocation {
                  that settles its call",
                 result.len()
             );
-            return outcome::failed(outcome::error(
-                ErrorCategory::Limit,
-                "result_too_large",
-                message,
-            ));
+            return too_large(message);
         }
         outcome::succeeded(result)
     }
+}
+
+fn too_large(message: String) -> RunOutcome {
+    outcome::failed(outcome::error(
+        ErrorCategory::Limit,
+        "result_too_large",
+        message,
+    ))
 }
 
 fn stop_if_cancelled(control: &RunControl, unsettled: Vec<String>) -> Result<(), Stop> {

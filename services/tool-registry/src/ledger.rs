@@ -10,6 +10,7 @@
 
 mod entry;
 mod list;
+mod long_output;
 mod resolve;
 
 use std::{sync::Arc, time::Duration};
@@ -28,6 +29,7 @@ use tonic::{Code, Status};
 
 pub use entry::{Entry, LedgerEntry, Record, Settled};
 pub use list::CallPage;
+pub use long_output::{MAX_INLINE_BYTES, OutputKeeper, OutputPart};
 
 const SCOPE: &str = "effect";
 const KIND: &str = "effect";
@@ -253,9 +255,8 @@ impl Ledger {
     }
 
     async fn read(&self, summary: RunSummary) -> Result<LedgerEntry, Status> {
-        let stored = self.logs.read(summary.id, 0, MAX_EVENTS).await;
-        let stored = stored.map_err(|error| grpc_kit::internal(&error))?;
-        entry::read(summary, stored)
+        let events = self.events(&summary).await?;
+        entry::read(summary, events)
     }
 
     fn event(&self, kind: Kind) -> RunEvent {

@@ -1,6 +1,6 @@
 //! How a call ends, the same for tools, workflow nodes and scripts.
 //!
-//! * [`CallOutcome`]: how a call ended.
+//! * [`CallOutcome`]: how a call ended, and [`LongOutput`], if its output is kept elsewhere.
 //! * [`Category`] and [`Failure`]: why it did not succeed.
 //! * [`Violation`]: one thing that is wrong with JSON that came from outside.
 //! * [`Verdict`]: how a script ended, in the words of the sandbox, and the failure that follows from it.
@@ -18,6 +18,6 @@ mod violation;
 pub use category::Category;
 pub use code_error::CodeError;
 pub use failure::{Failure, FailureInner};
-pub use outcome::CallOutcome;
+pub use outcome::{CallOutcome, LongOutput};
 pub use verdict::{Verdict, tail};
 pub use violation::{Violation, sentences};

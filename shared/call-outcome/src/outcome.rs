@@ -4,11 +4,22 @@ use serde_json::Value;
 
 use crate::{Category, Failure};
 
+/// Stands for an output that is too long for a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongOutput {
+    /// The beginning of its JSON text, cut between characters.
+    pub head: String,
+    /// The size of the whole, in bytes of JSON text.
+    pub total_bytes: u64,
+}
+
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallOutcome {
     /// The tool did it and returned this.
     Succeeded(Value),
+    /// The tool did it, and what it returned is kept elsewhere.
+    SucceededLong(LongOutput),
     /// The tool was started and failed.
     Failed(Failure),
     /// The call was rejected before the tool was started.
@@ -23,7 +34,7 @@ impl CallOutcome {
     /// Returns why the call did not succeed.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Self::Succeeded(_) => None,
+            Self::Succeeded(_) | Self::SucceededLong(_) => None,
             Self::Failed(failure)
             | Self::Rejected(failure)
             | Self::Cancelled(failure)

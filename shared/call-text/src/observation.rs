@@ -43,6 +43,30 @@ pub fn success(tool: &str, result: &Value) -> String {
     )
 }
 
+/// The beginning of an output that is too long to be shown (L4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongOutput<'o> {
+    /// The beginning of its JSON text.
+    pub head: &'o str,
+    /// The size of the whole in bytes.
+    pub total_bytes: u64,
+    /// By what the rest can be read.
+    pub handle: &'o str,
+}
+
+/// A call that succeeded with an output that is too long to be shown (L4). The head is shown as it
+/// stands in the JSON text, so that the offset of what follows is its length.
+pub fn long_success(tool: &str, output: &LongOutput<'_>) -> String {
+    format!(
+        "Observation: Tool {tool} executed successfully. Its result is JSON text of {} bytes, of which \
+         these are the first {}; the rest is kept under the handle {}. Result: {}",
+        output.total_bytes,
+        output.head.len(),
+        output.handle,
+        neutralise(output.head)
+    )
+}
+
 /// A call whose tool failed (L5).
 pub fn failure(tool: &str, failure: &Failure<'_>) -> String {
     let code = if failure.code.is_empty() {

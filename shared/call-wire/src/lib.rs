@@ -18,7 +18,7 @@ pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto, finish_r
 pub use load_diagnostic::load_diagnostic_to_proto;
 pub use observation::observation;
 pub use outcome::{
-    failure_from_proto, failure_to_proto, outcome_to_proto, verdict_from_proto,
+    failure_from_proto, failure_to_proto, outcome_to_proto, output_text, verdict_from_proto,
     violation_from_proto, violation_to_proto,
 };
 pub use parsed::{

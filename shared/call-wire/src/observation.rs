@@ -1,11 +1,16 @@
 //! The report to a model of a call that has ended.
 
-use call_text::{Problem, ProblemCode, Rule, Span, observation as words};
+use call_text::{
+    Problem, ProblemCode, Rule, Span,
+    observation::{self as words, LongOutput},
+};
 use contracts::tavern::common::v1::{CallError, CallResult, CallStatus, ErrorCategory, Violation};
 use serde_json::Value;
 
 /// The longest observation of one call, in bytes. What is beyond it stays in the log.
 const MAX_BYTES: usize = 64 << 10;
+/// The part of a longer output that is shown, in bytes; it leaves room for the words around it.
+const HEAD_BYTES: usize = 60 << 10;
 
 /// Words the end of a call in the default wording: markers of the dialects neutralised, and cut
 /// after 64 KiB.
@@ -13,11 +18,32 @@ pub fn observation(result: &CallResult) -> String {
     let tool = result.tool_id.as_str();
     let error = result.error.clone().unwrap_or_default();
     let text = match result.status() {
-        CallStatus::Succeeded => words::success(tool, &output(&result.output_json)),
+        CallStatus::Succeeded => match long_output(result) {
+            Some(long) => words::long_success(tool, &long),
+            None => words::success(tool, &output(&result.output_json)),
+        },
         CallStatus::Rejected if !error.violations.is_empty() => rejected(tool, &error),
         _ => failed(tool, &error),
     };
     bounded(text)
+}
+
+/// Returns the beginning of an output that is too long to be shown and can be read by its handle.
+fn long_output(result: &CallResult) -> Option<LongOutput<'_>> {
+    let json = &result.output_json;
+    let (head, total_bytes) = match &result.long_output {
+        Some(long) => (long.head.as_str(), long.total_bytes),
+        None if json.len() <= MAX_BYTES || result.effect_id.is_empty() => return None,
+        None => {
+            let head = &json[..json.floor_char_boundary(HEAD_BYTES)];
+            (head, json.len() as u64)
+        }
+    };
+    Some(LongOutput {
+        head,
+        total_bytes,
+        handle: &result.effect_id,
+    })
 }
 
 /// Reads what a tool gave; text that is not valid JSON is reported as it is.
@@ -88,6 +114,8 @@ fn bounded(text: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use contracts::tavern::common::v1 as common;
+
     use super::*;
 
     fn result(status: CallStatus) -> CallResult {
@@ -134,7 +162,35 @@ mod tests {
     }
 
     #[test]
-    fn a_long_output_is_cut_and_says_so() {
+    fn l4_a_long_output_begins_in_the_observation_and_names_its_handle() {
+        let output_json = Value::String("x".repeat(MAX_BYTES)).to_string();
+        let inline = CallResult {
+            effect_id: "call-1".into(),
+            output_json,
+            ..result(CallStatus::Succeeded)
+        };
+        let kept = CallResult {
+            effect_id: "call-1".into(),
+            long_output: Some(common::LongOutput {
+                head: "[1,2".into(),
+                total_bytes: 65_538,
+            }),
+            ..result(CallStatus::Succeeded)
+        };
+        for (result, first) in [(&inline, 61_440), (&kept, 4)] {
+            let text = observation(result);
+            assert!(text.len() < MAX_BYTES, "{}", text.len());
+            let says = format!(
+                "JSON text of 65538 bytes, of which these are the first {first}; the rest is kept under \
+                 the handle call-1. Result: "
+            );
+            assert!(text.contains(&says), "{}", &text[..200]);
+        }
+        assert!(observation(&kept).ends_with("Result: [1,2"));
+    }
+
+    #[test]
+    fn a_long_output_without_a_handle_is_cut_and_says_so() {
         let output_json = Value::String("长".repeat(MAX_BYTES)).to_string();
         let result = observation(&CallResult {
             output_json,

@@ -2,16 +2,16 @@
 
 use call_outcome::{CallOutcome, Category, Failure, FailureInner, Verdict, Violation};
 use contracts::tavern::{
-    common::v1::{self as common, CallError, CallResult, CallStatus, ErrorCategory},
+    common::v1::{self as common, CallError, CallResult, CallStatus, ErrorCategory, LongOutput},
     sandbox::v1::{self as sandbox, verdict::Kind},
 };
 use serde_json::Value;
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// Converts how a call ended to the result's status, output and error; the other fields are empty.
 pub fn outcome_to_proto(outcome: &CallOutcome) -> CallResult {
     let status = match outcome {
-        CallOutcome::Succeeded(_) => CallStatus::Succeeded,
+        CallOutcome::Succeeded(_) | CallOutcome::SucceededLong(_) => CallStatus::Succeeded,
         CallOutcome::Failed(_) => CallStatus::Failed,
         CallOutcome::Rejected(_) => CallStatus::Rejected,
         CallOutcome::Cancelled(_) => CallStatus::Cancelled,
@@ -23,8 +23,27 @@ pub fn outcome_to_proto(outcome: &CallOutcome) -> CallResult {
             CallOutcome::Succeeded(output) => output.to_string(),
             _ => String::new(),
         },
+        long_output: match outcome {
+            CallOutcome::SucceededLong(output) => Some(LongOutput {
+                head: output.head.clone(),
+                total_bytes: output.total_bytes,
+            }),
+            _ => None,
+        },
         error: outcome.failure().map(failure_to_proto),
         ..CallResult::default()
+    }
+}
+
+/// Returns what a call that succeeded gave, for a person to read: JSON text, and of a long output its
+/// beginning and its handle.
+pub fn output_text(result: &CallResult) -> Cow<'_, str> {
+    match &result.long_output {
+        None => Cow::Borrowed(&result.output_json),
+        Some(long) => Cow::Owned(format!(
+            "{} … ({} bytes, handle {})",
+            long.head, long.total_bytes, result.effect_id
+        )),
     }
 }
 
@@ -188,6 +207,15 @@ mod tests {
             (&*succeeded.output_json, succeeded.error),
             (r#"{"a":1}"#, None)
         );
+        let long = outcome_to_proto(&CallOutcome::SucceededLong(call_outcome::LongOutput {
+            head: "[1".into(),
+            total_bytes: 9,
+        }));
+        assert_eq!(
+            (long.status(), &*long.output_json),
+            (CallStatus::Succeeded, "")
+        );
+        assert_eq!(output_text(&long), "[1 … (9 bytes, handle )");
         let failure = Failure::invalid("code", "message").detail("x", 1);
         type Make = fn(Failure) -> CallOutcome;
         for (make, status) in [

@@ -108,6 +108,7 @@ pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
         true => Vec::new(),
         false => vec![result.output_json.clone()],
     };
+    texts.extend(result.long_output.as_ref().map(|long| long.head.clone()));
     // What the registry says of wrong arguments quotes the model and is ours; a tool's own
     // message is not.
     texts.extend(result.error.as_ref().map(|error| error.message.clone()));

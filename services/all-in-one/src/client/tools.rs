@@ -133,9 +133,9 @@ async fn call(
             Some(Record::Result(result)) => {
                 let succeeded = result.status() == CallStatus::Succeeded;
                 if !as_json {
-                    let error = result.error.unwrap_or_default();
+                    let error = result.error.clone().unwrap_or_default();
                     print(&match succeeded {
-                        true => format!("{}\n", result.output_json),
+                        true => format!("{}\n", call_wire::output_text(&result)),
                         false => format!("{} ({})\n", error.message, error.code),
                     });
                 }

@@ -12,15 +12,13 @@ use tonic::{Code, Status};
 
 use super::{Call, Inner, draining};
 use crate::{
-    dispatch::ResolvedCall,
+    dispatch::{ResolvedCall, without_handle},
     domain::tool::Tool,
     in_flight::InFlightCall,
-    ledger::{Entry, LedgerEntry, Record, Settled},
+    ledger::{Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
 };
 
-/// The most of a result that fits into an event of the run log beside everything else, in bytes.
-const MAX_OUTPUT_BYTES: usize = 960 << 10;
-/// The same for arguments.
+/// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
 /// How often, and after what time each, the ledger is asked for an end that another request records.
 const TAKE_OVER_TRIES: u32 = 20;
@@ -370,7 +368,7 @@ impl Inner {
             false => &self.abandon,
         };
         tokio::select! {
-            outcome = work => Ok(bounded(resolved.tool.id(), outcome)),
+            outcome = work => Ok(kept(resolved, outcome).await),
             () = give_up.cancelled() => Err(draining()),
         }
     }
@@ -415,21 +413,24 @@ fn timed(outcome: &CallOutcome, dispatched: Option<Timestamp>, ended: Timestamp)
     }
 }
 
-/// Turns a result that no event could hold into a failure.
-fn bounded(tool: &str, outcome: CallOutcome) -> CallOutcome {
+/// Keeps an output that no event could hold beside the call's entry.
+async fn kept(resolved: &ResolvedCall, outcome: CallOutcome) -> CallOutcome {
     let CallOutcome::Succeeded(output) = &outcome else {
         return outcome;
     };
-    let bytes = output.to_string().len();
-    if bytes <= MAX_OUTPUT_BYTES {
+    let text = output.to_string();
+    if text.len() <= MAX_INLINE_BYTES {
         return outcome;
     }
-    let message = format!(
-        "{tool} did what it was asked, but its result of {bytes} bytes is larger than {MAX_OUTPUT_BYTES}; ask \
-         for less at once"
-    );
-    let failure = Failure::new(Category::Limit, "output_too_large", message);
-    CallOutcome::Failed(failure.detail("bytes", bytes))
+    let keeper = resolved.in_flight.output_keeper(resolved.durability);
+    let Some(mut keeper) = keeper else {
+        return CallOutcome::Failed(without_handle(resolved.tool.id(), text.len()));
+    };
+    let kept = match keeper.push(&text).await {
+        Ok(()) => keeper.finish().await,
+        Err(failure) => Err(failure),
+    };
+    kept.map_or_else(CallOutcome::Failed, CallOutcome::SucceededLong)
 }
 
 fn durability_number(durability: Durability) -> i32 {

@@ -7,6 +7,7 @@ use contracts::tavern::{
     common::v1::OutputStream,
     sandbox::v1::{ExecuteRequest, ExecuteResponse, InputFile, execute_request},
 };
+use json_schema::JsonLimits;
 use serde_json::Value;
 
 use super::{
@@ -19,6 +20,9 @@ use crate::{
 };
 
 const MAX_LOG_CHARS: usize = 64 << 10;
+/// The longest answer that is read, in bytes. The sandbox bounds what a program writes, by default to
+/// less.
+const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Runs the programs of plugins.
 #[derive(Clone, Debug)]
@@ -110,7 +114,11 @@ fn answer_of(response: &ExecuteResponse) -> Result<Value, Failure> {
     } else {
         response.result_json.as_str()
     };
-    json_schema::parse_json_strict(text).map_err(|error| {
+    let limits = JsonLimits {
+        max_bytes: MAX_ANSWER_BYTES,
+        ..JsonLimits::default()
+    };
+    json_schema::parse_json_strict_with(text, &limits).map_err(|error| {
         let begin: String = text.chars().take(120).collect();
         let message = if begin.is_empty() {
             "the script answered nothing; it must write one JSON value to standard output"

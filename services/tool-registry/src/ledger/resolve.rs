@@ -13,8 +13,8 @@ use run_log::{CreateError, Created, Hash, NewEvent, NewRun, RequestKey, RunLog, 
 use tonic::Status;
 
 use super::{
-    Ledger, LedgerEntry, MAX_ATTEMPTS, MAX_EVENTS, Settled, encode, entry::RESOLUTION_EVENT,
-    request_id_of, storage_failure,
+    Ledger, LedgerEntry, MAX_ATTEMPTS, Settled, encode, entry::RESOLUTION_EVENT, request_id_of,
+    storage_failure,
 };
 
 const SCOPE: &str = "resolution";
@@ -53,8 +53,7 @@ impl Ledger {
             request_id: request_id_of(&effect)?,
             body_hash: body,
         });
-        let stored = self.logs.read(summary.id, 0, MAX_EVENTS).await;
-        let stored = stored.map_err(|error| grpc_kit::internal(&error))?;
+        let stored = self.events(summary).await?;
         // The last event is the result that the decision replaces.
         let kept = stored.len().saturating_sub(1);
         let mut events: Vec<NewEvent> = stored

@@ -80,9 +80,15 @@ fn dispatched_to_proto(entry: &Entry, view: View) -> Call {
 
 fn with_result(call: Call, result: &CallResult, view: View) -> Call {
     let mut result = result.clone();
-    let output_bytes = result.output_json.len() as u64;
+    let mut output_bytes = result.output_json.len() as u64;
     if view != View::Full {
         result.output_json = String::new();
+    }
+    if let Some(long) = &mut result.long_output {
+        output_bytes = long.total_bytes;
+        if view != View::Full {
+            long.head = String::new();
+        }
     }
     Call {
         state: state_of(result.status()).into(),

@@ -141,27 +141,26 @@ pub(super) async fn read_output(
             );
         }
     };
-    let output = settled.result.output_json.as_str();
-    let begin = usize::try_from(request.offset).unwrap_or(usize::MAX);
-    let Some(rest) = output.get(begin..) else {
-        let problem = format!(
-            "{begin} is beyond the {} bytes of the output, or inside a character",
-            output.len()
-        );
-        return Err(Failure::invalid_fields()
-            .violation("offset", problem)
-            .into_status());
-    };
     let limit = match request.limit {
         0 => DEFAULT_READ_BYTES,
         // A character has up to 4 bytes; less than one would not get ahead.
         limit => limit.clamp(4, MAX_READ_BYTES),
     };
-    let text = &rest[..rest.floor_char_boundary(limit as usize)];
+    let offset = request.offset;
+    let part = calls
+        .ledger()
+        .read_output(&settled, offset, limit as usize)
+        .await?;
+    let Some(part) = part else {
+        let problem = format!("{offset} is beyond the end of the output, or inside a character");
+        return Err(Failure::invalid_fields()
+            .violation("offset", problem)
+            .into_status());
+    };
     Ok(ReadOutputResponse {
-        text: text.to_owned(),
-        next_offset: (begin + text.len()) as u64,
-        total_bytes: output.len() as u64,
+        next_offset: offset + part.text.len() as u64,
+        text: part.text,
+        total_bytes: part.total_bytes,
     })
 }
 

@@ -21,7 +21,7 @@ use crate::{
 
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
-    workflows: PlayedWorkflows,
+    pub(crate) workflows: PlayedWorkflows,
     shutdown: ShutdownHandle,
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn serve() -> Backend {
     }
 }
 
-async fn register(fixture: &Fixture, backend: &Backend) -> Vec<String> {
+pub(crate) async fn register(fixture: &Fixture, backend: &Backend) -> Vec<String> {
     let request = PutBackendRequest {
         name: "flows".into(),
         endpoint: format!("http://{}", backend.address),
@@ -64,7 +64,7 @@ async fn register(fixture: &Fixture, backend: &Backend) -> Vec<String> {
         .methods
 }
 
-fn tool(id: &str, method: &str) -> Value {
+pub(crate) fn tool(id: &str, method: &str) -> Value {
     json!({"id": id, "parameters": {"type": "object", "additionalProperties": true},
            "implementation": {"type": "service", "service": "flows",
                               "method": format!("tavern.workflow.v1.WorkflowService/{method}")}})

@@ -18,6 +18,7 @@ mod fixture;
 mod invocation;
 mod ledger;
 mod live;
+mod long_output;
 mod plugins;
 mod registration;
 mod runs;

@@ -112,10 +112,13 @@ fn skipped(tool: &str, failed: &str) -> ToolOutcome {
 pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, Failure> {
     let status = match result.status() {
         common::CallStatus::Succeeded => {
-            if result.output_json.len() > MAX_VALUE_BYTES {
+            let long = result.long_output.as_ref().map(|long| long.total_bytes);
+            let bytes = long.unwrap_or(result.output_json.len() as u64);
+            if long.is_some() || bytes > MAX_VALUE_BYTES as u64 {
                 let message = format!(
-                    "the tool gave {} bytes; at most {MAX_VALUE_BYTES} are kept",
-                    result.output_json.len()
+                    "the tool gave {bytes} bytes; at most {MAX_VALUE_BYTES} are passed on, and ReadOutput \
+                     reads them all by the handle {}",
+                    result.effect_id
                 );
                 return Err(Failure::limit("value_too_large", message));
             }

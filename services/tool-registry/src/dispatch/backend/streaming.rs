@@ -10,18 +10,34 @@ use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
 use super::{heard::Heard, refusal};
-use crate::dispatch::ResolvedCall;
-
-/// The most that is kept of the messages for the result, in bytes of JSON. More is read and dropped,
-/// so that the method comes to its end.
-const MAX_KEPT_BYTES: usize = 4 << 20;
+use crate::{
+    dispatch::{ResolvedCall, without_handle},
+    ledger::{MAX_INLINE_BYTES, OutputKeeper},
+};
 
 /// What a method has answered so far.
 #[derive(Default)]
 struct Answer {
-    messages: Vec<Value>,
     bytes: usize,
+    messages: Messages,
     coalescer: Coalescer<()>,
+}
+
+/// The messages for the result. What cannot be kept is read and dropped, so that the method comes to
+/// its end.
+enum Messages {
+    /// All of them.
+    Few(Vec<Value>),
+    /// They are too long for a result, and kept as they come.
+    Kept(Box<OutputKeeper>),
+    /// They cannot be kept.
+    Dropped(Failure),
+}
+
+impl Default for Messages {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
 }
 
 /// Reads a stream to its end.
@@ -46,24 +62,23 @@ pub(super) async fn read(
             Err(status) => break Some(status),
         };
         match value {
-            CallOutcome::Succeeded(value) => answer.take(value, resolved),
+            CallOutcome::Succeeded(value) => answer.take(value, resolved).await,
             malformed => return malformed,
         }
     };
     show(resolved, answer.coalescer.release(Instant::now()));
     match broken {
         Some(status) => answer.broken(service, resolved, heard, &status),
-        None => answer.whole(resolved),
+        None => answer.whole().await,
     }
 }
 
 impl Answer {
-    fn take(&mut self, value: Value, resolved: &ResolvedCall) {
+    async fn take(&mut self, value: Value, resolved: &ResolvedCall) {
         let line = format!("{value}\n");
         self.bytes += line.len();
-        if self.bytes <= MAX_KEPT_BYTES {
-            self.messages.push(value);
-        }
+        let messages = std::mem::take(&mut self.messages);
+        self.messages = messages.with(value, self.bytes, resolved).await;
         show(resolved, self.coalescer.push((), &line, Instant::now()));
     }
 
@@ -89,18 +104,47 @@ impl Answer {
         )
     }
 
-    fn whole(self, resolved: &ResolvedCall) -> CallOutcome {
-        if self.bytes <= MAX_KEPT_BYTES {
-            return CallOutcome::Succeeded(Value::Array(self.messages));
+    async fn whole(self) -> CallOutcome {
+        let mut keeper = match self.messages {
+            Messages::Few(messages) => return CallOutcome::Succeeded(Value::Array(messages)),
+            Messages::Dropped(failure) => return CallOutcome::Failed(failure),
+            Messages::Kept(keeper) => keeper,
+        };
+        let kept = match keeper.push("]").await {
+            Ok(()) => keeper.finish().await,
+            Err(failure) => Err(failure),
+        };
+        kept.map_or_else(CallOutcome::Failed, CallOutcome::SucceededLong)
+    }
+}
+
+impl Messages {
+    /// Adds a message. With it they have `bytes` bytes.
+    async fn with(self, message: Value, bytes: usize, resolved: &ResolvedCall) -> Self {
+        match self {
+            Self::Few(mut messages) => {
+                messages.push(message);
+                if bytes <= MAX_INLINE_BYTES {
+                    return Self::Few(messages);
+                }
+                let keeper = resolved.in_flight.output_keeper(resolved.durability);
+                let Some(keeper) = keeper else {
+                    return Self::Dropped(without_handle(resolved.tool.id(), bytes));
+                };
+                let text = Value::Array(messages).to_string();
+                // The array stays open for what follows.
+                keep(Box::new(keeper), text.strip_suffix(']').unwrap_or(&text)).await
+            }
+            Self::Kept(keeper) => keep(keeper, &format!(",{message}")).await,
+            Self::Dropped(failure) => Self::Dropped(failure),
         }
-        let message = format!(
-            "{} did what it was asked, but its answer of {} bytes is larger than {MAX_KEPT_BYTES}; ask for \
-             less at once",
-            resolved.tool.id(),
-            self.bytes
-        );
-        let failure = Failure::new(Category::Limit, "output_too_large", message);
-        CallOutcome::Failed(failure.detail("bytes", self.bytes))
+    }
+}
+
+async fn keep(mut keeper: Box<OutputKeeper>, text: &str) -> Messages {
+    match keeper.push(text).await {
+        Ok(()) => Messages::Kept(keeper),
+        Err(failure) => Messages::Dropped(failure),
     }
 }
 

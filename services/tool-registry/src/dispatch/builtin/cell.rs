@@ -32,7 +32,7 @@ pub(super) async fn run(sessions: &Sessions, resolved: &ResolvedCall) -> CallOut
     };
     let caller = portable(conversation.as_str());
     match sessions.run_cell(&caller, runtime, code, resolved).await {
-        Ok(ran) => ended(&ran, language),
+        Ok(ran) => ended(&ran, language, resolved),
         Err(outcome) => outcome,
     }
 }
@@ -44,20 +44,26 @@ fn asked(resolved: &ResolvedCall) -> Result<(&str, &str), Failure> {
     Ok((language, code))
 }
 
-fn ended(ran: &Ran, language: &str) -> CallOutcome {
+fn ended(ran: &Ran, language: &str, resolved: &ResolvedCall) -> CallOutcome {
     let cell = &ran.cell;
     let Some(failure) = failure_of(cell, language) else {
-        return CallOutcome::Succeeded(output_of(ran));
+        return CallOutcome::Succeeded(output_of(ran, resolved));
     };
     let mut failure = failed_with(failure, &cell.stdout);
     failure.details.extend(place_of(ran));
     CallOutcome::Failed(failure)
 }
 
-fn output_of(ran: &Ran) -> Value {
+fn output_of(ran: &Ran, resolved: &ResolvedCall) -> Value {
     let mut output = place_of(ran);
-    output.insert("stdout".to_owned(), json!(shown(&ran.cell.stdout)));
-    output.insert("stderr".to_owned(), json!(shown(&ran.cell.stderr)));
+    output.insert(
+        "stdout".to_owned(),
+        json!(shown(&ran.cell.stdout, resolved)),
+    );
+    output.insert(
+        "stderr".to_owned(),
+        json!(shown(&ran.cell.stderr, resolved)),
+    );
     if let Some(value) = &ran.cell.value {
         output.insert("value".to_owned(), json!(value.text));
     }

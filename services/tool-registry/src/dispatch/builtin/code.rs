@@ -13,7 +13,7 @@ use crate::dispatch::{
     sandbox::{Sandbox, failed_verdict, has_exited, portable, tail},
 };
 
-/// The most of each output stream that is given to the model.
+/// The most of each output stream that a call gives by whose handle no more could be read.
 const MAX_OUTPUT_CHARS: usize = 64 << 10;
 
 /// The most of standard output that is reported with an error.
@@ -36,7 +36,7 @@ pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallO
         Err(outcome) => return outcome,
     };
     let Some(failure) = failed_verdict(&response, &language) else {
-        return CallOutcome::Succeeded(output_of(&response));
+        return CallOutcome::Succeeded(output_of(&response, resolved));
     };
     let failure = match has_exited(&response) {
         true => with_trace(failure, &language, &response),
@@ -74,18 +74,22 @@ pub(super) fn without_nul(code: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns as much of an output stream as a model is given.
-pub(super) fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .take(MAX_OUTPUT_CHARS)
-        .collect()
+/// Returns as much of an output stream as the call gives; the sandbox bounds it.
+pub(super) fn shown(bytes: &[u8], resolved: &ResolvedCall) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    match resolved.effect_id {
+        Some(_) => text.into_owned(),
+        None => text.chars().take(MAX_OUTPUT_CHARS).collect(),
+    }
 }
 
-fn output_of(response: &ExecuteResponse) -> Value {
+fn output_of(response: &ExecuteResponse, resolved: &ResolvedCall) -> Value {
     let mut output = Map::new();
-    output.insert("stdout".to_owned(), json!(shown(&response.stdout)));
-    output.insert("stderr".to_owned(), json!(shown(&response.stderr)));
+    let mut show = |stream: &str, bytes: &[u8]| {
+        output.insert(stream.to_owned(), json!(shown(bytes, resolved)));
+    };
+    show("stdout", &response.stdout);
+    show("stderr", &response.stderr);
     if !response.result_json.is_empty()
         && let Ok(result) = json_schema::parse_json_strict(&response.result_json)
     {

@@ -9,8 +9,9 @@ use std::{
 
 use contracts::tavern::{
     common::v1::{
-        CallError, ErrorReason, NodeStarted, PendingWork, Run, RunEvent, RunOutcome, RunStarted,
-        RunState, WatchEnd, WatchRecord, WorkKind, run_event::Kind, watch_record::Record,
+        CallError, ErrorReason, NodeStarted, OutputChunk, PendingWork, Run, RunEvent, RunOutcome,
+        RunStarted, RunState, WatchEnd, WatchRecord, WorkKind, run_event::Kind,
+        watch_record::Record,
     },
     run::v1::{
         CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
@@ -46,6 +47,8 @@ pub(crate) struct PlayedWorkflows {
     pub(crate) deaf: Arc<Mutex<bool>>,
     /// What the metadata of `GetWorkflow` said, key and value.
     pub(crate) seen: Arc<Mutex<Vec<(String, String)>>>,
+    /// What each run writes, chunk by chunk.
+    pub(crate) writes: Arc<Mutex<Vec<String>>>,
 }
 
 impl PlayedWorkflows {
@@ -311,13 +314,20 @@ impl RunService for PlayedWorkflows {
     ) -> Result<Response<Self::WatchRunStream>, Status> {
         let request = request.into_inner();
         let mut run = self.run(&request.run_id)?.subscribe();
-        let events = [
+        let mut events = vec![
             Kind::RunStarted(RunStarted::default()),
             Kind::NodeStarted(NodeStarted {
                 node_id: "n1".into(),
                 node_type: "core:Echo".into(),
             }),
         ];
+        let writes = self.writes.lock().unwrap().clone();
+        events.extend(writes.into_iter().map(|text| {
+            Kind::OutputChunk(OutputChunk {
+                text,
+                ..OutputChunk::default()
+            })
+        }));
         let stream = async_stream::stream! {
             for (kind, sequence) in events.into_iter().zip(1..) {
                 if sequence > request.after_sequence {
