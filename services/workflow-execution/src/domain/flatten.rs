@@ -7,7 +7,7 @@
 //! same workflow may be used any number of times.
 
 use call_outcome::Violation;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use super::bundle::Children;
@@ -19,13 +19,16 @@ use super::node_type::Catalogue;
 use super::slot::Shape;
 use super::violation::{Violations, join};
 use super::workflow::{EdgeEntry, NodeEntry, Workflow};
-use super::zone::settings::is_zone;
+use super::zone::settings::{ZONE_INPUT, ZONE_OUTPUT, is_zone};
 
 /// The type of a node that stands for a workflow.
 pub const NODE_GROUP: &str = "core:NodeGroup";
 
 /// The type of a node that runs a workflow.
 pub const RUN_WORKFLOW: &str = "core:RunWorkflow";
+
+/// The setting by which a group or a zone refers to a workflow.
+pub const REFERENCE: &str = "referencedWorkflowId";
 
 /// The type of a node that only groups others on the canvas.
 const FRAME: &str = "core:frame";
@@ -37,7 +40,8 @@ const GROUP_OUTPUT: &str = "core:GroupOutput";
 /// workflow becomes part of the one around it.
 fn reference_key(full_type: &str) -> Option<(&'static str, bool)> {
     match full_type {
-        NODE_GROUP => Some(("referencedWorkflowId", true)),
+        NODE_GROUP => Some((REFERENCE, true)),
+        zone if is_zone(zone) => Some((REFERENCE, true)),
         RUN_WORKFLOW => Some(("workflowId", false)),
         _ => None,
     }
@@ -154,11 +158,23 @@ impl Flattener<'_> {
             .filter_map(|edge| Some((edge.target.clone(), edge.target_handle.clone()?)))
             .collect();
         let mut zones = zones_around(&nodes);
+        let filled: HashSet<String> = zones.values().cloned().collect();
         for mut node in nodes {
             if is_frame(&node) {
                 continue;
             }
             let own_id = node.id.clone();
+            if filled.contains(&own_id)
+                && node.config.get(REFERENCE).is_some_and(|id| !id.is_null())
+            {
+                let message = format!(
+                    "zone `{own_id}` has nodes inside and refers to a workflow; keep one of both"
+                );
+                let pointer = place.pointer.as_ref().unwrap_or(&node.pointer);
+                self.violations
+                    .add(Violation::new(pointer.clone(), "zone_boundary", message));
+                node.config.remove(REFERENCE);
+            }
             node.id = format!("{}{own_id}", place.prefix);
             for ids in node.connection_orders.values_mut() {
                 ids.iter_mut()
@@ -205,6 +221,10 @@ impl Flattener<'_> {
 
     /// Adds a node, or what stands in its place.
     fn add(&mut self, mut node: NodeEntry, place: &Place) -> Option<Boundary> {
+        if is_zone(&node.full_type) {
+            self.add_zone(node);
+            return None;
+        }
         if [GROUP_INPUT, GROUP_OUTPUT].contains(&node.full_type.as_str()) {
             node.interface.clone_from(&place.interface);
         }
@@ -223,11 +243,60 @@ impl Flattener<'_> {
             self.nodes.push(node);
             return None;
         }
-        let id = node.config.get("referencedWorkflowId")?.as_str()?;
+        let id = node.config.get(REFERENCE)?.as_str()?;
         self.path.push(id.to_owned());
         let boundary = self.expand_group(node, &child, interface);
         self.path.pop();
         boundary
+    }
+
+    /// Whether the nodes of a workflow can be added.
+    fn has_room(&mut self, pointer: &str, child: &Workflow) -> bool {
+        let fits = self.nodes.len() + child.nodes.len() <= MAX_NODES
+            && self.edges.len() + child.edges.len() <= MAX_EDGES;
+        if !fits {
+            let message = format!(
+                "with this workflow the one around it has more than {MAX_NODES} nodes or {MAX_EDGES} edges"
+            );
+            self.violations
+                .add(Violation::new(pointer, "limit_exceeded", message));
+        }
+        fits
+    }
+
+    /// Adds a zone, with the nodes of the workflow that it repeats if it refers to one (rule W9).
+    fn add_zone(&mut self, zone: NodeEntry) {
+        let id = zone.config.get(REFERENCE).filter(|id| !id.is_null());
+        let Some(id) = id.and_then(|id| id.as_str()).map(str::to_owned) else {
+            self.nodes.push(zone);
+            return;
+        };
+        let child = self.child(&zone, REFERENCE, true);
+        let place = Place {
+            prefix: format!("{}/", zone.id),
+            pointer: Some(zone.pointer.clone()),
+            interface: None,
+            zone: Some(zone.id.clone()),
+        };
+        self.nodes.push(zone);
+        let room = |child: &Rc<Workflow>| {
+            self.has_room(place.pointer.as_deref().unwrap_or_default(), child)
+        };
+        let Some(child) = child.filter(room) else {
+            return;
+        };
+        let (mut nodes, mut edges) = (child.nodes.clone(), child.edges.clone());
+        for (of_group, of_zone) in [(GROUP_INPUT, ZONE_INPUT), (GROUP_OUTPUT, ZONE_OUTPUT)] {
+            let boundary = merge(&mut nodes, &mut edges, of_group);
+            if of_group == GROUP_OUTPUT {
+                edges.extend(mapped(&child, &boundary));
+            }
+            let of_boundary = nodes.iter_mut().filter(|node| node.id == boundary);
+            of_boundary.for_each(|node| node.full_type = of_zone.to_owned());
+        }
+        self.path.push(id);
+        self.expand(nodes, edges, &place);
+        self.path.pop();
     }
 
     fn expand_composite(&mut self, node: NodeEntry, given: &BTreeSet<String>) -> Option<Boundary> {
@@ -253,29 +322,13 @@ impl Flattener<'_> {
         child: &Workflow,
         interface: Shape,
     ) -> Option<Boundary> {
-        if self.nodes.len() + child.nodes.len() > MAX_NODES
-            || self.edges.len() + child.edges.len() > MAX_EDGES
-        {
-            let message = format!(
-                "with this group the workflow has more than {MAX_NODES} nodes or {MAX_EDGES} edges"
-            );
-            self.violations
-                .add(Violation::new(group.pointer, "limit_exceeded", message));
+        if !self.has_room(&group.pointer, child) {
             return None;
         }
         let (mut nodes, mut edges) = (child.nodes.clone(), child.edges.clone());
         let entry = merge(&mut nodes, &mut edges, GROUP_INPUT);
         let exit = merge(&mut nodes, &mut edges, GROUP_OUTPUT);
-        for mapping in &child.output_mappings {
-            edges.push(EdgeEntry {
-                id: String::new(),
-                source: mapping.node.clone(),
-                source_handle: Some(mapping.slot.clone()),
-                target: exit.clone(),
-                target_handle: Some(mapping.key.clone()),
-                pointer: String::new(),
-            });
-        }
+        edges.extend(mapped(child, &exit));
         let place = Place {
             prefix: format!("{}/", group.id),
             pointer: Some(group.pointer),
@@ -361,6 +414,19 @@ fn read_child(text: &str, catalogue: &Catalogue) -> Result<Rc<Workflow>, String>
         (Some(workflow), None) => Ok(Rc::new(workflow)),
         (_, first) => Err(first.map(ToString::to_string).unwrap_or_default()),
     }
+}
+
+/// Returns an edge to the exit of a workflow for each output that it names without one.
+fn mapped<'a>(workflow: &'a Workflow, exit: &'a str) -> impl Iterator<Item = EdgeEntry> + 'a {
+    let mappings = workflow.output_mappings.iter();
+    mappings.map(|mapping| EdgeEntry {
+        id: String::new(),
+        source: mapping.node.clone(),
+        source_handle: Some(mapping.slot.clone()),
+        target: exit.to_owned(),
+        target_handle: Some(mapping.key.clone()),
+        pointer: String::new(),
+    })
 }
 
 /// Leaves one node of an interface type, which all edges of the others then use, and returns its id.

@@ -6,6 +6,7 @@ use call_outcome::{Failure, Violation};
 use serde_json::{Value, json};
 
 use crate::domain::data_flow::DataFlow;
+use crate::domain::flatten::REFERENCE;
 use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::Shape;
@@ -39,6 +40,7 @@ impl Default for LoopZone {
                           begins again.",
             category: "control",
             config: vec![
+                reference_slot(),
                 ConfigSlot::new("variables", DataFlow::Array, variables),
                 ConfigSlot::new("constants", DataFlow::Array, constants),
                 ConfigSlot::new("collect", DataFlow::Array, collect),
@@ -77,6 +79,13 @@ impl Node for LoopZone {
     fn settle(&self, _call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         settle_zone(&self.definition, settled)
     }
+}
+
+/// The setting that names a workflow to repeat.
+pub(super) fn reference_slot() -> ConfigSlot {
+    let reference = "The id of a workflow that is repeated in the place of nodes inside: its interface \
+                     inputs and outputs are those of a ZoneInput and a ZoneOutput.";
+    ConfigSlot::new(REFERENCE, DataFlow::String, reference)
 }
 
 /// Returns the slots of a zone without settings.

@@ -11,7 +11,7 @@ use crate::domain::node_type::{Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::Shape;
 use crate::domain::zone::settings::MAP_LIST;
 
-use super::loop_zone::{fixed_shape, run_zone, settle_zone, zone_shape};
+use super::loop_zone::{fixed_shape, reference_slot, run_zone, settle_zone, zone_shape};
 
 /// Runs the nodes inside it for each item of a list, and keeps the order.
 #[derive(Debug)]
@@ -35,6 +35,7 @@ impl Default for MapList {
                           again.",
             category: "control",
             config: vec![
+                reference_slot(),
                 ConfigSlot::new("constants", DataFlow::Array, constants),
                 ConfigSlot {
                     default: Some(json!(4)),

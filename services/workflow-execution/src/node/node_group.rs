@@ -3,6 +3,7 @@
 use call_outcome::{Failure, Violation};
 
 use crate::domain::data_flow::DataFlow;
+use crate::domain::flatten::REFERENCE;
 use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::Shape;
@@ -20,11 +21,7 @@ impl Default for NodeGroup {
             description: "Puts the nodes of another workflow here. Its slots are the interface of that \
                           workflow, whose nodes run as part of this run.",
             category: "io",
-            config: vec![ConfigSlot::new(
-                "referencedWorkflowId",
-                DataFlow::String,
-                workflow,
-            )],
+            config: vec![ConfigSlot::new(REFERENCE, DataFlow::String, workflow)],
             further_slots: FurtherSlots::ReferencedWorkflow,
             effects: NodeEffects::External,
             ..NodeDefinition::new(
@@ -43,7 +40,7 @@ impl Node for NodeGroup {
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
-        referenced(context, "referencedWorkflowId")
+        referenced(context, REFERENCE)
     }
 
     fn run(&self, _call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -3,6 +3,7 @@
 use contracts::tavern::common::v1::RunState;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::run::v1::CancelRunRequest;
+use contracts::tavern::workflow::v1::{PutWorkflowRequest, ValidateWorkflowRequest};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -183,6 +184,59 @@ async fn w15_after_a_crash_a_map_does_again_only_what_had_not_ended() {
     );
     let again: Vec<String> = asked(&world, &run.run_id).split_off(before);
     assert_eq!(again, ["map#1/late/0"]);
+}
+
+/// A workflow that calls a tool with its input `item`.
+fn acting() -> Value {
+    json!({
+        "nodes": [{"id": "in", "type": "core:GroupInput"}, tool("act", "echo"), {"id": "out", "type": "core:GroupOutput"}],
+        "edges": [edge("in", "item", "act", "n"), edge("act", "result", "out", "result")],
+        "interfaceInputs": {"item": {"dataFlowType": "WILDCARD"}},
+        "interfaceOutputs": {"result": {"dataFlowType": "WILDCARD"}},
+    })
+}
+
+/// A map over two numbers with the workflow `acting`.
+fn referring() -> Value {
+    json!({
+        "nodes": [
+            {"id": "map", "type": "core:MapList", "inputValues": {"items": [1, 2]},
+                "configValues": {"referencedWorkflowId": "acting"}},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [edge("map", "results", "out", "results")],
+        "interfaceOutputs": {"results": {"dataFlowType": "ARRAY"}},
+    })
+}
+
+#[tokio::test]
+async fn w9_a_zone_repeats_a_stored_workflow() {
+    let world = World::new().await;
+    let put = PutWorkflowRequest {
+        workflow_id: "acting".into(),
+        definition_json: acting().to_string(),
+        ..PutWorkflowRequest::default()
+    };
+    world.client.clone().put_workflow(put).await.unwrap();
+    let outcome = world.run(&referring(), json!({})).await;
+    assert_eq!(result(&outcome), json!({"results": [{"n": 1}, {"n": 2}]}));
+    let mut both = referring();
+    let nodes = both["nodes"].as_array_mut().unwrap();
+    nodes.push(entry("map"));
+    let request = ValidateWorkflowRequest {
+        definition_json: both.to_string(),
+    };
+    let refused = world
+        .client
+        .clone()
+        .validate_workflow(request)
+        .await
+        .unwrap();
+    let violations = refused.into_inner().violations;
+    assert!(
+        violations[0].message.contains("keep one of both"),
+        "{violations:?}"
+    );
 }
 
 #[tokio::test]
