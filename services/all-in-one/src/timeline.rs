@@ -129,6 +129,14 @@ impl Timeline {
                     &format!("{} {}", call.tool_id, call.arguments_json),
                 );
             }
+            Some(Kind::OutputChunk(chunk)) if !chunk.interface_key.is_empty() => {
+                let text = format!("{}: {}", chunk.interface_key, chunk.text.trim_end());
+                self.line(event, "live", &text);
+            }
+            Some(Kind::OutputReset(reset)) if !reset.interface_key.is_empty() => {
+                let text = format!("{}: begins again", reset.interface_key);
+                self.line(event, "live", &text);
+            }
             Some(Kind::OutputChunk(chunk)) => self.line(event, "output", chunk.text.trim_end()),
             Some(Kind::OutputReset(_)) => {
                 self.line(

@@ -31,6 +31,7 @@ pub mod node_type;
 pub mod plan;
 pub mod size;
 pub mod slot;
+pub mod stream;
 pub mod tool;
 pub mod tool_choice;
 pub mod violation;

@@ -43,6 +43,8 @@ pub mod regex_rule_loader;
 pub mod run_workflow;
 pub mod script;
 pub mod state_check;
+pub mod stream_suffix_relay;
+pub mod stream_to_string;
 pub mod switch;
 pub mod text_merge;
 pub mod text_summarizer;
@@ -83,6 +85,8 @@ pub fn builtin() -> Catalogue {
         Arc::new(run_workflow::RunWorkflow::default()),
         Arc::new(script::Script::default()),
         Arc::new(state_check::StateCheck::default()),
+        Arc::new(stream_suffix_relay::StreamSuffixRelay::default()),
+        Arc::new(stream_to_string::StreamToString::default()),
         Arc::new(switch::Switch::default()),
         Arc::new(text_merge::TextMerge::default()),
         Arc::new(text_summarizer::TextSummarizer::default()),

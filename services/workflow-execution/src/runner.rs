@@ -11,6 +11,7 @@
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of effects;
 //!   `node_output`: what a script or
 //!   model writes; `settle`: what they came to.
+//! - `interface_stream`: the streaming outputs of a run.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
 mod describe_tools;
@@ -18,6 +19,7 @@ mod drive;
 pub mod history;
 mod history_call;
 mod inline_zone;
+mod interface_stream;
 mod model_call;
 mod node_output;
 mod script_call;

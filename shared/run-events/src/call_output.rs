@@ -14,6 +14,8 @@ pub struct CallOutput {
     effect_id: String,
     /// The node of a workflow that writes; empty for a tool.
     node_id: String,
+    /// The output of a workflow that is written; empty for what a tool or node writes.
+    interface_key: String,
     generation: u64,
     chunks: usize,
     out_bytes: u64,
@@ -35,6 +37,14 @@ impl CallOutput {
         Self {
             node_id: node_id.to_owned(),
             ..Self::of_call(effect_id)
+        }
+    }
+
+    /// Begins a streaming output of a workflow.
+    pub fn of_interface(key: &str) -> Self {
+        Self {
+            interface_key: key.to_owned(),
+            ..Self::default()
         }
     }
 
@@ -69,6 +79,7 @@ impl CallOutput {
             generation: self.generation,
             truncated: self.truncated,
             node_id: self.node_id.clone(),
+            interface_key: self.interface_key.clone(),
         })
     }
 
@@ -79,6 +90,7 @@ impl CallOutput {
         *self = Self {
             effect_id: std::mem::take(&mut self.effect_id),
             node_id: std::mem::take(&mut self.node_id),
+            interface_key: std::mem::take(&mut self.interface_key),
             generation: millis.max(self.generation + 1),
             ..Self::default()
         };
@@ -86,6 +98,7 @@ impl CallOutput {
             effect_id: self.effect_id.clone(),
             generation: self.generation,
             node_id: self.node_id.clone(),
+            interface_key: self.interface_key.clone(),
         }
     }
 }

@@ -73,8 +73,8 @@ impl<K: Copy + PartialEq> Coalescer<K> {
     }
 }
 
-/// Cuts a text into parts of bounded size, between characters.
-fn parts(mut text: String) -> Vec<String> {
+/// Cuts a text into parts of a size that fits an event, between characters.
+pub fn parts(mut text: String) -> Vec<String> {
     let mut parts = Vec::new();
     while text.len() > MAX_PIECE {
         let rest = text.split_off(text.floor_char_boundary(MAX_PIECE));

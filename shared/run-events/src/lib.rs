@@ -34,7 +34,7 @@ mod watch;
 
 pub use call_output::CallOutput;
 pub use cancel::Cancelled;
-pub use coalescer::Coalescer;
+pub use coalescer::{Coalescer, parts};
 pub use codec::{
     CodecError, durability_from_proto, durability_to_proto, kind_number, timestamp_to_proto,
 };

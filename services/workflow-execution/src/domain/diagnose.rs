@@ -4,6 +4,7 @@
 use core_types::LoadDiagnostic;
 use serde_json::{Map, Value};
 
+use super::data_flow::DataFlow;
 use super::execution::{EXECUTION, WITHOUT_EFFECT};
 use super::limits::MAX_SUGGESTED;
 use super::node_type::{Catalogue, ShapeContext};
@@ -138,8 +139,11 @@ impl Findings {
 
     fn slot(&mut self, slot: &Map<String, Value>, pointer: &str) {
         self.unknown_keys(slot, pointer, &SLOT_KEYS);
-        if slot.get(IS_STREAM).is_some_and(is_used) {
-            let message = "values are handed over whole; the slot does not stream yet";
+        let data_flow = slot.get("dataFlowType").and_then(Value::as_str);
+        let data_flow = data_flow.and_then(DataFlow::from_name);
+        if slot.get(IS_STREAM).is_some_and(is_used) && !data_flow.is_some_and(DataFlow::may_be_text)
+        {
+            let message = "only text streams; a value of this type is handed over whole";
             self.not_supported(join(pointer, IS_STREAM), message);
         }
     }
@@ -214,7 +218,7 @@ mod tests {
         check(
             json!({
                 "availableTools": {"initial": ["a"]},
-                "interfaceInputs": {"a/b": {"dataFlowType": "STRING", "isStream": true, "requierd": true}},
+                "interfaceInputs": {"a/b": {"dataFlowType": "OBJECT", "isStream": true, "requierd": true}},
                 "nodes": [{
                     "id": "m", "type": "core:TextMerge", "colour": 1,
                     "configValues": {"execution": {"timeout": 1, "cache": {}}, "mode": "x"},

@@ -178,6 +178,7 @@ impl Loader {
         let mut read = Slot::new(key, self.data_flow(slot, pointer), description);
         read.required = self.flag(slot, "required", pointer);
         read.multi = self.flag(slot, "multi", pointer);
+        read.is_stream = self.flag(slot, "isStream", pointer) && read.data_flow.may_be_text();
         if let Some(Value::Array(words)) = slot.get("matchCategories") {
             read.categories = words
                 .iter()

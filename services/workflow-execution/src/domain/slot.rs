@@ -34,6 +34,11 @@ pub struct Slot {
     pub excluded_from_bypass: bool,
     /// Free words; slots that share one may be connected whatever their types.
     pub categories: Vec<String>,
+    /// Whether a text passes here piece by piece while it is written. The value is the whole text.
+    pub is_stream: bool,
+    /// The stream input with whose text the text of this stream output begins, so that its pieces pass
+    /// through at once.
+    pub relays: Option<Arc<str>>,
 }
 
 impl Slot {
@@ -53,6 +58,8 @@ impl Slot {
             suggestions: Vec::new(),
             excluded_from_bypass: false,
             categories: Vec::new(),
+            is_stream: false,
+            relays: None,
         }
     }
 
@@ -96,6 +103,18 @@ impl Slot {
     /// Adds a category.
     pub fn category(mut self, category: &str) -> Self {
         self.categories.push(category.to_owned());
+        self
+    }
+
+    /// Lets a text pass piece by piece. An output of a node with an effect is what the effect writes.
+    pub fn stream(mut self) -> Self {
+        self.is_stream = true;
+        self
+    }
+
+    /// Lets the pieces of the input `key` pass through this output at once, if they pass here at all.
+    pub fn relaying(mut self, key: &str) -> Self {
+        self.relays = self.is_stream.then(|| key.into());
         self
     }
 

@@ -79,6 +79,13 @@ impl Default for GenericLlmRequest {
                 "The tokens of the request and the answer.",
             )
             .excluded_from_bypass(),
+            Slot::new(
+                "stream_output",
+                DataFlow::String,
+                "What the model writes, while it writes it.",
+            )
+            .stream()
+            .excluded_from_bypass(),
         ];
         let definition = NodeDefinition {
             description: "Asks a language model for the next message of a chat.",
@@ -128,6 +135,7 @@ impl Node for GenericLlmRequest {
             chat::response(call.text(MODEL).unwrap_or(""), &answer),
             answer.text.clone().into(),
             chat::usage(&answer),
+            answer.text.into(),
         ]))
     }
 }

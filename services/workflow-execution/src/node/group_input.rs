@@ -36,7 +36,7 @@ impl Node for GroupInput {
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         Ok(match context.own_interface {
-            Some(own) => Shape::new(own.inputs.to_vec(), own.inputs.to_vec()),
+            Some(own) => Shape::new(own.inputs.to_vec(), relaying(&own.inputs)),
             None => pass_through(context.interface_inputs),
         })
     }
@@ -55,7 +55,13 @@ pub(super) fn pass_through(slots: &[Slot]) -> Shape {
             ..slot.clone()
         })
         .collect();
-    Shape::new(inputs, slots.to_vec())
+    Shape::new(inputs, relaying(slots))
+}
+
+/// Makes outputs of inputs, each relaying the one of its key.
+fn relaying(slots: &[Slot]) -> Vec<Slot> {
+    let relaying = |slot: &Slot| slot.clone().relaying(&slot.key);
+    slots.iter().map(relaying).collect()
 }
 
 /// Returns the inputs as outputs; what is absent stays absent.

@@ -67,6 +67,13 @@ impl Default for LlmApiRequest {
             .excluded_from_bypass(),
             Slot::new("messages", DataFlow::Array, "The chat with the answer.")
                 .category(Slot::CHAT_HISTORY),
+            Slot::new(
+                "text_stream",
+                DataFlow::String,
+                "What the model writes, while it writes it.",
+            )
+            .stream()
+            .excluded_from_bypass(),
         ];
         let definition = NodeDefinition {
             description: "Asks a language model for the next message of a chat. An answer that was \
@@ -113,6 +120,7 @@ impl Node for LlmApiRequest {
             Value::Array(answer.tool_calls.clone()),
             chat::usage(&answer),
             chat::with_answer(given, &answer),
+            answer.text.into(),
         ]))
     }
 }

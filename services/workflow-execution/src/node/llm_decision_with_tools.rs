@@ -65,6 +65,12 @@ impl Default for LlmDecisionWithTools {
             ),
             Slot::new("response", DataFlow::Object, "The standard response."),
             chat("messages", "The chat with the answer."),
+            Slot::new(
+                "text_stream",
+                DataFlow::String,
+                "What the model writes, while it writes it.",
+            )
+            .stream(),
         ];
         let definition = NodeDefinition {
             description: "Asks a model with a chat and tools, and reads its calls. Its parts are the \

@@ -59,6 +59,7 @@ impl Default for Script {
                 DataFlow::String,
                 "What it wrote to standard output.",
             )
+            .stream()
             .excluded_from_bypass(),
             Slot::new(
                 "stderr",

@@ -69,6 +69,7 @@ fn slot_to_proto(slot: &Slot) -> workflow::Slot {
         suggestions: texts(&slot.suggestions),
         match_categories: slot.categories.clone(),
         excluded_from_bypass: slot.excluded_from_bypass,
+        is_stream: slot.is_stream,
     }
 }
 

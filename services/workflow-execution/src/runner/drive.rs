@@ -2,6 +2,7 @@
 
 mod attempts;
 mod effects;
+mod ending;
 
 use call_outcome::{Category, Failure};
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +16,7 @@ use core_types::MAX_CALL_DEPTH;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use run_events::{CancelReason, End, Recorder, RunControl, outcome};
+use run_events::{End, Recorder, RunControl, outcome};
 use run_log::AppendError;
 use serde_json::Value;
 use telemetry::attributes::{NODE_ID, NODE_TYPE};
@@ -28,9 +29,8 @@ use crate::domain::plan::NodeIndex;
 use crate::wire;
 
 use super::history::{Attempts, Calls, RecordedCall, Zones};
-use super::settle::{
-    call_settled, check_effect, outcome_to_proto, settled_tool, with_partial_result,
-};
+use super::interface_stream::InterfaceStreams;
+use super::settle::{call_settled, check_effect, settled_tool};
 use super::tool_call::ToolEnd;
 use super::zone::{Unsettled, ZoneEnd};
 use super::{Prepared, Runner};
@@ -86,6 +86,8 @@ struct Drive {
     recorder: Recorder,
     control: RunControl,
     conversation_id: String,
+    /// The streaming outputs of the run; none in an iteration.
+    streams: InterfaceStreams,
     engine: Engine,
     commands: VecDeque<Command>,
     /// What happened and is not handed to the log yet.
@@ -118,12 +120,17 @@ impl Drive {
         recorder: Recorder,
         control: RunControl,
     ) -> Self {
+        let streams = match path.is_empty() {
+            true => InterfaceStreams::of_run(&prepared.engine),
+            false => InterfaceStreams::default(),
+        };
         let mut drive = Self {
             runner,
             path,
             recorder,
             control,
             conversation_id: prepared.conversation_id,
+            streams,
             engine: prepared.engine,
             commands: prepared.commands.into(),
             pending: Vec::new(),
@@ -270,6 +277,8 @@ impl Drive {
     ) {
         let attempts = self.attempt(node);
         let event = evaluate::finished_after(&mut self.engine, node, gave, attempts);
+        let shown = self.streams.completed(&event, self.recorder.now());
+        self.pending.extend(shown);
         match &event {
             Event::Succeeded(_, outputs) => {
                 let outputs_json = wire::outputs_to_json(self.engine.node(node), outputs);
@@ -546,50 +555,5 @@ impl Drive {
         }
         self.pending_bytes += result.output_json.len();
         self.pending.push(call_settled(result));
-    }
-
-    /// Waits for everything running, which was cancelled.
-    async fn stop(&mut self) -> Result<Reached, AppendError> {
-        while let Some((node, outcome)) = self.running.next().await {
-            self.settle(node, outcome)?;
-        }
-        self.hand_over().await?;
-        Ok(Reached::Stop)
-    }
-
-    /// Returns how the run ended from outside. What did not end is named.
-    fn stopped(&mut self) -> common::RunOutcome {
-        let reason = self.control.why().unwrap_or(CancelReason::Deadline);
-        let unknown = self.unknown.drain(..).map(|(effect_id, _)| effect_id);
-        let unsettled = std::mem::take(&mut self.unended)
-            .into_iter()
-            .chain(unknown)
-            .collect();
-        let stopped = outcome::stopped(&reason, unsettled);
-        with_partial_result(&self.engine, stopped)
-    }
-
-    /// Returns how the run ended.
-    fn outcome(&mut self) -> common::RunOutcome {
-        if !self.unknown.is_empty() {
-            let error = self
-                .unknown
-                .first()
-                .map(|(_, error)| error.clone())
-                .unwrap_or_default();
-            let ids = self
-                .unknown
-                .drain(..)
-                .map(|(effect_id, _)| effect_id)
-                .collect();
-            return outcome::in_doubt(ids, error);
-        }
-        match self.engine.outcome() {
-            Some(outcome) => outcome_to_proto(&self.engine, outcome),
-            None => {
-                tracing::error!(run = %self.recorder.run_id(), "a run has nothing left to do and is not over");
-                outcome::internal(&telemetry::context::current_trace_id())
-            }
-        }
     }
 }

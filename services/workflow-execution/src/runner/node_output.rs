@@ -4,24 +4,30 @@ use contracts::tavern::common::v1::{OutputStream, run_event::Kind};
 use run_events::{CallOutput, Recorder};
 use run_log::AppendError;
 
+use super::interface_stream::InterfaceStream;
+
 /// The output of one node.
 pub(super) struct NodeOutput {
     recorder: Recorder,
     output: CallOutput,
+    /// The outputs of the workflow that it reaches.
+    streams: Vec<InterfaceStream>,
     began_before: bool,
 }
 
 impl NodeOutput {
-    /// Takes what names the node, and whether it was started before.
+    /// Takes what names the node, what else is written, and whether the node was started before.
     pub(super) fn new(
         recorder: Recorder,
         effect_id: &str,
         node_id: &str,
+        streams: Vec<InterfaceStream>,
         began_before: bool,
     ) -> Self {
         Self {
             recorder,
             output: CallOutput::of_node(effect_id, node_id),
+            streams,
             began_before,
         }
     }
@@ -31,8 +37,16 @@ impl NodeOutput {
         if !std::mem::replace(&mut self.began_before, true) {
             return Ok(());
         }
-        let reset = self.output.begin_again(self.recorder.now());
-        self.recorder.submit(Kind::OutputReset(reset)).await
+        let now = self.recorder.now();
+        let reset = Kind::OutputReset(self.output.begin_again(now));
+        let streams = self.streams.iter();
+        for kind in streams
+            .filter_map(|stream| stream.begin(now))
+            .chain([reset])
+        {
+            self.recorder.submit(kind).await?;
+        }
+        Ok(())
     }
 
     /// Records what was written. It rides on the next commit.
@@ -41,9 +55,18 @@ impl NodeOutput {
         stream: OutputStream,
         text: String,
     ) -> Result<(), AppendError> {
-        match self.output.write(stream, text) {
-            Some(chunk) => self.recorder.submit(Kind::OutputChunk(chunk)).await,
-            None => Ok(()),
+        let streams = match stream {
+            OutputStream::Out => self.streams.as_slice(),
+            OutputStream::Err | OutputStream::Unspecified => &[],
+        };
+        let pieces: Vec<Kind> = streams
+            .iter()
+            .filter_map(|stream| stream.write(&text))
+            .collect();
+        let chunk = self.output.write(stream, text).map(Kind::OutputChunk);
+        for kind in chunk.into_iter().chain(pieces) {
+            self.recorder.submit(kind).await?;
         }
+        Ok(())
     }
 }

@@ -18,5 +18,6 @@ mod node_types;
 mod pause;
 mod resume;
 mod runs;
+mod streams;
 mod support;
 mod zones;

@@ -127,6 +127,26 @@ async fn each_example_workflow_gives_its_result() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pieces_of_a_streaming_output_are_its_text() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let inputs = json!({"question": "What is a workflow?"});
+    let events = run(&stack, "stream_fan_out", inputs).await?;
+    let pieces = events.iter().filter_map(|event| match &event.kind {
+        Some(Kind::OutputChunk(chunk)) if chunk.interface_key == "live" => Some(&*chunk.text),
+        _ => None,
+    });
+    let text = pieces.collect::<String>();
+    assert_eq!(
+        text,
+        "A workflow is a graph of nodes that pass values on.[end]"
+    );
+    let result: Value = serde_json::from_str(&outcome(&events).result_json)?;
+    assert_eq!(result["live"], text);
+    assert_eq!(result["answer"], text.trim_end_matches("[end]"));
+    Ok(())
+}
+
 /// The calls of a run and what they gave, without what names the run.
 fn calls(events: &[RunEvent]) -> Vec<[String; 3]> {
     let results = |effect_id: &str| {

@@ -39,6 +39,7 @@ pub(super) fn parts(config: &Map<String, Value>, choice: &Choice, has_tools: boo
         edge(("ask", "response"), ("parse", "response")),
         edge(("ask", "response"), ("out", "response")),
         edge(("ask", "messages"), ("out", "messages")),
+        edge(("ask", "text_stream"), ("out", "text_stream")),
     ];
     if choice.native {
         edges.push(edge(source, ("ask", "tools")));
@@ -61,6 +62,7 @@ pub(super) fn parts(config: &Map<String, Value>, choice: &Choice, has_tools: boo
         "interfaceOutputs": {
             "llm_text_output": of("STRING"), "tool_call_requests": of("ARRAY"), "reply_text": of("STRING"),
             "has_calls": of("BOOLEAN"), "feedback": of("STRING"), "response": of("OBJECT"), "messages": chat(),
+            "text_stream": {"dataFlowType": "STRING", "isStream": true},
         },
     })
 }

@@ -205,6 +205,8 @@ impl Drive {
 
     fn output(&self, node: NodeIndex, effect_id: &str, began_before: bool) -> NodeOutput {
         let node_id = self.path_of(node);
-        NodeOutput::new(self.recorder.clone(), effect_id, &node_id, began_before)
+        let streams = self.streams.written_by(node);
+        let recorder = self.recorder.clone();
+        NodeOutput::new(recorder, effect_id, &node_id, streams, began_before)
     }
 }

@@ -1,0 +1,59 @@
+//! `core:StreamToString`: the whole text of a stream.
+
+use call_outcome::Failure;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::domain::data_flow::{DataFlow, NULL};
+use crate::domain::node_definition::NodeDefinition;
+use crate::domain::node_type::{Node, NodeCall, Step};
+use crate::domain::slot::{Shape, Slot};
+
+const STREAM: usize = 0;
+
+/// Waits for the end of a stream. A value that is no text becomes one.
+#[derive(Debug)]
+pub struct StreamToString {
+    definition: NodeDefinition,
+}
+
+impl Default for StreamToString {
+    fn default() -> Self {
+        let inputs = vec![
+            Slot::new("stream", DataFlow::Wildcard, "The stream.")
+                .required()
+                .stream(),
+        ];
+        let outputs = vec![Slot::new(
+            "text",
+            DataFlow::String,
+            "All of it as one text; of a value that is no text its JSON.",
+        )];
+        let definition = NodeDefinition {
+            description: "Collects a stream and gives its whole text once it has ended.",
+            category: "text",
+            ..NodeDefinition::new(
+                "core:StreamToString",
+                "Stream to string",
+                Shape::new(inputs, outputs),
+            )
+        };
+        Self { definition }
+    }
+}
+
+impl Node for StreamToString {
+    fn definition(&self) -> &NodeDefinition {
+        &self.definition
+    }
+
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
+        let text = match call.value(STREAM).unwrap_or(&NULL).as_ref() {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        Ok(Step::Done(vec![Arc::new(Value::String(text))]))
+    }
+}

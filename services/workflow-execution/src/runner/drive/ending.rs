@@ -1,0 +1,56 @@
+//! How the loop of a run ends.
+
+use contracts::tavern::common::v1 as common;
+use futures::stream::StreamExt;
+use run_events::{CancelReason, outcome};
+use run_log::AppendError;
+
+use super::super::settle::{outcome_to_proto, with_partial_result};
+use super::{Drive, Reached};
+
+impl Drive {
+    /// Waits for everything running, which was cancelled.
+    pub(super) async fn stop(&mut self) -> Result<Reached, AppendError> {
+        while let Some((node, outcome)) = self.running.next().await {
+            self.settle(node, outcome)?;
+        }
+        self.hand_over().await?;
+        Ok(Reached::Stop)
+    }
+
+    /// Returns how the run ended from outside. What did not end is named.
+    pub(super) fn stopped(&mut self) -> common::RunOutcome {
+        let reason = self.control.why().unwrap_or(CancelReason::Deadline);
+        let unknown = self.unknown.drain(..).map(|(effect_id, _)| effect_id);
+        let unsettled = std::mem::take(&mut self.unended)
+            .into_iter()
+            .chain(unknown)
+            .collect();
+        let stopped = outcome::stopped(&reason, unsettled);
+        with_partial_result(&self.engine, stopped)
+    }
+
+    /// Returns how the run ended.
+    pub(super) fn outcome(&mut self) -> common::RunOutcome {
+        if !self.unknown.is_empty() {
+            let error = self
+                .unknown
+                .first()
+                .map(|(_, error)| error.clone())
+                .unwrap_or_default();
+            let ids = self
+                .unknown
+                .drain(..)
+                .map(|(effect_id, _)| effect_id)
+                .collect();
+            return outcome::in_doubt(ids, error);
+        }
+        match self.engine.outcome() {
+            Some(outcome) => outcome_to_proto(&self.engine, outcome),
+            None => {
+                tracing::error!(run = %self.recorder.run_id(), "a run has nothing left to do and is not over");
+                outcome::internal(&telemetry::context::current_trace_id())
+            }
+        }
+    }
+}
