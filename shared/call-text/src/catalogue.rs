@@ -3,6 +3,7 @@
 
 mod alias;
 mod entry;
+mod lengths;
 mod lookup;
 
 use std::collections::{HashMap, HashSet};
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 pub use alias::alias_of;
 pub(crate) use entry::Entry;
+use lengths::Lengths;
 pub use lookup::{NameReading, ToolMatch};
 
 /// Whether the prompt lists an entry among the tools or among the skills (seed 002 §4.2).
@@ -118,6 +120,8 @@ struct Inner {
     seed_spellings: HashMap<String, Option<usize>>,
     /// Squashed parameter names of all visible tools.
     parameters: HashSet<String>,
+    /// Of all names by which a tool can be found.
+    lengths: Lengths,
 }
 
 impl Catalogue {
@@ -153,6 +157,7 @@ impl Catalogue {
                 .insert(alias_of(&id).to_lowercase(), position);
             inner.hidden.push(id);
         }
+        inner.measure();
         if violations.is_empty() {
             Ok(Self {
                 inner: Arc::new(inner),
@@ -225,6 +230,17 @@ impl Inner {
                         .is_some_and(|rest| self.parameters.contains(rest))
                 })
             })
+    }
+
+    /// Notes the lengths of all names.
+    fn measure(&mut self) {
+        let names = (self.exact.keys())
+            .chain(self.folded.keys())
+            .chain(self.hidden_folded.keys())
+            .chain(self.seed_spellings.keys());
+        for name in names {
+            self.lengths.add(name);
+        }
     }
 
     fn add(&mut self, tool: Tool) {

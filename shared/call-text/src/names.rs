@@ -27,7 +27,8 @@ pub(crate) fn is_all_plain(name: &str) -> bool {
 /// Takes off what may stand round a name without belonging to it: white space, backticks, quotes,
 /// byte order marks and zero-width characters (N7, V11).
 pub(crate) fn clean(name: &str) -> Cow<'_, str> {
-    if is_all_plain(name) {
+    let stays = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_graphic() && byte != b'`');
+    if name.is_ascii() && stays(name.bytes().next()) && stays(name.bytes().next_back()) {
         return Cow::Borrowed(name);
     }
     let trimmed = name.trim_matches(|c: char| c.is_whitespace() || c == '`' || is_invisible(c));

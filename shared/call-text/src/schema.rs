@@ -4,6 +4,7 @@
 
 mod checked;
 mod facts;
+mod simple;
 
 use serde_json::Value;
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use super::{Tool, alias_of};
 use crate::names;
 use crate::schema::{Checked, Facts, Schema};
@@ -106,9 +108,12 @@ impl Entry {
         Schema::root(&self.tool.parameters).with(&self.checked)
     }
 
-    /// The compiled schema of the arguments, where it can find more than typing does.
-    pub(crate) fn beyond_typing(&self) -> Option<&json_schema::Schema> {
-        self.checked.beyond_typing(&self.tool.parameters)
+    /// The compiled schema of the arguments, where it can find more in these than typing does.
+    pub(crate) fn beyond_typing(
+        &self,
+        arguments: &Map<String, Value>,
+    ) -> Option<&json_schema::Schema> {
+        self.checked.beyond_typing(&self.tool.parameters, arguments)
     }
 
     /// Whether a closing tag's name closes this tool's element.

@@ -29,6 +29,9 @@ pub enum ToolMatch {
 impl Catalogue {
     /// Finds what a written tool name means.
     pub fn find(&self, written: &str) -> ToolMatch {
+        if !self.inner.lengths.may_hold(written) && names::is_all_plain(written) {
+            return ToolMatch::Unknown;
+        }
         if let Some(&index) = self.inner.exact.get(written) {
             return ToolMatch::Visible(index, NameReading::Exact);
         }

@@ -398,14 +398,13 @@ impl Assembler {
                 .collect()
         };
         let thoughts = collect(SegmentKind::Thought);
-        let response = collect(SegmentKind::Response);
-        // Line breaks behind a thought belong to it.
-        let response = if thoughts.is_empty() {
-            response.trim_end()
-        } else {
-            response.trim()
-        };
-        parsed.response_text = response.to_owned();
+        let mut response = collect(SegmentKind::Response);
+        response.truncate(response.trim_end().len());
+        if !thoughts.is_empty() {
+            // Line breaks behind a thought belong to it.
+            response.drain(..response.len() - response.trim_start().len());
+        }
+        parsed.response_text = response;
         parsed.trailing_text = collect(SegmentKind::Trailing).trim().to_owned();
         parsed.thoughts = thoughts;
         parsed

@@ -80,9 +80,47 @@ pub(super) fn cut_opener(text: &str, at: usize) -> Option<Dialect> {
     }
 }
 
+/// The words of the markers that open a block, and where the `Q` and the underscore stand in each.
+const WORDS: [(&str, usize, usize); 2] = [("REQUEST_TOOL", 2, 7), ("TOOL_REQUEST", 7, 4)];
+
+/// `<ACTION>` as it is escaped.
+const ESCAPED: &str = "&lt;action&gt;";
+
+/// Remarks on what looks like a block at the end of the message, where it is known what was one.
+pub(super) fn remark_on_lookalikes(text: &str, assembler: &mut Assembler) {
+    let (mut words, mut escaped) = (false, None);
+    // Few texts hold one of the words, whose rarest letter is the Q. So one search settles most.
+    let mut search = |span: Span| {
+        let piece = span.of(text).as_bytes();
+        let starts = |at: Option<usize>, mark: &str| {
+            let found = at.and_then(|at| piece.get(at..at + mark.len()));
+            found.is_some_and(|found| found.eq_ignore_ascii_case(mark.as_bytes()))
+        };
+        for at in memchr::memchr3_iter(b'q', b'Q', b'&', piece) {
+            if piece[at] == b'&' {
+                let found = escaped.is_none() && starts(Some(at), ESCAPED);
+                escaped = escaped.or(found.then_some(span.start + at));
+            } else if at > 0 && piece[at - 1].eq_ignore_ascii_case(&b'e') {
+                words |= (WORDS.iter()).any(|(word, q, _)| starts(at.checked_sub(*q), word));
+            }
+        }
+    };
+    let blocks = assembler.has_blocks();
+    match blocks {
+        true => assembler.prose().for_each(search),
+        false => search(Span::new(0, text.len())),
+    }
+    if words {
+        near_misses(text, assembler);
+    }
+    if let Some(at) = escaped.filter(|_| !blocks) {
+        escaped_block(at, assembler);
+    }
+}
+
 /// Markers that were nearly written right, in published text (T1): a hint, and a warning where the
 /// fields of a call follow.
-pub(super) fn near_misses(text: &str, assembler: &mut Assembler) {
+fn near_misses(text: &str, assembler: &mut Assembler) {
     const MOST: usize = 8;
     let prose: Vec<Span> = assembler.prose().collect();
     let found: Vec<(Span, bool)> = prose
@@ -119,14 +157,12 @@ pub(super) fn near_misses(text: &str, assembler: &mut Assembler) {
 /// Where in a piece of prose a tool's marker stands between brackets that do not make it one, and
 /// whether fields follow it.
 fn near_misses_in(text: &str, span: Span) -> impl Iterator<Item = (Span, bool)> {
-    /// The words, and where the underscore stands in each.
-    const WORDS: [(&str, usize); 2] = [("REQUEST_TOOL", 7), ("TOOL_REQUEST", 4)];
     const RIGHT: [&str; 2] = ["<|[REQUEST_TOOL]|>", "<<<[TOOL_REQUEST]>>>"];
     const MOST_BRACKETS: usize = 8;
     let piece = span.of(text);
     let places = memchr::memchr_iter(b'_', piece.as_bytes())
         .filter_map(|at| {
-            WORDS.iter().find_map(|(word, underscore)| {
+            WORDS.iter().find_map(|(word, _, underscore)| {
                 let start = at.checked_sub(*underscore)?;
                 let found = piece.get(start..start + word.len())?;
                 found
@@ -177,25 +213,15 @@ fn near_misses_in(text: &str, span: Span) -> impl Iterator<Item = (Span, bool)> 
 }
 
 /// `&lt;ACTION&gt;`: a block that was escaped (A8).
-pub(super) fn escaped_block(text: &str, assembler: &mut Assembler) {
-    const MARK: &str = "&lt;action&gt;";
-    let found = memchr::memmem::find_iter(text.as_bytes(), b"&lt;").find(|at| {
-        text.as_bytes()
-            .get(*at..*at + MARK.len())
-            .is_some_and(|found| found.eq_ignore_ascii_case(MARK.as_bytes()))
-    });
-    if let Some(at) = found {
-        let message = "an escaped block was not run".to_owned();
-        let hint = "write <ACTION> with plain angle brackets";
-        assembler.diagnose(
-            Rule::A8,
-            Severity::Hint,
-            "escaped_block_not_run",
-            Span::new(at, at + MARK.len()),
-            message,
-            hint,
-        );
-    }
+fn escaped_block(at: usize, assembler: &mut Assembler) {
+    assembler.diagnose(
+        Rule::A8,
+        Severity::Hint,
+        "escaped_block_not_run",
+        Span::new(at, at + ESCAPED.len()),
+        "an escaped block was not run".to_owned(),
+        "write <ACTION> with plain angle brackets",
+    );
 }
 
 /// Whether a closing tag of this name ends blocks or what stands in them only.

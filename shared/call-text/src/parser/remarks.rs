@@ -1,9 +1,17 @@
 //! Remarks on marks of blocks that stand in text, where they open and close nothing.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use super::assembler::Assembler;
 use super::text_scanner::TextScanner;
 use crate::scan::Feed;
 use crate::{Rule, Severity, Span};
+
+/// What fields are made of, with ESCAPE or without.
+static MARKS: LazyLock<[Finder<'static>; 3]> =
+    LazyLock::new(|| ["「始", "{始", "»»»"].map(Finder::new));
 
 impl TextScanner {
     /// Fields in the text before a block: its opening mark, or that of another one, is misplaced.
@@ -17,11 +25,7 @@ impl TextScanner {
         let from = feed.floor(self.fields_sought.max(at.saturating_sub(FARTHEST)).min(at));
         feed.count(at - from);
         let text = &feed.text.as_bytes()[from..at];
-        // With ESCAPE or without.
-        let marks = ["「始", "{始", "»»»"];
-        let mut marks = marks
-            .iter()
-            .filter_map(|mark| memchr::memmem::find(text, mark.as_bytes()));
+        let mut marks = MARKS.iter().filter_map(|mark| mark.find(text));
         if let Some(found) = marks.next() {
             let span = Span::new(from + found, at);
             let message = "fields before the opening mark of a block belong to no call".to_owned();

@@ -1,10 +1,14 @@
 //! Walking the text between blocks.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use super::assembler::Assembler;
 use super::block::{Attempt, BlockScan};
 use super::code::{self, Fence, InlineSearch};
 use super::regions::{
-    closes_block, escaped_block, holds_block, is_thought, near_misses, starts_block, thought_end,
+    closes_block, holds_block, is_thought, remark_on_lookalikes, starts_block, thought_end,
 };
 use crate::catalogue::ToolMatch;
 use crate::dialect::context::Context;
@@ -60,6 +64,8 @@ pub(super) struct TextScanner {
     /// Up to where fields outside of a block were looked for.
     pub(super) fields_sought: usize,
 }
+
+static WIDE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("＜"));
 
 const MOST_BARE_TOOLS: usize = 16;
 const MOST_FENCES: usize = 16;
@@ -132,10 +138,7 @@ impl TextScanner {
             );
         }
         assembler.settle(!assembler.has_blocks(), text, context);
-        near_misses(text, assembler);
-        if !assembler.has_blocks() {
-            escaped_block(text, assembler);
-        }
+        remark_on_lookalikes(text, assembler);
     }
 
     /// Releases text up to a position.
@@ -187,8 +190,7 @@ impl TextScanner {
             Some((searched, _)) if searched >= limit => None,
             known => {
                 let start = known.map_or(from, |(searched, _)| searched.max(from));
-                let found = memchr::memmem::find(&feed.bytes()[start..limit], "＜".as_bytes())
-                    .map(|at| start + at);
+                let found = WIDE.find(&feed.bytes()[start..limit]).map(|at| start + at);
                 feed.count(found.unwrap_or(limit) - start);
                 self.wide = Some((found.unwrap_or(limit), found));
                 found
@@ -490,8 +492,12 @@ impl TextScanner {
             }
             match feed.find_byte(b'\n', self.pos.max(self.line)) {
                 Some(end) => {
-                    self.line = end + 1;
-                    self.pos = end + 1;
+                    // Only a line with the mark in it closes the fence; what stands before is passed.
+                    let from = end + 1;
+                    let mark = feed.find_byte(fence.mark, from).unwrap_or(feed.len());
+                    let passed = memchr::memrchr(b'\n', &feed.bytes()[from..mark]);
+                    self.line = passed.map_or(from, |at| from + at + 1);
+                    self.pos = self.line;
                 }
                 None => {
                     self.pos = feed.len();

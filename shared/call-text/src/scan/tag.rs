@@ -75,18 +75,53 @@ pub(crate) fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
     answer
 }
 
-/// The name of the tag that may start at `at`, where a `<` stands, if it is made of letters, digits
-/// and the usual signs only.
-pub(crate) fn plain_name<'t>(feed: &Feed<'t>, at: usize) -> Option<&'t str> {
+/// What the first bytes behind a `<` show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Glance<'t> {
+    /// If this is a tag, then one of this name, which is made of letters, digits and the usual signs.
+    Name(&'t str),
+    /// No tag starts here, as in most code.
+    Nothing,
+    /// The tag has to be read.
+    Unclear,
+}
+
+/// A first look at the tag that may start at `at`, where a `<` stands.
+pub(crate) fn glance<'t>(feed: &Feed<'t>, at: usize) -> Glance<'t> {
     let slash = feed.bytes().get(at + 1) == Some(&b'/');
     let start = feed.skip_space(at + 1 + usize::from(slash));
     let rest = &feed.bytes()[start..];
-    let width = rest
-        .iter()
-        .position(|byte| !crate::names::is_plain(*byte))?;
+    let Some(width) = rest.iter().position(|byte| !crate::names::is_plain(*byte)) else {
+        return Glance::Unclear;
+    };
     feed.count(width);
-    let ends = matches!(rest[width], b'>' | b'=') || rest[width].is_ascii_whitespace();
-    (width > 0 && ends).then(|| &feed.text[start..start + width])
+    match rest[width] {
+        byte if ends_no_name(byte) => Glance::Nothing,
+        byte if width > 0 && (matches!(byte, b'>' | b'=') || byte.is_ascii_whitespace()) => {
+            Glance::Name(&feed.text[start..start + width])
+        }
+        _ => Glance::Unclear,
+    }
+}
+
+/// Whether a byte stands neither in the name of a tag nor behind it.
+fn ends_no_name(byte: u8) -> bool {
+    matches!(
+        byte,
+        b'<' | b'"'
+            | b'\''
+            | b'{'
+            | b'}'
+            | b';'
+            | b','
+            | b'('
+            | b')'
+            | b'!'
+            | b'?'
+            | b'|'
+            | b'['
+            | b'&'
+    )
 }
 
 /// The tag if it is written as most are: brackets, perhaps a slash, a plain name.
@@ -231,23 +266,7 @@ impl Reader<'_, '_> {
             if c.is_whitespace() || matches!(c, '>' | WIDE_CLOSE | '=') {
                 break;
             }
-            if matches!(
-                c,
-                '<' | WIDE_OPEN
-                    | '"'
-                    | '\''
-                    | '{'
-                    | '}'
-                    | ';'
-                    | ','
-                    | '('
-                    | ')'
-                    | '!'
-                    | '?'
-                    | '|'
-                    | '['
-                    | '&'
-            ) {
+            if c == WIDE_OPEN || u8::try_from(c).is_ok_and(ends_no_name) {
                 return Look::No;
             }
             if c == '/' {

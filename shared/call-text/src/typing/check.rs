@@ -33,7 +33,7 @@ pub(super) fn check(
                 .push(Problem::new(code, Rule::T35, span, message).at(path));
         }
     }
-    let Some(schema) = entry.beyond_typing() else {
+    let Some(schema) = entry.beyond_typing(&typed) else {
         return typed;
     };
     let arguments = Value::Object(typed);

@@ -18,7 +18,7 @@ use super::surroundings::Surroundings;
 use crate::diagnostic::Tolerance;
 use crate::dialect::raw::{Content, RawValue, Written};
 use crate::scan::gap::GapMemo;
-use crate::scan::tag::{self, Tag, TagKind};
+use crate::scan::tag::{self, Glance, Tag, TagKind};
 use crate::scan::{Feed, Look};
 use crate::{Class, Rule, Span};
 
@@ -252,12 +252,16 @@ impl ValueScan {
         if !pending && !around.may_matter(first, self.tag_name.of(feed.text)) {
             return Look::Yes(None);
         }
-        if !pending
-            && !closing
-            && width == 1
-            && tag::plain_name(feed, at).is_some_and(|name| !self.is_counted(feed, around, name))
-        {
-            return Look::Yes(None);
+        if width == 1 && (!pending || !closing) {
+            match tag::glance(feed, at) {
+                Glance::Nothing => return Look::Yes(None),
+                Glance::Name(name)
+                    if !pending && !closing && !self.is_counted(feed, around, name) =>
+                {
+                    return Look::Yes(None);
+                }
+                _ => {}
+            }
         }
         let tag = match tag::read(feed, at, &around.context.policy.limits) {
             Look::Yes(tag) if tag.wide && !self.wide => return Look::Yes(None),

@@ -55,14 +55,13 @@ pub(super) fn holds_marks(text: &str) -> bool {
     marks.any(|mark| memchr::memmem::find(text.as_bytes(), mark.as_bytes()).is_some())
 }
 
+/// Whether a delimiter may begin with a character.
+pub(super) fn may_delimit(c: char) -> bool {
+    matches!(c, '「' | '{' | '»' | '«' | '>' | '<')
+}
+
 /// Looks at a whole value.
 pub(super) fn look(feed: &Feed<'_>, own: Delimiters, inner: Span) -> Inside {
-    let text = inner.of(feed.text);
-    // Most values hold none.
-    let (open, close) = own.first_bytes();
-    if memchr::memchr3(open, close, b'<', text.as_bytes()).is_none() {
-        return Inside::default();
-    }
     Walk {
         feed: Feed {
             text: &feed.text[..inner.end],
@@ -141,12 +140,11 @@ impl Walk<'_> {
                 continue;
             }
             // Many letters begin with the same byte as a delimiter.
-            let may_delimit = match c {
+            let possible = match c {
                 Some('<') => self.own == Delimiters::Arrow,
-                Some('「' | '{' | '»' | '«' | '>') => true,
-                _ => false,
+                c => c.is_some_and(may_delimit),
             };
-            if may_delimit && let Some(end) = self.delimiter(here) {
+            if possible && let Some(end) = self.delimiter(here) {
                 at = end;
             }
         }

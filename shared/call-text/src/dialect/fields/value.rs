@@ -2,7 +2,7 @@
 //! as fields or ends. Pairs inside the value are counted as a tie-breaker.
 
 use super::command::Key;
-use super::inside;
+use super::inside::{self, Inside};
 use super::key::{self, FieldStart};
 use super::marks::{self, Delimiters};
 use crate::diagnostic::Tolerance;
@@ -67,6 +67,8 @@ pub(super) struct FieldValue {
     /// A closing delimiter stands inside the value and nothing but another one follows it.
     pub(super) doubled_closer: bool,
     pub(super) literal_closer: bool,
+    /// A mark, or what may be one, stands inside the value.
+    marked: bool,
     /// The value ran over the end of its block into another one.
     pub(super) crossing: Option<Tolerance>,
     /// A field that was read behind a closing delimiter.
@@ -93,6 +95,7 @@ impl FieldValue {
             separators: super::SeparatorMemo::default(),
             doubled_closer: false,
             literal_closer: false,
+            marked: false,
             crossing: None,
             next: None,
             notes: Vec::new(),
@@ -120,7 +123,10 @@ impl FieldValue {
                 ":",
             ));
         }
-        let inside = inside::look(feed, self.start.delimiters, inner);
+        let inside = match self.marked {
+            true => inside::look(feed, self.start.delimiters, inner),
+            false => Inside::default(),
+        };
         notes.extend(inside.note(feed));
         self.crossing = inside.crossing(feed);
         RawField {
@@ -202,8 +208,13 @@ impl FieldValue {
             let at = self.pos;
             match self.token(feed, context, at) {
                 Look::Yes(Some(ended)) => return ended,
-                Look::Yes(None) => {}
-                Look::No => self.pos = at + feed.char_at(at).map_or(1, char::len_utf8),
+                Look::Yes(None) => self.marked = true,
+                Look::No => {
+                    let c = feed.char_at(at).unwrap_or('<');
+                    self.marked |= c != '<' && inside::may_delimit(c);
+                    self.marked |= self.start.delimiters.is_escape();
+                    self.pos = at + c.len_utf8();
+                }
                 Look::More => {
                     self.pos = at;
                     return ValueStep::More;
@@ -264,6 +275,7 @@ impl FieldValue {
 
     /// The block's end marker without an own closing delimiter before it.
     fn at_block_end(&mut self, feed: &Feed<'_>, at: usize) -> Option<ValueStep> {
+        self.marked = true;
         self.look_for_foreign_closer(feed, at);
         if self.start.delimiters.is_v2()
             && self.missing.is_none()
@@ -552,6 +564,7 @@ impl FieldValue {
     }
 
     fn at_end(&mut self) -> ValueStep {
+        self.marked = true;
         if let Some(ended) = self.best_cut() {
             return ended;
         }

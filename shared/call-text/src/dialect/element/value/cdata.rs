@@ -47,7 +47,16 @@ impl ValueScan {
         ahead: &mut Ahead,
         at: usize,
     ) -> Look<Option<ValueStep>> {
-        if feed.bytes()[at] == b']' {
+        // Most brackets of code open and end nothing.
+        let bracket = feed.bytes()[at];
+        let matters = |next: &u8| match bracket {
+            b']' => *next == b']',
+            _ => matches!(next, b'/' | b'!' | b' ' | b'\t' | b'\r'),
+        };
+        if !feed.bytes().get(at + 1).is_none_or(matters) {
+            return Look::No;
+        }
+        if bracket == b']' {
             return self.at_cdata_end(feed, around, at);
         }
         // Text stood behind a `]]>`: now another section opens (G7).

@@ -5,7 +5,7 @@ use super::ValueScan;
 use crate::catalogue::ToolMatch;
 use crate::dialect::element::open::{is_generic_call, is_generic_parameter, names_call};
 use crate::dialect::element::surroundings::Surroundings;
-use crate::scan::tag::{self, Tag, TagKind};
+use crate::scan::tag::{self, Glance, Tag, TagKind};
 use crate::scan::{Feed, Look};
 use crate::schema::{Schema, Types};
 use crate::{Class, Problem, ProblemCode, Rule, Span, Tolerance, names};
@@ -213,12 +213,10 @@ impl ValueScan {
                     None => comments = false,
                 }
             }
-            let settled = tag::plain_name(&whole, here)
-                .is_some_and(|name| !self.may_belong(feed, around, name));
-            let read = || tag::read(&whole, here, &around.context.policy.limits);
-            let tag = match settled {
-                true => Look::No,
-                false => read(),
+            let tag = match tag::glance(&whole, here) {
+                Glance::Nothing => Look::No,
+                Glance::Name(name) if !self.may_belong(feed, around, name) => Look::No,
+                _ => tag::read(&whole, here, &around.context.policy.limits),
             };
             let Look::Yes(tag) = tag else {
                 at = here + 1;
