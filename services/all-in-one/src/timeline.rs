@@ -1,5 +1,7 @@
 //! Draws a run as a timeline, from its events and from nothing else.
 
+mod waits;
+
 use std::fmt::Write;
 use std::io::IsTerminal;
 
@@ -164,6 +166,16 @@ impl Timeline {
                 self.line(event, "retry", &line);
             }
             Some(Kind::RunResumed(_)) => self.line(event, "resumed", "the run continues"),
+            Some(Kind::NodeWaiting(waiting)) => {
+                let wait = waiting.wait.as_ref();
+                self.line(
+                    event,
+                    "waiting",
+                    &wait.map(waits::waiting).unwrap_or_default(),
+                );
+            }
+            Some(Kind::NodeWoken(woken)) => self.line(event, "woken", &waits::woken(woken)),
+            Some(Kind::SignalReceived(signal)) => self.line(event, "signal", &signal.name),
             _ => {}
         }
     }

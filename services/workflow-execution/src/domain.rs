@@ -35,5 +35,6 @@ pub mod stream;
 pub mod tool;
 pub mod tool_choice;
 pub mod violation;
+pub mod wait;
 pub mod workflow;
 pub mod zone;

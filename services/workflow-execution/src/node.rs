@@ -24,6 +24,7 @@ pub mod group_input;
 pub mod group_output;
 pub mod history_load;
 pub mod history_save;
+pub mod human_input;
 pub mod json_selector;
 pub mod llm;
 pub mod llm_api_request;
@@ -48,6 +49,9 @@ pub mod stream_to_string;
 pub mod switch;
 pub mod text_merge;
 pub mod text_summarizer;
+pub mod timer;
+mod wait_settings;
+pub mod wait_signal;
 pub mod zone_input;
 pub mod zone_output;
 
@@ -67,6 +71,7 @@ pub fn builtin() -> Catalogue {
         Arc::new(group_output::GroupOutput::default()),
         Arc::new(history_load::HistoryLoad::default()),
         Arc::new(history_save::HistorySave::default()),
+        Arc::new(human_input::HumanInput::default()),
         Arc::new(json_selector::JsonSelector::default()),
         Arc::new(llm::Llm::default()),
         Arc::new(llm_api_request::LlmApiRequest::default()),
@@ -90,6 +95,8 @@ pub fn builtin() -> Catalogue {
         Arc::new(switch::Switch::default()),
         Arc::new(text_merge::TextMerge::default()),
         Arc::new(text_summarizer::TextSummarizer::default()),
+        Arc::new(timer::Timer::default()),
+        Arc::new(wait_signal::WaitSignal::default()),
         Arc::new(zone_input::ZoneInput::default()),
         Arc::new(zone_output::ZoneOutput::default()),
     ])

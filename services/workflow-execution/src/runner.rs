@@ -39,7 +39,7 @@ use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryS
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use core_types::MAX_CALL_DEPTH;
 use grpc_kit::Transport;
-use run_events::{End, Recorder, RunControl};
+use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
 use tokio::sync::Semaphore;
 use tonic::Status;
@@ -129,10 +129,11 @@ impl Runner {
     pub async fn run(
         self: Arc<Self>,
         prepared: Prepared,
+        waits: Waits,
         recorder: Recorder,
         control: RunControl,
     ) -> End {
-        drive::run(self, prepared, recorder, control).await
+        drive::run(self, prepared, waits, recorder, control).await
     }
 
     /// Asks the registry to end a call that an earlier process dispatched; true if it has ended.

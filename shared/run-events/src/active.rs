@@ -8,12 +8,14 @@ use tokio::sync::watch;
 
 use crate::control::RunControl;
 use crate::recorder::Recorder;
+use crate::waits::Waits;
 
 /// A run that this process is executing.
 #[derive(Clone)]
 pub(crate) struct Active {
     pub(crate) control: RunControl,
     pub(crate) recorder: Recorder,
+    pub(crate) waits: Waits,
     /// Turns true, or closes, when the run's task has ended.
     pub(crate) ended: watch::Receiver<bool>,
 }

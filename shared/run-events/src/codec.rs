@@ -58,6 +58,9 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::OutputReset(_) => 29,
         Kind::NodeRetrying(_) => 32,
         Kind::IterationFinished(_) => 34,
+        Kind::NodeWaiting(_) => 35,
+        Kind::NodeWoken(_) => 36,
+        Kind::SignalReceived(_) => 37,
     }
 }
 
@@ -112,6 +115,9 @@ mod tests {
             Kind::OutputReset(common::OutputReset::default()),
             Kind::NodeRetrying(common::NodeRetrying::default()),
             Kind::IterationFinished(common::IterationFinished::default()),
+            Kind::NodeWaiting(common::NodeWaiting::default()),
+            Kind::NodeWoken(common::NodeWoken::default()),
+            Kind::SignalReceived(common::SignalReceived::default()),
         ];
         for kind in cases {
             let number = kind_number(&kind);

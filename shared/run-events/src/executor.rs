@@ -17,6 +17,7 @@ use crate::codec::durability_to_proto;
 use crate::control::{CancelReason, RunControl};
 use crate::outcome;
 use crate::recorder::Recorder;
+use crate::waits::Waits;
 
 /// How long the work may take to end by itself after a cancel. Then it is dropped, which
 /// ends every request that it waits for.
@@ -67,7 +68,7 @@ impl Executor {
     }
 
     /// Executes `work` as a task that outlives the caller, and records how it ended.
-    pub(crate) fn execute<F, Fut>(&self, recorder: Recorder, work: F)
+    pub(crate) fn execute<F, Fut>(&self, recorder: Recorder, waits: Waits, work: F)
     where
         F: FnOnce(RunControl) -> Fut + Send + 'static,
         Fut: Future<Output = End> + Send + 'static,
@@ -83,6 +84,7 @@ impl Executor {
         let active = Active {
             control: control.clone(),
             recorder: recorder.clone(),
+            waits,
             ended,
         };
         if !self.inner.active.insert(run, active) {

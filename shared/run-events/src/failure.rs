@@ -106,6 +106,21 @@ pub fn read_failure(error: &ReadError, run_id: &str) -> Failure {
     }
 }
 
+/// Reports that a run has ended.
+pub(crate) fn run_finished(run_id: &str) -> Failure {
+    append_failure(&AppendError::Finished).metadata("run_id", run_id)
+}
+
+/// Reports that no task executes a run that has not ended: its service is starting or ending.
+pub(crate) fn not_resumed() -> Failure {
+    Failure::new(
+        Code::Unavailable,
+        ErrorReason::StorageUnavailable,
+        "the run is about to be resumed; try again",
+    )
+    .retry_after(std::time::Duration::from_secs(1))
+}
+
 /// Reports that a state of the run does not allow what was asked for.
 pub(crate) fn wrong_state(run: &common::Run, reason: ErrorReason, message: &str) -> Failure {
     let state = run.state().as_str_name();

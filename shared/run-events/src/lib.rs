@@ -1,4 +1,4 @@
-//! Runs on top of the run log: recording events, following, pausing, cancelling and resuming.
+//! Runs on top of the run log: recording events, following, pausing, waiting, cancelling and resuming.
 //!
 //! [`run_log`] stores bytes and knows no contract; the services speak in events of the contract.
 //! This crate joins the two for every owner of runs, so that a turn, a workflow and an invocation
@@ -8,7 +8,8 @@
 //! `executor` executes their work. It creates a run and hands out the [`Recorder`] that writes its
 //! events; [`Runs::execute`] carries the work out as a task under a [`RunControl`], through which
 //! a deadline or a cancel reaches everything below. [`Coalescer`] and
-//! [`CallOutput`] make bounded events of what a model, tool or script writes.
+//! [`CallOutput`] make bounded events of what a model, tool or script writes. [`Waits`] holds what the
+//! nodes of a run wait for.
 
 mod active;
 mod call_output;
@@ -16,6 +17,7 @@ mod cancel;
 mod coalescer;
 mod codec;
 mod control;
+mod deliver;
 mod executor;
 mod failure;
 mod forwarded_sequences;
@@ -30,6 +32,7 @@ mod runs;
 mod service;
 mod start;
 mod store;
+mod waits;
 mod watch;
 
 pub use call_output::CallOutput;
@@ -45,3 +48,4 @@ pub use meta::RunMeta;
 pub use recorder::Recorder;
 pub use runs::{OpenRun, Runs};
 pub use start::{StartRun, Started, request_hash};
+pub use waits::{BegunWait, DeclaredSignals, RecordedWaits, Waits, Woken};

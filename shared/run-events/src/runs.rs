@@ -16,6 +16,7 @@ use crate::meta::RunMeta;
 use crate::phase;
 use crate::recorder::{Recorder, Stamp};
 use crate::store::RunStore;
+use crate::waits::{DeclaredSignals, RecordedWaits, Waits};
 
 /// All runs of one service.
 #[derive(Clone)]
@@ -159,7 +160,18 @@ impl Runs {
         F: FnOnce(RunControl) -> Fut + Send + 'static,
         Fut: Future<Output = End> + Send + 'static,
     {
-        self.executor.execute(recorder, work);
+        let (recorded, declared) = (RecordedWaits::default(), DeclaredSignals::new());
+        let waits = Waits::new(recorder.clone(), recorded, declared);
+        self.executor.execute(recorder, waits, work);
+    }
+
+    /// Executes `work`, whose nodes can wait, as [`Runs::execute`] does.
+    pub fn execute_with_waits<F, Fut>(&self, recorder: Recorder, waits: Waits, work: F)
+    where
+        F: FnOnce(RunControl) -> Fut + Send + 'static,
+        Fut: Future<Output = End> + Send + 'static,
+    {
+        self.executor.execute(recorder, waits, work);
     }
 
     /// Ends all tasks without ending their runs, which resume at the next start.

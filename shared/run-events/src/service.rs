@@ -2,9 +2,10 @@
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::{
-    CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
-    GetRunResponse, ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse,
-    ResumeRunRequest, ResumeRunResponse, WatchRunRequest, WatchRunResponse,
+    AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse, DeleteRunRequest,
+    DeleteRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest, ListRunsResponse,
+    ListWaitsRequest, ListWaitsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest,
+    ResumeRunResponse, SignalRunRequest, SignalRunResponse, WatchRunRequest, WatchRunResponse,
     run_service_server::{RunService, RunServiceServer},
 };
 use futures::StreamExt;
@@ -15,7 +16,7 @@ use tonic::{Request, Response, Status};
 use crate::runs::Runs;
 
 impl Runs {
-    /// Returns the service that reads, follows, pauses, cancels and deletes these runs.
+    /// Returns the service that reads, follows, pauses, signals, answers, cancels and deletes these runs.
     pub fn service(&self) -> RunServiceServer<impl RunService + use<>> {
         RunServiceServer::new(Rpc { runs: self.clone() })
     }
@@ -77,6 +78,7 @@ impl RunService for Rpc {
             still_running: cancelled.still_running,
         }))
     }
+
     async fn pause_run(
         &self,
         request: Request<PauseRunRequest>,
@@ -92,6 +94,30 @@ impl RunService for Rpc {
     ) -> Result<Response<ResumeRunResponse>, Status> {
         let run = self.runs.resume(&request.into_inner().run_id).await?;
         Ok(Response::new(ResumeRunResponse { run: Some(run) }))
+    }
+
+    async fn signal_run(
+        &self,
+        request: Request<SignalRunRequest>,
+    ) -> Result<Response<SignalRunResponse>, Status> {
+        let replayed = self.runs.signal(request.into_inner()).await?;
+        Ok(Response::new(SignalRunResponse { replayed }))
+    }
+
+    async fn answer_wait(
+        &self,
+        request: Request<AnswerWaitRequest>,
+    ) -> Result<Response<AnswerWaitResponse>, Status> {
+        let replayed = self.runs.answer(request.into_inner()).await?;
+        Ok(Response::new(AnswerWaitResponse { replayed }))
+    }
+
+    async fn list_waits(
+        &self,
+        request: Request<ListWaitsRequest>,
+    ) -> Result<Response<ListWaitsResponse>, Status> {
+        let page = self.runs.list_waits(&request.into_inner()).await?;
+        Ok(Response::new(page))
     }
 
     async fn delete_run(

@@ -20,7 +20,15 @@ use crate::runs::Runs;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// The longest time that a caller may ask for.
-const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TIMEOUT: Duration = DAY;
+
+/// How long a run that can wait may take when the caller does not say.
+const DEFAULT_WAITING_TIMEOUT: Duration = DAY.saturating_mul(30);
+
+/// The longest time that a caller may ask for a run that can wait.
+const MAX_WAITING_TIMEOUT: Duration = DAY.saturating_mul(366);
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a service says of a run that it starts.
 #[derive(Clone, Debug)]
@@ -43,6 +51,8 @@ pub struct StartRun {
     pub input_is_model_text: bool,
     /// What the caller asked of durability and time.
     pub options: Option<common::RunOptions>,
+    /// Whether the run can wait for a time, a signal or a person, for which it gets more time.
+    pub can_wait: bool,
     /// A point that the deadline may not pass, such as the parent's deadline.
     pub deadline_cap: Option<Timestamp>,
     /// What the owner needs to resume the run.
@@ -80,7 +90,7 @@ impl Runs {
     /// storage that does not work.
     pub async fn start(&self, start: StartRun) -> Result<Started, Failure> {
         let now = self.clock().now();
-        let timeout = checked_timeout(start.options.as_ref())?;
+        let timeout = checked_timeout(start.options.as_ref(), start.can_wait)?;
         let deadline = start
             .deadline_cap
             .map_or(now.plus(timeout), |cap| cap.min(now.plus(timeout)));
@@ -166,14 +176,24 @@ fn request_key(
     }))
 }
 
-fn checked_timeout(options: Option<&common::RunOptions>) -> Result<Duration, Failure> {
+fn checked_timeout(
+    options: Option<&common::RunOptions>,
+    can_wait: bool,
+) -> Result<Duration, Failure> {
+    let (default, maximum) = match can_wait {
+        true => (DEFAULT_WAITING_TIMEOUT, MAX_WAITING_TIMEOUT),
+        false => (DEFAULT_TIMEOUT, MAX_TIMEOUT),
+    };
     let Some(timeout) = options.and_then(|options| options.timeout) else {
-        return Ok(DEFAULT_TIMEOUT);
+        return Ok(default);
     };
     let refused = |problem: &str| Failure::invalid_fields().violation("options.timeout", problem);
     match Duration::try_from(timeout) {
-        Ok(Duration::ZERO) => Ok(DEFAULT_TIMEOUT),
-        Ok(timeout) if timeout > MAX_TIMEOUT => Err(refused("is longer than 24 h")),
+        Ok(Duration::ZERO) => Ok(default),
+        Ok(timeout) if timeout > maximum => {
+            let hours = maximum.as_secs() / (60 * 60);
+            Err(refused(&format!("is longer than {hours} h")))
+        }
         Ok(timeout) => Ok(timeout),
         Err(_) => Err(refused("is negative or no duration")),
     }

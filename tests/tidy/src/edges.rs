@@ -28,7 +28,10 @@ const SHARED: [(&str, &[&str]); 16] = [
     ("grpc-kit", &["contracts", "core-types", "telemetry", "settings"]),
     (
         "run-events",
-        &["contracts", "core-types", "sql-store", "run-log", "telemetry", "settings", "grpc-kit"],
+        &[
+            "contracts", "core-types", "json-schema", "sql-store", "run-log", "telemetry", "settings",
+            "grpc-kit",
+        ],
     ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
 ];

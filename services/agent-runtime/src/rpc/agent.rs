@@ -98,6 +98,7 @@ impl Inner {
             input_json: asked.input_json,
             input_is_model_text: matches!(asked.input.opening, Opening::ModelText { .. }),
             options: request.options,
+            can_wait: false,
             deadline_cap: None,
             owner_data,
             first_events: asked.input.history.iter().map(message_given).collect(),

@@ -49,7 +49,10 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::RunResumed(_)
         | Kind::OutputReset(_)
         | Kind::NodeRetrying(_)
-        | Kind::IterationFinished(_) => return None,
+        | Kind::IterationFinished(_)
+        | Kind::NodeWaiting(_)
+        | Kind::NodeWoken(_)
+        | Kind::SignalReceived(_) => return None,
     })
 }
 

@@ -385,5 +385,8 @@ fn word(kind: &Kind) -> &'static str {
         Kind::OutputReset(_) => "output reset",
         Kind::NodeRetrying(_) => "node retrying",
         Kind::IterationFinished(_) => "iteration finished",
+        Kind::NodeWaiting(_) => "node waiting",
+        Kind::NodeWoken(_) => "node woken",
+        Kind::SignalReceived(_) => "signal received",
     }
 }

@@ -1,5 +1,7 @@
 //! `tavern runs`.
 
+mod waits;
+
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -67,6 +69,36 @@ pub(crate) enum Command {
         /// The id of the run.
         run_id: String,
     },
+    /// List what a run waits for.
+    Waits {
+        /// The id of the run.
+        run_id: String,
+    },
+    /// Send a signal to a run.
+    Signal {
+        /// The id of the run.
+        run_id: String,
+        /// The name of the signal.
+        name: String,
+        /// The payload as JSON.
+        #[arg(default_value = "null")]
+        payload: String,
+        /// An id by which a repeated signal is known.
+        #[arg(long, default_value = "")]
+        id: String,
+    },
+    /// Answer a question that a run waits with.
+    Answer {
+        /// The id of the run.
+        run_id: String,
+        /// The id of the wait, as `tavern runs waits` prints it.
+        wait_id: String,
+        /// The answer as JSON; a text that is not JSON is taken as a string.
+        answer: String,
+        /// Who answers, for the log.
+        #[arg(long, default_value = "")]
+        by: String,
+    },
     /// Delete a run that has ended, with its log.
     Delete {
         /// The id of the run.
@@ -126,6 +158,19 @@ impl Command {
                     .run;
                 show(&run.context("the answer has no run")?, remote.json)
             }
+            Self::Waits { run_id } => waits::list(&mut runs, run_id, remote.json).await,
+            Self::Signal {
+                run_id,
+                name,
+                payload,
+                id,
+            } => waits::signal(&mut runs, run_id, name, payload, id).await,
+            Self::Answer {
+                run_id,
+                wait_id,
+                answer,
+                by,
+            } => waits::answer(&mut runs, run_id, wait_id, answer, by).await,
             Self::Delete { run_id } => {
                 let response = runs.delete_run(DeleteRunRequest { run_id }).await;
                 response.map_err(|status| refusal(&status))?;

@@ -5,9 +5,10 @@ use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{self as common, ErrorReason, WatchRecord};
 use contracts::tavern::run::v1::run_service_server::RunService;
 use contracts::tavern::run::v1::{
-    CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
-    GetRunResponse, ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse,
-    ResumeRunRequest, ResumeRunResponse, WatchRunRequest, WatchRunResponse,
+    AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse, DeleteRunRequest,
+    DeleteRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest, ListRunsResponse,
+    ListWaitsRequest, ListWaitsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest,
+    ResumeRunResponse, SignalRunRequest, SignalRunResponse, WatchRunRequest, WatchRunResponse,
 };
 use core_types::{RunId, RunOwner};
 use futures::future::try_join_all;
@@ -95,6 +96,33 @@ impl RunService for GatewayRpc {
         let request = request.into_inner();
         let owner = owner_of(&request.run_id)?;
         self.peers.runs.of(owner).resume_run(request).await
+    }
+
+    async fn signal_run(
+        &self,
+        request: Request<SignalRunRequest>,
+    ) -> Result<Response<SignalRunResponse>, Status> {
+        let request = request.into_inner();
+        let owner = owner_of(&request.run_id)?;
+        self.peers.runs.of(owner).signal_run(request).await
+    }
+
+    async fn answer_wait(
+        &self,
+        request: Request<AnswerWaitRequest>,
+    ) -> Result<Response<AnswerWaitResponse>, Status> {
+        let request = request.into_inner();
+        let owner = owner_of(&request.run_id)?;
+        self.peers.runs.of(owner).answer_wait(request).await
+    }
+
+    async fn list_waits(
+        &self,
+        request: Request<ListWaitsRequest>,
+    ) -> Result<Response<ListWaitsResponse>, Status> {
+        let request = request.into_inner();
+        let owner = owner_of(&request.run_id)?;
+        self.peers.runs.of(owner).list_waits(request).await
     }
 
     async fn delete_run(

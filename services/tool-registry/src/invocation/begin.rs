@@ -79,6 +79,7 @@ impl Invocations {
             input_json: json!(cut(&request.text, MAX_INPUT_BYTES)).to_string(),
             input_is_model_text: true,
             options: request.options,
+            can_wait: false,
             deadline_cap: None,
             owner_data: json!({
                 "malformed": cut(&parsed.observation, MAX_OBSERVATION_BYTES),

@@ -106,7 +106,9 @@ pub fn run_pure(plan: Arc<Plan>, inputs: RunInputs) -> Result<Outcome, String> {
             Command::Execute(node) => match execute(&engine, node) {
                 Ok(Step::Done(outputs)) => finished(&mut engine, node, Ok(all_present(outputs))),
                 Ok(Step::Branch(outputs)) => finished(&mut engine, node, Ok(outputs)),
-                Ok(Step::Effect(_)) => return Err(engine.node(node).id.to_string()),
+                Ok(Step::Effect(_) | Step::Wait(_)) => {
+                    return Err(engine.node(node).id.to_string());
+                }
                 Err(failure) => finished(&mut engine, node, Err(failure)),
             },
         };

@@ -377,7 +377,7 @@ impl Reader {
 }
 
 /// Reads seconds as a number, or a whole or broken number with the unit ms, s, m, h or d.
-fn read_duration(value: &Value) -> Option<Duration> {
+pub fn read_duration(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_f64()?,
         Value::String(text) => {

@@ -120,6 +120,8 @@ pub struct NodeDefinition {
     pub further_slots: FurtherSlots,
     /// What it does beyond computing its outputs.
     pub effects: NodeEffects,
+    /// Whether it can wait for a time, a signal or a person.
+    pub waits: bool,
     /// Where it stands with regard to the interface.
     pub role: Role,
     /// What leaves it when it is switched off.
@@ -153,6 +155,7 @@ impl NodeDefinition {
             modes: None,
             further_slots: FurtherSlots::None,
             effects: NodeEffects::Pure,
+            waits: false,
             role: Role::Inner,
             bypass: Bypass::Pass,
         }

@@ -14,6 +14,7 @@ use super::model::{ModelAnswer, ModelMessage, ModelRequest};
 use super::node_definition::NodeDefinition;
 use super::slot::{Shape, Slot};
 use super::tool::{ToolOutcome, ToolRequest};
+use super::wait::{WaitRequest, Wake};
 
 /// What the slots of a node may depend on.
 #[derive(Clone, Copy, Debug)]
@@ -203,6 +204,13 @@ pub enum Settled {
     Model(ModelAnswer),
     /// The zone gave a value for each of its outputs.
     Zone(Vec<Arc<Value>>),
+    /// What the node waited for has come.
+    Woken {
+        /// What woke it.
+        wake: Wake,
+        /// When it was due, as a time of RFC 3339 in UTC; empty if it had no such time.
+        due: String,
+    },
 }
 
 /// How a node continues.
@@ -214,6 +222,8 @@ pub enum Step {
     Branch(Vec<Option<Arc<Value>>>),
     /// It needs something done first.
     Effect(Effect),
+    /// It waits for something.
+    Wait(Box<WaitRequest>),
 }
 
 /// A node type.

@@ -3,6 +3,7 @@
 mod attempts;
 mod effects;
 mod ending;
+mod waits;
 
 use call_outcome::{Category, Failure};
 use std::collections::{HashMap, VecDeque};
@@ -16,7 +17,7 @@ use core_types::MAX_CALL_DEPTH;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use run_events::{End, Recorder, RunControl, outcome};
+use run_events::{End, Recorder, RunControl, Waits, outcome};
 use run_log::AppendError;
 use serde_json::Value;
 use telemetry::attributes::{NODE_ID, NODE_TYPE};
@@ -32,9 +33,10 @@ use super::history::{Attempts, Calls, RecordedCall, Zones};
 use super::interface_stream::InterfaceStreams;
 use super::settle::{call_settled, check_effect, settled_tool};
 use super::tool_call::ToolEnd;
-use super::zone::{Unsettled, ZoneEnd};
+use super::zone::ZoneEnd;
 use super::{Prepared, Runner};
 use effects::EffectOutcome;
+use waits::NodeWaits;
 
 /// How many outcomes are collected before they are handed to the log.
 const MAX_PENDING: usize = 256;
@@ -51,10 +53,12 @@ type Running = FuturesUnordered<BoxFuture<'static, (NodeIndex, EffectOutcome)>>;
 pub(super) async fn run(
     runner: Arc<Runner>,
     prepared: Prepared,
+    waits: Waits,
     recorder: Recorder,
     control: RunControl,
 ) -> End {
-    let mut drive = Drive::new(runner, prepared, String::new(), recorder, control);
+    let waits = NodeWaits::new(waits);
+    let mut drive = Drive::new(runner, prepared, String::new(), waits, recorder, control);
     match drive.reach_end().await {
         Ok(Reached::End) => End::Finished(drive.outcome()),
         Ok(Reached::Stop) => End::Finished(drive.stopped()),
@@ -95,6 +99,7 @@ struct Drive {
     pending_bytes: usize,
     /// Nodes with an effect that wait for a free place.
     waiting: VecDeque<(NodeIndex, Effect)>,
+    waits: NodeWaits,
     running: Running,
     /// When each running node was started.
     started: Vec<(NodeIndex, Instant)>,
@@ -117,6 +122,7 @@ impl Drive {
         runner: Arc<Runner>,
         prepared: Prepared,
         path: String,
+        waits: NodeWaits,
         recorder: Recorder,
         control: RunControl,
     ) -> Self {
@@ -136,6 +142,7 @@ impl Drive {
             pending: Vec::new(),
             pending_bytes: 0,
             waiting: VecDeque::new(),
+            waits,
             running: FuturesUnordered::new(),
             started: Vec::new(),
             calls: prepared.calls,
@@ -171,11 +178,13 @@ impl Drive {
                 return self.stop().await;
             }
             self.launch().await?;
-            if self.running.is_empty() && !self.held {
+            self.begin_waits().await?;
+            if self.running.is_empty() && !self.held && !self.is_waiting() {
                 break;
             }
             tokio::select! {
                 Some((node, outcome)) = self.running.next() => self.settle(node, outcome)?,
+                Some((node, outcome)) = self.waits.next() => self.settle(node, outcome)?,
                 () = control.cancelled() => return self.stop().await,
                 () = control.until_resumed(), if self.held => {}
             }
@@ -183,18 +192,6 @@ impl Drive {
         // The last outcomes ride on the commit of the run's end.
         self.hand_over().await?;
         Ok(Reached::End)
-    }
-
-    /// Returns the state of an iteration in which nothing is left to happen, or what is not known.
-    fn into_end(self, reached: Reached) -> Result<Engine, Unsettled> {
-        let unsettled = Unsettled {
-            unknown: self.unknown,
-            unended: self.unended,
-        };
-        match reached {
-            Reached::End if unsettled.is_empty() => Ok(self.engine),
-            _ => Err(unsettled),
-        }
     }
 
     /// Returns the id of a node with the iterations around it.
@@ -261,6 +258,7 @@ impl Drive {
                 self.finish(node, Ok(evaluate::all_present(outputs)), begin.elapsed())
             }
             Ok(Step::Branch(outputs)) => self.finish(node, Ok(outputs), begin.elapsed()),
+            Ok(Step::Wait(request)) => self.enqueue_wait(node, *request),
             Ok(Step::Effect(effect)) => match check_effect(&effect) {
                 Ok(()) => self.enqueue(node, effect),
                 Err(failure) => self.finish(node, Err(failure), begin.elapsed()),

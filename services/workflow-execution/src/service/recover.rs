@@ -6,7 +6,7 @@ use std::time::Duration;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use grpc_kit::Failure;
-use run_events::{End, OpenRun, Recorder, outcome};
+use run_events::{End, OpenRun, RecordedWaits, Recorder, outcome};
 use run_log::Hash;
 
 use crate::domain::bundle::Bundle;
@@ -76,11 +76,12 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) {
     if let Some(parent) = telemetry::context::parse_traceparent(&run.meta.traceparent) {
         telemetry::context::set_parent(&span, &parent);
     }
+    let recorded = RecordedWaits::of(&recorder.run_id().to_string(), &run.events);
     match prepare(inner, run).await {
         Ok(prepared) => {
             // Runs that were accepted continue even where there are more of them than may be started.
             let permit = Arc::clone(&inner.active).try_acquire_owned().ok();
-            inner.execute(&span, recorder, prepared, permit);
+            inner.execute(&span, recorder, prepared, recorded, permit);
         }
         Err(Stuck::Broken(error)) => {
             tracing::error!(run = %recorder.run_id(), code = error.code, message = error.message, "a run cannot continue");

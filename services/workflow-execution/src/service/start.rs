@@ -8,7 +8,10 @@ use contracts::tavern::common::v1::ErrorCategory;
 use contracts::tavern::workflow::v1::{StartRunRequest, StartRunResponse, start_run_request};
 use core_types::{ConversationId, Durability, RequestId, RunId, WorkflowId};
 use grpc_kit::{CallContext, Failure};
-use run_events::{End, Recorder, StartRun, Started, durability_from_proto, outcome, request_hash};
+use run_events::{
+    DeclaredSignals, End, RecordedWaits, Recorder, StartRun, Started, Waits, durability_from_proto,
+    outcome, request_hash,
+};
 use serde_json::{Map, Value};
 use telemetry::attributes::{CONVERSATION_ID, RUN_ID};
 use tokio::sync::OwnedSemaphorePermit;
@@ -17,6 +20,7 @@ use tonic::Status;
 use crate::domain::engine::Engine;
 use crate::domain::interface::read_inputs;
 use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
+use crate::domain::wait;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
 use crate::runner::Prepared;
 use crate::runner::history::{Attempts, Calls, Zones};
@@ -77,6 +81,7 @@ impl Inner {
         start.input_json = Value::Object(checked.inputs.clone()).to_string();
         let planned = checked.target.plan(&self.library, checked.inputs).await;
         let (plan, inputs) = planned.map_err(|wrong| refused(wrong, &checked.target))?;
+        start.can_wait = wait::can_wait(&plan);
         let permit = Arc::clone(&self.active).try_acquire_owned();
         let permit = permit.map_err(|_| Failure::overloaded(Duration::from_secs(1)))?;
         let durability = durability_from_proto(
@@ -110,7 +115,13 @@ impl Inner {
             conversation_id: meta.conversation_id,
         };
         let span = telemetry::spans::invoke_workflow(&meta.subject);
-        self.execute(&span, recorder, prepared, Some(permit));
+        self.execute(
+            &span,
+            recorder,
+            prepared,
+            RecordedWaits::default(),
+            Some(permit),
+        );
         let run = self.runs.get(&run_id.to_string()).await?;
         Ok(StartRunResponse {
             run: Some(run),
@@ -124,22 +135,34 @@ impl Inner {
         span: &tracing::Span,
         recorder: Recorder,
         prepared: Prepared,
+        recorded: RecordedWaits,
         permit: Option<OwnedSemaphorePermit>,
     ) {
         note(span, recorder.run_id(), &prepared.conversation_id);
         let runner = Arc::clone(&self.runner);
         let for_run = recorder.clone();
+        let mut declared = DeclaredSignals::new();
+        for (name, schema) in wait::signals(prepared.engine.plan()) {
+            declared.entry(name).or_default().push(schema);
+        }
+        let waits = Waits::new(recorder.clone(), recorded, declared);
+        let of_run = waits.clone();
         span.in_scope(|| {
-            self.runs.execute(recorder, move |control| async move {
-                let end = runner.run(prepared, for_run, control).await;
-                if let End::Finished(outcome) = &end
-                    && let Some(error) = &outcome.error
-                {
-                    telemetry::spans::fail(&tracing::Span::current(), &error.code, &error.message);
-                }
-                drop(permit);
-                end
-            });
+            self.runs
+                .execute_with_waits(recorder, waits, move |control| async move {
+                    let end = runner.run(prepared, of_run, for_run, control).await;
+                    if let End::Finished(outcome) = &end
+                        && let Some(error) = &outcome.error
+                    {
+                        telemetry::spans::fail(
+                            &tracing::Span::current(),
+                            &error.code,
+                            &error.message,
+                        );
+                    }
+                    drop(permit);
+                    end
+                });
         });
     }
 
@@ -221,6 +244,7 @@ fn start_of(request: &StartRunRequest) -> StartRun {
         input_json: String::new(),
         input_is_model_text: false,
         options: request.options,
+        can_wait: false,
         deadline_cap: None,
         owner_data: Value::Null,
         first_events: Vec::new(),

@@ -20,4 +20,5 @@ mod resume;
 mod runs;
 mod streams;
 mod support;
+mod waits;
 mod zones;

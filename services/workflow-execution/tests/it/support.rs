@@ -1,5 +1,6 @@
 //! A service on a directory of its own, and what tests ask of it.
 
+pub(crate) mod clock;
 pub(crate) mod conversations;
 pub(crate) mod models;
 pub(crate) mod registry;
@@ -19,10 +20,12 @@ use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandbox
 use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
+use core_types::SystemIds;
 use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
 use workflow_execution::{Peers, WorkflowExecution, WorkflowSettings};
 
+use clock::MovedClock;
 use conversations::ConversationDouble;
 use models::ModelDouble;
 use registry::RegistryDouble;
@@ -37,6 +40,7 @@ pub(crate) struct World {
     pub(crate) sandbox: SandboxDouble,
     pub(crate) models: ModelDouble,
     pub(crate) conversations: ConversationDouble,
+    pub(crate) clock: MovedClock,
     pub(crate) service: WorkflowExecution,
     pub(crate) client: Client,
     pub(crate) runs: RunServiceClient<Transport>,
@@ -51,6 +55,7 @@ impl World {
             SandboxDouble::default(),
             ModelDouble::default(),
             ConversationDouble::default(),
+            MovedClock::default(),
             |_| {},
         )
         .await
@@ -64,6 +69,7 @@ impl World {
             SandboxDouble::default(),
             ModelDouble::default(),
             ConversationDouble::default(),
+            MovedClock::default(),
             adjust,
         )
         .await
@@ -75,6 +81,7 @@ impl World {
         sandbox: SandboxDouble,
         models: ModelDouble,
         conversations: ConversationDouble,
+        clock: MovedClock,
         adjust: impl FnOnce(&mut WorkflowSettings),
     ) -> Self {
         telemetry::init_for_tests();
@@ -91,7 +98,9 @@ impl World {
             .add(ConversationServiceServer::new(conversations.clone()));
         let transport = grpc_kit::local(&services);
         let peers = Peers::over(transport.clone(), transport.clone(), transport);
-        let service = workflow_execution::build(settings, peers).await.unwrap();
+        let (of_service, ids) = (Arc::new(clock.clone()), Arc::new(SystemIds));
+        let built = workflow_execution::build_with(settings, peers, of_service, ids);
+        let service = built.await.unwrap();
         let transport = grpc_kit::local(&service.services());
         Self {
             directory,
@@ -99,6 +108,7 @@ impl World {
             sandbox,
             models,
             conversations,
+            clock,
             service,
             client: Client::new(transport.clone()),
             runs: RunServiceClient::new(transport),
@@ -114,12 +124,22 @@ impl World {
             sandbox,
             models,
             conversations,
+            clock,
             service,
             client,
             runs,
         } = self;
         drop((service, client, runs));
-        let again = Self::on(directory, registry, sandbox, models, conversations, |_| {}).await;
+        let again = Self::on(
+            directory,
+            registry,
+            sandbox,
+            models,
+            conversations,
+            clock,
+            |_| {},
+        )
+        .await;
         again.service.recover().await.unwrap();
         again
     }
@@ -270,6 +290,15 @@ pub(crate) fn words(events: &[RunEvent]) -> Vec<String> {
                 format!("iteration {} of {}", finished.index, finished.node_id)
             }
             Kind::RunResumed(_) => "run resumed".to_owned(),
+            Kind::NodeWaiting(waiting) => {
+                format!("{} waiting", waiting.wait.as_ref().unwrap().node_id)
+            }
+            Kind::NodeWoken(woken) => {
+                let cause = woken.cause().as_str_name();
+                let cause = cause.trim_start_matches("WAKE_CAUSE_").to_lowercase();
+                format!("{} woken: {cause}", woken.node_id)
+            }
+            Kind::SignalReceived(signal) => format!("signal {}", signal.name),
             Kind::OutputReset(_) => "output reset".to_owned(),
             Kind::OutputChunk(chunk) => format!("chunk {}", chunk.text),
             other => format!("{other:?}"),

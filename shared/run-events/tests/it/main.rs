@@ -45,6 +45,7 @@ fn a_run(request_id: &str, body: &str) -> StartRun {
         input_json: "\"hello\"".into(),
         input_is_model_text: false,
         options: None,
+        can_wait: false,
         deadline_cap: None,
         owner_data: serde_json::json!({ "step": 1 }),
         first_events: Vec::new(),

@@ -14,10 +14,11 @@ use contracts::tavern::{
         watch_record::Record,
     },
     run::v1::{
-        CancelRunRequest, CancelRunResponse, DeleteRunRequest, DeleteRunResponse, GetRunRequest,
-        GetRunResponse, ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse,
-        ResumeRunRequest, ResumeRunResponse, WatchRunRequest, WatchRunResponse,
-        run_service_server::RunService,
+        AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse,
+        DeleteRunRequest, DeleteRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest,
+        ListRunsResponse, ListWaitsRequest, ListWaitsResponse, PauseRunRequest, PauseRunResponse,
+        ResumeRunRequest, ResumeRunResponse, SignalRunRequest, SignalRunResponse, WatchRunRequest,
+        WatchRunResponse, run_service_server::RunService,
     },
     workflow::v1::{
         BatchGetWorkflowsRequest, BatchGetWorkflowsResponse, DataFlowType, DeleteWorkflowRequest,
@@ -355,6 +356,27 @@ impl RunService for PlayedWorkflows {
         _: Request<ResumeRunRequest>,
     ) -> Result<Response<ResumeRunResponse>, Status> {
         Err(Status::unimplemented("the double does not pause"))
+    }
+
+    async fn signal_run(
+        &self,
+        _: Request<SignalRunRequest>,
+    ) -> Result<Response<SignalRunResponse>, Status> {
+        Err(Status::unimplemented("the double does not wait"))
+    }
+
+    async fn answer_wait(
+        &self,
+        _: Request<AnswerWaitRequest>,
+    ) -> Result<Response<AnswerWaitResponse>, Status> {
+        Err(Status::unimplemented("the double does not wait"))
+    }
+
+    async fn list_waits(
+        &self,
+        _: Request<ListWaitsRequest>,
+    ) -> Result<Response<ListWaitsResponse>, Status> {
+        Err(Status::unimplemented("the double does not wait"))
     }
 
     async fn delete_run(

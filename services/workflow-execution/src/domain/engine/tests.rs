@@ -53,7 +53,7 @@ fn drive(plan: &Arc<Plan>, mut pick: impl FnMut(usize) -> usize) -> (Vec<Event>,
                 let gave = execute(&engine, node).map(|step| match step {
                     Step::Done(outputs) => all_present(outputs),
                     Step::Branch(outputs) => outputs,
-                    Step::Effect(_) => panic!("all nodes are pure"),
+                    Step::Effect(_) | Step::Wait(_) => panic!("all nodes are pure"),
                 });
                 finished(&mut engine, node, gave)
             }

@@ -125,7 +125,7 @@ impl Frame {
                     Err(failure) => Err(failure),
                 }
             }
-            Ok(Step::Effect(_)) => {
+            Ok(Step::Effect(_) | Step::Wait(_)) => {
                 let message = "a node with an effect was run inline";
                 Err(Failure::new(Category::Internal, "effect_inline", message))
             }

@@ -49,7 +49,7 @@ fn play(definition: &Value) -> Value {
                     }
                 }
             }
-            Step::Effect(effect) => panic!("{effect:?}"),
+            other @ (Step::Effect(_) | Step::Wait(_)) => panic!("{other:?}"),
         });
         let event = finished(&mut engine, node, gave);
         engine.apply(event, &mut commands).unwrap();

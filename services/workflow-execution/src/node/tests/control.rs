@@ -30,7 +30,7 @@ fn play(definition: Value) -> (Value, Vec<String>) {
                 let gave = execute(&engine, node).map(|step| match step {
                     Step::Done(outputs) => all_present(outputs),
                     Step::Branch(outputs) => outputs,
-                    Step::Effect(effect) => panic!("{effect:?}"),
+                    other @ (Step::Effect(_) | Step::Wait(_)) => panic!("{other:?}"),
                 });
                 finished(&mut engine, node, gave)
             }

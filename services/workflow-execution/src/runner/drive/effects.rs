@@ -22,6 +22,7 @@ use super::super::tool_call::{ToolCall, ToolEnd};
 use super::super::zone::{Zone, ZoneEnd};
 use super::super::{describe_tools, history_call, inline_zone, model_call, within};
 use super::Drive;
+use super::waits::NodeWaits;
 
 /// How an effect ended.
 pub(super) enum EffectOutcome {
@@ -124,9 +125,11 @@ impl Drive {
             return within(timeout, work).map(EffectOutcome::of).boxed();
         }
         let (runner, recorder) = (Arc::clone(&self.runner), self.recorder.clone());
+        let waits = self.waits.of_run();
         let drive = move |prepared, path, control| {
             let (runner, recorder) = (Arc::clone(&runner), recorder.clone());
-            let mut drive = Drive::new(runner, prepared, path, recorder, control);
+            let waits = NodeWaits::new(waits.clone());
+            let mut drive = Drive::new(runner, prepared, path, waits, recorder, control);
             let work = async move {
                 drive
                     .reach_end()

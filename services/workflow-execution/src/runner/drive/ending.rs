@@ -5,10 +5,25 @@ use futures::stream::StreamExt;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
 
+use crate::domain::engine::Engine;
+
 use super::super::settle::{outcome_to_proto, with_partial_result};
+use super::super::zone::Unsettled;
 use super::{Drive, Reached};
 
 impl Drive {
+    /// Returns the state of an iteration in which nothing is left to happen, or what is not known.
+    pub(super) fn into_end(self, reached: Reached) -> Result<Engine, Unsettled> {
+        let unsettled = Unsettled {
+            unknown: self.unknown,
+            unended: self.unended,
+        };
+        match reached {
+            Reached::End if unsettled.is_empty() => Ok(self.engine),
+            _ => Err(unsettled),
+        }
+    }
+
     /// Waits for everything running, which was cancelled.
     pub(super) async fn stop(&mut self) -> Result<Reached, AppendError> {
         while let Some((node, outcome)) = self.running.next().await {

@@ -1,0 +1,99 @@
+//! What a run waits for, and what wakes it.
+
+use std::process::ExitCode;
+
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use contracts::tavern::run::v1::{AnswerWaitRequest, ListWaitsRequest, SignalRunRequest};
+use grpc_kit::Transport;
+
+use crate::timeline::Style;
+
+use super::super::{json, print_table, refusal};
+
+type Runs = RunServiceClient<Transport>;
+
+/// Prints every wait of a run.
+pub(super) async fn list(
+    runs: &mut Runs,
+    run_id: String,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let head = ["WAIT", "KIND", "FOR", "ANSWERS", "UNTIL"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    let mut request = ListWaitsRequest {
+        run_id,
+        ..ListWaitsRequest::default()
+    };
+    loop {
+        let page = runs.list_waits(request.clone()).await;
+        let page = page.map_err(|status| refusal(&status))?.into_inner();
+        for wait in &page.waits {
+            if as_json {
+                json::print_line("tavern.common.v1.Wait", wait)?;
+            }
+            let kind = wait.kind().as_str_name();
+            let kind = kind.trim_start_matches("WAIT_KIND_").to_lowercase();
+            let answers: Vec<&str> = wait.choices.iter().map(|choice| &*choice.value).collect();
+            let due = wait.due.as_ref().map(ToString::to_string);
+            rows.push(vec![
+                wait.wait_id.clone(),
+                kind,
+                wait.name.clone(),
+                answers.join(", "),
+                due.unwrap_or_default(),
+            ]);
+        }
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    if !as_json {
+        print_table(&rows, Style::of_stdout().width);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends a signal.
+pub(super) async fn signal(
+    runs: &mut Runs,
+    run_id: String,
+    name: String,
+    payload_json: String,
+    signal_id: String,
+) -> anyhow::Result<ExitCode> {
+    let request = SignalRunRequest {
+        run_id,
+        name,
+        payload_json,
+        signal_id,
+    };
+    let sent = runs.signal_run(request).await;
+    sent.map_err(|status| refusal(&status))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Answers a wait. A text that is not JSON is the answer itself.
+pub(super) async fn answer(
+    runs: &mut Runs,
+    run_id: String,
+    wait_id: String,
+    answer: String,
+    answered_by: String,
+) -> anyhow::Result<ExitCode> {
+    let parsed: Result<serde_json::Value, _> = serde_json::from_str(&answer);
+    let answer_json = match parsed {
+        Ok(_) => answer,
+        Err(_) => serde_json::Value::String(answer).to_string(),
+    };
+    let request = AnswerWaitRequest {
+        run_id,
+        wait_id,
+        answer_json,
+        answered_by,
+        request_id: String::new(),
+    };
+    let answered = runs.answer_wait(request).await;
+    answered.map_err(|status| refusal(&status))?;
+    Ok(ExitCode::SUCCESS)
+}

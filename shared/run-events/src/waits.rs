@@ -1,0 +1,176 @@
+//! What the nodes of a run wait for: timers, signals and answers of people.
+//!
+//! A wait is an event of the run, and so is what woke it: of several things that could wake a wait,
+//! the first in the log counts. [`RecordedWaits`] is the state that the events give, before a restart
+//! and after it; [`Waits`] changes it, an event at a time.
+
+mod board;
+mod deliver;
+mod list;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{self as common, WaitKind, WakeCause};
+use core_types::Timestamp;
+use run_log::AppendError;
+use serde_json::Value;
+use tokio::sync::{Mutex, oneshot};
+
+use crate::codec::timestamp_to_proto;
+use crate::recorder::Recorder;
+use board::woken_by_signal;
+
+pub use board::{RecordedWaits, Woken};
+
+/// The longest sleep before the clock is read again: it can be set while a wait sleeps.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// The schemas of the payloads of each signal that nodes of a run wait for; null accepts any payload.
+pub type DeclaredSignals = HashMap<String, Vec<Value>>;
+
+/// The waits of one run. Cheap to clone.
+#[derive(Clone)]
+pub struct Waits {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    recorder: Recorder,
+    declared: DeclaredSignals,
+    /// Held while an event is recorded, so that what comes first here comes first in the log.
+    board: Mutex<RecordedWaits>,
+}
+
+/// A wait that a node has begun, or continues after a restart.
+#[derive(Debug)]
+pub struct BegunWait {
+    wait_id: String,
+    due: Option<Timestamp>,
+    woken: oneshot::Receiver<Woken>,
+}
+
+impl Waits {
+    /// Makes the waits of a run from what was recorded of them.
+    pub fn new(recorder: Recorder, recorded: RecordedWaits, declared: DeclaredSignals) -> Self {
+        let inner = Inner {
+            recorder,
+            declared,
+            board: Mutex::new(recorded),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Begins a wait, or continues the one with its id that was recorded before, which keeps the time
+    /// at which it is due. The event rides on the next commit.
+    ///
+    /// # Errors
+    /// [`AppendError`] when the event cannot be taken.
+    pub async fn begin(
+        &self,
+        wait: common::Wait,
+        due: Option<Timestamp>,
+    ) -> Result<BegunWait, AppendError> {
+        let (sender, woken) = oneshot::channel();
+        let (wait_id, kind, name) = (wait.wait_id.clone(), wait.kind(), wait.name.clone());
+        let mut board = self.inner.board.lock().await;
+        board.forget_dropped();
+        let due = match board.attach(&wait_id, sender) {
+            Ok(due) => due,
+            Err(sender) => {
+                let now = self.inner.recorder.now();
+                let wait = common::Wait {
+                    due: due.map(timestamp_to_proto),
+                    create_time: Some(timestamp_to_proto(now)),
+                    ..wait
+                };
+                let waiting = common::NodeWaiting {
+                    wait: Some(wait.clone()),
+                };
+                let waiting = Kind::NodeWaiting(waiting);
+                self.inner.recorder.submit(waiting).await?;
+                board.open(wait, now, due, Some(sender));
+                due
+            }
+        };
+        // A signal may have arrived before the wait began, or while no process executed the run.
+        if kind == WaitKind::Signal
+            && let Some(signal) = board.first_signal(&name)
+            && let Some(wait) = board.find(&wait_id)
+        {
+            let woken = woken_by_signal(wait, signal);
+            let event = Kind::NodeWoken(woken.clone());
+            self.inner.recorder.submit(event).await?;
+            board.wake(&woken);
+        }
+        Ok(BegunWait {
+            wait_id,
+            due,
+            woken,
+        })
+    }
+
+    /// Waits until something wakes a wait, at the latest the time at which it is due.
+    ///
+    /// # Errors
+    /// [`AppendError`] when what woke it cannot be recorded.
+    pub async fn woken(self, begun: BegunWait) -> Result<Woken, AppendError> {
+        let BegunWait {
+            wait_id,
+            due,
+            mut woken,
+        } = begun;
+        tokio::select! {
+            // What was recorded before the time came counts.
+            biased;
+            woken = &mut woken => return woken.map_err(|_| AppendError::Fenced),
+            () = self.until(due) => {}
+        }
+        self.fall_due(&wait_id).await?;
+        woken.await.map_err(|_| AppendError::Fenced)
+    }
+
+    async fn until(&self, due: Option<Timestamp>) {
+        let Some(due) = due else {
+            return std::future::pending().await;
+        };
+        loop {
+            let left = due.since(self.inner.recorder.now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+        }
+    }
+
+    /// Wakes a wait because its time came, unless something else has woken it.
+    async fn fall_due(&self, wait_id: &str) -> Result<(), AppendError> {
+        let mut board = self.inner.board.lock().await;
+        let Some(wait) = board.find(wait_id) else {
+            return Ok(());
+        };
+        let woken = common::NodeWoken {
+            wait_id: wait.wait_id.clone(),
+            node_id: wait.node_id.clone(),
+            cause: WakeCause::Due.into(),
+            ..common::NodeWoken::default()
+        };
+        let event = Kind::NodeWoken(woken.clone());
+        self.inner.recorder.submit(event).await?;
+        board.wake(&woken);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Waits {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Waits")
+            .field("run", &self.inner.recorder.run_id())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,255 @@
+//! The state of the waits of a run, as its events give it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{self as common, WaitKind, WakeCause};
+use core_types::Timestamp;
+use run_log::Hash;
+use tokio::sync::oneshot;
+
+/// What woke a wait.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Woken {
+    /// What woke it.
+    pub cause: WakeCause,
+    /// The payload of the signal, or the answer, as JSON; empty if its time came.
+    pub payload_json: String,
+    /// Who answered; empty unless a person did.
+    pub answered_by: String,
+    /// When it was due.
+    pub due: Option<prost_types::Timestamp>,
+}
+
+/// The waits of a run that were recorded, and the signals that none of them has consumed.
+#[derive(Debug, Default)]
+pub struct RecordedWaits {
+    /// What nothing has woken, in the order in which it began.
+    open: BTreeMap<Key, OpenWait>,
+    /// What was woken and has not reached its node, by id.
+    woken: HashMap<String, (String, Woken)>,
+    /// Signals that no wait has consumed, the oldest first.
+    signals: VecDeque<common::SignalReceived>,
+    signal_bytes: usize,
+    /// The digest of what each id of a signal or an answer was used for.
+    seen: HashMap<String, Hash>,
+    received: usize,
+}
+
+/// When a wait began, and its id.
+pub(super) type Key = (Timestamp, String);
+
+#[derive(Debug)]
+struct OpenWait {
+    wait: common::Wait,
+    due: Option<Timestamp>,
+    /// Wakes the node; nothing until it continues after a restart.
+    wake: Option<oneshot::Sender<Woken>>,
+}
+
+impl RecordedWaits {
+    /// Reads the events of a run. Events of runs below are passed over.
+    pub fn of(run_id: &str, events: &[common::RunEvent]) -> Self {
+        let mut recorded = Self::default();
+        for event in events.iter().filter(|event| event.run_id == run_id) {
+            if let Some(kind) = &event.kind {
+                recorded.take(kind);
+            }
+        }
+        recorded
+    }
+
+    fn take(&mut self, kind: &Kind) {
+        match kind {
+            Kind::NodeWaiting(common::NodeWaiting { wait: Some(wait) }) => {
+                let (begun, due) = (time(wait.create_time), wait.due.map(|due| time(Some(due))));
+                self.open(wait.clone(), begun, due, None);
+            }
+            Kind::NodeWoken(woken) => {
+                if woken.cause() == WakeCause::Answer {
+                    let digest = digest(&woken.wait_id, &woken.payload_json);
+                    self.see(&answer_key(&woken.request_id), digest);
+                }
+                self.wake(woken);
+            }
+            Kind::SignalReceived(signal) => self.receive(signal.clone()),
+            Kind::NodeFinished(finished) => self.forget(&finished.node_id),
+            Kind::NodeRetrying(retrying) => self.forget(&retrying.node_id),
+            Kind::IterationFinished(finished) => {
+                self.forget(&format!("{}#{}", finished.node_id, finished.index));
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a wait.
+    pub(super) fn open(
+        &mut self,
+        wait: common::Wait,
+        begun: Timestamp,
+        due: Option<Timestamp>,
+        wake: Option<oneshot::Sender<Woken>>,
+    ) {
+        let key = (begun, wait.wait_id.clone());
+        self.open.insert(key, OpenWait { wait, due, wake });
+    }
+
+    /// Connects a recorded wait with its node again and returns when it is due. The sender comes back
+    /// if there is no such wait.
+    pub(super) fn attach(
+        &mut self,
+        wait_id: &str,
+        wake: oneshot::Sender<Woken>,
+    ) -> Result<Option<Timestamp>, oneshot::Sender<Woken>> {
+        if let Some((_, woken)) = self.woken.remove(wait_id) {
+            // It fails if the node waits no longer.
+            let _ = wake.send(woken);
+            return Ok(None);
+        }
+        let open = self.open.values_mut();
+        match open.into_iter().find(|open| open.wait.wait_id == wait_id) {
+            Some(open) => {
+                open.wake = Some(wake);
+                Ok(open.due)
+            }
+            None => Err(wake),
+        }
+    }
+
+    /// Forgets the waits whose nodes wait no longer, because their zone has ended.
+    pub(super) fn forget_dropped(&mut self) {
+        self.open.retain(|_, open| {
+            open.wake
+                .as_ref()
+                .is_none_or(|wake| !oneshot::Sender::is_closed(wake))
+        });
+    }
+
+    /// Returns what is waited for, with when it began, in that order.
+    pub(super) fn list(&self) -> impl Iterator<Item = (&Key, &common::Wait)> {
+        self.open.iter().map(|(key, open)| (key, &open.wait))
+    }
+
+    /// Returns a wait that nothing has woken.
+    pub(super) fn find(&self, wait_id: &str) -> Option<&common::Wait> {
+        let mut waits = self.open.values().map(|open| &open.wait);
+        waits.find(|wait| wait.wait_id == wait_id)
+    }
+
+    /// Returns the oldest wait for a signal.
+    pub(super) fn oldest_for(&self, name: &str) -> Option<&common::Wait> {
+        let mut waits = self.open.values().map(|open| &open.wait);
+        waits.find(|wait| wait.kind() == WaitKind::Signal && wait.name == name)
+    }
+
+    /// Returns the oldest signal of a name.
+    pub(super) fn first_signal(&self, name: &str) -> Option<&common::SignalReceived> {
+        self.signals.iter().find(|signal| signal.name == name)
+    }
+
+    /// Returns the number of signals that nothing has consumed, and the size of their payloads.
+    pub(super) fn kept_signals(&self) -> (usize, usize) {
+        (self.signals.len(), self.signal_bytes)
+    }
+
+    /// Returns the number of signals since the run began.
+    pub(super) fn received(&self) -> usize {
+        self.received
+    }
+
+    /// Adds a signal.
+    pub(super) fn receive(&mut self, signal: common::SignalReceived) {
+        let digest = digest(&signal.name, &signal.payload_json);
+        self.see(&signal_key(&signal.signal_id), digest);
+        self.received += 1;
+        self.signal_bytes += signal.payload_json.len();
+        self.signals.push_back(signal);
+    }
+
+    /// Wakes a wait. A signal is consumed by that.
+    pub(super) fn wake(&mut self, woken: &common::NodeWoken) {
+        let found = self.open.keys().find(|(_, id)| *id == woken.wait_id);
+        let Some(open) = found.cloned().and_then(|key| self.open.remove(&key)) else {
+            return;
+        };
+        if woken.cause() == WakeCause::Signal {
+            let name = open.wait.name.as_str();
+            let first = self.signals.iter().position(|signal| signal.name == name);
+            if let Some(signal) = first.and_then(|at| self.signals.remove(at)) {
+                self.signal_bytes -= signal.payload_json.len();
+            }
+        }
+        let for_node = Woken {
+            cause: woken.cause(),
+            payload_json: woken.payload_json.clone(),
+            answered_by: woken.answered_by.clone(),
+            due: open.wait.due,
+        };
+        match open.wake {
+            // It fails if the node waits no longer.
+            Some(wake) => drop(wake.send(for_node)),
+            None => {
+                let entry = (open.wait.node_id, for_node);
+                self.woken.insert(open.wait.wait_id, entry);
+            }
+        }
+    }
+
+    /// Notes what an id was used for; an empty one is never used again.
+    pub(super) fn see(&mut self, key: &Option<String>, digest: Hash) {
+        if let Some(key) = key {
+            self.seen.insert(key.clone(), digest);
+        }
+    }
+
+    /// Returns whether an id was used for the same; nothing if it was not used.
+    pub(super) fn seen(&self, key: &Option<String>, digest: Hash) -> Option<bool> {
+        let seen = self.seen.get(key.as_ref()?)?;
+        Some(*seen == digest)
+    }
+
+    /// Forgets the waits of a node and of what it repeats.
+    fn forget(&mut self, node_id: &str) {
+        let concerns = |of: &str| {
+            let rest = of.strip_prefix(node_id);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['#', '/']))
+        };
+        self.open.retain(|_, open| !concerns(&open.wait.node_id));
+        self.woken.retain(|_, (node_id, _)| !concerns(node_id));
+    }
+}
+
+/// Makes the event of a wait that a signal wakes.
+pub(super) fn woken_by_signal(
+    wait: &common::Wait,
+    signal: &common::SignalReceived,
+) -> common::NodeWoken {
+    common::NodeWoken {
+        wait_id: wait.wait_id.clone(),
+        node_id: wait.node_id.clone(),
+        cause: WakeCause::Signal.into(),
+        payload_json: signal.payload_json.clone(),
+        request_id: signal.signal_id.clone(),
+        answered_by: String::new(),
+    }
+}
+
+/// Returns the digest of what an id is used for.
+pub(super) fn digest(name: &str, payload_json: &str) -> Hash {
+    Hash::of(format!("{name}\0{payload_json}").as_bytes())
+}
+
+/// Returns the key under which the id of a signal is noted; nothing for an empty one.
+pub(super) fn signal_key(signal_id: &str) -> Option<String> {
+    (!signal_id.is_empty()).then(|| format!("signal {signal_id}"))
+}
+
+/// Returns the key under which the request id of an answer is noted; nothing for an empty one.
+pub(super) fn answer_key(request_id: &str) -> Option<String> {
+    (!request_id.is_empty()).then(|| format!("answer {request_id}"))
+}
+
+fn time(time: Option<prost_types::Timestamp>) -> Timestamp {
+    let known = time.and_then(grpc_kit::run_list::timestamp_from_proto);
+    known.unwrap_or_default()
+}
