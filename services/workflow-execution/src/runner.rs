@@ -11,7 +11,7 @@
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of effects;
 //!   `node_output`: what a script or
 //!   model writes; `settle`: what they came to.
-//! - `interface_stream`: the streaming outputs of a run.
+//! - `interface_stream`: the streaming outputs of a run; `tool_text`: what tools write.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
 mod describe_tools;
@@ -26,6 +26,7 @@ mod script_call;
 mod settle;
 mod tool_batch;
 mod tool_call;
+mod tool_text;
 mod zone;
 
 use std::sync::Arc;

@@ -68,6 +68,7 @@ mod tests {
             config: &config,
             inputs: &values,
             seed: 0,
+            written: "",
         });
         let passed: Vec<Value> = passed.iter().map(|value| value.as_ref().clone()).collect();
         assert_eq!(json!(passed), expected);

@@ -70,6 +70,9 @@ pub struct NodeCall<'a> {
     /// A number that differs between runs and between the nodes of one, and is the same each time
     /// the same node of the same run is executed.
     pub seed: u64,
+    /// What the tools that it asked for wrote while they ran, in the order of its calls; empty for any
+    /// other effect.
+    pub written: &'a str,
 }
 
 impl NodeCall<'_> {

@@ -86,6 +86,7 @@ impl PlanNode {
             config: &self.config,
             inputs,
             seed: 0,
+            written: "",
         }
     }
 }

@@ -68,6 +68,13 @@ impl Default for ExecuteTool {
             .excluded_from_bypass(),
             Slot::new("observation", DataFlow::String, "What a model reads about the calls.")
                 .excluded_from_bypass(),
+            Slot::new(
+                "output",
+                DataFlow::String,
+                "What the tools write to standard output, while they write it; its first 64 KiB.",
+            )
+            .stream()
+            .excluded_from_bypass(),
         ];
         let continues =
             "Whether a failed call makes outputs (`status`, `error`) instead of failing the node.";
@@ -115,7 +122,7 @@ impl Node for ExecuteTool {
             let asked = requests::read(given)?;
             let calls = requests::to_call(&asked);
             return Ok(match calls.is_empty() {
-                true => Step::Done(requests::outputs(&asked, Vec::new())),
+                true => Step::Done(requests::outputs(&asked, Vec::new(), "")),
                 false => Step::Effect(Effect::CallTools(calls)),
             });
         }
@@ -137,7 +144,7 @@ impl Node for ExecuteTool {
         let outcome = match settled {
             Settled::Calls(outcomes) => {
                 let asked = requests::read(call.value(REQUESTS).unwrap_or(&NULL))?;
-                return Ok(requests::outputs(&asked, outcomes));
+                return Ok(requests::outputs(&asked, outcomes, call.written));
             }
             Settled::Tool { output, .. } => ToolOutcome {
                 observation: observation::success(call.text(TOOL_ID).unwrap_or(""), &output),
@@ -154,7 +161,7 @@ impl Node for ExecuteTool {
             Settled::ToolFailed { failure, .. } => return Err(failure),
             _ => return Err(super::wrong_effect(&self.definition)),
         };
-        Ok(requests::outputs_of_one(outcome))
+        Ok(requests::outputs_of_one(outcome, call.written))
     }
 }
 

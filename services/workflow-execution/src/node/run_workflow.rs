@@ -52,7 +52,15 @@ impl Node for RunWorkflow {
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
-        let mut shape = referenced(context, WORKFLOW_ID)?;
+        let whole = |slot: &Slot| Slot {
+            is_stream: false,
+            ..slot.clone()
+        };
+        let shape = referenced(context, WORKFLOW_ID)?;
+        let mut shape = Shape {
+            inputs: shape.inputs.iter().map(whole).collect(),
+            outputs: shape.outputs.iter().map(whole).collect(),
+        };
         if shape.output(RUN_ID).is_none() {
             let outputs = shape.outputs.iter().cloned().chain([run_id()]);
             shape.outputs = outputs.collect();

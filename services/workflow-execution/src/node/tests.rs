@@ -337,6 +337,7 @@ fn effect(
         config: &config,
         inputs: &values,
         seed: 0,
+        written: "",
     };
     let Ok(Step::Effect(effect)) = node.run(call) else {
         panic!("{full_type} asks for an effect")

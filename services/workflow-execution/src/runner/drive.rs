@@ -25,7 +25,7 @@ use tracing::Instrument;
 
 use crate::domain::engine::{Command, Engine, Event, SkipReason, Status};
 use crate::domain::evaluate;
-use crate::domain::node_type::{Effect, Settled, Step};
+use crate::domain::node_type::{Effect, NodeCall, Settled, Step};
 use crate::domain::plan::NodeIndex;
 use crate::wire;
 
@@ -33,6 +33,7 @@ use super::history::{Attempts, Calls, RecordedCall, Zones};
 use super::interface_stream::InterfaceStreams;
 use super::settle::{call_settled, check_effect, settled_tool};
 use super::tool_call::ToolEnd;
+use super::tool_text::ToolText;
 use super::zone::ZoneEnd;
 use super::{Prepared, Runner};
 use effects::EffectOutcome;
@@ -104,6 +105,8 @@ struct Drive {
     /// When each running node was started.
     started: Vec<(NodeIndex, Instant)>,
     calls: Calls,
+    /// What the tools write that the lists of calls under way ask for, by node.
+    written: HashMap<NodeIndex, Vec<ToolText>>,
     /// The present attempt of each node that is tried again.
     attempts: Attempts,
     zones: Zones,
@@ -146,6 +149,7 @@ impl Drive {
             running: FuturesUnordered::new(),
             started: Vec::new(),
             calls: prepared.calls,
+            written: HashMap::new(),
             attempts: prepared.attempts,
             zones: prepared.zones,
             begun: HashMap::new(),
@@ -407,6 +411,7 @@ impl Drive {
             arguments_json: serde_json::to_string(arguments)
                 .expect("a map with text keys always serialises"),
             settled: None,
+            written: ToolText::default(),
         };
         self.pending_bytes += call.arguments_json.len();
         self.pending
@@ -515,12 +520,15 @@ impl Drive {
                 return Ok(());
             }
         };
+        let written = self.take_written(node);
         let gave = settled.and_then(|settled| {
             let inputs = self.engine.inputs_of(node)?;
             let planned = self.engine.node(node);
-            evaluate::contain(planned, || {
-                planned.node.settle(planned.call(&inputs), settled)
-            })
+            let call = NodeCall {
+                written: &written,
+                ..planned.call(&inputs)
+            };
+            evaluate::contain(planned, || planned.node.settle(call, settled))
         });
         let gave = match gave {
             Err(failure) => match self.retry(node, failure) {

@@ -14,6 +14,8 @@ use crate::domain::plan::{NodeIndex, Plan};
 use crate::domain::size::weight;
 use crate::wire;
 
+use super::tool_text::ToolText;
+
 /// What is known of the calls of a run, by node and by the place among the node's calls.
 pub type Calls = HashMap<(NodeIndex, u32), RecordedCall>;
 
@@ -21,7 +23,7 @@ pub type Calls = HashMap<(NodeIndex, u32), RecordedCall>;
 pub type Attempts = HashMap<NodeIndex, u32>;
 
 /// A call that was dispatched.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct RecordedCall {
     /// The id of its effect.
     pub effect_id: String,
@@ -31,6 +33,8 @@ pub struct RecordedCall {
     pub arguments_json: String,
     /// How it ended, if that was recorded.
     pub settled: Option<common::CallResult>,
+    /// What its tool wrote.
+    pub(super) written: ToolText,
 }
 
 /// What was recorded of the zones under way whose nodes have effects.
@@ -102,6 +106,9 @@ pub(super) fn forget_failed(calls: &mut Calls, node: NodeIndex) {
     for (_, call) in of_node {
         call.settled
             .take_if(|result| result.status() != common::CallStatus::Succeeded);
+        if call.settled.is_none() {
+            call.written.clear();
+        }
     }
 }
 
@@ -231,6 +238,7 @@ impl Replayed {
                     tool_id: dispatched.tool_id.clone(),
                     arguments_json: dispatched.arguments_json.clone(),
                     settled: None,
+                    written: ToolText::default(),
                 };
                 self.calls.insert((node, dispatched.index), call);
                 Ok(())
@@ -244,6 +252,12 @@ impl Replayed {
                     .find(|call| call.effect_id == result.effect_id);
                 if let Some(call) = call {
                     call.settled = Some(result.clone());
+                }
+                Ok(())
+            }
+            Some(kind @ (Kind::OutputChunk(_) | Kind::OutputReset(_))) => {
+                for call in self.calls.values() {
+                    call.written.take(&call.effect_id, kind);
                 }
                 Ok(())
             }
@@ -347,13 +361,9 @@ impl Replayed {
             Some(Kind::IterationFinished(finished)) => &finished.node_id,
             Some(Kind::CallSettled(common::CallSettled {
                 result: Some(result),
-            })) => {
-                let of_zone = |(zone, history): (&NodeIndex, &ZoneHistory)| {
-                    let iteration = history.effects.get(&result.effect_id)?;
-                    Some((*zone, *iteration))
-                };
-                return Ok(self.zones.iter().find_map(of_zone));
-            }
+            })) => return Ok(self.zone_of_effect(&result.effect_id)),
+            Some(Kind::OutputChunk(chunk)) => return Ok(self.zone_of_effect(&chunk.effect_id)),
+            Some(Kind::OutputReset(reset)) => return Ok(self.zone_of_effect(&reset.effect_id)),
             _ => return Ok(None),
         };
         match self.place(node_id) {
@@ -361,6 +371,14 @@ impl Replayed {
             Some(Place::Inside { zone, iteration }) => Ok(Some((zone, iteration))),
             None => Err(unknown_node(event.sequence, node_id)),
         }
+    }
+
+    fn zone_of_effect(&self, effect_id: &str) -> Option<(NodeIndex, u64)> {
+        let of_zone = |(zone, history): (&NodeIndex, &ZoneHistory)| {
+            let iteration = history.effects.get(effect_id)?;
+            Some((*zone, *iteration))
+        };
+        self.zones.iter().find_map(of_zone)
     }
 
     fn apply(&mut self, sequence: u64, event: Event) -> Result<(), ReplayError> {

@@ -49,8 +49,11 @@ impl InterfaceStream {
     }
 
     /// Adds a piece.
-    pub(super) fn write(&self, text: &str) -> Option<Kind> {
-        self.lock().write(text.to_owned())
+    pub(super) fn write(&self, text: &str, now: Timestamp) -> Vec<Kind> {
+        let mut state = self.lock();
+        let reset = state.stale.then(|| state.begin(now)).flatten();
+        let chunk = state.write(text.to_owned());
+        reset.into_iter().chain(chunk).collect()
     }
 
     /// Shows what is missing of the whole text.
@@ -162,7 +165,7 @@ mod tests {
         let now = Timestamp::from_unix_nanos(0);
         let stream = InterfaceStream::new("live", false);
         assert_eq!(stream.begin(now), None);
-        assert_eq!(texts(stream.write("Ra")), ["Ra"]);
+        assert_eq!(texts(stream.write("Ra", now)), ["Ra"]);
         assert_eq!(texts(stream.complete("Rain.", now)), ["in."]);
         assert!(stream.complete("Rain.", now).is_empty());
         assert_eq!(texts(stream.complete("Sun", now)), ["!", "Sun"]);
@@ -174,8 +177,11 @@ mod tests {
         let now = Timestamp::from_unix_nanos(0);
         let stream = InterfaceStream::new("live", true);
         assert_eq!(texts(stream.begin(now)), ["!"]);
-        assert_eq!(texts(stream.write("a")), ["a"]);
+        assert_eq!(texts(stream.write("a", now)), ["a"]);
         assert_eq!(texts(stream.begin(now)), ["!"]);
+        let stream = InterfaceStream::new("live", true);
+        assert_eq!(texts(stream.write("a", now)), ["!", "a"]);
+        assert_eq!(texts(stream.write("b", now)), ["b"]);
         let stream = InterfaceStream::new("live", true);
         assert_eq!(texts(stream.complete("a", now)), ["!", "a"]);
     }

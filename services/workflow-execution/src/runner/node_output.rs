@@ -61,7 +61,7 @@ impl NodeOutput {
         };
         let pieces: Vec<Kind> = streams
             .iter()
-            .filter_map(|stream| stream.write(&text))
+            .flat_map(|stream| stream.write(&text, self.recorder.now()))
             .collect();
         let chunk = self.output.write(stream, text).map(Kind::OutputChunk);
         for kind in chunk.into_iter().chain(pieces) {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{self as common, WorkKind};
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::{CallToolRequest, CancelCallRequest};
@@ -14,6 +15,8 @@ use run_log::AppendError;
 use tonic::Status;
 
 use super::history::RecordedCall;
+use super::interface_stream::InterfaceStream;
+use super::tool_text::Written;
 use super::{Peers, code_of};
 
 /// How long a call may take to end once the run was cancelled.
@@ -51,6 +54,8 @@ pub(super) struct ToolCall {
     pub(super) attempt: u32,
     /// How long it may take; nothing for as long as the tool.
     pub(super) timeout: Option<Duration>,
+    /// The outputs of the workflow that what the tool writes reaches.
+    pub(super) streams: Vec<InterfaceStream>,
 }
 
 impl ToolCall {
@@ -144,8 +149,13 @@ impl ToolCall {
         while let Some(response) = records.message().await.map_err(Attempt::Status)? {
             match response.record {
                 Some(Record::Event(event)) => {
+                    let shown = self.shown(event.kind.as_ref());
                     let recorded = self.recorder.submit_child(event).await;
                     recorded.map_err(Attempt::Log)?;
+                    for kind in shown {
+                        let recorded = self.recorder.submit(kind).await;
+                        recorded.map_err(Attempt::Log)?;
+                    }
                 }
                 Some(Record::Result(result)) => return Ok(result),
                 None => {}
@@ -154,6 +164,19 @@ impl ToolCall {
         Err(Attempt::Status(
             Failure::dependency_unavailable("tool-registry").into_status(),
         ))
+    }
+
+    /// Returns what the outputs of the workflow show of what the tool wrote.
+    fn shown(&self, kind: Option<&Kind>) -> Vec<Kind> {
+        let now = self.recorder.now();
+        let streams = self.streams.iter();
+        match kind.and_then(|kind| self.call.written.take(&self.call.effect_id, kind)) {
+            Some(Written::Piece(piece)) => streams
+                .flat_map(|stream| stream.write(&piece, now))
+                .collect(),
+            Some(Written::Nothing) => streams.filter_map(|stream| stream.begin(now)).collect(),
+            None => Vec::new(),
+        }
     }
 
     async fn cancel(&self) {

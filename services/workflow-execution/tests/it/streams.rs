@@ -198,6 +198,57 @@ async fn a_plain_value_is_a_stream_of_one_piece_and_a_stream_passes_through_a_de
     assert_eq!(shown(&events, "reply"), "Sunny.");
 }
 
+/// A node whose text goes to the streaming output `live` and, collected, to the output `whole`.
+fn tool_output(mut act: Value) -> Value {
+    act["id"] = json!("act");
+    json!({
+        "nodes": [
+            act,
+            {"id": "collect", "type": "core:StreamToString"},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [
+            edge("act", "output", "out", "live"),
+            edge("act", "output", "collect", "stream"),
+            edge("collect", "text", "out", "whole"),
+        ],
+        "interfaceOutputs": {
+            "live": {"dataFlowType": "STRING", "isStream": true},
+            "whole": {"dataFlowType": "STRING"},
+        },
+    })
+}
+
+#[tokio::test]
+async fn an_output_shows_what_a_tool_writes_before_it_ends() {
+    let world = World::new().await;
+    let definition = tool_output(tool("act", "talks"));
+    let run = world.start(&definition, json!({})).await;
+    let begun = world.events_until(&run.run_id, is_chunk_of("live")).await;
+    assert_eq!(shown(&begun, "live"), "hello");
+    world.registry.release();
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(result(&outcome), json!({"live": "hello", "whole": "hello"}));
+    assert_eq!(shown(&world.events(&run.run_id).await, "live"), "hello");
+}
+
+#[tokio::test]
+async fn after_a_crash_the_output_of_calls_that_had_ended_is_still_known() {
+    let world = World::new().await;
+    let requests = ["says", "talks"].map(|tool| json!({"toolName": tool, "arguments": {}}));
+    let definition =
+        tool_output(json!({"type": "core:ExecuteTool", "inputValues": {"requests": requests}}));
+    let run = world.start(&definition, json!({})).await;
+    let second = |kind: &Kind| matches!(kind, Kind::OutputChunk(chunk) if chunk.effect_id.ends_with("/act/1"));
+    world.events_until(&run.run_id, second).await;
+    let world = world.restart().await;
+    world.registry.release();
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(result(&outcome)["whole"], "hellohello");
+    let events = world.events(&run.run_id).await;
+    assert_eq!(shown(&events, "live"), "hellohello");
+}
+
 #[tokio::test]
 async fn the_example_shows_an_answer_live_and_gives_it_in_short() {
     let world = World::new().await;

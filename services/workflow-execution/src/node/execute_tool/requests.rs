@@ -95,7 +95,11 @@ pub(super) fn to_call(requests: &[Request]) -> Vec<ToolRequest> {
 }
 
 /// Makes the node's outputs of what became of the requests that ran, in their order.
-pub(super) fn outputs(requests: &[Request], outcomes: Vec<ToolOutcome>) -> Vec<Arc<Value>> {
+pub(super) fn outputs(
+    requests: &[Request],
+    outcomes: Vec<ToolOutcome>,
+    written: &str,
+) -> Vec<Arc<Value>> {
     let mut outcomes = outcomes.into_iter();
     let (mut result, mut status, mut error) = (Value::Null, "succeeded", Arc::clone(&NULL));
     let (mut results, mut observations) = (Vec::new(), Vec::new());
@@ -133,12 +137,13 @@ pub(super) fn outputs(requests: &[Request], outcomes: Vec<ToolOutcome>) -> Vec<A
         error,
         Arc::new(Value::Array(results)),
         Arc::new(observation.into()),
+        Arc::new(written.into()),
     ]
 }
 
 /// Makes the node's outputs of the call of the tool that it names. Its result is not listed again, so
 /// that it may be as large as any value.
-pub(super) fn outputs_of_one(outcome: ToolOutcome) -> Vec<Arc<Value>> {
+pub(super) fn outputs_of_one(outcome: ToolOutcome, written: &str) -> Vec<Arc<Value>> {
     let error = outcome.failure.as_ref().map_or(Value::Null, report);
     let mut observation = outcome.observation;
     observation.truncate(observation.floor_char_boundary(MAX_OBSERVATION_BYTES));
@@ -148,6 +153,7 @@ pub(super) fn outputs_of_one(outcome: ToolOutcome) -> Vec<Arc<Value>> {
         Arc::new(error),
         Arc::new(json!([])),
         Arc::new(observation.into()),
+        Arc::new(written.into()),
     ]
 }
 

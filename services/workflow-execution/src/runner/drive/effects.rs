@@ -19,6 +19,7 @@ use super::super::script_call::{self, ScriptCall};
 use super::super::settle::settled_batch;
 use super::super::tool_batch::{BatchCall, BatchEnd, ToolBatch};
 use super::super::tool_call::{ToolCall, ToolEnd};
+use super::super::tool_text::ToolText;
 use super::super::zone::{Zone, ZoneEnd};
 use super::super::{describe_tools, history_call, inline_zone, model_call, within};
 use super::Drive;
@@ -163,11 +164,22 @@ impl Drive {
             call,
             attempt: self.attempt(node),
             timeout: self.time_left(node),
+            streams: self.streams.written_by(node),
         }
     }
 
+    /// Returns what the tools of a node wrote, in the order of its calls.
+    pub(super) fn take_written(&mut self, node: NodeIndex) -> String {
+        let listed = self.written.remove(&node);
+        let single = self
+            .calls
+            .get(&(node, 0))
+            .map(|call| vec![call.written.clone()]);
+        ToolText::join(&listed.or(single).unwrap_or_default())
+    }
+
     /// Makes the calls of a list, with what is known of them from before a restart.
-    fn batch(&self, node: NodeIndex, requests: &[ToolRequest]) -> ToolBatch {
+    fn batch(&mut self, node: NodeIndex, requests: &[ToolRequest]) -> ToolBatch {
         let call = |(index, request): (usize, &ToolRequest)| {
             let place = u32::try_from(index).unwrap_or(u32::MAX);
             let recorded = self.calls.get(&(node, place)).cloned();
@@ -178,6 +190,7 @@ impl Drive {
                 arguments_json: serde_json::to_string(&request.arguments)
                     .expect("a map with text keys always serialises"),
                 settled: None,
+                written: ToolText::default(),
             });
             BatchCall {
                 call: self.tool_call(node, recorded),
@@ -185,9 +198,12 @@ impl Drive {
                 parallel_safe: request.parallel_safe,
             }
         };
+        let calls: Vec<BatchCall> = requests.iter().enumerate().map(call).collect();
+        let written = calls.iter().map(|call| call.call.call.written.clone());
+        self.written.insert(node, written.collect());
         ToolBatch {
             node_id: self.path_of(node),
-            calls: requests.iter().enumerate().map(call).collect(),
+            calls,
         }
     }
 

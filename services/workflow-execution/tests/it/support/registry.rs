@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 /// The registry's double. Clones are handles of the same.
 ///
 /// Tools: `echo` gives its arguments; `fail` fails; `recovers` fails before its third attempt; `reject` is refused; `unknown` is not known;
-/// `chatty` writes a chunk first; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
+/// `chatty` and `says` write a chunk first, `says` as the run; `talks` does and then waits as `wait` does; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
 /// there for the first two requests.
 #[derive(Clone, Default)]
 pub(crate) struct RegistryDouble {
@@ -112,7 +112,7 @@ impl RegistryDouble {
                 ended
             }
             "unknown" => ended(CallStatus::InDoubt, "nobody_knows"),
-            "wait" => {
+            "wait" | "talks" => {
                 let mut released = self.inner.released.subscribe();
                 let mut cancelled = self.inner.cancelled.subscribe();
                 tokio::select! {
@@ -141,14 +141,14 @@ fn attempt_of(request: &CallToolRequest) -> String {
     format!("{} {}", request.effect_id, request.attempt.max(1))
 }
 
-fn chunk(effect_id: &str) -> CallToolResponse {
+fn chunk(effect_id: &str, run_id: &str) -> CallToolResponse {
     let chunk = OutputChunk {
         effect_id: effect_id.to_owned(),
         text: "hello".to_owned(),
         ..OutputChunk::default()
     };
     let event = RunEvent {
-        run_id: "call_below".to_owned(),
+        run_id: run_id.to_owned(),
         kind: Some(Kind::OutputChunk(chunk)),
         ..RunEvent::default()
     };
@@ -189,7 +189,11 @@ impl CallService for RegistryDouble {
         }
         self.dispatch(&request);
         let events = match request.tool_id.as_str() {
-            "chatty" => vec![Ok(chunk(&request.effect_id))],
+            "chatty" => vec![Ok(chunk(&request.effect_id, "call_below"))],
+            "talks" | "says" => {
+                let run_id = request.effect_id.split('/').next().unwrap_or_default();
+                vec![Ok(chunk(&request.effect_id, run_id))]
+            }
             _ => Vec::new(),
         };
         let double = self.clone();
