@@ -216,6 +216,8 @@ struct Resumed {
     given: Vec<TurnMessage>,
     /// Texts that the model was shown and that are not trusted.
     untrusted: Vec<String>,
+    /// Whether a call gave a handle.
+    handle_given: bool,
     /// Whether the log has more than the run's beginning.
     replayed: bool,
     /// The reason, if the run was asked to be cancelled.
@@ -230,6 +232,7 @@ impl Resumed {
             turn,
             given,
             untrusted,
+            handle_given: false,
             replayed: false,
             cancel: None,
         }
@@ -253,6 +256,7 @@ impl Resumed {
                 Some(kind) => {
                     resumed.replayed = true;
                     resumed.untrusted.extend(history::untrusted_of(kind));
+                    resumed.handle_given |= history::gives_handle(kind);
                 }
             }
         }

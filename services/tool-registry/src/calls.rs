@@ -7,6 +7,7 @@
 mod detached;
 mod execute;
 mod follow;
+pub mod handles;
 mod recover;
 mod resolve;
 mod watch;
@@ -228,16 +229,7 @@ impl Calls {
         effect: &EffectId,
         reason: &str,
     ) -> Result<Vec<PendingWork>, Status> {
-        let in_flight = self.inner.in_flight_calls().get(effect).cloned();
-        let Some(in_flight) = in_flight else {
-            return self.cancel_unattended(effect, reason).await;
-        };
-        in_flight.cancel(reason);
-        let mut stage = in_flight.subscribe();
-        let ended = stage.wait_for(|stage| stage.ended.is_some());
-        // Whether it ended in time is seen by what is still running.
-        let _ = tokio::time::timeout(CANCEL_WAIT, ended).await;
-        Ok(in_flight.still_running())
+        self.inner.cancel(effect, reason).await
     }
 
     /// Takes no more calls, gives those under way some time, and gives up the rest without settling
@@ -274,32 +266,6 @@ impl Calls {
             guard.in_flight.end(result);
         };
         tracker.spawn(task.instrument(span));
-    }
-
-    /// Cancels an effect that no task of this process executes.
-    async fn cancel_unattended(
-        &self,
-        effect: &EffectId,
-        reason: &str,
-    ) -> Result<Vec<PendingWork>, Status> {
-        let past = self
-            .inner
-            .ledger
-            .look_up(effect, MAX_ATTEMPTS, None)
-            .await?;
-        let LedgerEntry::InFlight(open) = past else {
-            return Ok(Vec::new());
-        };
-        let Some(child) = open.child_run_id.filter(|_| open.record.is_run) else {
-            return Ok(Vec::new());
-        };
-        Ok(
-            match self.inner.dispatcher.runs.cancel(&child, reason).await {
-                Ok(still_running) => still_running,
-                Err(status) if status.code() == Code::NotFound => Vec::new(),
-                Err(_) => vec![pending_run(&child)],
-            },
-        )
     }
 }
 
@@ -339,6 +305,40 @@ impl Inner {
             return Err(Failure::overloaded(Duration::from_millis(500)).into_status());
         }
         Ok(())
+    }
+
+    /// Cancels an effect and waits until it has ended. Returns what continues.
+    async fn cancel(&self, effect: &EffectId, reason: &str) -> Result<Vec<PendingWork>, Status> {
+        let in_flight = self.in_flight_calls().get(effect).cloned();
+        let Some(in_flight) = in_flight else {
+            return self.cancel_unattended(effect, reason).await;
+        };
+        in_flight.cancel(reason);
+        let mut stage = in_flight.subscribe();
+        let ended = stage.wait_for(|stage| stage.ended.is_some());
+        // Whether it ended in time is seen by what is still running.
+        let _ = tokio::time::timeout(CANCEL_WAIT, ended).await;
+        Ok(in_flight.still_running())
+    }
+
+    /// Cancels an effect that no task of this process executes.
+    async fn cancel_unattended(
+        &self,
+        effect: &EffectId,
+        reason: &str,
+    ) -> Result<Vec<PendingWork>, Status> {
+        let past = self.ledger.look_up(effect, MAX_ATTEMPTS, None).await?;
+        let LedgerEntry::InFlight(open) = past else {
+            return Ok(Vec::new());
+        };
+        let Some(child) = open.child_run_id.filter(|_| open.record.is_run) else {
+            return Ok(Vec::new());
+        };
+        Ok(match self.dispatcher.runs.cancel(&child, reason).await {
+            Ok(still_running) => still_running,
+            Err(status) if status.code() == Code::NotFound => Vec::new(),
+            Err(_) => vec![pending_run(&child)],
+        })
     }
 
     /// Returns when a call must have ended, and how long it may take.

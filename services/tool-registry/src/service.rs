@@ -23,7 +23,7 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tonic::Status;
 
 use crate::{
-    calls::Calls,
+    calls::{Calls, handles},
     dispatch::{
         Dispatcher,
         backend::{AllowedHosts, Backends},
@@ -248,7 +248,10 @@ fn load_plugins(directory: &Path) -> Result<Plugins, Error> {
 /// Puts the platform's tools and those of plugins together, and logs what was left out.
 fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
     let mut catalogue = Catalogue::default();
-    for definition in builtin::definitions() {
+    for definition in builtin::definitions()
+        .into_iter()
+        .chain(handles::definitions())
+    {
         let (next, _) = catalogue
             .with(definition, Origin::Builtin)
             .expect("the platform's own definitions are tested");

@@ -28,6 +28,18 @@ pub fn observation(result: &CallResult) -> String {
     bounded(text)
 }
 
+/// Returns whether a call gave more than its observation shows, so that the rest is read by its
+/// handle.
+pub fn gives_handle(result: &CallResult) -> bool {
+    result.status() == CallStatus::Succeeded && long_output(result).is_some()
+}
+
+/// Returns the size of what a call gave, in bytes of JSON; zero if it did not succeed.
+pub fn output_bytes(result: &CallResult) -> u64 {
+    let long = result.long_output.as_ref();
+    long.map_or(result.output_json.len() as u64, |long| long.total_bytes)
+}
+
 /// Returns the beginning of an output that is too long to be shown and can be read by its handle.
 fn long_output(result: &CallResult) -> Option<LongOutput<'_>> {
     let json = &result.output_json;

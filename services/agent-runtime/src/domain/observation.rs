@@ -7,6 +7,9 @@ use super::turn::Budget;
 /// The longest observation of one call, in bytes. What is beyond it stays in the log.
 pub const MAX_OBSERVATION_BYTES: usize = 64 << 10;
 
+/// Says how the rest of a long output is read (rule L4).
+pub const READ_ON: &str = "\n[Cut here. The tool system:read_stream reads on by the handle.]";
+
 /// Words that a call was not started, as one before it failed.
 pub fn skipped(tool_id: &str, failed_tool: &str) -> String {
     observation::skipped(tool_id, failed_tool)

@@ -16,7 +16,10 @@ use super::{
     journal,
     stop::Stop,
 };
-use crate::domain::turn::{CallState, Progress, ReadCall};
+use crate::domain::{
+    observation,
+    turn::{CallState, Progress, ReadCall},
+};
 
 impl Driver {
     /// Asks the registry for the agent's tools until it answers or the turn is asked to end.
@@ -187,6 +190,12 @@ impl Driver {
 fn words(result: &common::CallResult) -> Option<String> {
     match result.status() {
         common::CallStatus::InDoubt | common::CallStatus::Unspecified => None,
-        _ => Some(call_wire::observation(result)),
+        _ => {
+            let mut text = call_wire::observation(result);
+            if call_wire::gives_handle(result) {
+                text.push_str(observation::READ_ON);
+            }
+            Some(text)
+        }
     }
 }

@@ -116,8 +116,13 @@ impl Driver {
     /// Reads the text that the caller gave in the model's place.
     pub(super) fn read_opening(&mut self, text: &str) -> Result<(), Stop> {
         let policy = self.plan.opening_policy();
-        let parsed =
-            call_text::parse_finished(text, &self.inventory.catalogue, &policy, FinishReason::Stop);
+        let reading_context = self.reading_context(policy);
+        let parsed = call_text::parse_finished(
+            text,
+            &reading_context.catalogue,
+            &reading_context.policy,
+            FinishReason::Stop,
+        );
         let time = self.shared.clock.now();
         self.turn.apply(TurnEvent::OpeningRead, time)?;
         if !parsed.thoughts.is_empty() {
@@ -130,7 +135,6 @@ impl Driver {
                 text: parsed.response_text.clone(),
             }))?;
         }
-        let reading_context = self.reading_context(policy);
         self.note_reading(
             parsed,
             &AnswerEnd::default(),
@@ -142,6 +146,7 @@ impl Driver {
 
     fn reading_context(&self, policy: Policy) -> ReadingContext {
         ReadingContext {
+            catalogue: self.catalogue().clone(),
             policy,
             left: self.turn.calls_left(),
             shown: self.untrusted.len(),
@@ -156,7 +161,7 @@ impl Driver {
     ) -> T {
         let untrusted = history::newest(&self.untrusted[..reading_context.shown]);
         read(Context {
-            catalogue: &self.inventory.catalogue,
+            catalogue: &reading_context.catalogue,
             policy: &reading_context.policy,
             dialect: self.plan.taught_dialect(),
             per_answer: self.turn.budgets().calls_per_response,
@@ -167,7 +172,7 @@ impl Driver {
     }
 
     fn prompt(&self) -> Prompt {
-        let catalogue = &self.inventory.catalogue;
+        let catalogue = self.catalogue();
         let tools = match catalogue.is_empty() {
             true => String::new(),
             false => {
@@ -208,7 +213,7 @@ impl Driver {
         let started = Instant::now();
         let mut pieces = self.request(model, prompt, started)?;
         let mut parser = Parser::new(
-            self.inventory.catalogue.clone(),
+            reading_context.catalogue.clone(),
             reading_context.policy.clone(),
         );
         let mut answer = StreamingAnswer::default();

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use call_text::Catalogue;
 use contracts::tavern::common::v1::{self as common, StopReason, run_event::Kind};
 use run_events::{CancelReason, End, Recorder, RunControl, RunMeta, outcome};
 use run_log::AppendError;
@@ -34,6 +35,8 @@ pub(super) struct Driver {
     /// The messages before the turn, by turn; each that the caller gave stands alone.
     pub(super) earlier: Vec<Vec<TurnMessage>>,
     pub(super) untrusted: Vec<String>,
+    /// Whether a call of the conversation gave a handle.
+    handle_given: bool,
     /// The calls under way.
     pub(super) flights: Flights,
     /// Ends them while the turn continues to its own end.
@@ -65,6 +68,7 @@ impl Driver {
             inventory: Inventory::default(),
             earlier: resumed.given.into_iter().map(|given| vec![given]).collect(),
             untrusted: resumed.untrusted,
+            handle_given: resumed.handle_given,
             flights: Flights::default(),
             give_up_flights: CancellationToken::new(),
             span: tracing::Span::none(),
@@ -128,6 +132,14 @@ impl Driver {
         }
     }
 
+    /// Returns the tools that the model may call now.
+    pub(super) fn catalogue(&self) -> &Catalogue {
+        match self.handle_given {
+            true => &self.inventory.with_handles,
+            false => &self.inventory.catalogue,
+        }
+    }
+
     /// Waits until the turn is not paused.
     async fn until_resumed(&mut self) -> Result<(), Stop> {
         if self.control.is_paused() {
@@ -185,6 +197,7 @@ impl Driver {
         let (mut untrusted, mut messages) = (Vec::new(), Vec::new());
         for turn in earlier {
             untrusted.extend(turn.untrusted);
+            self.handle_given |= turn.handle_given;
             messages.push(turn.messages);
         }
         messages.append(&mut self.earlier);
@@ -210,6 +223,7 @@ impl Driver {
 
     fn take(&mut self, kind: &Kind) -> Result<(), Stop> {
         self.untrusted.extend(history::untrusted_of(kind));
+        self.handle_given |= history::gives_handle(kind);
         match journal::read(kind) {
             Some(event) => Ok(self.turn.apply(event, self.shared.clock.now())?),
             None => Ok(()),

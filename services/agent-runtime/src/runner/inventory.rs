@@ -1,6 +1,6 @@
 //! The tools of an agent, as the registry knows them now.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use call_text::Catalogue;
 use contracts::tavern::{
@@ -14,7 +14,10 @@ use run_events::outcome;
 /// The tools that a turn may call.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
+    /// What the profile names.
     pub(super) catalogue: Catalogue,
+    /// The same and the tools for handles, for a conversation in which a handle was given.
+    pub(super) with_handles: Catalogue,
     /// Ids of the profile that no tool has.
     pub(super) missing: Vec<String>,
 }
@@ -50,6 +53,8 @@ pub(super) enum InventoryError {
 
 /// The most tools that the registry is asked for.
 const MAX_TOOLS: usize = 20_000;
+/// The tools by which a model uses handles.
+const HANDLE_TOOLS: [&str; 3] = ["system:read_stream", "system:list_handles", "system:cancel"];
 /// The most ids that the registry takes at once.
 const MAX_BATCH: usize = 500;
 
@@ -59,15 +64,34 @@ pub(super) async fn fetch(
     registry: ToolRegistryServiceClient<Transport>,
     tool_ids: &[String],
 ) -> Result<Inventory, InventoryError> {
-    let (tools, mut missing) = named(registry.clone(), tool_ids).await?;
-    let everything = list(registry).await?;
-    let visible: HashSet<&str> = tools.iter().map(|tool| tool.tool_id.as_str()).collect();
-    let hidden = everything.into_iter().map(|tool| tool.tool_id);
-    let hidden = hidden.filter(|id| !visible.contains(id.as_str())).collect();
+    let wanted = |id: &String| tool_ids.contains(id);
+    let own = HANDLE_TOOLS.iter().map(|id| (*id).to_owned());
+    let own: Vec<String> = own.filter(|id| !wanted(id)).collect();
+    let (all, mut missing) = named(registry.clone(), &[tool_ids, &own].concat()).await?;
+    missing.retain(wanted);
     missing.dedup();
-    let catalogue = call_wire::catalogue(&tools, hidden)
-        .map_err(|error| unusable(grpc_kit::failure::chain(&error)))?;
-    Ok(Inventory { catalogue, missing })
+    let mut known: Vec<String> = all.iter().map(|tool| tool.tool_id.clone()).collect();
+    let everything = list(registry).await?;
+    known.extend(everything.into_iter().map(|tool| tool.tool_id));
+    let visible = all.iter().filter(|tool| !own.contains(&tool.tool_id));
+    let visible: Vec<registry::Tool> = visible.cloned().collect();
+    Ok(Inventory {
+        catalogue: catalogue_of(&visible, &known)?,
+        with_handles: catalogue_of(&all, &known)?,
+        missing,
+    })
+}
+
+/// Makes the catalogue in which `visible` may be called and every other known tool is not available.
+fn catalogue_of(visible: &[registry::Tool], known: &[String]) -> Result<Catalogue, InventoryError> {
+    let ids: HashSet<&str> = visible.iter().map(|tool| tool.tool_id.as_str()).collect();
+    let hidden: BTreeSet<&String> = known
+        .iter()
+        .filter(|id| !ids.contains(id.as_str()))
+        .collect();
+    let hidden = hidden.into_iter().cloned().collect();
+    call_wire::catalogue(visible, hidden)
+        .map_err(|error| unusable(grpc_kit::failure::chain(&error)))
 }
 
 /// Returns the tools with these ids, and the ids that no tool has.

@@ -1,6 +1,6 @@
 //! What the reading of an answer depends on, and how a call that was read is recorded.
 
-use call_text::Policy;
+use call_text::{Catalogue, Policy};
 use contracts::tavern::common::v1::run_event::Kind;
 
 use super::journal;
@@ -9,6 +9,8 @@ use crate::domain::reading::{CallReading, RefusalKind};
 /// What the reading of an answer depends on, as it was when the model was asked: what the answer's
 /// own calls bring about, while it is still written, changes nothing about it.
 pub(super) struct ReadingContext {
+    /// The tools that the model was shown.
+    pub(super) catalogue: Catalogue,
     pub(super) policy: Policy,
     /// How many calls the turn had left.
     pub(super) left: u32,

@@ -25,6 +25,8 @@ pub struct Earlier {
     pub messages: Vec<TurnMessage>,
     /// Texts that the model was shown in it and that are not trusted.
     pub untrusted: Vec<String>,
+    /// Whether a call of it gave a handle.
+    pub handle_given: bool,
 }
 
 /// Reads a turn of a conversation; none if its log cannot be replayed, which the log of the server
@@ -55,16 +57,16 @@ pub(crate) async fn turn(
     };
     let mut untrusted = untrusted_given(&folded.given);
     untrusted.extend(untrusted_opening(&folded.opening));
-    untrusted.extend(
-        own.filter_map(|event| event.kind.as_ref())
-            .flat_map(untrusted_of),
-    );
+    let kinds = own.filter_map(|event| event.kind.as_ref());
+    untrusted.extend(kinds.clone().flat_map(untrusted_of));
+    let handle_given = kinds.into_iter().any(gives_handle);
     let mut messages = folded.given;
     messages.extend(folded.turn.messages());
     Ok(Some(Earlier {
         run_id: run.run_id,
         messages,
         untrusted,
+        handle_given,
     }))
 }
 
@@ -79,6 +81,7 @@ pub(crate) fn appended(batch: &Batch) -> Earlier {
         run_id: String::new(),
         untrusted: untrusted_given(&messages),
         messages,
+        handle_given: false,
     }
 }
 
@@ -113,6 +116,14 @@ pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
     // message is not.
     texts.extend(result.error.as_ref().map(|error| error.message.clone()));
     texts
+}
+
+/// Returns whether an event gave the model a handle by which it may read on.
+pub(crate) fn gives_handle(kind: &Kind) -> bool {
+    match kind {
+        Kind::CallSettled(settled) => settled.result.as_ref().is_some_and(call_wire::gives_handle),
+        _ => false,
+    }
 }
 
 /// Keeps the newest texts that fit.

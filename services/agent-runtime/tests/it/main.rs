@@ -7,6 +7,7 @@
 
 mod conversations;
 mod endpoint;
+mod handles;
 mod models;
 mod openai;
 mod profiles;

@@ -10,7 +10,7 @@ use run_log::RunWriter;
 use serde_json::Value;
 use tonic::{Code, Status};
 
-use super::{Call, Inner, draining};
+use super::{Call, Inner, draining, handles::HandleTool};
 use crate::{
     dispatch::{ResolvedCall, without_handle},
     domain::tool::Tool,
@@ -357,10 +357,15 @@ impl Inner {
         context: CallContext,
     ) -> Result<CallOutcome, Status> {
         let context = context.with_deadline(resolved.deadline);
-        let work = context.scope(
-            self.dispatcher
-                .execute(resolved, resolved.in_flight.cancel_token()),
-        );
+        let work = context.scope(async {
+            match HandleTool::of(resolved.tool.implementation()) {
+                Some(tool) => self.use_handle(tool, resolved).await,
+                None => {
+                    let cancel = resolved.in_flight.cancel_token();
+                    self.dispatcher.execute(resolved, cancel).await
+                }
+            }
+        });
         // A run continues in its own service, so there is nothing to wait for when this one ends.
         let give_up = match resolved.tool.implementation().is_run() && resolved.effect_id.is_some()
         {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use contracts::tavern::common::v1::{OutputChunk, OutputReset, OutputStream, RunEvent};
+use contracts::tavern::common::v1::{
+    OutputChunk, OutputReset, OutputStream, RunEvent, run_event::Kind,
+};
 use core_types::Timestamp;
 use run_events::CallOutput;
 
@@ -42,6 +44,15 @@ impl LiveOutput {
         let unseen = self.events[cursor.shown..].to_vec();
         cursor.shown = self.events.len();
         unseen
+    }
+
+    /// Returns everything that was written to one stream since the tool began.
+    pub fn text_of(&self, stream: OutputStream) -> String {
+        let chunks = self.events.iter().filter_map(|event| match &event.kind {
+            Some(Kind::OutputChunk(chunk)) if chunk.stream() == stream => Some(&*chunk.text),
+            _ => None,
+        });
+        chunks.collect()
     }
 
     /// Makes the chunk of what was written next. Returns nothing if no more is shown.

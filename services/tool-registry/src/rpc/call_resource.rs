@@ -80,13 +80,10 @@ fn dispatched_to_proto(entry: &Entry, view: View) -> Call {
 
 fn with_result(call: Call, result: &CallResult, view: View) -> Call {
     let mut result = result.clone();
-    let mut output_bytes = result.output_json.len() as u64;
+    let output_bytes = call_wire::output_bytes(&result);
     if view != View::Full {
         result.output_json = String::new();
-    }
-    if let Some(long) = &mut result.long_output {
-        output_bytes = long.total_bytes;
-        if view != View::Full {
+        if let Some(long) = &mut result.long_output {
             long.head = String::new();
         }
     }

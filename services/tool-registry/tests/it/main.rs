@@ -15,6 +15,7 @@ mod changes;
 mod doubles;
 mod doubt;
 mod fixture;
+mod handles;
 mod invocation;
 mod ledger;
 mod live;
