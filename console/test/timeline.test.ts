@@ -101,5 +101,15 @@ test("the nodes of a run have the states of their last execution", () => {
     { nodeFinished: { nodeId: "a", nodeType: "core:TextMerge", state: "NODE_STATE_FAILED" } },
     { nodeStarted: { nodeId: "b", nodeType: "core:TextMerge" } },
   );
-  assert.deepEqual([...states(items)], [["a", "failed"], ["b", "running"]]);
+  const drawn = graph(JSON.stringify({ nodes: [{ id: "a" }, { id: "b" }] }));
+  assert.deepEqual([...states(drawn, items)], [["a", "failed"], ["b", "running"]]);
+});
+
+test("what happens inside zones and groups lights up the node that is drawn", () => {
+  const started = (nodeId: string) => ({ nodeStarted: { nodeId, nodeType: "t" } });
+  const paths = ["loop#0/ask/prompt", "map#2/loop#1/act", "llm/round#0/limit", "group/part", "plain"];
+  const { items } = play(...paths.map(started));
+  const ids = ["loop", "ask", "map", "act", "llm", "limit", "group", "plain"];
+  const drawn = graph(JSON.stringify({ nodes: ids.map((id) => ({ id })) }));
+  assert.deepEqual([...states(drawn, items).keys()], ["ask", "act", "llm", "group", "plain"]);
 });

@@ -69,10 +69,26 @@ export function graph(definitionJson = "{}"): Graph {
   };
 }
 
-/** Returns how far each node of a run is, by its id. */
-export function states(items: Item[]): Map<string, State> {
+/** Returns how far each node of a graph is in a run, by its id. */
+export function states({ boxes }: Graph, items: Item[]): Map<string, State> {
+  const drawn = new Set(boxes.map(({ id }) => id));
   const nodes = items.filter((item) => isWork(item)).filter(({ kind }) => kind === "node");
-  return new Map(nodes.map(({ id, state }) => [id, state]));
+  return new Map(nodes.map(({ id, state }) => [drawnAs(id, drawn), state]));
+}
+
+/**
+ * Returns the box of a node in a run: itself, or the group or composite that it is a part of. In front
+ * of its id stand the zones that it is inside of, each with an iteration: `map#2/loop#0/ask`.
+ */
+function drawnAs(path: string, drawn: Set<string>): string {
+  let found = path;
+  for (const id of path.split(/#\d+\//)) {
+    const parts = id.split("/");
+    const around = parts.map((_, at) => parts.slice(0, parts.length - at).join("/"));
+    found = around.find((id) => drawn.has(id)) ?? found;
+    if (found !== id) break;
+  }
+  return found;
 }
 
 function box(node: Node, at: number, byId: Map<string, Node>, around: boolean): Box {

@@ -1,7 +1,7 @@
 import { useMemo } from "preact/hooks";
 
-import { graph, type Box } from "../model/graph.ts";
-import type { State } from "../model/timeline.ts";
+import { graph, states, type Box } from "../model/graph.ts";
+import type { Item, State } from "../model/timeline.ts";
 
 /** Characters of a label that a box has room for. */
 const MOST = 17;
@@ -9,15 +9,17 @@ const MOST = 17;
 const SMALLEST = 0.75;
 
 /** A workflow whose nodes light up as they run. */
-export function Graph({ name, definitionJson, states }: { name: string; definitionJson: string; states: Map<string, State> }) {
-  const { boxes, lines, width, height } = useMemo(() => graph(definitionJson), [definitionJson]);
+export function Graph({ name, definitionJson, items }: { name: string; definitionJson: string; items: Item[] }) {
+  const drawn = useMemo(() => graph(definitionJson), [definitionJson]);
+  const { boxes, lines, width, height } = drawn;
+  const lit = states(drawn, items);
   const size = { minWidth: `${width * SMALLEST}px`, maxWidth: `${width}px` };
   return (
     <div class="graph" tabIndex={0}>
       <svg role="img" aria-label={`Graph of ${name}`} style={size} viewBox={`0 0 ${width} ${height}`}>
-        {boxes.filter(({ around }) => around).map((box) => <Node key={box.id} box={box} state={states.get(box.id)} />)}
+        {boxes.filter(({ around }) => around).map((box) => <Node key={box.id} box={box} state={lit.get(box.id)} />)}
         {lines.map(({ id, path }) => <path key={id} class="edge" d={path} />)}
-        {boxes.filter(({ around }) => !around).map((box) => <Node key={box.id} box={box} state={states.get(box.id)} />)}
+        {boxes.filter(({ around }) => !around).map((box) => <Node key={box.id} box={box} state={lit.get(box.id)} />)}
       </svg>
     </div>
   );

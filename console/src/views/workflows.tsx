@@ -3,7 +3,6 @@ import { useState } from "preact/hooks";
 import { call, list } from "../api/connect.ts";
 import type { Profile, Run, Tool, Workflow } from "../api/types.ts";
 import { collect, fields } from "../model/form.ts";
-import { states } from "../model/graph.ts";
 import { address } from "../model/route.ts";
 import { open, shown } from "../model/run.ts";
 import { Fields } from "./fields.tsx";
@@ -39,12 +38,11 @@ export function WorkflowsView({ id }: { id: string }) {
 function Detail({ workflow }: { workflow: Workflow }) {
   const [runId, setRunId] = useState("");
   const run = shown.value?.runId === runId ? shown.value : undefined;
-  const lit = states(run?.timeline.items ?? []);
   return (
     <section class="column try" aria-label={`Workflow ${workflow.workflowId}`}>
       <h2>{workflow.name || workflow.workflowId}</h2>
       <p class="quiet">{workflow.description}</p>
-      <Graph name={workflow.workflowId} definitionJson={workflow.definitionJson ?? "{}"} states={lit} />
+      <Graph name={workflow.workflowId} definitionJson={workflow.definitionJson ?? "{}"} items={run?.timeline.items ?? []} />
       {run && (
         <p class="runhead" role="status">
           <StateMark state={run.timeline.state} />
