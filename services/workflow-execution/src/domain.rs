@@ -21,6 +21,7 @@ pub mod engine;
 pub mod evaluate;
 pub mod execution;
 pub mod flatten;
+pub mod forecast;
 pub mod gather;
 pub mod interface;
 pub mod limits;

@@ -1,6 +1,7 @@
 //! The service on the wire.
 
 mod definitions;
+mod forecast;
 mod node_types;
 mod tool_ids;
 
@@ -19,6 +20,7 @@ use core_types::page::page_size;
 use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
+use crate::domain::forecast::Forecast;
 use crate::domain::load::load;
 use crate::service::Inner;
 
@@ -110,10 +112,11 @@ impl WorkflowService for Rpc {
         let text: Arc<str> = request.into_inner().definition_json.into();
         let bundle = self.inner.library.bundle(&text).await?;
         let compiled = self.inner.library.compile(&bundle).await;
-        let violations = match compiled {
-            Ok(_) => tool_ids::unknown(&self.inner, &text).await?,
-            Err(violations) => violations,
+        let (violations, plan) = match compiled {
+            Ok(plan) => (tool_ids::unknown(&self.inner, &text).await?, Some(plan)),
+            Err(violations) => (violations, None),
         };
+        let plan = plan.filter(|_| violations.is_empty());
         let violations = violations
             .iter()
             .map(call_wire::violation_to_proto)
@@ -122,6 +125,7 @@ impl WorkflowService for Rpc {
         Ok(Response::new(ValidateWorkflowResponse {
             violations,
             diagnostics,
+            forecast: plan.map(|plan| forecast::to_proto(Forecast::of(&plan))),
         }))
     }
 

@@ -9,7 +9,7 @@ use contracts::tavern::common::v1::LoadDiagnostic;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use contracts::tavern::workflow::v1::{
     DeleteWorkflowRequest, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
-    PutWorkflowRequest, StartRunRequest, ValidateWorkflowRequest, Workflow,
+    PutWorkflowRequest, StartRunRequest, ValidateWorkflowRequest, Workflow, WorkflowForecast,
     start_run_request::Target,
 };
 
@@ -191,11 +191,40 @@ async fn check(
             print(&format!("{}: {}\n", violation.pointer, violation.message));
         }
         remarks(&response.diagnostics);
+        if let Some(forecast) = &response.forecast {
+            print_forecast(forecast);
+        }
     }
     Ok(match response.violations.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// Prints what a run may do at most.
+fn print_forecast(forecast: &WorkflowForecast) {
+    let head = ["NODE", "TYPE", "EFFECTS", "USES", "AT MOST"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    rows.extend(forecast.nodes.iter().map(|node| {
+        let effects = match (node.bypassed, node.pure, node.read_only) {
+            (true, ..) => "bypassed",
+            (_, true, _) => "none",
+            (_, _, true) => "reads",
+            _ => "changes",
+        };
+        vec![
+            node.node_id.clone(),
+            node.node_type.clone(),
+            effects.to_owned(),
+            node.uses.clone(),
+            format!("{} ×", node.max_executions),
+        ]
+    }));
+    print_table(&rows, Style::of_stdout().width);
+    print(&format!(
+        "valid; at most {} executions, {} of which may change something\n",
+        forecast.max_executions, forecast.max_effects
+    ));
 }
 
 async fn nodes(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCode> {

@@ -85,6 +85,8 @@ async fn a_workflow_is_checked_stored_run_and_deleted() -> anyhow::Result<()> {
     std::fs::write(&file, definition("core:MathOperation").to_string())?;
     let checked = tavern(&stack, &["workflows", "check", &path])?;
     assert!(checked.status.success(), "{checked:?}");
+    let forecast = "valid; at most 1 executions, 0 of which may change something";
+    assert!(text(&checked.stdout).contains(forecast), "{checked:?}");
     let stored = tavern(&stack, &["workflows", "put", &path])?;
     assert!(text(&stored.stdout).starts_with("greet\n"), "{stored:?}");
     let listed = text(&tavern(&stack, &["workflows", "list"])?.stdout);

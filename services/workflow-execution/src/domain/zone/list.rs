@@ -8,10 +8,7 @@ use serde_json::{Value, json};
 use super::super::gather::Values;
 use super::super::limits::MAX_VALUE_BYTES;
 use super::super::size::weight;
-use super::settings::{MapSettings, Tolerated};
-
-/// The most items.
-const MAX_ITEMS: usize = 100_000;
+use super::settings::{MAX_ITEMS, MapSettings, Tolerated};
 
 /// A list under way.
 #[derive(Debug)]

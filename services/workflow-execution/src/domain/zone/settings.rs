@@ -31,6 +31,8 @@ const OF_LOOPS: [&str; 5] = ["count", "index", "break", "iterations", "stop_reas
 const OF_MAPS: [&str; 4] = ["items", "item", "index", "count"];
 /// The most variables, constants and collected keys, each.
 const MAX_KEYS: usize = 100;
+/// The most items of a list.
+pub const MAX_ITEMS: usize = 100_000;
 const MAX_ITERATIONS: u64 = 1_000_000;
 const DEFAULT_ITERATIONS: u64 = 100;
 const MAX_CONCURRENCY: u64 = 256;
