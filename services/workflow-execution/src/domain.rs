@@ -30,6 +30,7 @@ pub mod model;
 pub mod node_definition;
 pub mod node_type;
 pub mod plan;
+pub mod plan_waits;
 pub mod size;
 pub mod slot;
 pub mod stream;

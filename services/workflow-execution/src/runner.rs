@@ -22,6 +22,7 @@ mod inline_zone;
 mod interface_stream;
 mod model_call;
 mod node_output;
+mod run_place;
 mod script_call;
 mod settle;
 mod tool_batch;
@@ -48,6 +49,8 @@ use tonic::Status;
 use crate::domain::engine::{Command, Engine};
 use crate::domain::node_type::Settled;
 use history::{Attempts, Calls, Zones};
+
+pub use run_place::RunPlace;
 
 /// The services that nodes need.
 #[derive(Clone, Debug)]
@@ -131,10 +134,11 @@ impl Runner {
         self: Arc<Self>,
         prepared: Prepared,
         waits: Waits,
+        place: RunPlace,
         recorder: Recorder,
         control: RunControl,
     ) -> End {
-        drive::run(self, prepared, waits, recorder, control).await
+        drive::run(self, prepared, waits, place, recorder, control).await
     }
 
     /// Asks the registry to end a call that an earlier process dispatched; true if it has ended.

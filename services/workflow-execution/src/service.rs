@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     active: Arc<Semaphore>,
+    /// The places of runs that only wait.
+    waiting: Arc<Semaphore>,
     definitions: DefinitionStore,
 }
 
@@ -84,6 +86,7 @@ pub async fn build_with(
         clock,
         ids,
         active: Arc::new(Semaphore::new(settings.max_active_runs)),
+        waiting: Arc::new(Semaphore::new(settings.max_waiting_runs)),
         definitions: DefinitionStore::new(store),
     };
     Ok(WorkflowExecution {

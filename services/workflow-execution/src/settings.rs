@@ -29,6 +29,9 @@ pub struct WorkflowSettings {
     pub workflows_dir: PathBuf,
     /// How many runs continue at once. Beyond it a start is refused with a retry hint. Default 1,024.
     pub max_active_runs: usize,
+    /// How many further runs may wait for a time, a signal or a person at once. More of them count among
+    /// those that continue. Default 10,000.
+    pub max_waiting_runs: usize,
     /// How many tools, scripts and models one run may wait for at once; more nodes wait. Default 16.
     pub max_effects_per_run: usize,
     /// How many tools, scripts and models all runs of the same depth of nesting may wait for at once;
@@ -50,6 +53,7 @@ impl Default for WorkflowSettings {
             data_dir: PathBuf::from("data"),
             workflows_dir: PathBuf::from("deploy/workflows"),
             max_active_runs: 1_024,
+            max_waiting_runs: 10_000,
             max_effects_per_run: 16,
             max_effects: 256,
         }
@@ -67,6 +71,7 @@ impl settings::Settings for WorkflowSettings {
         self.agent.check("agent", problems);
         for (key, value, most) in [
             ("max_active_runs", self.max_active_runs, 100_000),
+            ("max_waiting_runs", self.max_waiting_runs, 1_000_000),
             // One append to the log takes the starts of all of them.
             ("max_effects_per_run", self.max_effects_per_run, 256),
             ("max_effects", self.max_effects, 100_000),

@@ -40,8 +40,12 @@ impl Runs {
         }
         let entered = match self.executor().active().get(summary.id) {
             Some(active) => {
-                let recorded = active.recorder.enter(phase, event);
                 let paused = phase == phase::PAUSED;
+                let recorded = async {
+                    let resumed = active.recorder.unpaused_phase();
+                    let phase = if paused { phase } else { resumed };
+                    active.recorder.enter(phase, event).await
+                };
                 active.control.set_paused(paused, recorded).await
             }
             None if summary.phase == phase => Ok(()),

@@ -8,10 +8,14 @@ pub(crate) const RUNNING: i32 = 0;
 /// The phase of a run that is paused.
 pub(crate) const PAUSED: i32 = 1;
 
+/// The phase of a run of which nothing is under way but waits.
+pub(crate) const WAITING: i32 = 2;
+
 /// Returns the state of an open run in a phase.
 pub(crate) fn state_in(phase: i32) -> RunState {
     match phase {
         PAUSED => RunState::Paused,
+        WAITING => RunState::Waiting,
         _ => RunState::Running,
     }
 }

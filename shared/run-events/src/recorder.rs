@@ -1,5 +1,6 @@
 //! Writes the events of one run.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contracts::tavern::common::v1 as common;
@@ -8,7 +9,9 @@ use core_types::{Clock, Durability, RunId, Timestamp};
 use run_log::{AppendError, NewEvent, RunWriter};
 
 use crate::codec::{encode, timestamp_to_proto};
+use crate::control::StartGuard;
 use crate::forwarded_sequences::ForwardedSequences;
+use crate::phase;
 
 /// Writes the events of one run, each stamped with time and trace.
 #[derive(Clone)]
@@ -21,8 +24,10 @@ struct Inner {
     stamp: Stamp,
     durability: Durability,
     deadline: Timestamp,
-    /// Whether the run was paused when this process took it.
-    was_paused: bool,
+    /// The phase of the run when this process took it.
+    first_phase: i32,
+    /// Whether nothing of the run is under way but waits.
+    only_waits: AtomicBool,
     /// Locked for a look-up or a change, never across an await.
     forwarded: Mutex<ForwardedSequences>,
 }
@@ -66,7 +71,7 @@ impl Recorder {
         stamp: Stamp,
         durability: Durability,
         deadline: Timestamp,
-        was_paused: bool,
+        first_phase: i32,
     ) -> Self {
         let forwarded = Mutex::new(ForwardedSequences::new(stamp.run));
         Self {
@@ -75,7 +80,8 @@ impl Recorder {
                 stamp,
                 durability,
                 deadline,
-                was_paused,
+                first_phase,
+                only_waits: AtomicBool::new(first_phase == phase::WAITING),
                 forwarded,
             }),
         }
@@ -185,7 +191,32 @@ impl Recorder {
 
     /// Returns whether the run was paused when this process took it.
     pub(crate) fn was_paused(&self) -> bool {
-        self.inner.was_paused
+        self.inner.first_phase == phase::PAUSED
+    }
+
+    /// Returns the phase of the run while it is not paused.
+    pub(crate) fn unpaused_phase(&self) -> i32 {
+        match self.inner.only_waits.load(Ordering::Relaxed) {
+            true => phase::WAITING,
+            false => phase::RUNNING,
+        }
+    }
+
+    /// Notes whether nothing of the run is under way but waits, which a pause hides.
+    ///
+    /// # Errors
+    /// [`AppendError`] when it was not stored.
+    pub async fn note_only_waits(
+        &self,
+        not_paused: Option<&StartGuard<'_>>,
+        only_waits: bool,
+    ) -> Result<(), AppendError> {
+        let before = self.inner.only_waits.swap(only_waits, Ordering::Relaxed);
+        if before == only_waits || not_paused.is_none() {
+            return Ok(());
+        }
+        let entered = self.inner.writer.enter(self.unpaused_phase(), Vec::new());
+        entered.await.map(drop)
     }
 
     /// Records an event with which the run enters a phase.

@@ -13,7 +13,6 @@ use crate::control::RunControl;
 use crate::executor::{End, Executor};
 use crate::failure::{append_failure, no_such_run, storage_failure};
 use crate::meta::RunMeta;
-use crate::phase;
 use crate::recorder::{Recorder, Stamp};
 use crate::store::RunStore;
 use crate::waits::{DeclaredSignals, RecordedWaits, Waits};
@@ -217,8 +216,7 @@ impl Runs {
             clock: Arc::clone(&self.clock),
         };
         let deadline = summary.deadline.unwrap_or(summary.created);
-        let was_paused = summary.phase == phase::PAUSED;
-        let recorder = Recorder::new(writer, stamp, summary.durability, deadline, was_paused);
+        let recorder = Recorder::new(writer, stamp, summary.durability, deadline, summary.phase);
         Ok(Some(recorder))
     }
 }

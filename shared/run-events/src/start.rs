@@ -13,6 +13,7 @@ use tonic::Code;
 use crate::codec::{durability_from_proto, durability_to_proto, timestamp_to_proto};
 use crate::failure::create_failure;
 use crate::meta::RunMeta;
+use crate::phase;
 use crate::recorder::{Recorder, Stamp};
 use crate::runs::Runs;
 
@@ -136,7 +137,7 @@ impl Runs {
         }
         match created.map_err(|error| create_failure(&error, &start.request_id))? {
             Created::New(writer) => Ok(Started::New(
-                Recorder::new(writer, stamp, durability, deadline, false),
+                Recorder::new(writer, stamp, durability, deadline, phase::RUNNING),
                 meta,
             )),
             Created::Replayed(summary) => {

@@ -186,7 +186,9 @@ fn state_named(state: &str) -> anyhow::Result<i32> {
     match state {
         Some(state) => Ok(state.into()),
         None => {
-            bail!("unknown state; use running, paused, succeeded, failed, cancelled or in_doubt")
+            bail!(
+                "unknown state; use running, waiting, paused, succeeded, failed, cancelled or in_doubt"
+            )
         }
     }
 }

@@ -35,9 +35,9 @@ use super::settle::{call_settled, check_effect, settled_tool};
 use super::tool_call::ToolEnd;
 use super::tool_text::ToolText;
 use super::zone::ZoneEnd;
-use super::{Prepared, Runner};
+use super::{Prepared, RunPlace, Runner};
 use effects::EffectOutcome;
-use waits::NodeWaits;
+use waits::{NodeWaits, RunWaits};
 
 /// How many outcomes are collected before they are handed to the log.
 const MAX_PENDING: usize = 256;
@@ -55,10 +55,11 @@ pub(super) async fn run(
     runner: Arc<Runner>,
     prepared: Prepared,
     waits: Waits,
+    place: RunPlace,
     recorder: Recorder,
     control: RunControl,
 ) -> End {
-    let waits = NodeWaits::new(waits);
+    let waits = RunWaits::new(waits, place);
     let mut drive = Drive::new(runner, prepared, String::new(), waits, recorder, control);
     match drive.reach_end().await {
         Ok(Reached::End) => End::Finished(drive.outcome()),
@@ -125,7 +126,7 @@ impl Drive {
         runner: Arc<Runner>,
         prepared: Prepared,
         path: String,
-        waits: NodeWaits,
+        waits: RunWaits,
         recorder: Recorder,
         control: RunControl,
     ) -> Self {
@@ -145,7 +146,7 @@ impl Drive {
             pending: Vec::new(),
             pending_bytes: 0,
             waiting: VecDeque::new(),
-            waits,
+            waits: NodeWaits::new(waits),
             running: FuturesUnordered::new(),
             started: Vec::new(),
             calls: prepared.calls,
@@ -186,12 +187,14 @@ impl Drive {
             if self.running.is_empty() && !self.held && !self.is_waiting() {
                 break;
             }
+            self.rest().await?;
             tokio::select! {
                 Some((node, outcome)) = self.running.next() => self.settle(node, outcome)?,
                 Some((node, outcome)) = self.waits.next() => self.settle(node, outcome)?,
                 () = control.cancelled() => return self.stop().await,
                 () = control.until_resumed(), if self.held => {}
             }
+            self.waits.awake();
         }
         // The last outcomes ride on the commit of the run's end.
         self.hand_over().await?;
@@ -349,7 +352,7 @@ impl Drive {
     /// starts are durable.
     async fn launch(&mut self) -> Result<(), AppendError> {
         let control = self.control.clone();
-        let Some(_not_paused) = control.admit_start().await else {
+        let Some(not_paused) = control.admit_start().await else {
             self.held |= !self.waiting.is_empty();
             self.held &= self.unknown.is_empty();
             return self.hand_over().await;
@@ -365,6 +368,9 @@ impl Drive {
         if starting.is_empty() {
             return self.hand_over().await;
         }
+        self.recorder
+            .note_only_waits(Some(&not_paused), false)
+            .await?;
         // One append takes a bounded number of events, and the starts belong into the last one.
         if self.pending_bytes >= MAX_PENDING_BYTES {
             self.hand_over().await?;

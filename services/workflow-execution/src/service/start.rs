@@ -20,10 +20,10 @@ use tonic::Status;
 use crate::domain::engine::Engine;
 use crate::domain::interface::read_inputs;
 use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
-use crate::domain::wait;
+use crate::domain::plan_waits;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
-use crate::runner::Prepared;
 use crate::runner::history::{Attempts, Calls, Zones};
+use crate::runner::{Prepared, RunPlace};
 
 use super::Inner;
 use super::target::{Node, Stored, Target, TargetError};
@@ -81,7 +81,7 @@ impl Inner {
         start.input_json = Value::Object(checked.inputs.clone()).to_string();
         let planned = checked.target.plan(&self.library, checked.inputs).await;
         let (plan, inputs) = planned.map_err(|wrong| refused(wrong, &checked.target))?;
-        start.can_wait = wait::can_wait(&plan);
+        start.can_wait = plan_waits::can_wait(&plan);
         let permit = Arc::clone(&self.active).try_acquire_owned();
         let permit = permit.map_err(|_| Failure::overloaded(Duration::from_secs(1)))?;
         let durability = durability_from_proto(
@@ -142,15 +142,16 @@ impl Inner {
         let runner = Arc::clone(&self.runner);
         let for_run = recorder.clone();
         let mut declared = DeclaredSignals::new();
-        for (name, schema) in wait::signals(prepared.engine.plan()) {
+        for (name, schema) in plan_waits::signals(prepared.engine.plan()) {
             declared.entry(name).or_default().push(schema);
         }
         let waits = Waits::new(recorder.clone(), recorded, declared);
         let of_run = waits.clone();
+        let place = RunPlace::new(permit, Arc::clone(&self.waiting));
         span.in_scope(|| {
             self.runs
                 .execute_with_waits(recorder, waits, move |control| async move {
-                    let end = runner.run(prepared, of_run, for_run, control).await;
+                    let end = runner.run(prepared, of_run, place, for_run, control).await;
                     if let End::Finished(outcome) = &end
                         && let Some(error) = &outcome.error
                     {
@@ -160,7 +161,6 @@ impl Inner {
                             &error.message,
                         );
                     }
-                    drop(permit);
                     end
                 });
         });

@@ -96,6 +96,11 @@ async fn each_example_gives_its_result() {
             json!({"total": 18, "row_totals": [0, 6, 18], "iterations": 3}),
         ),
         (
+            "remind_later",
+            json!({"text": "tea", "seconds": 0.01}),
+            json!({"reminder": "tea"}),
+        ),
+        (
             "write_note",
             json!({"title": "T", "body": "B"}),
             // The double's tool gives its arguments back.

@@ -3,8 +3,8 @@
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{ErrorReason, RunState, Wait, WaitKind};
 use contracts::tavern::run::v1::{
-    AnswerWaitRequest, CancelRunRequest, ListWaitsRequest, PauseRunRequest, ResumeRunRequest,
-    SignalRunRequest,
+    AnswerWaitRequest, CancelRunRequest, ListRunsRequest, ListWaitsRequest, PauseRunRequest,
+    ResumeRunRequest, SignalRunRequest,
 };
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -86,6 +86,22 @@ impl World {
         };
         let answered = self.runs.clone().answer_wait(request).await?;
         Ok(answered.into_inner().replayed)
+    }
+
+    /// Waits until a run is listed in a state.
+    async fn until_in(&self, state: RunState, run_id: &str) {
+        let request = ListRunsRequest {
+            state: state.into(),
+            ..ListRunsRequest::default()
+        };
+        loop {
+            let page = self.runs.clone().list_runs(request.clone()).await;
+            let runs = page.unwrap().into_inner().runs;
+            if runs.iter().any(|run| run.run_id == run_id) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     async fn waits(&self, run_id: &str) -> Vec<Wait> {
@@ -400,6 +416,60 @@ async fn what_follows_a_wait_starts_when_a_paused_run_is_resumed() {
     let words = words(&world.events(&run).await);
     let place = |word: &str| words.iter().position(|found| found == word).unwrap();
     assert!(place("run resumed") < place("t started"), "{words:?}");
+}
+
+#[tokio::test]
+async fn w8_a_run_of_which_nothing_is_under_way_but_waits_is_waiting() {
+    let world = World::with(|settings| settings.max_active_runs = 1).await;
+    let definition = json!({
+        "nodes": [
+            {"id": "s", "type": "core:WaitSignal", "configValues": {"name": "go"}},
+            tool("t", "wait"),
+        ],
+        "edges": [edge("s", "payload", "t", "x")],
+    });
+    let run = world.start_waiting(&definition).await;
+    world.until_in(RunState::Waiting, &run).await;
+    // It holds no place of the runs that continue.
+    let other = world.start_waiting(&definition).await;
+    world.until_in(RunState::Waiting, &other).await;
+    let pause = PauseRunRequest {
+        run_id: run.clone(),
+        reason: String::new(),
+    };
+    world.runs.clone().pause_run(pause).await.unwrap();
+    world.until_in(RunState::Paused, &run).await;
+    let resume = ResumeRunRequest {
+        run_id: run.clone(),
+    };
+    let resumed = world.runs.clone().resume_run(resume).await.unwrap();
+    let resumed = resumed.into_inner().run.unwrap();
+    assert_eq!(resumed.state(), RunState::Waiting);
+    world.signal(&run, json!(1), "").await.unwrap();
+    world
+        .events_until(&run, |kind| matches!(kind, Kind::CallDispatched(_)))
+        .await;
+    world.until_in(RunState::Running, &run).await;
+    world.registry.release();
+    assert_eq!(world.outcome(&run).await.state(), RunState::Succeeded);
+}
+
+#[tokio::test]
+async fn a_delivery_is_awaited() {
+    let world = World::new().await;
+    let request = of_workflow("await_delivery", json!({"parcel": "7"}));
+    let run = world.begin(request).await.run_id;
+    let signal = SignalRunRequest {
+        run_id: run.clone(),
+        name: "delivered".into(),
+        payload_json: json!({"place": "door"}).to_string(),
+        signal_id: String::new(),
+    };
+    world.runs.clone().signal_run(signal).await.unwrap();
+    assert_eq!(
+        result(&world.outcome(&run).await),
+        json!({"parcel": "7", "delivery": {"place": "door"}, "lost": false})
+    );
 }
 
 #[tokio::test]

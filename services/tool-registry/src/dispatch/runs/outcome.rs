@@ -28,9 +28,11 @@ pub(super) fn read(run: &Run, resolved: &ResolvedCall) -> CallOutcome {
         },
         RunState::Cancelled => CallOutcome::Cancelled(failure()),
         RunState::InDoubt => CallOutcome::InDoubt(failure()),
-        RunState::Failed | RunState::Running | RunState::Paused | RunState::Unspecified => {
-            CallOutcome::Failed(failure())
-        }
+        RunState::Failed
+        | RunState::Running
+        | RunState::Waiting
+        | RunState::Paused
+        | RunState::Unspecified => CallOutcome::Failed(failure()),
     }
 }
 

@@ -23,7 +23,6 @@ use super::super::tool_text::ToolText;
 use super::super::zone::{Zone, ZoneEnd};
 use super::super::{describe_tools, history_call, inline_zone, model_call, within};
 use super::Drive;
-use super::waits::NodeWaits;
 
 /// How an effect ended.
 pub(super) enum EffectOutcome {
@@ -129,8 +128,7 @@ impl Drive {
         let waits = self.waits.of_run();
         let drive = move |prepared, path, control| {
             let (runner, recorder) = (Arc::clone(&runner), recorder.clone());
-            let waits = NodeWaits::new(waits.clone());
-            let mut drive = Drive::new(runner, prepared, path, waits, recorder, control);
+            let mut drive = Drive::new(runner, prepared, path, waits.clone(), recorder, control);
             let work = async move {
                 drive
                     .reach_end()

@@ -7,6 +7,8 @@ use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use run_events::{Waits, Woken};
 use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::domain::limits::MAX_VALUE_BYTES;
@@ -16,28 +18,64 @@ use crate::domain::size::weight;
 use crate::domain::wait::{Due, WaitKind, WaitRequest, Wake};
 use crate::wire;
 
+use super::super::RunPlace;
 use super::{Drive, EffectOutcome, Running};
+
+/// What the loops of a run share: that of the run itself and those of iterations in it.
+#[derive(Clone)]
+pub(super) struct RunWaits {
+    waits: Waits,
+    /// How many loops have something else under way than waits.
+    busy: Arc<AtomicUsize>,
+    place: Arc<RunPlace>,
+}
+
+impl RunWaits {
+    pub(super) fn new(waits: Waits, place: RunPlace) -> Self {
+        Self {
+            waits,
+            busy: Arc::default(),
+            place: Arc::new(place),
+        }
+    }
+}
 
 /// The waits of the nodes of a run, or of an iteration in it.
 pub(super) struct NodeWaits {
-    of_run: Waits,
+    of_run: RunWaits,
+    /// Whether this loop is counted as busy.
+    is_busy: bool,
     /// What is to begin once all that happened before is handed to the log.
     beginning: Vec<(NodeIndex, WaitRequest)>,
     running: Running,
 }
 
 impl NodeWaits {
-    pub(super) fn new(of_run: Waits) -> Self {
+    pub(super) fn new(of_run: RunWaits) -> Self {
+        of_run.busy.fetch_add(1, Ordering::Relaxed);
         Self {
             of_run,
+            is_busy: true,
             beginning: Vec::new(),
             running: FuturesUnordered::new(),
         }
     }
 
     /// Returns the waits of the whole run.
-    pub(super) fn of_run(&self) -> Waits {
+    pub(super) fn of_run(&self) -> RunWaits {
         self.of_run.clone()
+    }
+
+    /// Notes that this loop has nothing but waits under way; returns whether no other has.
+    fn rest(&mut self) -> bool {
+        std::mem::take(&mut self.is_busy) && self.of_run.busy.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+
+    /// Notes that this loop continues.
+    pub(super) fn awake(&mut self) {
+        if !std::mem::replace(&mut self.is_busy, true) {
+            self.of_run.busy.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Returns the next node that was woken; nothing if none waits.
@@ -46,7 +84,28 @@ impl NodeWaits {
     }
 }
 
+impl Drop for NodeWaits {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}
+
 impl Drive {
+    /// Notes, if it is so, that nothing of the run is under way but waits. The run then gives its place
+    /// among those that continue to another (rule W8).
+    pub(super) async fn rest(&mut self) -> Result<(), run_log::AppendError> {
+        let zones = self.started.iter();
+        let zones = zones.filter(|(node, _)| self.engine.node(*node).repeats_effects());
+        if self.held || self.running.len() > zones.count() || !self.waits.rest() {
+            return Ok(());
+        }
+        self.waits.of_run.place.rest();
+        let not_paused = self.control.admit_start().await;
+        self.recorder
+            .note_only_waits(not_paused.as_ref(), true)
+            .await
+    }
+
     /// Notes that a node is to wait.
     pub(super) fn enqueue_wait(&mut self, node: NodeIndex, request: WaitRequest) {
         match &request.kind {
@@ -82,7 +141,7 @@ impl Drive {
                 Due::After(duration) => Some(self.recorder.now().plus(duration)),
                 Due::At(seconds, nanos) => Some(point(seconds, nanos)),
             };
-            let waits = self.waits.of_run.clone();
+            let waits = self.waits.of_run.waits.clone();
             let begun = waits.begin(self.wait(node, request.kind), due).await?;
             self.started.push((node, Instant::now()));
             let woken = async move {
