@@ -6,7 +6,7 @@ pub(crate) const PLACEHOLDER: (&str, &str) = ("‹your ", "›");
 /// Whether a text is such a placeholder.
 pub(crate) fn is_placeholder(text: &str) -> bool {
     let (open, close) = PLACEHOLDER;
-    let inner = text.trim().strip_prefix(open);
-    let inner = inner.and_then(|text| text.strip_suffix(close));
+    let inner = text.trim_start().strip_prefix(open);
+    let inner = inner.and_then(|text| text.trim_end().strip_suffix(close));
     inner.is_some_and(|inner| !inner.contains(['‹', '›', '\n']))
 }

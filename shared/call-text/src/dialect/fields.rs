@@ -544,6 +544,10 @@ fn skip_separators(feed: &Feed<'_>, from: usize, memo: &mut SeparatorMemo) -> Lo
             memo.at += c.len_utf8();
         }
         feed.count(memo.at.saturating_sub(before));
+        let next = feed.bytes().get(memo.at);
+        if next.is_some_and(|next| !matches!(next, b'#' | b'/')) {
+            return Look::Yes((memo.at, memo.separated));
+        }
         match (feed.literal(memo.at, "#"), feed.literal(memo.at, "//")) {
             (Look::Yes(_), _) | (_, Look::Yes(_)) => memo.in_comment = true,
             (Look::More, _) | (_, Look::More) => return Look::More,

@@ -42,7 +42,7 @@ pub(super) struct BlockScan {
 }
 
 /// Whether a block starts at a position.
-pub(super) enum Attempt {
+pub(super) enum BlockStart {
     Block(Box<BlockScan>),
     Nothing,
     More,
@@ -82,9 +82,9 @@ impl BlockScan {
     }
 
     /// The block that starts at a position, if one does.
-    pub(super) fn at(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Attempt {
+    pub(super) fn at(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> BlockStart {
         if at >= feed.len() || !feed.text[at..].starts_with(['<', '＜']) {
-            return Attempt::Nothing;
+            return BlockStart::Nothing;
         }
         let allows = |dialect: Dialect| context.policy.dialect.is_none_or(|fixed| fixed == dialect);
         if feed.bytes()[at] == b'<' {
@@ -97,12 +97,12 @@ impl BlockScan {
                         allows(Dialect::Vcp)
                     };
                     return if allowed {
-                        Attempt::Block(Box::new(Self::fields(marker, at, feed)))
+                        BlockStart::Block(Box::new(Self::fields(marker, at, feed)))
                     } else {
-                        Attempt::Nothing
+                        BlockStart::Nothing
                     };
                 }
-                Look::More => return Attempt::More,
+                Look::More => return BlockStart::More,
                 _ => {}
             }
         }
@@ -110,13 +110,13 @@ impl BlockScan {
             Look::Yes(tag) => {
                 match opening(&tag, feed.text, context.catalogue, context.policy, false) {
                     Some(what) => {
-                        Attempt::Block(Box::new(Self::elements(what, &tag, feed, context)))
+                        BlockStart::Block(Box::new(Self::elements(what, &tag, feed, context)))
                     }
-                    None => Attempt::Nothing,
+                    None => BlockStart::Nothing,
                 }
             }
-            Look::More => Attempt::More,
-            Look::No => Attempt::Nothing,
+            Look::More => BlockStart::More,
+            Look::No => BlockStart::Nothing,
         }
     }
 

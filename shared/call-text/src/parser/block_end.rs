@@ -1,7 +1,7 @@
 //! Following a block to its end, alone or inside a fence.
 
 use super::assembler::{Assembler, Held};
-use super::block::{Attempt, BlockScan};
+use super::block::{BlockScan, BlockStart};
 use super::code::{self, Fence};
 use super::regions::cut_opener;
 use super::text_scanner::{Place, Step, TextScanner};
@@ -128,7 +128,7 @@ impl TextScanner {
             Look::No => {}
         }
         match BlockScan::at(feed, context, next) {
-            Attempt::Block(mut following) => {
+            BlockStart::Block(mut following) => {
                 let (scanned, doubtful, tried) = scan.into_scanned(at, BlockEnd::Closed);
                 following.in_fence(fence);
                 if let (Some(here), Some(before)) = (&mut following.fence, tried) {
@@ -138,11 +138,11 @@ impl TextScanner {
                 self.place = Place::Block(following);
                 Step::Continue
             }
-            Attempt::More => {
+            BlockStart::More => {
                 self.place = Place::Block(scan);
                 Step::Wait
             }
-            Attempt::Nothing => {
+            BlockStart::Nothing => {
                 self.as_plain_fence(fence);
                 Step::Continue
             }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use super::assembler::Assembler;
-use super::block::{Attempt, BlockScan};
+use super::block::{BlockScan, BlockStart};
 use super::code::{self, Fence, InlineSearch};
 use super::regions::{
     closes_block, holds_block, is_thought, remark_on_lookalikes, starts_block, thought_end,
@@ -440,14 +440,14 @@ impl TextScanner {
                 return Step::Wait;
             }
             match BlockScan::at(feed, context, at) {
-                Attempt::Block(mut scan) => {
+                BlockStart::Block(mut scan) => {
                     self.fences += 1;
                     scan.in_fence(fence);
                     self.place = Place::Block(scan);
                     return Step::Continue;
                 }
-                Attempt::More => return Step::Wait,
-                Attempt::Nothing => {}
+                BlockStart::More => return Step::Wait,
+                BlockStart::Nothing => {}
             }
         }
         self.as_plain_fence(fence);
