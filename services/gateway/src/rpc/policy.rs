@@ -3,8 +3,7 @@
 use call_text::{Dialect, FencePolicy, MultiBlock, NameMatch, Policy, Repair};
 use contracts::tavern::gateway::v1 as wire;
 
-/// Reads the switches of a request. Unknown numbers take the default, which is never the more
-/// lenient choice.
+/// Reads the switches of a request. The rules of the contract refuse unknown numbers before.
 pub(super) fn read_policy(given: Option<wire::ParsePolicy>, dialect: Option<Dialect>) -> Policy {
     let given = given.unwrap_or_default();
     let mut policy = Policy {

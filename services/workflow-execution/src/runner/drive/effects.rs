@@ -84,7 +84,7 @@ impl Drive {
                 wall_millis,
             } => {
                 let call = ScriptCall {
-                    // The sandbox answers a repeated id as before, and a script may run again.
+                    // Only names the attempt to the script: the sandbox runs a repeated id again.
                     effect_id: self.effect_id(node, self.attempt(node) as usize - 1),
                     conversation_id: self.conversation_id.clone(),
                     language,
