@@ -1,0 +1,107 @@
+//! Streaming outputs of workflows, with real tools, scripts and kills.
+
+use contracts::tavern::common::v1::RunEvent;
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::watch_record::Record;
+use contracts::tavern::run::v1::WatchRunRequest;
+use contracts::tavern::workflow::v1::StartRunRequest;
+use contracts::tavern::workflow::v1::start_run_request::Target;
+use serde_json::{Value, json};
+use testkit::{Followed, Stack, collect};
+
+/// What a follower has of the output `live` in the end, who discards what a reset makes void.
+fn shown(events: &[RunEvent]) -> String {
+    let mut text = String::new();
+    for event in events {
+        match &event.kind {
+            Some(Kind::OutputReset(reset)) if reset.interface_key == "live" => text.clear(),
+            Some(Kind::OutputChunk(chunk)) if chunk.interface_key == "live" => {
+                text.push_str(&chunk.text);
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+async fn start(stack: &Stack, target: Target, inputs: &Value) -> anyhow::Result<String> {
+    let request = StartRunRequest {
+        target: Some(target),
+        inputs_json: inputs.to_string(),
+        ..StartRunRequest::default()
+    };
+    let started = stack.workflow().start_run(request).await?.into_inner();
+    Ok(started.run.unwrap_or_default().run_id)
+}
+
+/// Follows a run until the output `live` shows something.
+async fn until_shown(stack: &Stack, run_id: &str) -> anyhow::Result<()> {
+    let request = WatchRunRequest {
+        run_id: run_id.to_owned(),
+        after_sequence: 0,
+    };
+    let mut records = stack.runs().watch_run(request).await?.into_inner();
+    while let Some(response) = records.message().await? {
+        match response.record.and_then(|record| record.record) {
+            Some(Record::Event(event)) if !shown(&[event.clone()]).is_empty() => return Ok(()),
+            Some(Record::Terminal(_)) => break,
+            _ => {}
+        }
+    }
+    anyhow::bail!("the run ended and showed nothing")
+}
+
+fn result(run: &Followed) -> anyhow::Result<Value> {
+    let outcome = run.run.outcome.clone().unwrap_or_default();
+    assert_eq!(outcome.error, None);
+    Ok(serde_json::from_str(&outcome.result_json)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_code_writes_is_shown_and_reported() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let inputs = json!({"code": "print('one')\nprint('two')"});
+    let target = Target::WorkflowId("run_and_report".to_owned());
+    let run_id = start(&stack, target, &inputs).await?;
+    let ended = collect(&stack.runs(), &run_id, 0).await?;
+    let expected = json!({
+        "live": "one\ntwo\n",
+        "report": "The code succeeded. It wrote: one\ntwo\n",
+    });
+    assert_eq!(result(&ended)?, expected);
+    assert_eq!(shown(&ended.events), "one\ntwo\n");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_kill_in_the_middle_an_output_is_shown_from_its_beginning() -> anyhow::Result<()> {
+    let mut stack = Stack::all_in_one().await?;
+    let code = "import time\nfor number in range(40):\n    print(number, flush=True)\n    time.sleep(0.05)\n";
+    let definition = json!({
+        "nodes": [
+            {"id": "say", "type": "core:Script", "inputValues": {"code": code}},
+            {"id": "relay", "type": "core:StreamSuffixRelay", "inputValues": {"suffix": "[end]"}},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [
+            {"source": "say", "sourceHandle": "stdout", "target": "relay", "targetHandle": "inputStream"},
+            {"source": "relay", "sourceHandle": "outputStream", "target": "out", "targetHandle": "live"},
+        ],
+        "interfaceOutputs": {"live": {"dataFlowType": "STRING", "isStream": true}},
+    });
+    let target = Target::DefinitionJson(definition.to_string());
+    let run_id = start(&stack, target, &json!({})).await?;
+    until_shown(&stack, &run_id).await?;
+    stack.kill()?;
+    stack.restart().await?;
+    let ended = collect(&stack.runs(), &run_id, 0).await?;
+    let lines: String = (0..40).map(|number| format!("{number}\n")).collect();
+    let expected = format!("{lines}[end]");
+    assert_eq!(result(&ended)?, json!({"live": expected}));
+    assert_eq!(shown(&ended.events), expected);
+    let resets = ended.events.iter().filter(
+        |event| matches!(&event.kind, Some(Kind::OutputReset(reset)) if reset.interface_key == "live"),
+    );
+    assert_eq!(resets.count(), 1);
+    Ok(())
+}
