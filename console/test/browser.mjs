@@ -162,6 +162,29 @@ try {
   await page.getByRole("link", { name: "Open the run" }).click();
   await page.getByLabel("Timeline").getByText("rows", { exact: true }).waitFor();
 
+  // A workflow asks a person, who answers on the page.
+  const asking = {
+    nodes: [
+      { id: "ask", type: "core:HumanInput", inputValues: { context: { text: "A draft." } },
+        configValues: { title: "Publish this?", choices: [{ value: "yes", label: "Publish" }, "no"] } },
+      { id: "out", type: "core:GroupOutput" },
+    ],
+    edges: [{ source: "ask", sourceHandle: "choice", target: "out", targetHandle: "choice" }],
+    interfaceOutputs: { choice: { dataFlowType: "STRING" } },
+  };
+  const started = await fetch(`${address}/tavern.workflow.v1.WorkflowService/StartRun`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ definitionJson: JSON.stringify(asking) }),
+  });
+  const { runId } = (await started.json()).run;
+  await page.goto(`${address}/console#/run/${runId}`);
+  await page.getByText("Publish this?").waitFor();
+  await picture("waiting");
+  await page.getByRole("button", { name: "Publish" }).click();
+  await status().getByText("succeeded").waitFor();
+  await page.getByText('waited: console: "yes"').waitFor();
+
   assert.deepEqual(complaints, []);
 } catch (error) {
   await page.screenshot({ path: join(pictures, "failure.png") }).catch(() => {});

@@ -57,6 +57,15 @@ test("the events of a run below are inside the call that started it", () => {
   assert.equal(work(deep).items[0]?.kind, "text");
 });
 
+test("a wait is shown until something wakes it", () => {
+  const wait = { waitId: "w", nodeId: "ask", kind: "WAIT_KIND_HUMAN_INPUT", name: "May I?" };
+  const woken = { nodeWoken: { waitId: "w", cause: "WAKE_CAUSE_ANSWER", payloadJson: '"yes"', answeredBy: "Ann" } };
+  const { items } = play({ nodeWaiting: { wait } }, woken);
+  const [item] = items;
+  assert.ok(item?.kind === "wait");
+  assert.equal(item.woken, 'Ann: "yes"');
+});
+
 test("a record that was seen changes nothing", () => {
   const before = play({ text: { text: "a" } }, { text: { text: "b" } });
   const again: WatchRecord = { event: { sequence: "2", runId: "turn_1", text: { text: "b" } } };

@@ -36,6 +36,18 @@ export interface CallResult {
   childRunId?: string;
 }
 
+export interface Wait {
+  waitId: string;
+  nodeId?: string;
+  kind?: string;
+  name?: string;
+  due?: string;
+  schemaJson?: string;
+  choices?: { value: string; label?: string }[];
+  assignees?: string[];
+  contextJson?: string;
+}
+
 export interface RunEvent {
   sequence: string;
   runId: string;
@@ -62,6 +74,8 @@ export interface RunEvent {
     duration?: string;
   };
   nodeRetrying?: { nodeId?: string; attempt?: number; error?: CallError };
+  nodeWaiting?: { wait?: Wait };
+  nodeWoken?: { waitId?: string; cause?: string; payloadJson?: string; answeredBy?: string };
   observation?: { text?: string };
   runFinished?: { outcome?: RunOutcome };
   cancelRequested?: { reason?: string };

@@ -1,6 +1,6 @@
 // What happened in a run, as a tree: made from its events one by one, without side effects.
 
-import type { CallError, RunEvent, RunOutcome, WatchRecord } from "../api/types.ts";
+import type { CallError, RunEvent, RunOutcome, Wait, WatchRecord } from "../api/types.ts";
 
 /** How far a piece of work is; the last word of the contract's name of its state. */
 export type State = "running" | "succeeded" | "failed" | "cancelled" | "skipped" | string;
@@ -30,7 +30,18 @@ export interface Work {
   items: Item[];
 }
 
-export type Item = Prose | Work;
+/** A node that waits for a time, a signal or a person, or did. */
+export interface Pause {
+  kind: "wait";
+  key: string;
+  /** The run whose node waits. */
+  runId: string;
+  wait: Wait;
+  /** What woke it; missing while it waits. */
+  woken?: string;
+}
+
+export type Item = Prose | Work | Pause;
 
 export interface Timeline {
   /** The last sequence that is in it. */
@@ -173,6 +184,16 @@ function work(items: Item[], event: RunEvent): Item[] {
       ...(duration && { duration }),
     });
     return put(items, "node", nodeId, finish, () => blank("node", event.sequence, nodeId, nodeType));
+  }
+  if (event.nodeWaiting?.wait) {
+    const { wait } = event.nodeWaiting;
+    return [...items, { kind: "wait", key: event.sequence, runId: event.runId, wait }];
+  }
+  if (event.nodeWoken) {
+    const { waitId, cause = "", payloadJson = "", answeredBy = "" } = event.nodeWoken;
+    const what = cause === "WAKE_CAUSE_DUE" ? "its time came" : [answeredBy, payloadJson].filter(Boolean).join(": ");
+    const wake = (item: Item) => (item.kind === "wait" && item.wait.waitId === waitId ? { ...item, woken: what } : item);
+    return items.map(wake);
   }
   if (nodeRetrying) {
     const { nodeId = "", error } = nodeRetrying;

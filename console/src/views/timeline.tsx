@@ -1,6 +1,8 @@
 import { useMemo } from "preact/hooks";
 
 import { isWork, type Item, type Prose, type Work } from "../model/timeline.ts";
+import { pretty } from "./text.ts";
+import { WaitRow } from "./wait.tsx";
 
 /** What people see; text is only ever text. */
 export function Items({ items }: { items: Item[] }) {
@@ -19,7 +21,12 @@ export function StateMark({ state }: { state: string }) {
 
 function Row({ item }: { item: Item }) {
   // An item that did not change is not drawn again.
-  return useMemo(() => <li class={`item ${item.kind}`}>{isWork(item) ? <WorkRow work={item} /> : <ProseRow prose={item} />}</li>, [item]);
+  return useMemo(() => <li class={`item ${item.kind}`}>{content(item)}</li>, [item]);
+}
+
+function content(item: Item) {
+  if (isWork(item)) return <WorkRow work={item} />;
+  return item.kind === "wait" ? <WaitRow pause={item} /> : <ProseRow prose={item} />;
 }
 
 function ProseRow({ prose }: { prose: Prose }) {
@@ -63,17 +70,6 @@ function WorkRow({ work }: { work: Work }) {
       {work.error && <p class="note wrong">{[work.error.code, work.error.message].filter(Boolean).join(": ")}</p>}
     </details>
   );
-}
-
-function pretty(json = ""): string {
-  try {
-    const value: unknown = JSON.parse(json);
-    if (typeof value === "string") return value;
-    const line = JSON.stringify(value);
-    return line.length > 72 ? JSON.stringify(value, null, 2) : line;
-  } catch {
-    return json;
-  }
 }
 
 /** Shortens the contract's `1.234567s`. */

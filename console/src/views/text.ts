@@ -1,0 +1,11 @@
+/** Returns JSON as people read it: a text as it is, anything longer than a line over several. */
+export function pretty(json = ""): string {
+  try {
+    const value: unknown = JSON.parse(json);
+    if (typeof value === "string") return value;
+    const line = JSON.stringify(value);
+    return line.length > 72 ? JSON.stringify(value, null, 2) : line;
+  } catch {
+    return json;
+  }
+}

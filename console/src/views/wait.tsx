@@ -1,0 +1,88 @@
+import { useState } from "preact/hooks";
+
+import { call } from "../api/connect.ts";
+import { collect, fields } from "../model/form.ts";
+import type { Pause } from "../model/timeline.ts";
+import { Fields } from "./fields.tsx";
+import { pretty } from "./text.ts";
+
+/** What a node waits for; a question to a person can be answered here. */
+export function WaitRow({ pause: { runId, wait, woken } }: { pause: Pause }) {
+  const asks = wait.kind === "WAIT_KIND_HUMAN_INPUT";
+  return (
+    <div class="wait">
+      <p class="note">
+        <code class="name">{wait.nodeId}</code> {woken === undefined ? waitsFor(wait) : `waited: ${woken}`}
+      </p>
+      {asks && woken === undefined && (
+        <>
+          <p class="prose">{wait.name}</p>
+          {wait.contextJson && <pre class="input" aria-label="Context">{pretty(wait.contextJson)}</pre>}
+          <Answer runId={runId} wait={wait} />
+        </>
+      )}
+    </div>
+  );
+}
+
+function waitsFor({ kind, name, due, assignees = [] }: Pause["wait"]): string {
+  const until = due ? ` until ${new Date(due).toLocaleString()}` : "";
+  if (kind === "WAIT_KIND_SIGNAL") return `waits for the signal ${name}${until}`;
+  if (kind === "WAIT_KIND_TIMER") return `waits${until}`;
+  return `waits for ${assignees.join(", ") || "an answer"}${until}`;
+}
+
+function Answer({ runId, wait }: { runId: string; wait: Pause["wait"] }) {
+  const [problem, setProblem] = useState("");
+  const send = async (answer: unknown) => {
+    try {
+      const request = { runId, waitId: wait.waitId, answerJson: JSON.stringify(answer), answeredBy: "console" };
+      await call("run.v1.RunService/AnswerWait", request);
+      setProblem("");
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+  };
+  return (
+    <div class="answer">
+      {wait.choices?.length ? (
+        wait.choices.map(({ value, label }) => (
+          <button key={value} type="button" class="quiet-button" onClick={() => void send(value)}>
+            {label || value}
+          </button>
+        ))
+      ) : (
+        <Form schemaJson={wait.schemaJson ?? ""} send={send} failed={setProblem} />
+      )}
+      {problem && <p class="problem" role="alert">{problem}</p>}
+    </div>
+  );
+}
+
+/** A form for the fields of a schema, or a text without one. */
+function Form({ schemaJson, send, failed }: { schemaJson: string; send: (answer: unknown) => Promise<void>; failed: (problem: string) => void }) {
+  const form = fields(schemaJson);
+  const [values, setValues] = useState<Record<string, string>>({});
+  const [text, setText] = useState("");
+  const submit = (event: Event) => {
+    event.preventDefault();
+    try {
+      void send(form.length > 0 ? collect(form, values) : text);
+    } catch (error) {
+      failed((error as Error).message);
+    }
+  };
+  return (
+    <form onSubmit={submit} aria-label="Answer">
+      {form.length > 0 ? (
+        <Fields fields={form} values={values} change={(name, value) => setValues({ ...values, [name]: value })} />
+      ) : (
+        <label class="field">
+          <span>Answer</span>
+          <textarea rows={2} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        </label>
+      )}
+      <button type="submit" class="primary">Answer</button>
+    </form>
+  );
+}
