@@ -299,6 +299,7 @@ fn decide(
             .catalogue
             .tool(&written.tool_id)
             .is_some_and(|tool| tool.parallel_safe),
+        no_reply: written.control.no_reply,
         problems: written
             .problems
             .iter()

@@ -54,6 +54,8 @@ pub struct ReadCall {
     pub retries: u32,
     /// Whether it may be under way together with neighbours that may too.
     pub parallel_safe: bool,
+    /// Whether it is started and not waited for (rule T27).
+    pub no_reply: bool,
     /// What is wrong with it, a sentence each; a call with problems is never dispatched.
     pub problems: Vec<String>,
 }

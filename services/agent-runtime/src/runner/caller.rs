@@ -64,7 +64,11 @@ impl Caller {
         let mut backoff = Backoff::default();
         let mut broken = 0;
         loop {
-            let status = match self.follow(request.clone()).await? {
+            let asked = match call.no_reply {
+                true => start(self.calls.clone(), request.clone()).await,
+                false => self.follow(request.clone()).await?,
+            };
+            let status = match asked {
                 Ok(result)
                     if request.attempt <= retries && call_wire::may_succeed_later(&result) =>
                 {
@@ -191,6 +195,43 @@ impl Caller {
         }
         Ok(())
     }
+}
+
+/// Starts a call that is not waited for. Its result is its handle, unless it has settled already.
+async fn start(
+    mut calls: CallServiceClient<Transport>,
+    request: registry::CallToolRequest,
+) -> Result<common::CallResult, Status> {
+    let started = calls.start_call(registry::StartCallRequest {
+        tool_id: request.tool_id,
+        arguments_json: request.arguments_json,
+        effect_id: request.effect_id,
+        conversation_id: request.conversation_id,
+        durability: request.durability,
+        timeout: request.timeout,
+        needs_confirmation: request.needs_confirmation,
+        attempt: request.attempt,
+    });
+    let started = started.await?.into_inner().call.unwrap_or_default();
+    if let Some(result) = started.result {
+        return Ok(result);
+    }
+    let output = serde_json::json!({
+        "state": "running",
+        "handle": started.effect_id,
+        "note": "the call was started and is not waited for; system:read_stream reads what it gives",
+    });
+    Ok(common::CallResult {
+        effect_id: started.effect_id,
+        tool_id: started.tool_id,
+        status: common::CallStatus::Succeeded.into(),
+        output_json: output.to_string(),
+        start_time: started.dispatch_time,
+        durability: started.durability,
+        child_run_id: started.child_run_id,
+        attempt: started.attempt,
+        ..common::CallResult::default()
+    })
 }
 
 /// Asks for a call and records what happens below it, until its result comes.

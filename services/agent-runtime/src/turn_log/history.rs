@@ -122,6 +122,14 @@ pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
 pub(crate) fn gives_handle(kind: &Kind) -> bool {
     match kind {
         Kind::CallSettled(settled) => settled.result.as_ref().is_some_and(call_wire::gives_handle),
+        // A call that is not waited for is known by its handle alone.
+        Kind::ToolSelected(selected) => {
+            let control = selected
+                .call
+                .as_ref()
+                .and_then(|call| call.control.as_ref());
+            control.is_some_and(|control| control.no_reply)
+        }
         _ => false,
     }
 }

@@ -66,6 +66,10 @@ fn read_call(call: &common::ToolCall) -> ReadCall {
         continue_on_error: call.continue_on_error,
         retries: call.control.as_ref().map_or(0, |control| control.retries),
         parallel_safe: call.parallel_safe,
+        no_reply: call
+            .control
+            .as_ref()
+            .is_some_and(|control| control.no_reply),
         problems: call
             .problems
             .iter()

@@ -4,7 +4,7 @@ use contracts::tavern::agent::v1::StartTurnRequest;
 use serde_json::{Value, json};
 
 use crate::{
-    registry::TestRegistry,
+    registry::{Behaviour, TestRegistry},
     world::{World, says},
 };
 
@@ -59,4 +59,27 @@ async fn the_tools_for_handles_are_there_once_a_handle_was_given() {
     let calls = world.registry.asked().into_iter();
     let asked: Vec<String> = calls.map(|call| call.tool_id).collect();
     assert_eq!(asked, ["Look", "system:read_stream"]);
+}
+
+#[tokio::test]
+async fn t27_a_call_that_asks_for_no_reply_is_started_and_read_later() {
+    const RENDER: &str = "<|[REQUEST_TOOL]|>\ncommand:「始」Render「末」\narchery:「始」no_reply「末」\n\
+                          scene:「始」dawn「末」\n<|[END_TOOL]|>";
+    let turns = json!([
+        {"expect": {"system_lacks": ["system__read_stream"]}, "answer": {"text": RENDER}},
+        {
+            "expect": {
+                "system_contains": ["system__read_stream"],
+                "last_contains": ["\"state\":\"running\"", "\"handle\":\"", "is not waited for"]
+            },
+            "answer": {"text": READ}
+        },
+        {"expect": {"last_contains": ["the rest"]}, "answer": {"text": "Rendered."}}
+    ]);
+    let registry = registry().tool("Render", &["scene"], Behaviour::Hangs);
+    let world = World::new(registry, &["Render"], &turns);
+    let running = world.build().await;
+    let ended = running.play(says("render")).await;
+    assert_eq!(ended.text(), "Rendered.", "{}", ended.error_message());
+    assert_eq!(world.registry.dispatches().len(), 2);
 }

@@ -302,9 +302,27 @@ impl CallService for TestRegistry {
 
     async fn start_call(
         &self,
-        _: Request<proto::StartCallRequest>,
+        request: Request<proto::StartCallRequest>,
     ) -> Result<Response<proto::StartCallResponse>, Status> {
-        Err(Status::unimplemented("the test double only calls"))
+        let request = request.into_inner();
+        self.begin(CallToolRequest {
+            tool_id: request.tool_id.clone(),
+            arguments_json: request.arguments_json,
+            effect_id: request.effect_id.clone(),
+            conversation_id: request.conversation_id,
+            ..CallToolRequest::default()
+        })?;
+        let call = proto::Call {
+            effect_id: request.effect_id,
+            tool_id: request.tool_id,
+            state: proto::CallState::Running.into(),
+            attempt: 1,
+            ..proto::Call::default()
+        };
+        Ok(Response::new(proto::StartCallResponse {
+            call: Some(call),
+            replayed: false,
+        }))
     }
 
     async fn get_call(

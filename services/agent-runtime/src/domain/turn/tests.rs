@@ -45,6 +45,7 @@ fn call(index: u32, tool: &str) -> ReadCall {
         continue_on_error: false,
         retries: 0,
         parallel_safe: false,
+        no_reply: false,
         problems: Vec::new(),
     }
 }
