@@ -6,6 +6,7 @@ use contracts::tavern::run::v1::{
     AnswerWaitRequest, CancelRunRequest, ListRunsRequest, ListWaitsRequest, PauseRunRequest,
     ResumeRunRequest, SignalRunRequest,
 };
+use contracts::tavern::workflow::v1::ValidateWorkflowRequest;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
@@ -470,6 +471,40 @@ async fn a_delivery_is_awaited() {
         result(&world.outcome(&run).await),
         json!({"parcel": "7", "delivery": {"place": "door"}, "lost": false})
     );
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_with_the_settings_of_waits_is_named() {
+    let world = World::new().await;
+    let node = |full_type: &str, config: Value| json!({"id": full_type, "type": full_type, "configValues": config});
+    let definition = json!({"nodes": [
+        node("core:Timer", json!({"duration": "soon", "until": "tomorrow"})),
+        node("core:WaitSignal", json!({"schema": {"type": "integer"}, "timeout": -1,
+            "onTimeout": "default", "default": "x", "execution": {"timeout": 5}})),
+        node("core:HumanInput", json!({"title": "", "form": {"type": "object"}, "choices": ["a", "a"],
+            "assignees": [7], "onExpiry": "ignore"})),
+    ]});
+    let request = ValidateWorkflowRequest {
+        definition_json: definition.to_string(),
+    };
+    let checked = world.client.clone().validate_workflow(request).await;
+    let violations = checked.unwrap().into_inner().violations;
+    let mut found: Vec<&str> = violations.iter().map(|found| &*found.pointer).collect();
+    found.sort_unstable();
+    found.dedup();
+    let expected = [
+        "/nodes/0/configValues/duration",
+        "/nodes/0/configValues/until",
+        "/nodes/1/configValues/default",
+        "/nodes/1/configValues/execution/timeout",
+        "/nodes/1/configValues/name",
+        "/nodes/1/configValues/timeout",
+        "/nodes/2/configValues/assignees",
+        "/nodes/2/configValues/choices",
+        "/nodes/2/configValues/onExpiry",
+        "/nodes/2/configValues/title",
+    ];
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]

@@ -26,4 +26,5 @@ mod streams;
 mod text;
 mod trace;
 mod transcripts;
+mod waits;
 mod workflows;
