@@ -1,5 +1,5 @@
-//! Workflows under way at once, with loops, maps and workflows below them, whose process is killed at
-//! random points: none is lost, and no step is done twice.
+//! Workflows under way at once, with loops, maps, timers, signals and workflows below them, whose
+//! process is killed at random points: none is lost, and no step is done twice.
 //!
 //! `TAVERN_TEST_KILLS` sets how often; `make bars` sets 200 for 64 runs.
 
@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{RunEvent, RunOptions, RunState};
+use contracts::tavern::run::v1::SignalRunRequest;
 use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use testkit::{Stack, collect};
 use crate::ledger::World;
 
 /// Kills in `make test`.
-const KILLS: usize = 6;
+const KILLS: usize = 4;
 
 /// How many kills each run of the full size sees at least.
 const KILLS_PER_RUN: usize = 3;
@@ -55,18 +56,21 @@ fn child() -> Value {
     })
 }
 
-/// Two rounds of three items, each of which appends a note by itself and one by a workflow below.
+/// After a signal, two rounds of three items, each of which appends a note by itself after a while and
+/// one by a workflow below.
 fn parent() -> Value {
     let inside = |zone: &str, id: &str, full_type: &str, presets: Value, config: Value| json!({"id": id, "type": full_type, "parentNode": zone, "inputValues": presets, "configValues": config});
     json!({
         "name": "Notes",
         "nodes": [
             {"id": "in", "type": "core:GroupInput"},
+            {"id": "go", "type": "core:WaitSignal", "configValues": {"name": "go"}},
             {"id": "loop", "type": "core:LoopZone", "inputValues": {"count": 2},
                 "configValues": {"collect": [{"key": "statuses"}]}},
             inside("loop", "loop_in", "core:ZoneInput", json!({}), json!({})),
             inside("loop", "map", "core:MapList", json!({"items": ["a", "b", "c"]}), json!({"concurrency": 3})),
             inside("map", "map_in", "core:ZoneInput", json!({}), json!({})),
+            inside("map", "timer", "core:Timer", json!({}), json!({"duration": "20ms"})),
             inside("map", "own", "core:FormatPrompt", json!({"template": "{name}-{round}-{item}-own"}), json!({})),
             inside("map", "append", "core:ExecuteTool", json!({"key": "k", "delay_ms": 2}), json!({})),
             inside("map", "below", "core:FormatPrompt", json!({"template": "{name}-{round}-{item}-below"}), json!({})),
@@ -76,9 +80,10 @@ fn parent() -> Value {
             {"id": "out", "type": "core:GroupOutput"},
         ],
         "edges": [
-            edge("in", "name", "own", "name"), edge("in", "name", "below", "name"),
+            edge("in", "name", "go", "value"),
+            edge("go", "value", "own", "name"), edge("go", "value", "below", "name"),
             edge("loop_in", "index", "own", "round"), edge("loop_in", "index", "below", "round"),
-            edge("map_in", "item", "own", "item"), edge("map_in", "item", "below", "item"),
+            edge("map_in", "item", "timer", "value"), edge("timer", "value", "own", "item"), edge("map_in", "item", "below", "item"),
             edge("in", "tool", "append", "tool_id"), edge("own", "prompt", "append", "note"),
             edge("in", "tool", "run", "tool"), edge("below", "prompt", "run", "note"),
             edge("append", "status", "map_out", "result"),
@@ -115,7 +120,16 @@ async fn start(stack: &Stack, name: &str, tool: &str) -> anyhow::Result<String> 
         ..StartRunRequest::default()
     };
     let started = stack.workflow().start_run(request).await?.into_inner();
-    Ok(started.run.context("the answer has no run")?.run_id)
+    let run_id = started.run.context("the answer has no run")?.run_id;
+    // Once it is acknowledged, it is not lost.
+    let signal = SignalRunRequest {
+        run_id: run_id.clone(),
+        name: "go".to_owned(),
+        signal_id: name.to_owned(),
+        ..SignalRunRequest::default()
+    };
+    stack.runs().signal_run(signal).await?;
+    Ok(run_id)
 }
 
 /// Kills the process at a random point, `times` times, and starts it again.
@@ -138,6 +152,7 @@ fn settled(events: &[RunEvent]) -> HashMap<String, usize> {
             Some(Kind::IterationFinished(zone)) => {
                 format!("{} {}#{}", event.run_id, zone.node_id, zone.index)
             }
+            Some(Kind::NodeWoken(woken)) => format!("{} wait {}", event.run_id, woken.wait_id),
             Some(Kind::CallSettled(call)) => {
                 let call = call.result.as_ref().map(|result| result.effect_id.as_str());
                 format!("{} call {}", event.run_id, call.unwrap_or_default())
