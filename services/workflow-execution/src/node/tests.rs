@@ -384,7 +384,7 @@ fn execute_tool_calls_with_everything_that_is_named() {
     let observed = "Observation: Tool f executed successfully. Result: {\"x\":1}";
     assert_eq!(
         outputs,
-        Ok(json!([{"x": 1}, "succeeded", null, [], observed]))
+        Ok(json!([{"x": 1}, "succeeded", null, [], observed, ""]))
     );
 }
 
@@ -413,7 +413,10 @@ fn a_failed_tool_fails_the_node_unless_it_goes_on() {
         json!({"code": "file_not_found", "message": "there is no such file", "retryable": false});
     let observed =
         "Observation: Error - Tool f failed (validation file_not_found): there is no such file";
-    assert_eq!(outputs, Ok(json!([null, "failed", error, [], observed])));
+    assert_eq!(
+        outputs,
+        Ok(json!([null, "failed", error, [], observed, ""]))
+    );
 }
 
 #[test]
