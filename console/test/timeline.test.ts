@@ -43,6 +43,13 @@ test("a call that settled has its state and result", () => {
   assert.equal(work(items[0]).result, "1");
 });
 
+test("a call whose output is too long for its event shows the beginning and the handle", () => {
+  const longOutput = { head: "[1,2", totalBytes: "2000000" };
+  const result = { effectId: "a", toolId: "T", status: "CALL_STATUS_SUCCEEDED", longOutput };
+  const { items } = play(began("a"), { callSettled: { result } });
+  assert.equal(work(items[0]).result, "[1,2 … (2000000 bytes, handle a)");
+});
+
 test("the events of a run below are inside the call that started it", () => {
   const inner = { runId: "flow_2", parentPath: ["turn_1"] };
   const { items } = play(

@@ -30,6 +30,7 @@ export interface CallResult {
   toolId?: string;
   status?: string;
   outputJson?: string;
+  longOutput?: { head?: string; totalBytes?: string };
   error?: CallError;
   duration?: string;
   replayed?: boolean;

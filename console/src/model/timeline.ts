@@ -159,7 +159,11 @@ function work(items: Item[], event: RunEvent): Item[] {
     return [...items, began];
   }
   if (callSettled?.result) {
-    const { effectId = "", toolId = "", status, outputJson, error, duration, childRunId } = callSettled.result;
+    const { effectId = "", toolId = "", status, longOutput, error, duration, childRunId } = callSettled.result;
+    // Of a long output the event holds the beginning.
+    const outputJson = longOutput
+      ? `${longOutput.head ?? ""} … (${longOutput.totalBytes} bytes, handle ${effectId})`
+      : callSettled.result.outputJson;
     const settle = (work: Work): Work => ({
       ...work,
       state: word(status),
