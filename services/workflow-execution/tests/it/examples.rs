@@ -1,6 +1,8 @@
 //! The files below `deploy/workflows` do what they say.
 
-use contracts::tavern::workflow::v1::{GetWorkflowRequest, ListWorkflowsRequest};
+use contracts::tavern::workflow::v1::{
+    GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
+};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -32,6 +34,26 @@ async fn every_example_is_listed() {
     ids.sort();
     stems.sort();
     assert_eq!(ids, stems);
+}
+
+/// Parts of core:LLM, which stands for them in files.
+const PARTS: [&str; 2] = ["core:LlmCallCount", "core:LlmRound"];
+
+#[tokio::test]
+async fn every_node_type_stands_in_an_example() {
+    let world = World::new().await;
+    let request = ListNodeTypesRequest {
+        page_size: 500,
+        ..ListNodeTypesRequest::default()
+    };
+    let listed = world.client.clone().list_node_types(request).await;
+    let types = listed.unwrap().into_inner().node_types.into_iter();
+    let mut unused: Vec<String> = types.map(|node| node.full_type).collect();
+    for file in std::fs::read_dir(deploy().join("workflows")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        unused.retain(|full_type| !text.contains(&format!("\"{full_type}\"")));
+    }
+    assert_eq!(unused, PARTS);
 }
 
 #[tokio::test]

@@ -43,7 +43,9 @@ async fn until_shown(stack: &Stack, run_id: &str) -> anyhow::Result<()> {
     let mut records = stack.runs().watch_run(request).await?.into_inner();
     while let Some(response) = records.message().await? {
         match response.record.and_then(|record| record.record) {
-            Some(Record::Event(event)) if !shown(std::slice::from_ref(&event)).is_empty() => return Ok(()),
+            Some(Record::Event(event)) if !shown(std::slice::from_ref(&event)).is_empty() => {
+                return Ok(());
+            }
             Some(Record::Terminal(_)) => break,
             _ => {}
         }

@@ -70,6 +70,22 @@ async fn each_example_workflow_gives_its_result() -> anyhow::Result<()> {
             json!({"report": "It is sunny, and player123 is known.", "first_status": "succeeded"}),
         ),
         (
+            "decide_by_hand",
+            json!({"question": "What is the weather like, and who is player123?"}),
+            json!({"said": "The weather first.", "result": "sunny",
+                "observation": "Observation: Tool ReadWorldStateTool executed successfully. Result: sunny"}),
+        ),
+        (
+            "ask_activated_model",
+            json!({"question": "What is a workflow?"}),
+            json!({"answer": "A workflow is a graph of nodes that pass values on."}),
+        ),
+        (
+            "price_list",
+            json!({"prices": [10, "ten", 2.5]}),
+            json!({"prices": [12, null, 3], "failed": 1}),
+        ),
+        (
             "look_up",
             json!({"player": "player123"}),
             json!({"answer": "It is sunny, and player123 is the ranger Elara.", "calls": 2,
