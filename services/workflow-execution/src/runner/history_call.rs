@@ -26,12 +26,12 @@ const MAX_PAGES: usize = 200;
 const TRIES_AFTER_FAILURES: u32 = 3;
 
 /// What kept a conversation from being read or extended.
-enum Attempt {
+enum HistoryError {
     Service(Status),
     Refused(Failure),
 }
 
-impl From<Status> for Attempt {
+impl From<Status> for HistoryError {
     fn from(status: Status) -> Self {
         Self::Service(status)
     }
@@ -72,8 +72,8 @@ async fn ask_until_answered(peers: Peers, request: HistoryRequest) -> Result<Set
         };
         let status = match asked {
             Ok(settled) => return Ok(settled),
-            Err(Attempt::Refused(failure)) => return Err(failure),
-            Err(Attempt::Service(status)) => status,
+            Err(HistoryError::Refused(failure)) => return Err(failure),
+            Err(HistoryError::Service(status)) => status,
         };
         match FailureClass::of(&status) {
             _ if is_final(&status, &request) => return Err(refused(&status)),
@@ -101,7 +101,7 @@ fn is_final(status: &Status, request: &HistoryRequest) -> bool {
     }
 }
 
-async fn load(peers: &Peers, conversation_id: &str, limit: usize) -> Result<Settled, Attempt> {
+async fn load(peers: &Peers, conversation_id: &str, limit: usize) -> Result<Settled, HistoryError> {
     // The revision comes first: what is said in between makes a save under it fail, and is not lost.
     let revision = revision(peers, conversation_id).await?;
     let messages = match revision {
@@ -117,7 +117,7 @@ async fn save(
     conversation_id: &str,
     messages: &[ModelMessage],
     expected_revision: Option<u64>,
-) -> Result<Settled, Attempt> {
+) -> Result<Settled, HistoryError> {
     let present = revision(peers, conversation_id).await?;
     let stored = match present {
         0 => Vec::new(),
@@ -169,7 +169,7 @@ async fn newest(
     peers: &Peers,
     conversation_id: &str,
     limit: usize,
-) -> Result<Vec<ModelMessage>, Attempt> {
+) -> Result<Vec<ModelMessage>, HistoryError> {
     let mut newest = VecDeque::new();
     let mut page_token = String::new();
     for _ in 0..MAX_PAGES {
@@ -189,7 +189,7 @@ async fn newest(
     }
     let most = MAX_PAGES * usize::try_from(PAGE).unwrap_or_default();
     let message = format!("the conversation has more than {most} messages, the most that are read");
-    Err(Attempt::Refused(Failure::limit(
+    Err(HistoryError::Refused(Failure::limit(
         "conversation_too_long",
         message,
     )))

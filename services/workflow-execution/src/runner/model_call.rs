@@ -26,13 +26,13 @@ use super::{Peers, code_of, history_call};
 const TRIES_AFTER_FAILURES: u32 = 3;
 
 /// What went wrong with one attempt.
-enum Attempt {
+enum GenerateError {
     Service(Status),
     Refused(Failure),
     Log(AppendError),
 }
 
-impl From<AppendError> for Attempt {
+impl From<AppendError> for GenerateError {
     fn from(error: AppendError) -> Self {
         Self::Log(error)
     }
@@ -70,9 +70,9 @@ async fn ask_until_answered(
     loop {
         let status = match ask(&peers, &request, &mut output).await {
             Ok(answer) => return Ok(Ok(Settled::Model(answer))),
-            Err(Attempt::Log(error)) => return Err(error),
-            Err(Attempt::Refused(failure)) => return Ok(Err(failure)),
-            Err(Attempt::Service(status)) => status,
+            Err(GenerateError::Log(error)) => return Err(error),
+            Err(GenerateError::Refused(failure)) => return Ok(Err(failure)),
+            Err(GenerateError::Service(status)) => status,
         };
         let by_model = grpc_kit::reason(&status) == Some(ErrorReason::ModelFailed);
         match FailureClass::of(&status) {
@@ -89,10 +89,10 @@ async fn ask(
     peers: &Peers,
     request: &GenerateRequest,
     output: &mut NodeOutput,
-) -> Result<ModelAnswer, Attempt> {
+) -> Result<ModelAnswer, GenerateError> {
     output.begin().await?;
     let pieces = peers.models.clone().generate(request.clone()).await;
-    let mut pieces = pieces.map_err(Attempt::Service)?.into_inner();
+    let mut pieces = pieces.map_err(GenerateError::Service)?.into_inner();
     let (mut coalescer, mut text) = (Coalescer::default(), String::new());
     let end = loop {
         let piece = tokio::select! {
@@ -109,7 +109,10 @@ async fn ask(
                     let message = format!(
                         "the model wrote more than {MAX_VALUE_BYTES} bytes, the most that are kept"
                     );
-                    return Err(Attempt::Refused(Failure::limit("value_too_large", message)));
+                    return Err(GenerateError::Refused(Failure::limit(
+                        "value_too_large",
+                        message,
+                    )));
                 }
                 let due = coalescer.push(OutputStream::Out, &piece, Instant::now());
                 write(output, due).await?;
@@ -118,12 +121,12 @@ async fn ask(
             Ok(Piece::End(end)) => break end,
             Err(status) => {
                 write(output, coalescer.release(Instant::now())).await?;
-                return Err(Attempt::Service(status));
+                return Err(GenerateError::Service(status));
             }
         }
     };
     write(output, coalescer.release(Instant::now())).await?;
-    answer(text, end).map_err(Attempt::Refused)
+    answer(text, end).map_err(GenerateError::Refused)
 }
 
 async fn next(pieces: &mut Streaming<GenerateResponse>) -> Result<Piece, Status> {

@@ -40,7 +40,7 @@ pub(super) struct ScriptCall {
 }
 
 /// What went wrong with one attempt.
-enum Attempt {
+enum ExecuteError {
     Sandbox(Status),
     Log(AppendError),
 }
@@ -86,8 +86,8 @@ async fn ask_until_answered(
     loop {
         let status = match ask(&peers, &request, &mut output).await {
             Ok(response) => return Ok(read(response, &call.language)),
-            Err(Attempt::Log(error)) => return Err(error),
-            Err(Attempt::Sandbox(status)) => status,
+            Err(ExecuteError::Log(error)) => return Err(error),
+            Err(ExecuteError::Sandbox(status)) => status,
         };
         match FailureClass::of(&status) {
             FailureClass::Transient => {}
@@ -103,13 +103,16 @@ async fn ask(
     peers: &Peers,
     request: &ExecuteRequest,
     output: &mut NodeOutput,
-) -> Result<ExecuteResponse, Attempt> {
-    output.begin().await.map_err(Attempt::Log)?;
+) -> Result<ExecuteResponse, ExecuteError> {
+    output.begin().await.map_err(ExecuteError::Log)?;
     let mut events = pin!(script_client::run(peers.sandbox.clone(), request.clone()));
     while let Some(event) = events.next().await {
-        match event.map_err(|broken| Attempt::Sandbox(broken.status))? {
+        match event.map_err(|broken| ExecuteError::Sandbox(broken.status))? {
             ScriptEvent::Output(stream, text) => {
-                output.write(stream, text).await.map_err(Attempt::Log)?;
+                output
+                    .write(stream, text)
+                    .await
+                    .map_err(ExecuteError::Log)?;
             }
             ScriptEvent::Ended(response) => return Ok(*response),
         }

@@ -37,7 +37,7 @@ pub(super) enum ToolEnd {
 }
 
 /// What went wrong with one attempt.
-enum Attempt {
+enum AskError {
     Status(Status),
     Log(AppendError),
 }
@@ -108,8 +108,8 @@ impl ToolCall {
         loop {
             let status = match self.ask().await {
                 Ok(result) => return ToolEnd::Settled(Box::new(result)),
-                Err(Attempt::Log(error)) => return ToolEnd::LogFailed(error),
-                Err(Attempt::Status(status)) => status,
+                Err(AskError::Log(error)) => return ToolEnd::LogFailed(error),
+                Err(AskError::Status(status)) => status,
             };
             match FailureClass::of(&status) {
                 FailureClass::Transient => {
@@ -133,7 +133,7 @@ impl ToolCall {
         }
     }
 
-    async fn ask(&self) -> Result<common::CallResult, Attempt> {
+    async fn ask(&self) -> Result<common::CallResult, AskError> {
         let request = CallToolRequest {
             tool_id: self.call.tool_id.clone(),
             arguments_json: self.call.arguments_json.clone(),
@@ -145,23 +145,23 @@ impl ToolCall {
             ..CallToolRequest::default()
         };
         let answer = self.peers.calls.clone().call_tool(request).await;
-        let mut records = answer.map_err(Attempt::Status)?.into_inner();
-        while let Some(response) = records.message().await.map_err(Attempt::Status)? {
+        let mut records = answer.map_err(AskError::Status)?.into_inner();
+        while let Some(response) = records.message().await.map_err(AskError::Status)? {
             match response.record {
                 Some(Record::Event(event)) => {
                     let shown = self.shown(event.kind.as_ref());
                     let recorded = self.recorder.submit_child(event).await;
-                    recorded.map_err(Attempt::Log)?;
+                    recorded.map_err(AskError::Log)?;
                     for kind in shown {
                         let recorded = self.recorder.submit(kind).await;
-                        recorded.map_err(Attempt::Log)?;
+                        recorded.map_err(AskError::Log)?;
                     }
                 }
                 Some(Record::Result(result)) => return Ok(result),
                 None => {}
             }
         }
-        Err(Attempt::Status(
+        Err(AskError::Status(
             Failure::dependency_unavailable("tool-registry").into_status(),
         ))
     }
