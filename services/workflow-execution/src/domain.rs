@@ -13,7 +13,6 @@ pub mod bundle;
 pub mod bypass;
 pub mod compile;
 pub mod composite;
-pub mod condition;
 pub mod cycle;
 pub mod data_flow;
 pub mod diagnose;

@@ -8,11 +8,13 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 16] = [
+const SHARED: [(&str, &[&str]); 18] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
     ("json-schema", &[]),
+    ("canonical-json", &[]),
+    ("cel-guard", &[]),
     ("settings", &[]),
     ("blob-store", &["settings"]),
     ("sandbox-engine", &["settings", "blob-store"]),

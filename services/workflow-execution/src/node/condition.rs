@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::domain::condition;
 use crate::domain::data_flow::{DataFlow, NULL};
 use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
@@ -96,7 +95,7 @@ pub(super) fn value_of(call: NodeCall<'_>) -> Arc<Value> {
 pub(super) fn holds(call: NodeCall<'_>, key: &str) -> Result<bool, Failure> {
     let source = call.config.get(key).and_then(Value::as_str).unwrap_or("");
     let inputs = all_inputs(call);
-    condition::holds(source, &[("inputs", &inputs)]).map_err(|problem| failed(key, &problem))
+    cel_guard::holds(source, &[("inputs", &inputs)]).map_err(|problem| failed(key, &problem))
 }
 
 /// Returns all inputs by name, null where there is none.
@@ -129,7 +128,7 @@ pub(super) fn check_expression(
     };
     match config.get(key) {
         None | Some(Value::Null) if !required => Ok(()),
-        Some(Value::String(source)) if !source.is_empty() => condition::check(source, VARIABLES)
+        Some(Value::String(source)) if !source.is_empty() => cel_guard::check(source, VARIABLES)
             .or_else(|problem| refuse("invalid_condition", problem)),
         None | Some(Value::Null | Value::String(_)) => refuse(
             "missing",

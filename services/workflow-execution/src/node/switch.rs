@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::domain::condition;
 use crate::domain::data_flow::DataFlow;
 use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
@@ -103,7 +102,7 @@ impl Node for Switch {
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let source = call.config.get(EXPRESSION).and_then(Value::as_str);
         let inputs = all_inputs(call);
-        let result = condition::evaluate(source.unwrap_or(""), &[("inputs", &inputs)])
+        let result = cel_guard::evaluate(source.unwrap_or(""), &[("inputs", &inputs)])
             .map_err(|problem| failed(EXPRESSION, &problem))?;
         let cases = cases(call.config.get(CASES));
         let equal = |case: &Value| case.get("equals").is_some_and(|value| same(value, &result));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use call_outcome::{Category, Failure};
 use serde_json::{Map, Value};
 
-use super::super::condition;
 use super::super::data_flow::NULL;
 use super::super::gather::Values;
 use super::super::limits::MAX_VALUE_BYTES;
@@ -158,7 +157,7 @@ impl Repeat {
             ("vars", &variables),
             ("index", &index),
         ];
-        condition::holds(source, &bindings).map_err(|problem| {
+        cel_guard::holds(source, &bindings).map_err(|problem| {
             let message = format!("`{key}` has no result: {problem}");
             Failure::invalid("condition_failed", message)
         })

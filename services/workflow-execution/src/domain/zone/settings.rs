@@ -5,7 +5,6 @@ use std::sync::Arc;
 use call_outcome::Violation;
 use serde_json::{Map, Value};
 
-use super::super::condition;
 use super::super::data_flow::DataFlow;
 use super::super::limits::MAX_NAME_BYTES;
 use super::super::slot::{Shape, Slot};
@@ -336,7 +335,7 @@ impl<'a> Reader<'a> {
                 return None;
             }
         };
-        if let Err(problem) = condition::check(source, VARIABLES) {
+        if let Err(problem) = cel_guard::check(source, VARIABLES) {
             let pointer = join("/configValues", key);
             self.violations
                 .push(Violation::new(pointer, "invalid_condition", problem));

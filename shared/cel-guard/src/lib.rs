@@ -126,7 +126,7 @@ pub fn holds(source: &str, bindings: &[(&'static str, &Value)]) -> Result<bool, 
         Value::Bool(truth) => Ok(truth),
         other => Err(format!(
             "it gave {}, expected true or false",
-            super::data_flow::kind_of(&other)
+            kind_of(&other)
         )),
     }
 }
@@ -232,6 +232,17 @@ fn number_to_cel(number: &Number) -> cel::Value {
         return cel::Value::Int(whole);
     }
     cel::Value::Float(number.as_f64().unwrap_or(f64::NAN))
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
 }
 
 fn shorten(message: &str) -> String {
