@@ -82,6 +82,8 @@ export interface RunEvent {
   cancelRequested?: { reason?: string };
   runPaused?: { reason?: string };
   runResumed?: object;
+  runQueued?: object;
+  runDequeued?: object;
 }
 
 export interface WatchRecord {

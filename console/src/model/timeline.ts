@@ -98,7 +98,8 @@ function root(timeline: Timeline, event: RunEvent): Timeline {
   }
   if (event.cancelRequested) return { ...timeline, items, state: "cancelling" };
   if (event.runPaused) return { ...timeline, items, state: "paused" };
-  if (event.runResumed) return { ...timeline, items, state: "running" };
+  if (event.runResumed || event.runDequeued) return { ...timeline, items, state: "running" };
+  if (event.runQueued) return { ...timeline, items, state: "queued" };
   return { ...timeline, items };
 }
 
@@ -148,6 +149,7 @@ function add(items: Item[], event: RunEvent): Item[] {
   if (event.cancelRequested) return own(because("cancel was requested", event.cancelRequested.reason));
   if (event.runPaused) return own(because("paused", event.runPaused.reason));
   if (event.runResumed) return own("resumed");
+  if (event.runQueued) return own("queued until its turn comes");
   return work(items, event);
 }
 

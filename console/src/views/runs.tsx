@@ -7,7 +7,7 @@ import { word } from "../model/timeline.ts";
 import { useLoaded } from "./load.ts";
 import { StateMark } from "./timeline.tsx";
 
-const STATES = ["RUNNING", "WAITING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED", "IN_DOUBT"];
+const STATES = ["QUEUED", "RUNNING", "WAITING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED", "IN_DOUBT"];
 
 interface Page {
   runs?: Run[];

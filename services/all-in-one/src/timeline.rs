@@ -165,6 +165,8 @@ impl Timeline {
                 );
                 self.line(event, "retry", &line);
             }
+            Some(Kind::RunQueued(_)) => self.line(event, "queued", "the run waits for its turn"),
+            Some(Kind::RunDequeued(_)) => self.line(event, "started", "the turn of the run came"),
             Some(Kind::RunResumed(_)) => self.line(event, "resumed", "the run continues"),
             Some(Kind::NodeWaiting(waiting)) => {
                 let wait = waiting.wait.as_ref();

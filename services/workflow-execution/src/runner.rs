@@ -12,6 +12,7 @@
 //!   `node_output`: what a script or
 //!   model writes; `settle`: what they came to.
 //! - `interface_stream`: the streaming outputs of a run; `tool_text`: what tools write.
+//! - `permits`: how much may happen at once; `run_place`: the places of runs.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
 mod describe_tools;
@@ -22,6 +23,7 @@ mod inline_zone;
 mod interface_stream;
 mod model_call;
 mod node_output;
+mod permits;
 mod run_place;
 mod script_call;
 mod settle;
@@ -50,7 +52,8 @@ use crate::domain::engine::{Command, Engine};
 use crate::domain::node_type::Settled;
 use history::{Attempts, Calls, Zones};
 
-pub use run_place::RunPlace;
+pub use permits::QueueFull;
+pub use run_place::{RunBounds, RunPlace, RunPlaces};
 
 /// The services that nodes need.
 #[derive(Clone, Debug)]

@@ -11,12 +11,11 @@ use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use run_events::Runs;
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
-use tokio::sync::Semaphore;
 
 use crate::error::Error;
 use crate::library::Library;
 use crate::node;
-use crate::runner::{Concurrency, Peers, Runner};
+use crate::runner::{Concurrency, Peers, RunBounds, RunPlaces, Runner};
 use crate::settings::WorkflowSettings;
 use crate::store::{MIGRATIONS, SqliteStore, Store};
 
@@ -35,9 +34,7 @@ pub(crate) struct Inner {
     pub(crate) runner: Arc<Runner>,
     pub(crate) clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
-    active: Arc<Semaphore>,
-    /// The places of runs that only wait.
-    waiting: Arc<Semaphore>,
+    places: RunPlaces,
     definitions: DefinitionStore,
 }
 
@@ -85,8 +82,11 @@ pub async fn build_with(
         runner: Arc::new(Runner::new(peers, concurrency)),
         clock,
         ids,
-        active: Arc::new(Semaphore::new(settings.max_active_runs)),
-        waiting: Arc::new(Semaphore::new(settings.max_waiting_runs)),
+        places: RunPlaces::new(RunBounds {
+            active: settings.max_active_runs,
+            queued: settings.max_queued_runs,
+            waiting: settings.max_waiting_runs,
+        }),
         definitions: DefinitionStore::new(store),
     };
     Ok(WorkflowExecution {

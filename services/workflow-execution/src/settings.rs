@@ -27,8 +27,10 @@ pub struct WorkflowSettings {
     /// A directory of workflow files, `*.json`, which are read at the start and never written; the
     /// stem of a file's name is the id. Empty: none. Default `deploy/workflows`.
     pub workflows_dir: PathBuf,
-    /// How many runs continue at once. Beyond it a start is refused with a retry hint. Default 1,024.
+    /// How many runs of the same depth of nesting continue at once; more are queued. Default 1,024.
     pub max_active_runs: usize,
+    /// How many runs may be queued. Beyond it a start is refused with a retry hint. Default 1,000.
+    pub max_queued_runs: usize,
     /// How many further runs may wait for a time, a signal or a person at once. More of them count among
     /// those that continue. Default 10,000.
     pub max_waiting_runs: usize,
@@ -53,6 +55,7 @@ impl Default for WorkflowSettings {
             data_dir: PathBuf::from("data"),
             workflows_dir: PathBuf::from("deploy/workflows"),
             max_active_runs: 1_024,
+            max_queued_runs: 1_000,
             max_waiting_runs: 10_000,
             max_effects_per_run: 16,
             max_effects: 256,
@@ -71,6 +74,7 @@ impl settings::Settings for WorkflowSettings {
         self.agent.check("agent", problems);
         for (key, value, most) in [
             ("max_active_runs", self.max_active_runs, 100_000),
+            ("max_queued_runs", self.max_queued_runs, 100_000),
             ("max_waiting_runs", self.max_waiting_runs, 1_000_000),
             // One append to the log takes the starts of all of them.
             ("max_effects_per_run", self.max_effects_per_run, 256),

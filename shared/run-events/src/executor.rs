@@ -94,8 +94,10 @@ impl Executor {
         let context = control.call_context();
         let task = async move {
             let end = tokio::select! {
-                end = supervise(&control, recorder.remaining(), work) => end,
+                biased;
+                // First, so that no queued run takes the place of one that is left open.
                 () = inner.drain.cancelled() => End::LeaveOpen,
+                end = supervise(&control, recorder.remaining(), work) => end,
             };
             if let End::Finished(mut outcome) = end {
                 outcome.durability = durability_to_proto(recorder.durability()).into();

@@ -11,11 +11,15 @@ pub(crate) const PAUSED: i32 = 1;
 /// The phase of a run of which nothing is under way but waits.
 pub(crate) const WAITING: i32 = 2;
 
+/// The phase of a run that waits for its turn.
+pub(crate) const QUEUED: i32 = 3;
+
 /// Returns the state of an open run in a phase.
 pub(crate) fn state_in(phase: i32) -> RunState {
     match phase {
         PAUSED => RunState::Paused,
         WAITING => RunState::Waiting,
+        QUEUED => RunState::Queued,
         _ => RunState::Running,
     }
 }

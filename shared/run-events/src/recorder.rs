@@ -1,6 +1,6 @@
 //! Writes the events of one run.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contracts::tavern::common::v1 as common;
@@ -26,8 +26,8 @@ struct Inner {
     deadline: Timestamp,
     /// The phase of the run when this process took it.
     first_phase: i32,
-    /// Whether nothing of the run is under way but waits.
-    only_waits: AtomicBool,
+    /// The phase of the run while it is not paused.
+    unpaused_phase: AtomicI32,
     /// Locked for a look-up or a change, never across an await.
     forwarded: Mutex<ForwardedSequences>,
 }
@@ -81,17 +81,30 @@ impl Recorder {
                 durability,
                 deadline,
                 first_phase,
-                only_waits: AtomicBool::new(first_phase == phase::WAITING),
+                unpaused_phase: AtomicI32::new(match first_phase {
+                    phase::PAUSED => phase::RUNNING,
+                    phase => phase,
+                }),
                 forwarded,
             }),
         }
     }
 
-    /// Learns from the events of a resumed run what the runs below have forwarded.
+    /// Learns from the events of a resumed run what the runs below have forwarded, and whether it is
+    /// queued.
     pub(crate) fn learn(&self, events: &[common::RunEvent]) {
         let mut forwarded = self.forwarded();
+        let run_id = self.run_id().to_string();
         for event in events {
             forwarded.note(event, event.origin_sequence);
+            let phase = match &event.kind {
+                Some(Kind::RunQueued(_)) => phase::QUEUED,
+                Some(Kind::RunDequeued(_)) => phase::RUNNING,
+                _ => continue,
+            };
+            if event.run_id == run_id {
+                self.inner.unpaused_phase.store(phase, Ordering::Relaxed);
+            }
         }
     }
 
@@ -196,10 +209,35 @@ impl Recorder {
 
     /// Returns the phase of the run while it is not paused.
     pub(crate) fn unpaused_phase(&self) -> i32 {
-        match self.inner.only_waits.load(Ordering::Relaxed) {
-            true => phase::WAITING,
-            false => phase::RUNNING,
-        }
+        self.inner.unpaused_phase.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the run waits for its turn.
+    pub fn is_queued(&self) -> bool {
+        self.unpaused_phase() == phase::QUEUED
+    }
+
+    /// Records that the run waits for its turn. To be called before the run is executed.
+    ///
+    /// # Errors
+    /// [`AppendError`] when it was not stored.
+    pub async fn enqueue(&self) -> Result<(), AppendError> {
+        self.enter_unpaused(phase::QUEUED, Kind::RunQueued(common::RunQueued {}))
+            .await
+    }
+
+    /// Records that the turn of a queued run came.
+    ///
+    /// # Errors
+    /// [`AppendError`] when it was not stored.
+    pub async fn dequeue(&self, _not_paused: StartGuard<'_>) -> Result<(), AppendError> {
+        self.enter_unpaused(phase::RUNNING, Kind::RunDequeued(common::RunDequeued {}))
+            .await
+    }
+
+    async fn enter_unpaused(&self, phase: i32, event: Kind) -> Result<(), AppendError> {
+        self.inner.unpaused_phase.store(phase, Ordering::Relaxed);
+        self.enter(phase, event).await.map(drop)
     }
 
     /// Notes whether nothing of the run is under way but waits, which a pause hides.
@@ -211,11 +249,15 @@ impl Recorder {
         not_paused: Option<&StartGuard<'_>>,
         only_waits: bool,
     ) -> Result<(), AppendError> {
-        let before = self.inner.only_waits.swap(only_waits, Ordering::Relaxed);
-        if before == only_waits || not_paused.is_none() {
+        let phase = match only_waits {
+            true => phase::WAITING,
+            false => phase::RUNNING,
+        };
+        let before = self.inner.unpaused_phase.swap(phase, Ordering::Relaxed);
+        if before == phase || not_paused.is_none() {
             return Ok(());
         }
-        let entered = self.inner.writer.enter(self.unpaused_phase(), Vec::new());
+        let entered = self.inner.writer.enter(phase, Vec::new());
         entered.await.map(drop)
     }
 

@@ -47,6 +47,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::MessageGiven(_)
         | Kind::RunPaused(_)
         | Kind::RunResumed(_)
+        | Kind::RunQueued(_)
+        | Kind::RunDequeued(_)
         | Kind::OutputReset(_)
         | Kind::NodeRetrying(_)
         | Kind::IterationFinished(_)

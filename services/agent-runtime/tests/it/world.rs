@@ -382,6 +382,8 @@ fn word(kind: &Kind) -> &'static str {
         Kind::MessageGiven(_) => "given",
         Kind::RunPaused(_) => "paused",
         Kind::RunResumed(_) => "resumed",
+        Kind::RunQueued(_) => "queued",
+        Kind::RunDequeued(_) => "dequeued",
         Kind::OutputReset(_) => "output reset",
         Kind::NodeRetrying(_) => "node retrying",
         Kind::IterationFinished(_) => "iteration finished",

@@ -55,13 +55,18 @@ pub(super) async fn run(
     runner: Arc<Runner>,
     prepared: Prepared,
     waits: Waits,
-    place: RunPlace,
+    mut place: RunPlace,
     recorder: Recorder,
     control: RunControl,
 ) -> End {
+    let turn = place.turn(&recorder, &control).await;
     let waits = RunWaits::new(waits, place);
     let mut drive = Drive::new(runner, prepared, String::new(), waits, recorder, control);
-    match drive.reach_end().await {
+    let reached = match turn {
+        Ok(()) => drive.reach_end().await,
+        Err(error) => Err(error),
+    };
+    match reached {
         Ok(Reached::End) => End::Finished(drive.outcome()),
         Ok(Reached::Stop) => End::Finished(drive.stopped()),
         Err(AppendError::Invalid(violations)) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
+use core_types::Timestamp;
 use grpc_kit::Failure;
 use run_events::{End, OpenRun, RecordedWaits, Recorder, outcome};
 use run_log::Hash;
@@ -36,7 +37,7 @@ enum Stuck {
 }
 
 pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
-    let open = inner
+    let mut open = inner
         .runs
         .open_runs()
         .await
@@ -57,6 +58,8 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
             "resuming the runs of the previous process"
         );
     }
+    // Runs that were queued come behind those that had begun.
+    open.sort_by_key(|run| run.recorder.is_queued());
     for run in open {
         resume(inner, run).await;
     }
@@ -76,12 +79,16 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) {
     if let Some(parent) = telemetry::context::parse_traceparent(&run.meta.traceparent) {
         telemetry::context::set_parent(&span, &parent);
     }
+    let since = created(&run);
     let recorded = RecordedWaits::of(&recorder.run_id().to_string(), &run.events);
     match prepare(inner, run).await {
         Ok(prepared) => {
-            // Runs that were accepted continue even where there are more of them than may be started.
-            let permit = Arc::clone(&inner.active).try_acquire_owned().ok();
-            inner.execute(&span, recorder, prepared, recorded, permit);
+            let depth = recorder.path().len();
+            let place = match recorder.is_queued() {
+                true => inner.places.enter_again(depth, since),
+                false => inner.places.resume(depth),
+            };
+            inner.execute(&span, recorder, prepared, recorded, place);
         }
         Err(Stuck::Broken(error)) => {
             tracing::error!(run = %recorder.run_id(), code = error.code, message = error.message, "a run cannot continue");
@@ -98,6 +105,13 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) {
             tracing::error!(run = %recorder.run_id(), ?failure, "a run is left for the next start");
         }
     }
+}
+
+/// Returns when a run was created.
+fn created(run: &OpenRun) -> Timestamp {
+    let first = run.events.first().and_then(|event| event.time);
+    let created = first.and_then(grpc_kit::run_list::timestamp_from_proto);
+    created.unwrap_or_else(|| run.recorder.now())
 }
 
 async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {

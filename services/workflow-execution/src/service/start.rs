@@ -9,12 +9,11 @@ use contracts::tavern::workflow::v1::{StartRunRequest, StartRunResponse, start_r
 use core_types::{ConversationId, Durability, RequestId, RunId, WorkflowId};
 use grpc_kit::{CallContext, Failure};
 use run_events::{
-    DeclaredSignals, End, RecordedWaits, Recorder, StartRun, Started, Waits, durability_from_proto,
-    outcome, request_hash,
+    DeclaredSignals, End, RecordedWaits, Recorder, StartRun, Started, Waits, append_failure,
+    durability_from_proto, outcome, request_hash,
 };
 use serde_json::{Map, Value};
 use telemetry::attributes::{CONVERSATION_ID, RUN_ID};
-use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
 use crate::domain::engine::Engine;
@@ -23,7 +22,7 @@ use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
 use crate::domain::plan_waits;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
 use crate::runner::history::{Attempts, Calls, Zones};
-use crate::runner::{Prepared, RunPlace};
+use crate::runner::{Prepared, QueueFull, RunPlace};
 
 use super::Inner;
 use super::target::{Node, Stored, Target, TargetError};
@@ -82,8 +81,9 @@ impl Inner {
         let planned = checked.target.plan(&self.library, checked.inputs).await;
         let (plan, inputs) = planned.map_err(|wrong| refused(wrong, &checked.target))?;
         start.can_wait = plan_waits::can_wait(&plan);
-        let permit = Arc::clone(&self.active).try_acquire_owned();
-        let permit = permit.map_err(|_| Failure::overloaded(Duration::from_secs(1)))?;
+        let depth = CallContext::current().path().steps().len();
+        let place = self.places.enter(depth, self.clock.now());
+        let place = place.map_err(|QueueFull| Failure::overloaded(Duration::from_secs(1)))?;
         let durability = durability_from_proto(
             start
                 .options
@@ -104,6 +104,10 @@ impl Inner {
             }
         };
         let run_id = recorder.run_id();
+        if place.is_queued() {
+            let queued = recorder.enqueue().await;
+            queued.map_err(|error| append_failure(&error))?;
+        }
         let mut commands = Vec::new();
         let engine = Engine::start(plan, inputs, &mut commands).with_seed(&run_id.to_string());
         let prepared = Prepared {
@@ -115,13 +119,7 @@ impl Inner {
             conversation_id: meta.conversation_id,
         };
         let span = telemetry::spans::invoke_workflow(&meta.subject);
-        self.execute(
-            &span,
-            recorder,
-            prepared,
-            RecordedWaits::default(),
-            Some(permit),
-        );
+        self.execute(&span, recorder, prepared, RecordedWaits::default(), place);
         let run = self.runs.get(&run_id.to_string()).await?;
         Ok(StartRunResponse {
             run: Some(run),
@@ -136,7 +134,7 @@ impl Inner {
         recorder: Recorder,
         prepared: Prepared,
         recorded: RecordedWaits,
-        permit: Option<OwnedSemaphorePermit>,
+        place: RunPlace,
     ) {
         note(span, recorder.run_id(), &prepared.conversation_id);
         let runner = Arc::clone(&self.runner);
@@ -147,7 +145,6 @@ impl Inner {
         }
         let waits = Waits::new(recorder.clone(), recorded, declared);
         let of_run = waits.clone();
-        let place = RunPlace::new(permit, Arc::clone(&self.waiting));
         span.in_scope(|| {
             self.runs
                 .execute_with_waits(recorder, waits, move |control| async move {

@@ -16,6 +16,7 @@ mod history;
 mod models;
 mod node_types;
 mod pause;
+mod queue;
 mod resume;
 mod runs;
 mod streams;

@@ -475,27 +475,6 @@ async fn a_run_in_memory_says_so() {
 }
 
 #[tokio::test]
-async fn a_service_with_too_many_runs_sheds_the_next() {
-    let world = World::with(|settings| settings.max_active_runs = 1).await;
-    let waiting = world
-        .start(&json!({"nodes": [tool("t", "wait")]}), json!({}))
-        .await;
-    let status = world
-        .client
-        .clone()
-        .start_run(of_definition(&greeting(), json!({"name": "x"})))
-        .await
-        .unwrap_err();
-    assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::Overloaded));
-    assert!(grpc_kit::retry_after(&status).is_some());
-    world.registry.release();
-    assert_eq!(
-        world.outcome(&waiting.run_id).await.state(),
-        RunState::Succeeded
-    );
-}
-
-#[tokio::test]
 async fn ten_thousand_nodes_run() {
     let world = World::new().await;
     let node = |at: usize| json!({"id": format!("n{at}"), "type": "core:TextMerge", "inputValues": {"text_inputs": ["x"]}});

@@ -117,6 +117,11 @@ impl World {
 
     /// Ends the process, as far as runs can tell, and starts it again on the same data.
     pub(crate) async fn restart(self) -> Self {
+        self.restart_with(|_| {}).await
+    }
+
+    /// Does so with other settings.
+    pub(crate) async fn restart_with(self, adjust: impl FnOnce(&mut WorkflowSettings)) -> Self {
         self.service.shutdown().await;
         let Self {
             directory,
@@ -137,7 +142,7 @@ impl World {
             models,
             conversations,
             clock,
-            |_| {},
+            adjust,
         )
         .await;
         again.service.recover().await.unwrap();
@@ -290,6 +295,8 @@ pub(crate) fn words(events: &[RunEvent]) -> Vec<String> {
                 format!("iteration {} of {}", finished.index, finished.node_id)
             }
             Kind::RunResumed(_) => "run resumed".to_owned(),
+            Kind::RunQueued(_) => "run queued".to_owned(),
+            Kind::RunDequeued(_) => "run dequeued".to_owned(),
             Kind::NodeWaiting(waiting) => {
                 format!("{} waiting", waiting.wait.as_ref().unwrap().node_id)
             }

@@ -29,6 +29,7 @@ pub(super) fn read(run: &Run, resolved: &ResolvedCall) -> CallOutcome {
         RunState::Cancelled => CallOutcome::Cancelled(failure()),
         RunState::InDoubt => CallOutcome::InDoubt(failure()),
         RunState::Failed
+        | RunState::Queued
         | RunState::Running
         | RunState::Waiting
         | RunState::Paused

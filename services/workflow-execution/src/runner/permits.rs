@@ -1,0 +1,145 @@
+//! Permits of several limits at once: all of them are taken, or none (rule W50).
+
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use core_types::Timestamp;
+use tokio::sync::oneshot;
+
+use queue::{Granted, Queue, Rank, Waiter};
+
+/// Something of which a bounded number may happen at once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Limit {
+    /// Runs of a depth of nesting that continue. A run that waits for a run below it must not keep that
+    /// one from its turn.
+    Runs(usize),
+    /// Runs that only wait.
+    WaitingRuns,
+}
+
+/// A limit, and how many may hold it at once.
+pub(super) type Bound = (Limit, usize);
+
+/// Hands out permits, to those who waited first where there are too few.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Permits {
+    /// Locked for a look-up or a change, never across an await.
+    queue: Arc<Mutex<Queue>>,
+}
+
+/// Counts its holder among those of its limits until it is dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    limits: Vec<Limit>,
+    permits: Permits,
+}
+
+/// A permit once there is room for it. Dropped before, it leaves the queue.
+#[derive(Debug)]
+pub(super) struct Turn {
+    rank: Rank,
+    limits: Vec<Limit>,
+    granted: oneshot::Receiver<Permit>,
+    permits: Permits,
+}
+
+/// What becomes of a request for a permit.
+#[derive(Debug)]
+pub(super) enum Admission {
+    /// There is room.
+    Now(Permit),
+    /// There is none yet.
+    Later(Turn),
+}
+
+/// As many wait as may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueFull;
+
+impl Permits {
+    /// Takes a permit of every bound, or a turn behind what came before `since`, of which at most
+    /// `most_waiting` may wait.
+    ///
+    /// # Errors
+    /// [`QueueFull`].
+    pub(super) fn ask(
+        &self,
+        bounds: Vec<Bound>,
+        since: Timestamp,
+        most_waiting: usize,
+    ) -> Result<Admission, QueueFull> {
+        let mut queue = self.lock();
+        let limits = limits(&bounds);
+        let Some(full) = queue.first_full(&bounds) else {
+            queue.hold(&limits);
+            drop(queue);
+            return Ok(Admission::Now(self.permit(limits)));
+        };
+        if queue.waiting() >= most_waiting {
+            return Err(QueueFull);
+        }
+        let rank = queue.next_rank(since);
+        let (sender, granted) = oneshot::channel();
+        queue.park(full, rank, Waiter { bounds, sender });
+        drop(queue);
+        Ok(Admission::Later(Turn {
+            rank,
+            limits,
+            granted,
+            permits: self.clone(),
+        }))
+    }
+
+    /// Takes a permit although there may be no room for it.
+    pub(super) fn take(&self, limits: Vec<Limit>) -> Permit {
+        self.lock().hold(&limits);
+        self.permit(limits)
+    }
+
+    fn permit(&self, limits: Vec<Limit>) -> Permit {
+        Permit {
+            limits,
+            permits: self.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn limits(bounds: &[Bound]) -> Vec<Limit> {
+    bounds.iter().map(|(limit, _)| limit.clone()).collect()
+}
+
+impl Future for Turn {
+    type Output = Permit;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit> {
+        Pin::new(&mut self.granted)
+            .poll(context)
+            .map(|granted| granted.expect("a waiter is dropped only with its turn"))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.permits.lock().leave(self.rank, &self.limits);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let granted = self.permits.lock().release(&self.limits);
+        for Granted { limits, sender } in granted {
+            // It fails where the turn was dropped meanwhile, and releases the permit.
+            let _ = sender.send(self.permits.permit(limits));
+        }
+    }
+}
