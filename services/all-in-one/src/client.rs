@@ -1,5 +1,6 @@
-//! The commands that talk to a Tavern: invoke a text, look at runs, tools and workflows.
+//! The commands that talk to a Tavern: invoke a text, look at runs, tools approvals and workflows.
 
+mod approvals;
 mod invoke;
 mod json;
 mod runs;
@@ -54,6 +55,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: tools::Command,
     },
+    /// List, show, follow and decide approvals of calls.
+    Approvals {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: approvals::Command,
+    },
     /// List, show, check, store, run and delete workflows.
     Workflows {
         #[command(flatten)]
@@ -82,6 +90,7 @@ impl Command {
             Self::Invoke { remote, input } => input.execute(&remote).await,
             Self::Runs { remote, command } => command.execute(&remote).await,
             Self::Tools { remote, command } => command.execute(&remote).await,
+            Self::Approvals { remote, command } => command.execute(&remote).await,
             Self::Workflows { remote, command } => command.execute(&remote).await,
         }
     }

@@ -136,6 +136,10 @@ impl TavernSettings {
         services.agent.data_dir = self.data_dir.clone();
         services.sandbox.blobs.directory = self.data_dir.join("blobs");
         services.registry.plugins_dir = self.deploy_dir.join("plugins");
+        let approvals = self.deploy_dir.join("approvals.json");
+        if services.registry.approvals_file.as_os_str().is_empty() && approvals.is_file() {
+            services.registry.approvals_file = approvals;
+        }
         services.workflow.workflows_dir = self.deploy_dir.join("workflows");
         services.agent.agents_dir = self.deploy_dir.join("agents");
         services.agent.scripts_dir = self.deploy_dir.join("models");

@@ -168,7 +168,14 @@ impl Timeline {
             Some(Kind::RunQueued(_)) => self.line(event, "queued", "the run waits for its turn"),
             Some(Kind::RunDequeued(_)) => self.line(event, "started", "the turn of the run came"),
             Some(Kind::RunResumed(_)) => self.line(event, "resumed", "the run continues"),
-            Some(Kind::NodeWaiting(waiting)) => {
+            Some(waiting) => self.waiting(event, waiting),
+            None => {}
+        }
+    }
+
+    fn waiting(&mut self, event: &RunEvent, kind: &Kind) {
+        match kind {
+            Kind::NodeWaiting(waiting) => {
                 let wait = waiting.wait.as_ref();
                 self.line(
                     event,
@@ -176,8 +183,20 @@ impl Timeline {
                     &wait.map(waits::waiting).unwrap_or_default(),
                 );
             }
-            Some(Kind::NodeWoken(woken)) => self.line(event, "woken", &waits::woken(woken)),
-            Some(Kind::SignalReceived(signal)) => self.line(event, "signal", &signal.name),
+            Kind::NodeWoken(woken) => self.line(event, "woken", &waits::woken(woken)),
+            Kind::SignalReceived(signal) => self.line(event, "signal", &signal.name),
+            Kind::ApprovalRequested(asked) => {
+                let text = format!(
+                    "{} waits for the approval {} ({})",
+                    asked.tool_id,
+                    asked.approval_id,
+                    asked.rule_ids.join(", ")
+                );
+                self.line(event, "approval", &text);
+            }
+            Kind::ApprovalEnded(ended) => {
+                self.line(event, "approval", &waits::approval(ended));
+            }
             _ => {}
         }
     }

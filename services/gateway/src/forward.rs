@@ -12,6 +12,7 @@ use contracts::tavern::agent::v1::agent_service_server::AgentServiceServer;
 use contracts::tavern::agent::v1::conversation_service_server::ConversationServiceServer;
 use contracts::tavern::agent::v1::model_service_server::ModelServiceServer;
 use contracts::tavern::agent::v1::profile_service_server::ProfileServiceServer;
+use contracts::tavern::registry::v1::approval_service_server::ApprovalServiceServer;
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
 use contracts::tavern::sandbox::v1::blob_service_server::BlobServiceServer;
@@ -65,6 +66,7 @@ impl Others {
         let services = Services::new()
             .add(Forward::<ToolRegistryServiceServer<()>>::to(&self.registry))
             .add(Forward::<CallServiceServer<()>>::to(&self.registry))
+            .add(Forward::<ApprovalServiceServer<()>>::to(&self.registry))
             .add(Forward::<WorkflowServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScriptSandboxServiceServer<()>>::to(&self.sandbox))
             .add(Forward::<SessionServiceServer<()>>::to(&self.sandbox))

@@ -8,6 +8,7 @@ mod detached;
 mod execute;
 mod follow;
 pub mod handles;
+mod permit;
 mod recover;
 mod resolve;
 mod watch;
@@ -32,6 +33,7 @@ use tonic::{Code, Status};
 use tracing::Instrument;
 
 use crate::{
+    approvals::Approvals,
     dispatch::Dispatcher,
     in_flight::{InFlightCall, pending_run},
     ledger::{Ledger, LedgerEntry, MAX_ATTEMPTS},
@@ -121,6 +123,7 @@ struct Inner {
     tools: Tools,
     dispatcher: Dispatcher,
     ledger: Ledger,
+    approvals: Approvals,
     clock: Arc<dyn Clock>,
     limits: CallLimits,
     /// Effects in flight in this process. Locked to look one up or to add one, never across an
@@ -139,6 +142,7 @@ impl Calls {
         tools: Tools,
         dispatcher: Dispatcher,
         ledger: Ledger,
+        approvals: Approvals,
         clock: Arc<dyn Clock>,
         limits: CallLimits,
     ) -> Self {
@@ -147,6 +151,7 @@ impl Calls {
                 tools,
                 dispatcher,
                 ledger,
+                approvals,
                 clock,
                 limits,
                 in_flight_calls: Mutex::default(),

@@ -10,9 +10,11 @@
 //! - [`naming`]: aliases and reserved words.
 //! - [`catalogue`]: all tools that are known by definition, found by id or alias.
 //! - [`script_output`]: what a script's JSON answer means.
+//! - [`approval`]: which calls wait for people, and how they decide.
 //! - [`diff`]: search-and-replace blocks and unified diffs.
 //! - [`path`]: paths as models write them.
 
+pub mod approval;
 pub mod catalogue;
 pub mod definition;
 pub mod diagnostic;

@@ -15,6 +15,9 @@ pub enum Error {
     /// The directory of workspaces cannot be used.
     #[error("the directory of workspaces cannot be used")]
     Workspaces(#[source] std::io::Error),
+    /// The file with rules and approvers cannot be used.
+    #[error(transparent)]
+    Approvals(#[from] crate::approvals::PolicyError),
     /// The directory of plugins cannot be listed.
     #[error("the plugins directory {path} cannot be listed; make it or change 'plugins_dir'")]
     Plugins {

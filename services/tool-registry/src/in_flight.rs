@@ -5,7 +5,8 @@ mod live_output;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use contracts::tavern::common::v1::{
-    CallResult, OutputStream, PendingWork, RunEvent, RunStarted, WorkKind, run_event::Kind,
+    ApprovalEnded, CallResult, OutputStream, PendingWork, RunEvent, RunStarted, WorkKind,
+    run_event::Kind,
 };
 use core_types::{CallPath, Clock, Durability};
 use run_log::{Hash, RunWriter};
@@ -24,7 +25,7 @@ pub struct Stage {
     pub child_run_id: Option<String>,
     /// What the tool has written so far.
     pub output: LiveOutput,
-    /// Whether the call is in the ledger.
+    /// Whether the call is in the ledger, or waits for people and is kept meanwhile.
     pub is_recorded: bool,
     /// How the call ended.
     pub ended: Option<Result<CallResult, Status>>,
@@ -178,6 +179,20 @@ impl InFlightCall {
             let chunk = chunk.map(|chunk| self.event(Kind::OutputChunk(chunk)));
             chunk.map(|event| stage.output.add(event)).is_some()
         });
+    }
+
+    /// Shows that the call waits for people. What they decide is stored, so the call is known.
+    pub fn waits_for_approval(&self, requested: Kind) {
+        self.stage.send_modify(|stage| {
+            stage.output.add(self.event(requested));
+            stage.is_recorded = true;
+        });
+    }
+
+    /// Shows what people decided.
+    pub fn approval_ended(&self, ended: ApprovalEnded) {
+        let event = self.event(Kind::ApprovalEnded(ended));
+        self.stage.send_modify(|stage| stage.output.add(event));
     }
 
     /// Records that the tool begins again, so that followers discard what it wrote before.

@@ -2,9 +2,11 @@
 //!
 //! - [`CatalogueRpc`] with `tools`, `backends`: adding, deleting, lookup and validation.
 //! - [`CallRpc`] with `calls`, `call_list`, `call_resource`: starting, following and deciding calls.
+//! - [`ApprovalRpc`]: listing, following and deciding approvals.
 //! - [`convert`]: domain types as messages.
 //! - `page`, `refusal`: what lists and refusals have in common.
 
+mod approvals;
 mod backends;
 mod call_list;
 mod call_resource;
@@ -21,6 +23,7 @@ use std::pin::Pin;
 use futures::Stream;
 use tonic::{Response, Status};
 
+pub use approvals::ApprovalRpc;
 pub use call_service::CallRpc;
 pub use catalogue::CatalogueRpc;
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 
 use contracts::tavern::{
     registry::v1::{
-        call_service_server::CallServiceServer,
+        approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
         tool_registry_service_server::ToolRegistryServiceServer,
     },
     run::v1::run_service_client::RunServiceClient,
@@ -23,6 +23,7 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tonic::Status;
 
 use crate::{
+    approvals::{Approvals, Policy},
     calls::{Calls, handles},
     dispatch::{
         Dispatcher,
@@ -40,7 +41,7 @@ use crate::{
     invocation::Invocations,
     ledger::Ledger,
     plugins::{self, PluginInfo, Plugins, Skipped},
-    rpc::{CallRpc, CatalogueRpc},
+    rpc::{ApprovalRpc, CallRpc, CatalogueRpc},
     settings::RegistrySettings,
     store::{MIGRATIONS, SqliteStore, Store},
     tools::Tools,
@@ -123,6 +124,13 @@ pub async fn build_with(
     let data = DataDir::open(&settings.data_dir)?;
     let database = SqliteOptions::new(data.file("tool-registry.db")?);
     let database = SqliteDatabase::open(database, &[MIGRATIONS]).await?;
+    let policy = Policy::load(&settings.approvals_file)?;
+    let approvals = Approvals::new(
+        policy,
+        database.clone(),
+        Arc::clone(&clock),
+        Arc::clone(&ids),
+    );
     let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
     let effects = open_log(&data, "tool-registry.effects.db").await?;
     let runs = open_log(&data, "tool-registry.runs.db").await?;
@@ -163,6 +171,7 @@ pub async fn build_with(
         tools.clone(),
         dispatcher,
         ledger,
+        approvals,
         Arc::clone(&clock),
         settings.call_limits(),
     );
@@ -195,6 +204,9 @@ impl ToolRegistry {
         Services::new()
             .add(ToolRegistryServiceServer::new(catalogue))
             .add(CallServiceServer::new(calls))
+            .add(ApprovalServiceServer::new(ApprovalRpc::new(
+                self.calls.clone(),
+            )))
     }
 
     /// Continues with what a crash cut off: open invocations and unsettled effects. Call

@@ -33,6 +33,9 @@ pub struct RegistrySettings {
     pub backend_hosts: Vec<String>,
     /// What the workspace of a conversation may hold.
     pub workspace: WorkspaceLimits,
+    /// The file with the rules for approvals and the people who decide; empty for none: then calls of
+    /// destructive tools are refused. Default: none.
+    pub approvals_file: PathBuf,
     /// How long a tool may take that names no limit of its own. Default: 60s.
     #[serde(with = "settings::DurationText")]
     pub tool_timeout: Duration,
@@ -61,6 +64,7 @@ impl Default for RegistrySettings {
             sandbox: ClientSettings::to("http://127.0.0.1:7404"),
             backend_hosts: Vec::new(),
             workspace: WorkspaceLimits::default(),
+            approvals_file: PathBuf::new(),
             tool_timeout: Duration::from_secs(60),
             run_timeout: Duration::from_secs(10 * 60),
             max_calls: 1_024,

@@ -33,13 +33,30 @@ pub struct Failure<'f> {
 
 /// A call that succeeded: strings are given as they are, everything else as compact JSON.
 pub fn success(tool: &str, result: &Value) -> String {
-    let text = match result {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     format!(
         "Observation: Tool {tool} executed successfully. Result: {}",
-        neutralise(&text)
+        shown(result)
+    )
+}
+
+fn shown(result: &Value) -> String {
+    match result {
+        Value::String(text) => neutralise(text).into_owned(),
+        other => neutralise(&other.to_string()).into_owned(),
+    }
+}
+
+/// A call that succeeded with arguments that a person put in the place of the model's (rule G805).
+pub fn edited_success(tool: &str, arguments: &str, reason: &str, result: &Value) -> String {
+    let reason = match reason.trim() {
+        "" => String::new(),
+        reason => format!(" Reason: {}", neutralise(reason)),
+    };
+    format!(
+        "Observation: Tool {tool} executed successfully with arguments that a person changed to {}.{reason} \
+         Result: {}",
+        neutralise(arguments),
+        shown(result)
     )
 }
 

@@ -7,6 +7,8 @@ use call_text::{
 use contracts::tavern::common::v1::{CallError, CallResult, CallStatus, ErrorCategory, Violation};
 use serde_json::Value;
 
+use crate::outcome::category_from_proto;
+
 /// The longest observation of one call, in bytes. What is beyond it stays in the log.
 const MAX_BYTES: usize = 64 << 10;
 /// The part of a longer output that is shown, in bytes; it leaves room for the words around it.
@@ -18,9 +20,13 @@ pub fn observation(result: &CallResult) -> String {
     let tool = result.tool_id.as_str();
     let error = result.error.clone().unwrap_or_default();
     let text = match result.status() {
-        CallStatus::Succeeded => match long_output(result) {
-            Some(long) => words::long_success(tool, &long),
-            None => words::success(tool, &output(&result.output_json)),
+        CallStatus::Succeeded => match (long_output(result), &result.approval) {
+            (Some(long), _) => words::long_success(tool, &long),
+            (None, Some(approval)) if !approval.edited_arguments_json.is_empty() => {
+                let (arguments, reason) = (&approval.edited_arguments_json, &approval.reason);
+                words::edited_success(tool, arguments, reason, &output(&result.output_json))
+            }
+            (None, _) => words::success(tool, &output(&result.output_json)),
         },
         CallStatus::Rejected if !error.violations.is_empty() => rejected(tool, &error),
         _ => failed(tool, &error),
@@ -95,21 +101,21 @@ fn problem(violation: &Violation) -> Problem {
 }
 
 fn failed(tool: &str, error: &CallError) -> String {
-    let category = error.category().as_str_name();
-    let category = category
-        .trim_start_matches("ERROR_CATEGORY_")
-        .to_lowercase();
-    let category = match error.category() {
-        ErrorCategory::Unspecified => "unspecified",
-        _ => category.as_str(),
-    };
     let failure = words::Failure {
-        category,
+        category: category_name(error.category()),
         code: &error.code,
         message: &error.message,
         retryable: error.retryable,
     };
     words::failure(tool, &failure)
+}
+
+/// Returns the name of a category in lower case, as models and traces have it.
+pub fn category_name(category: ErrorCategory) -> &'static str {
+    match category {
+        ErrorCategory::Unspecified => "unspecified",
+        known => category_from_proto(known).as_str(),
+    }
 }
 
 fn bounded(text: String) -> String {
@@ -136,6 +142,28 @@ mod tests {
             status: status.into(),
             ..Default::default()
         }
+    }
+
+    #[test]
+    fn g805_the_model_reads_what_a_person_changed() {
+        let approval = common::CallApproval {
+            edited_arguments_json: "{\"item\":\"moonmoss ring\",\"to\":\"player\",\"value\":40}"
+                .into(),
+            reason: "A ring of half that worth is enough.".into(),
+            ..Default::default()
+        };
+        let result = CallResult {
+            tool_id: "workflow:grant_item".into(),
+            output_json: "\"granted\"".into(),
+            approval: Some(approval),
+            ..result(CallStatus::Succeeded)
+        };
+        assert_eq!(
+            observation(&result),
+            "Observation: Tool workflow:grant_item executed successfully with arguments that a person changed \
+             to {\"item\":\"moonmoss ring\",\"to\":\"player\",\"value\":40}. Reason: A ring of half that worth is \
+             enough. Result: granted"
+        );
     }
 
     #[test]

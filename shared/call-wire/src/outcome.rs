@@ -167,7 +167,7 @@ fn category_to_proto(category: Category) -> ErrorCategory {
     }
 }
 
-fn category_from_proto(category: ErrorCategory) -> Category {
+pub(crate) fn category_from_proto(category: ErrorCategory) -> Category {
     match category {
         ErrorCategory::Validation => Category::Validation,
         ErrorCategory::Domain => Category::Domain,

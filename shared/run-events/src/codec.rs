@@ -63,6 +63,8 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::NodeWaiting(_) => 35,
         Kind::NodeWoken(_) => 36,
         Kind::SignalReceived(_) => 37,
+        Kind::ApprovalRequested(_) => 50,
+        Kind::ApprovalEnded(_) => 51,
     }
 }
 
@@ -122,6 +124,8 @@ mod tests {
             Kind::NodeWaiting(common::NodeWaiting::default()),
             Kind::NodeWoken(common::NodeWoken::default()),
             Kind::SignalReceived(common::SignalReceived::default()),
+            Kind::ApprovalRequested(common::ApprovalRequested::default()),
+            Kind::ApprovalEnded(common::ApprovalEnded::default()),
         ];
         for kind in cases {
             let number = kind_number(&kind);

@@ -64,12 +64,14 @@ impl ForwardedSequences {
     }
 
     /// Returns where an event comes from: the run directly below on the way to its run, or the
-    /// call whose tool wrote something and which start of the tool that was.
+    /// call whose tool wrote something and which start of the tool that was, or its approval.
     fn source<'a>(&self, event: &'a RunEvent) -> (&'a str, u64) {
         if event.run_id == self.own {
             return match &event.kind {
                 Some(Kind::OutputChunk(chunk)) => (&chunk.effect_id, chunk.generation),
                 Some(Kind::OutputReset(reset)) => (&reset.effect_id, reset.generation),
+                Some(Kind::ApprovalRequested(requested)) => (&requested.approval_id, 0),
+                Some(Kind::ApprovalEnded(ended)) => (&ended.approval_id, 0),
                 _ => (&event.run_id, 0),
             };
         }

@@ -54,7 +54,9 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::IterationFinished(_)
         | Kind::NodeWaiting(_)
         | Kind::NodeWoken(_)
-        | Kind::SignalReceived(_) => return None,
+        | Kind::SignalReceived(_)
+        | Kind::ApprovalRequested(_)
+        | Kind::ApprovalEnded(_) => return None,
     })
 }
 

@@ -390,5 +390,7 @@ fn word(kind: &Kind) -> &'static str {
         Kind::NodeWaiting(_) => "node waiting",
         Kind::NodeWoken(_) => "node woken",
         Kind::SignalReceived(_) => "signal received",
+        Kind::ApprovalRequested(_) => "approval requested",
+        Kind::ApprovalEnded(_) => "approval ended",
     }
 }

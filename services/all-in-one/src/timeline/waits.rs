@@ -1,6 +1,6 @@
 //! Lines about what a run waits for.
 
-use contracts::tavern::common::v1::{NodeWoken, Wait, WaitKind, WakeCause};
+use contracts::tavern::common::v1::{ApprovalEnded, NodeWoken, Wait, WaitKind, WakeCause};
 
 /// Returns what a node waits for.
 pub(super) fn waiting(wait: &Wait) -> String {
@@ -30,4 +30,21 @@ pub(super) fn woken(woken: &NodeWoken) -> String {
         WakeCause::Due | WakeCause::Unspecified => "because its time came".to_owned(),
     };
     format!("{} {cause}", woken.node_id)
+}
+
+/// Returns what became of an approval.
+pub(super) fn approval(ended: &ApprovalEnded) -> String {
+    let by = match ended.approvers.is_empty() {
+        true => "without a decision".to_owned(),
+        false => format!("by {}", ended.approvers.join(", ")),
+    };
+    let verdict = match ended.approved {
+        true => "approved",
+        false => "not approved",
+    };
+    let reason = match ended.reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    format!("{} {verdict} {by}{reason}", ended.approval_id)
 }

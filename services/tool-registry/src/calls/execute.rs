@@ -3,7 +3,7 @@
 use call_outcome::{CallOutcome, Category, Failure};
 use std::{sync::Arc, time::Duration};
 
-use contracts::tavern::common::v1::{CallDispatched, CallResult, CallStatus};
+use contracts::tavern::common::v1::{CallApproval, CallDispatched, CallResult, CallStatus};
 use core_types::{ConversationId, Durability, EffectId, MAX_CALL_DEPTH, Timestamp};
 use grpc_kit::CallContext;
 use run_log::RunWriter;
@@ -25,10 +25,20 @@ const TAKE_OVER_TRIES: u32 = 20;
 const TAKE_OVER_WAIT: Duration = Duration::from_millis(50);
 
 /// A call that passed every check.
-struct Ready {
-    tool: Arc<Tool>,
-    arguments: Value,
+pub(super) struct Ready {
+    pub(super) tool: Arc<Tool>,
+    pub(super) arguments: Value,
     defaulted: Vec<String>,
+    approval: Option<CallApproval>,
+}
+
+impl Ready {
+    pub(super) fn approved(self, approval: CallApproval) -> Self {
+        Self {
+            approval: Some(approval),
+            ..self
+        }
+    }
 }
 
 impl Inner {
@@ -39,13 +49,10 @@ impl Inner {
         context: CallContext,
     ) -> Result<CallResult, Status> {
         let result = match &call.effect_id {
-            None => {
-                let ready = match self.prepare(&call, &context).await {
-                    Ok(ready) => ready,
-                    Err(failure) => return Ok(self.refused(&call, failure)),
-                };
-                self.dispatch(&call, ready, None, in_flight, context).await
-            }
+            None => match self.permit(&call, in_flight, &context).await? {
+                Ok(ready) => self.dispatch(&call, ready, None, in_flight, context).await,
+                Err(failure) => return Ok(self.refused(&call, failure)),
+            },
             Some(effect) => match self.past(&call, effect, in_flight).await? {
                 LedgerEntry::Settled(settled) if !self.may_try_again(&call, &settled).await => {
                     Ok(CallResult {
@@ -56,7 +63,7 @@ impl Inner {
                 }
                 LedgerEntry::InFlight(open) => self.resume(&call, open, in_flight, context).await,
                 LedgerEntry::Absent | LedgerEntry::Settled(_) => {
-                    match self.prepare(&call, &context).await {
+                    match self.permit(&call, in_flight, &context).await? {
                         Ok(ready) => {
                             self.dispatch(&call, ready, Some(effect), in_flight, context)
                                 .await
@@ -67,7 +74,8 @@ impl Inner {
             },
         }?;
         if let Some(error) = &result.error {
-            telemetry::spans::fail(&tracing::Span::current(), &error.code, &error.code);
+            let category = call_wire::category_name(error.category());
+            telemetry::spans::fail(&tracing::Span::current(), category, &error.code);
         }
         Ok(result)
     }
@@ -141,7 +149,12 @@ impl Inner {
     }
 
     /// Checks everything that can be checked before a call leaves.
-    async fn prepare(&self, call: &Call, context: &CallContext) -> Result<Ready, Failure> {
+    pub(super) async fn prepare(
+        &self,
+        call: &Call,
+        arguments: &Value,
+        context: &CallContext,
+    ) -> Result<Ready, Failure> {
         let tool = self
             .tools
             .find(&call.tool)
@@ -157,7 +170,7 @@ impl Inner {
             return Err(Failure::new(Category::Limit, "depth_exceeded", message));
         }
         let checked = tool
-            .check(&call.arguments)
+            .check(arguments)
             .map_err(|violations| Failure::invalid_arguments(tool.id(), violations))?;
         let bytes = checked.arguments.to_string().len();
         if bytes > MAX_ARGUMENT_BYTES {
@@ -182,6 +195,7 @@ impl Inner {
             tool,
             arguments: checked.arguments,
             defaulted: checked.defaulted,
+            approval: None,
         })
     }
 
@@ -230,7 +244,14 @@ impl Inner {
             return Ok(self.result(call.index, &resolved, &outcome, None, ready.defaulted));
         }
         let writer = match effect {
-            Some(effect) => Some(self.journal(call, effect, &resolved, in_flight).await?),
+            Some(effect) => {
+                let writer = self.journal(call, effect, &resolved, in_flight).await?;
+                if let Some(approval) = ready.approval.as_ref().filter(|_| call.detached) {
+                    let forgotten = self.approvals.dispatched(&approval.approval_id).await;
+                    forgotten.map_err(|error| grpc_kit::internal(&error))?;
+                }
+                Some(writer)
+            }
             None => None,
         };
         if resolved.attempt > 1 && !is_run {
@@ -238,13 +259,16 @@ impl Inner {
         }
         let dispatched = self.clock.now();
         let outcome = self.execute(&resolved, context).await?;
-        let result = self.result(
-            call.index,
-            &resolved,
-            &outcome,
-            Some(dispatched),
-            ready.defaulted,
-        );
+        let result = CallResult {
+            approval: ready.approval,
+            ..self.result(
+                call.index,
+                &resolved,
+                &outcome,
+                Some(dispatched),
+                ready.defaulted,
+            )
+        };
         if let Some(writer) = writer {
             self.ledger.settle(&writer, &result).await?;
         }

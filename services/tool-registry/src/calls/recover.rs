@@ -10,13 +10,13 @@ use crate::ledger::{Entry, LedgerEntry};
 
 impl Calls {
     /// Settles what a crash left open and what must not be dispatched again, dispatches again what
-    /// no owner asks for, and finishes decisions. The rest stays open until its owner asks for it.
+    /// no owner asks for, finishes decisions, and lets calls wait again that people have not decided. The rest stays open until its owner asks for it.
     /// Returns how many calls were touched.
     ///
     /// # Errors
     /// A status when the ledger cannot be read or written.
     pub async fn recover(&self) -> Result<usize, Status> {
-        let mut touched = 0;
+        let mut touched = self.wait_again().await?;
         for entry in self.inner.ledger.open_entries().await? {
             match entry {
                 LedgerEntry::InFlight(entry) if self.is_in_flight(&entry) => {}

@@ -8,6 +8,7 @@ use run_events::{durability_to_proto, timestamp_to_proto};
 
 use crate::{
     calls::StartedCall,
+    domain::approval::Approval,
     ledger::{Entry, LedgerEntry},
 };
 
@@ -35,6 +36,19 @@ pub(super) fn entry_to_proto(entry: &LedgerEntry, view: View) -> Option<Call> {
                 view,
             )
         }),
+    }
+}
+
+/// Converts a call that waits for people.
+pub(super) fn waiting_to_proto(approval: &Approval) -> Call {
+    Call {
+        effect_id: approval.effect_id.clone(),
+        tool_id: approval.tool_id.clone(),
+        state: CallState::Waiting.into(),
+        arguments_json: approval.arguments.clone(),
+        conversation_id: approval.conversation_id.clone(),
+        run_id: approval.run_id.clone(),
+        ..Call::default()
     }
 }
 

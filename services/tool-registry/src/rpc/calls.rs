@@ -5,10 +5,10 @@ use std::time::Duration;
 use contracts::tavern::{
     common::v1::{ErrorReason, WatchDrain, WatchHeartbeat},
     registry::v1::{
-        CallDecision, CallResolution, CallToolRequest, CallToolResponse, CancelCallRequest,
-        CancelCallResponse, GetCallResponse, ReadOutputRequest, ReadOutputResponse,
-        ResolveCallRequest, ResolveCallResponse, StartCallRequest, StartCallResponse,
-        WatchCallRequest, WatchCallResponse, call_tool_response::Record,
+        Call as RegistryCall, CallDecision, CallResolution, CallToolRequest, CallToolResponse,
+        CancelCallRequest, CancelCallResponse, GetCallResponse, ReadOutputRequest,
+        ReadOutputResponse, ResolveCallRequest, ResolveCallResponse, StartCallRequest,
+        StartCallResponse, WatchCallRequest, WatchCallResponse, call_tool_response::Record,
         watch_call_response::Record as Watch,
     },
 };
@@ -19,7 +19,7 @@ use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Code, Status};
 
 use super::{
-    call_resource::{View, entry_to_proto, result_to_proto, started_to_proto},
+    call_resource::{View, entry_to_proto, result_to_proto, started_to_proto, waiting_to_proto},
     refusal::check_request_id,
     tools::arguments,
 };
@@ -75,18 +75,34 @@ pub(super) async fn start(
     call.effect_id = Some(effect.clone());
     call.detached = true;
     let started = calls.start(call, &effect).await?;
+    let call = match started_to_proto(&started) {
+        Some(call) => Some(call),
+        None => waiting(calls, &effect).await?,
+    };
     Ok(StartCallResponse {
-        call: started_to_proto(&started),
+        call,
         replayed: started.replayed,
     })
 }
 
 /// Returns a call.
 pub(super) async fn get(calls: &Calls, effect_id: &str) -> Result<GetCallResponse, Status> {
-    let entry = find(calls, effect_id).await?;
-    Ok(GetCallResponse {
-        call: entry_to_proto(&entry, View::Full),
-    })
+    let effect = effect_of(effect_id)?;
+    let call = match entry_to_proto(&calls.find(&effect).await?, View::Full) {
+        Some(call) => Some(call),
+        None => waiting(calls, &effect).await?,
+    };
+    match call {
+        Some(call) => Ok(GetCallResponse { call: Some(call) }),
+        None => Err(refusal_of_missing(effect_id)),
+    }
+}
+
+/// Returns a call that is not in the ledger, because it waits for people.
+async fn waiting(calls: &Calls, effect: &EffectId) -> Result<Option<RegistryCall>, Status> {
+    let approval = calls.approvals().pending_of(effect.as_str()).await;
+    let approval = approval.map_err(|error| grpc_kit::internal(&error))?;
+    Ok(approval.as_ref().map(waiting_to_proto))
 }
 
 /// Follows a call by the watch convention.

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use contracts::tavern::{
     common::v1::{CallResult, CallStatus, RunEvent},
     registry::v1::{
-        CallToolRequest, PutToolRequest, call_service_client::CallServiceClient,
-        call_tool_response::Record, tool_registry_service_client::ToolRegistryServiceClient,
+        CallToolRequest, PutToolRequest, approval_service_client::ApprovalServiceClient,
+        call_service_client::CallServiceClient, call_tool_response::Record,
+        tool_registry_service_client::ToolRegistryServiceClient,
     },
     run::v1::{run_service_client::RunServiceClient, run_service_server::RunServiceServer},
     sandbox::v1::{
@@ -44,6 +45,9 @@ pub(crate) struct Fixture {
     _scripts: Option<TempDir>,
 }
 
+/// The file with rules and approvers, in the data directory of a registry that has one.
+const APPROVALS: &str = "approvals.json";
+
 /// Answers 1, and fails if its arguments speak of COBOL.
 const RUN: &str = "import sys; print(1); sys.exit('cobol' in sys.stdin.read())";
 
@@ -71,8 +75,11 @@ impl Fixture {
     }
 
     pub(crate) async fn with_plugins(plugins: PathBuf) -> Self {
+        Self::in_directory(tempfile::tempdir().unwrap(), plugins).await
+    }
+
+    async fn in_directory(directory: TempDir, plugins: PathBuf) -> Self {
         telemetry::init_for_tests();
-        let directory = tempfile::tempdir().unwrap();
         let (sandbox, workflows) = (UnconfinedSandbox::new(), PlayedWorkflows::default());
         let registry = build(directory.path(), &plugins, &sandbox, &workflows).await;
         let (catalogue, calls, runs) = clients_of(&registry);
@@ -96,6 +103,23 @@ impl Fixture {
         let mut fixture = Self::with_plugins(scripts.path().to_owned()).await;
         fixture._scripts = Some(scripts);
         fixture
+    }
+
+    /// A registry with a plugin of script tools, and a file with rules and approvers.
+    pub(crate) async fn with_approvals(tools: &[Value], file: &Value) -> Self {
+        let scripts = tempfile::tempdir().unwrap();
+        put_scripts(scripts.path(), tools);
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(APPROVALS), file.to_string()).unwrap();
+        let mut fixture = Self::in_directory(directory, scripts.path().to_owned()).await;
+        fixture._scripts = Some(scripts);
+        fixture
+    }
+
+    /// The approvals of the registry.
+    pub(crate) fn approvals(&self) -> ApprovalServiceClient<Transport> {
+        let registry = self.registry.as_ref().unwrap();
+        ApprovalServiceClient::new(grpc_kit::local(&registry.services()))
     }
 
     /// Lets the service go without ending anything, and builds it again on the same directory.
@@ -225,7 +249,12 @@ async fn build(
     sandbox: &UnconfinedSandbox,
     workflows: &PlayedWorkflows,
 ) -> ToolRegistry {
+    let approvals_file = match directory.join(APPROVALS) {
+        file if file.exists() => file,
+        _ => PathBuf::new(),
+    };
     let settings = RegistrySettings {
+        approvals_file,
         data_dir: directory.to_owned(),
         plugins_dir: plugins.to_owned(),
         drain_calls: std::time::Duration::ZERO,

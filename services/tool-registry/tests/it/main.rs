@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod approvals;
 mod backend;
 mod builtin;
 mod calls;

@@ -1,0 +1,263 @@
+//! `tavern approvals`.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use contracts::tavern::registry::v1::approval_service_client::ApprovalServiceClient;
+use contracts::tavern::registry::v1::watch_approvals_response::Record;
+use contracts::tavern::registry::v1::{
+    Approval, ApprovalState, ApprovalVerdict, DecideApprovalRequest, GetApprovalRequest,
+    ListApprovalsRequest, WatchApprovalsRequest,
+};
+use settings::Secret;
+use sha2::{Digest, Sha256};
+use tonic::Request;
+
+use super::{Remote, json, print, print_table, refusal};
+use crate::timeline::{Style, name};
+
+/// The message that is printed as JSON.
+const MESSAGE: &str = "tavern.registry.v1.Approval";
+
+/// What to do with approvals.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List pending approvals, or all of them.
+    List {
+        /// Whether to list those too that have ended.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show an approval with all of its arguments.
+    Show {
+        /// The id of the approval.
+        approval_id: String,
+    },
+    /// Show pending approvals, and every change until Ctrl-C.
+    Watch,
+    /// Let a call leave.
+    Approve {
+        #[command(flatten)]
+        decision: Decision,
+        /// Other arguments: a JSON object.
+        #[arg(long, default_value = "")]
+        arguments: String,
+        /// Approve the same call for the rest of its conversation.
+        #[arg(long)]
+        remember: bool,
+    },
+    /// Refuse a call.
+    Reject {
+        #[command(flatten)]
+        decision: Decision,
+    },
+    /// Make a key for an approver, and print what the approvals file has to hold.
+    Key {
+        /// The name of the approver.
+        name: String,
+        /// A role of the approver; may be given several times.
+        #[arg(long)]
+        role: Vec<String>,
+    },
+}
+
+/// What every decision needs.
+#[derive(Args)]
+pub(crate) struct Decision {
+    /// The id of the approval.
+    approval_id: String,
+    /// Why; the model reads it.
+    #[arg(long, default_value = "")]
+    reason: String,
+    /// The key of the approver.
+    #[arg(long, env = "TAVERN_APPROVER_KEY", hide_env_values = true)]
+    key: String,
+}
+
+type Client = ApprovalServiceClient<grpc_kit::Transport>;
+
+impl Command {
+    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let mut client = Client::new(remote.connect()?);
+        match self {
+            Self::List { all } => list(&mut client, all, remote.json).await?,
+            Self::Show { approval_id } => {
+                let approval = get(&mut client, approval_id).await?;
+                show(&approval, remote.json)?;
+            }
+            Self::Watch => watch(&mut client, remote.json).await?,
+            Self::Approve {
+                decision,
+                arguments,
+                remember,
+            } => {
+                let decided = DecideApprovalRequest {
+                    verdict: ApprovalVerdict::Approve.into(),
+                    edited_arguments_json: arguments,
+                    remember,
+                    ..DecideApprovalRequest::default()
+                };
+                decide(&mut client, decision, decided, remote.json).await?;
+            }
+            Self::Reject { decision } => {
+                let decided = DecideApprovalRequest {
+                    verdict: ApprovalVerdict::Reject.into(),
+                    ..DecideApprovalRequest::default()
+                };
+                decide(&mut client, decision, decided, remote.json).await?;
+            }
+            Self::Key { name, role } => print_key(&name, &role)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn list(client: &mut Client, all: bool, as_json: bool) -> anyhow::Result<()> {
+    let head = ["APPROVAL", "STATE", "TOOL", "WHY", "ARGUMENTS"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    let state = match all {
+        true => ApprovalState::Unspecified,
+        false => ApprovalState::Pending,
+    };
+    let mut request = ListApprovalsRequest {
+        state: state.into(),
+        ..ListApprovalsRequest::default()
+    };
+    loop {
+        let page = client.list_approvals(request.clone()).await;
+        let page = page.map_err(|status| refusal(&status))?.into_inner();
+        for approval in page.approvals {
+            match as_json {
+                true => json::print_line(MESSAGE, &approval)?,
+                false => rows.push(row(&approval)),
+            }
+        }
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    if !as_json {
+        print_table(&rows, Style::of_stdout().width);
+    }
+    Ok(())
+}
+
+fn row(approval: &Approval) -> Vec<String> {
+    let rules = approval
+        .reasons
+        .iter()
+        .map(|reason| reason.rule_id.as_str());
+    vec![
+        approval.approval_id.clone(),
+        state_of(approval),
+        approval.tool_id.clone(),
+        rules.collect::<Vec<_>>().join(", "),
+        approval.arguments_json.clone(),
+    ]
+}
+
+fn state_of(approval: &Approval) -> String {
+    name(approval.state().as_str_name(), "APPROVAL_STATE_")
+}
+
+async fn get(client: &mut Client, approval_id: String) -> anyhow::Result<Approval> {
+    let found = client
+        .get_approval(GetApprovalRequest { approval_id })
+        .await;
+    let found = found.map_err(|status| refusal(&status))?.into_inner();
+    found.approval.context("the answer has no approval")
+}
+
+fn show(approval: &Approval, as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        return json::print_line(MESSAGE, approval);
+    }
+    let mut lines = vec![
+        format!("{}   {}", approval.approval_id, state_of(approval)),
+        format!("tool        {}", approval.tool_id),
+        format!("arguments   {}", approval.arguments_json),
+    ];
+    for reason in &approval.reasons {
+        lines.push(format!("asked by    {} {}", reason.rule_id, reason.text));
+    }
+    let role = match approval.role.as_str() {
+        "" => "any approver",
+        role => role,
+    };
+    lines.push(format!("needs       {} of: {role}", approval.needed));
+    for consent in &approval.consents {
+        let verdict = name(consent.verdict().as_str_name(), "APPROVAL_VERDICT_");
+        lines.push(format!(
+            "{:<11} {verdict} {}",
+            consent.approver, consent.reason
+        ));
+    }
+    lines.push(format!("digest      {}\n", approval.arguments_digest));
+    print(&lines.join("\n"));
+    Ok(())
+}
+
+async fn watch(client: &mut Client, as_json: bool) -> anyhow::Result<()> {
+    let stream = client
+        .watch_approvals(WatchApprovalsRequest::default())
+        .await;
+    let mut stream = stream.map_err(|status| refusal(&status))?.into_inner();
+    while let Some(next) = stream.message().await.map_err(|status| refusal(&status))? {
+        match next.record {
+            Some(Record::Approval(approval)) if as_json => json::print_line(MESSAGE, &approval)?,
+            Some(Record::Approval(approval)) => {
+                print_table(&[row(&approval)], Style::of_stdout().width);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Decides about the arguments that the approval has now.
+async fn decide(
+    client: &mut Client,
+    decision: Decision,
+    decided: DecideApprovalRequest,
+    as_json: bool,
+) -> anyhow::Result<()> {
+    let present = get(client, decision.approval_id).await?;
+    let mut request = Request::new(DecideApprovalRequest {
+        approval_id: present.approval_id,
+        arguments_digest: present.arguments_digest,
+        reason: decision.reason,
+        ..decided
+    });
+    let key = Secret::new(decision.key);
+    let Ok(bearer) = format!("Bearer {}", key.expose()).parse() else {
+        bail!("the key has characters that no header can hold");
+    };
+    request.metadata_mut().insert("authorization", bearer);
+    let decided = client.decide_approval(request).await;
+    let decided = decided.map_err(|status| refusal(&status))?.into_inner();
+    show(
+        &decided.approval.context("the answer has no approval")?,
+        as_json,
+    )
+}
+
+fn print_key(name: &str, roles: &[String]) -> anyhow::Result<()> {
+    let key = format!(
+        "{}{}",
+        uuid::Uuid::new_v4().simple(),
+        uuid::Uuid::new_v4().simple()
+    );
+    let entry = serde_json::json!({
+        "name": name,
+        "roles": roles,
+        "key_sha256": hex::encode(Sha256::digest(&key)),
+    });
+    print(&format!(
+        "The key, for {name} alone (it is not stored):\n{key}\n\nThe entry for `approvers` in the approvals \
+         file:\n{}\n",
+        serde_json::to_string_pretty(&entry)?
+    ));
+    Ok(())
+}

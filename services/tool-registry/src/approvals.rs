@@ -1,0 +1,395 @@
+//! Calls that wait for people before they leave (rules G801 to G807).
+//!
+//! An approval is stored before its call begins to wait, so a restart loses none: the call's owner
+//! asks again, and finds what was decided meanwhile. Only [`Approvals::decide`] decides.
+
+mod policy;
+mod store;
+
+use std::sync::Arc;
+
+use call_outcome::{Category, Failure};
+use core_types::{Clock, IdSource, Timestamp};
+use sql_store::SqliteDatabase;
+use tokio::sync::{Mutex, broadcast};
+
+use crate::{
+    domain::{
+        approval::{
+            Approval, Ask, DecideError, Decision, EffectClass, Judged, Judgement, State, digest_of,
+        },
+        tool::Tool,
+    },
+    store::StoreError,
+};
+pub use policy::{Approver, Policy, PolicyError};
+pub use store::ApprovalFilter;
+use store::{ApprovalStore, Stored};
+
+/// The most approvals that wait at once.
+const MAX_PENDING: i64 = 1_000;
+/// How many changes a follower may be behind before it reads the pending ones again.
+const CHANGES: usize = 256;
+
+/// A call that is to be approved.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The tool.
+    pub tool: &'a Tool,
+    /// The arguments as canonical JSON.
+    pub arguments: String,
+    /// The effect; empty for a call that ends with its caller.
+    pub effect_id: &'a str,
+    /// The conversation; empty if none.
+    pub conversation_id: &'a str,
+    /// The run that makes the call; empty if none does.
+    pub run_id: &'a str,
+    /// What starts the call again after a restart; empty if its owner asks for it.
+    pub call_json: String,
+}
+
+/// What there is for a call that is to be approved.
+#[derive(Debug)]
+pub enum Found {
+    /// It was approved before for the whole conversation, by this approval.
+    Remembered(String),
+    /// An approval, pending or not.
+    Approval(Box<Approval>),
+}
+
+/// Why an approval was not decided.
+#[derive(Debug, thiserror::Error)]
+pub enum DecisionError {
+    /// There is none of this id.
+    #[error("there is no approval of this id")]
+    NotFound,
+    /// The decision does not count.
+    #[error("{error}")]
+    Refused {
+        /// Why.
+        error: DecideError,
+        /// The approval as it is.
+        approval: Box<Approval>,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The approvals of this service. Clone, cheap.
+#[derive(Clone)]
+pub struct Approvals {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    policy: Policy,
+    store: ApprovalStore,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+    changes: broadcast::Sender<Arc<Approval>>,
+    /// Held while an approval is made or changed.
+    changing: Mutex<()>,
+}
+
+impl std::fmt::Debug for Approvals {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Approvals")
+    }
+}
+
+impl Approvals {
+    /// Takes the rules, the people and an open database with the tables of this service.
+    pub fn new(
+        policy: Policy,
+        database: SqliteDatabase,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn IdSource>,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                policy,
+                store: ApprovalStore::new(database),
+                clock,
+                ids,
+                changes: broadcast::Sender::new(CHANGES),
+                changing: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Holds a call against the rules.
+    pub fn judge(
+        &self,
+        tool: &Tool,
+        arguments: &serde_json::Value,
+        conversation: &str,
+    ) -> Judgement {
+        self.inner.policy.rules.judge(Judged {
+            tool: tool.id(),
+            effect: EffectClass::of(tool.flags()),
+            arguments,
+            conversation,
+        })
+    }
+
+    /// Returns the approver who has a key.
+    pub fn approver(&self, key: &str) -> Option<&Approver> {
+        self.inner.policy.approver(key)
+    }
+
+    /// Returns the time.
+    pub fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    /// Returns the approval of a call, and makes one if there is none.
+    ///
+    /// # Errors
+    /// The outer one is of the store; the inner one says why the call is refused without being
+    /// asked for.
+    pub async fn require(
+        &self,
+        wanted: Wanted<'_>,
+        ask: Ask,
+    ) -> Result<Result<Found, Failure>, StoreError> {
+        let inner = &*self.inner;
+        let (tool, digest) = (wanted.tool.id(), wanted.tool.etag());
+        let _changing = inner.changing.lock().await;
+        if let Some(stored) = inner.store.of_effect(wanted.effect_id).await? {
+            if stored.approval.tool_digest == digest {
+                let approval = inner.expired(stored).await?;
+                return Ok(Ok(Found::Approval(Box::new(approval))));
+            }
+            // The tool was declared anew, so what was decided was something else (rule G807).
+            inner.end(stored, State::Withdrawn).await?;
+        }
+        if !wanted.conversation_id.is_empty() {
+            let remembered = digest_of(tool, digest, "", &wanted.arguments);
+            let remembered = inner.store.remembered(wanted.conversation_id, &remembered);
+            if let Some(approval) = remembered.await? {
+                return Ok(Ok(Found::Remembered(approval)));
+            }
+        }
+        if !inner.policy.could_decide(&ask.role, ask.needed) {
+            let message = format!(
+                "{tool} needs the approval of a person, and too few approvers are configured; the \
+                 operator names them in the approvals file"
+            );
+            return Ok(Err(refused("approval_unavailable", message)));
+        }
+        if inner.store.pending().await? >= MAX_PENDING {
+            let message = format!("{tool} needs an approval, and {MAX_PENDING} calls wait for one");
+            let failure = Failure::new(Category::Limit, "too_many_approvals", message);
+            return Ok(Err(failure.retryable()));
+        }
+        let now = inner.clock.now();
+        let approval = Approval {
+            id: format!("apr_{}", inner.ids.next_uuid().simple()),
+            state: State::Pending,
+            run_id: wanted.run_id.to_owned(),
+            effect_id: wanted.effect_id.to_owned(),
+            tool_id: tool.to_owned(),
+            tool_digest: digest.to_owned(),
+            arguments: wanted.arguments,
+            reasons: ask.reasons,
+            effect: EffectClass::of(wanted.tool.flags()),
+            conversation_id: wanted.conversation_id.to_owned(),
+            role: ask.role,
+            needed: ask.needed,
+            reason_required: ask.reason_required,
+            consents: Vec::new(),
+            edited: false,
+            created: now.unix_nanos(),
+            expires: now.plus(ask.expires).unix_nanos(),
+            ended: None,
+        };
+        inner.store.put(&approval, &wanted.call_json).await?;
+        inner.announce(&approval);
+        Ok(Ok(Found::Approval(Box::new(approval))))
+    }
+
+    /// Waits until an approval is decided, expires or is withdrawn.
+    ///
+    /// # Errors
+    /// The store fails, or has no such approval.
+    pub async fn ended(&self, id: &str) -> Result<Approval, DecisionError> {
+        let mut changes = self.inner.changes.subscribe();
+        loop {
+            let approval = self.get(id).await?;
+            if approval.state != State::Pending {
+                return Ok(approval);
+            }
+            let expires = Timestamp::from_unix_nanos(approval.expires);
+            let left = expires.since(self.inner.clock.now());
+            let changed = async {
+                loop {
+                    match changes.recv().await {
+                        Ok(changed) if changed.id != id => {}
+                        _ => return,
+                    }
+                }
+            };
+            // Whether it changed or its time has passed is seen when it is read again.
+            let _ = tokio::time::timeout(left, changed).await;
+        }
+    }
+
+    /// Returns an approval as it is now.
+    ///
+    /// # Errors
+    /// The store fails, or has no such approval.
+    pub async fn get(&self, id: &str) -> Result<Approval, DecisionError> {
+        let stored = self.inner.store.get(id).await?;
+        let stored = stored.ok_or(DecisionError::NotFound)?;
+        if !stored.approval.is_overdue(self.inner.clock.now()) {
+            return Ok(stored.approval);
+        }
+        let _changing = self.inner.changing.lock().await;
+        let stored = self.inner.store.get(id).await?;
+        let stored = stored.ok_or(DecisionError::NotFound)?;
+        Ok(self.inner.expired(stored).await?)
+    }
+
+    /// Returns the approval for which an effect waits.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn pending_of(&self, effect: &str) -> Result<Option<Approval>, StoreError> {
+        let stored = self.inner.store.of_effect(effect).await?;
+        let now = self.inner.clock.now();
+        let approval = stored.map(|stored| stored.approval);
+        Ok(approval
+            .filter(|approval| approval.state == State::Pending && !approval.is_overdue(now)))
+    }
+
+    /// Withdraws an approval that its call no longer needs; nothing if it has ended.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn withdraw(&self, id: &str) -> Result<(), StoreError> {
+        let _changing = self.inner.changing.lock().await;
+        match self.inner.store.get(id).await? {
+            Some(stored) if stored.approval.state == State::Pending => {
+                self.inner.end(stored, State::Withdrawn).await.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a decision; `remember` lets it stand for later calls of the conversation.
+    ///
+    /// # Errors
+    /// [`DecisionError`], and nothing is changed.
+    pub async fn decide(
+        &self,
+        id: &str,
+        decision: Decision<'_>,
+        remember: bool,
+    ) -> Result<Approval, DecisionError> {
+        let inner = &*self.inner;
+        let _changing = inner.changing.lock().await;
+        let stored = inner.store.get(id).await?;
+        let stored = stored.ok_or(DecisionError::NotFound)?;
+        let call_json = stored.call_json.clone();
+        let mut approval = inner.expired(stored).await?;
+        let remember = remember && decision.approved;
+        match approval.decide(decision, inner.clock.now()) {
+            Err(error) => {
+                let approval = Box::new(approval);
+                return Err(DecisionError::Refused { error, approval });
+            }
+            Ok(false) => return Ok(approval),
+            Ok(true) => {}
+        }
+        if remember && approval.state == State::Approved && !approval.conversation_id.is_empty() {
+            let digest = approval.digest_to_remember();
+            let conversation = &approval.conversation_id;
+            inner
+                .store
+                .remember(conversation, &digest, &approval.id)
+                .await?;
+        }
+        inner.store.put(&approval, &call_json).await?;
+        inner.announce(&approval);
+        Ok(approval)
+    }
+
+    /// Returns a page of approvals, the newest first.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn list(
+        &self,
+        filter: &ApprovalFilter,
+        after: Option<(i64, &str)>,
+        limit: usize,
+    ) -> Result<Vec<Approval>, StoreError> {
+        let stored = self.inner.store.list(filter, after, limit).await?;
+        let now = self.inner.clock.now();
+        let mut approvals = Vec::with_capacity(stored.len());
+        for mut stored in stored {
+            if stored.approval.is_overdue(now) {
+                stored.approval.end(State::Expired, now);
+            }
+            approvals.push(stored.approval);
+        }
+        Ok(approvals)
+    }
+
+    /// Follows every change.
+    pub fn changes(&self) -> broadcast::Receiver<Arc<Approval>> {
+        self.inner.changes.subscribe()
+    }
+
+    /// Withdraws what waited for callers that are gone, and returns what starts again the calls that
+    /// no owner asks for.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn recover(&self) -> Result<Vec<String>, StoreError> {
+        let mut calls = Vec::new();
+        for stored in self.inner.store.unattended().await? {
+            match stored.approval.effect_id.as_str() {
+                "" => self.withdraw(&stored.approval.id).await?,
+                _ => calls.push(stored.call_json),
+            }
+        }
+        Ok(calls)
+    }
+
+    /// Forgets what starts a call again, as the ledger has it now.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn dispatched(&self, id: &str) -> Result<(), StoreError> {
+        self.inner.store.forget_call(id).await
+    }
+}
+
+impl Inner {
+    /// Returns an approval, which ends if its time has passed.
+    async fn expired(&self, stored: Stored) -> Result<Approval, StoreError> {
+        match stored.approval.is_overdue(self.clock.now()) {
+            true => self.end(stored, State::Expired).await,
+            false => Ok(stored.approval),
+        }
+    }
+
+    async fn end(&self, mut stored: Stored, state: State) -> Result<Approval, StoreError> {
+        stored.approval.end(state, self.clock.now());
+        self.store.put(&stored.approval, &stored.call_json).await?;
+        self.announce(&stored.approval);
+        Ok(stored.approval)
+    }
+
+    fn announce(&self, approval: &Approval) {
+        // Without followers there is nothing to do.
+        let _ = self.changes.send(Arc::new(approval.clone()));
+    }
+}
+
+/// Makes the failure of a call that must not leave.
+pub fn refused(code: &str, message: impl Into<String>) -> Failure {
+    Failure::new(Category::Policy, code, message)
+}

@@ -1,0 +1,213 @@
+//! The file with the rules and the people who decide.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use crate::domain::approval::{RuleFile, Rules, read_rules};
+
+/// The largest file, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Rules, and the people who decide.
+#[derive(Debug, Default)]
+pub struct Policy {
+    /// The rules.
+    pub rules: Rules,
+    approvers: Vec<Approver>,
+}
+
+/// A person who decides.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approver {
+    /// The name that is recorded.
+    pub name: String,
+    /// What the person may decide.
+    #[serde(default)]
+    pub roles: Vec<String>,
+    /// The SHA-256 of the person's key in hexadecimal digits. The key has at least 128 bits of
+    /// randomness, so no slower digest is needed.
+    key_sha256: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFile {
+    #[serde(default)]
+    rules: Vec<RuleFile>,
+    #[serde(default)]
+    approvers: Vec<Approver>,
+}
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// It cannot be read.
+    #[error("the approvals file {path} cannot be read")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is wrong.
+    #[error("the approvals file {path} is wrong: {}", .problems.join("; "))]
+    Wrong {
+        /// The file.
+        path: String,
+        /// Everything that is wrong, each with its place.
+        problems: Vec<String>,
+    },
+}
+
+impl Policy {
+    /// Reads the file; an empty path stands for one without rules and approvers.
+    ///
+    /// # Errors
+    /// [`PolicyError`] names everything that is wrong.
+    pub fn load(path: &Path) -> Result<Self, PolicyError> {
+        if path.as_os_str().is_empty() {
+            return Ok(Self::default());
+        }
+        let shown = path.display().to_string();
+        let unreadable = |source| PolicyError::Unreadable {
+            path: shown.clone(),
+            source,
+        };
+        if fs::metadata(path).map_err(unreadable)?.len() > MAX_BYTES {
+            let problems = vec![format!("it has more than {MAX_BYTES} bytes")];
+            return Err(PolicyError::Wrong {
+                path: shown,
+                problems,
+            });
+        }
+        let text = fs::read_to_string(path).map_err(unreadable)?;
+        Self::read(&text).map_err(|problems| PolicyError::Wrong {
+            path: shown,
+            problems,
+        })
+    }
+
+    fn read(text: &str) -> Result<Self, Vec<String>> {
+        let file: PolicyFile =
+            serde_json::from_str(text).map_err(|error| vec![error.to_string()])?;
+        let mut problems = check_approvers(&file.approvers);
+        let rules = read_rules(file.rules).unwrap_or_else(|found| {
+            problems.extend(found);
+            Rules::default()
+        });
+        for (rule, role, count) in rules.roles() {
+            let able = file.approvers.iter().filter(|approver| approver.has(role));
+            if !file.approvers.is_empty() && able.count() < count as usize {
+                problems.push(format!(
+                    "rule '{rule}' needs {count} approvers with the role '{role}', and there are fewer"
+                ));
+            }
+        }
+        match problems.is_empty() {
+            true => Ok(Self {
+                rules,
+                approvers: file.approvers,
+            }),
+            false => Err(problems),
+        }
+    }
+
+    /// Returns the approver who has the key.
+    pub fn approver(&self, key: &str) -> Option<&Approver> {
+        // Digests are compared, so the time that it takes says nothing about a key.
+        let digest = hex::encode(Sha256::digest(key.as_bytes()));
+        self.approvers
+            .iter()
+            .find(|approver| approver.key_sha256.eq_ignore_ascii_case(&digest))
+    }
+
+    /// Whether there are enough people who could approve something.
+    pub fn could_decide(&self, role: &str, count: u32) -> bool {
+        let able = self.approvers.iter().filter(|approver| approver.has(role));
+        able.count() >= count as usize
+    }
+}
+
+impl Approver {
+    fn has(&self, role: &str) -> bool {
+        role.is_empty() || self.roles.iter().any(|own| own == role)
+    }
+}
+
+fn check_approvers(approvers: &[Approver]) -> Vec<String> {
+    let (mut names, mut keys) = (BTreeSet::new(), BTreeSet::new());
+    let mut problems = Vec::new();
+    for (place, approver) in approvers.iter().enumerate() {
+        let mut add = |problem: &str| problems.push(format!("approvers[{place}].{problem}"));
+        if approver.name.is_empty() || approver.name.len() > 128 {
+            add("name: is empty or has more than 128 bytes");
+        }
+        if !names.insert(&approver.name) {
+            add("name: is used by an approver above");
+        }
+        let is_digest = hex::decode(&approver.key_sha256).is_ok_and(|bytes| bytes.len() == 32);
+        if !is_digest {
+            add(
+                "key_sha256: is not a SHA-256 in 64 hexadecimal digits; `tavern approvals key` makes one",
+            );
+        }
+        if !keys.insert(approver.key_sha256.to_ascii_lowercase()) {
+            add("key_sha256: is used by an approver above");
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn key_of(key: &str) -> String {
+        hex::encode(Sha256::digest(key))
+    }
+
+    #[test]
+    fn an_approver_is_known_by_the_key() {
+        let file = json!({
+            "rules": [{"id": "r", "action": "ask", "approvers": {"role": "keeper"}}],
+            "approvers": [{"name": "mara", "roles": ["keeper"], "key_sha256": key_of("k")}]
+        });
+        let policy = Policy::read(&file.to_string()).unwrap();
+        assert_eq!(policy.approver("k").unwrap().name, "mara");
+        assert!(policy.approver("other").is_none());
+        assert!(
+            policy.approver(&key_of("k")).is_none(),
+            "the digest is no key"
+        );
+        assert!(policy.could_decide("keeper", 1) && policy.could_decide("", 1));
+        assert!(!policy.could_decide("keeper", 2) && !policy.could_decide("other", 1));
+    }
+
+    #[test]
+    fn every_problem_of_the_file_is_named() {
+        let file = json!({
+            "rules": [
+                {"id": "", "action": "ask"},
+            ],
+            "approvers": [
+                {"name": "mara", "key_sha256": "abc"},
+                {"name": "mara", "key_sha256": key_of("k")}
+            ]
+        });
+        let problems = Policy::read(&file.to_string()).unwrap_err();
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        let file = json!({
+            "rules": [{"id": "two", "action": "ask", "approvers": {"role": "keeper", "count": 2}}],
+            "approvers": [{"name": "mara", "roles": ["keeper"], "key_sha256": key_of("k")}]
+        });
+        let problems = Policy::read(&file.to_string()).unwrap_err();
+        assert!(problems[0].contains("needs 2 approvers"), "{problems:?}");
+        assert!(Policy::read("{\"other\": 1}").is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! Approvals on SQLite.
+
+use sql_store::SqliteDatabase;
+use sqlx::{Row, sqlite::SqliteRow};
+
+use crate::{
+    domain::approval::{Approval, State},
+    store::StoreError,
+};
+
+/// Keeps approvals.
+#[derive(Clone)]
+pub(super) struct ApprovalStore {
+    database: SqliteDatabase,
+}
+
+/// A stored approval.
+pub(super) struct Stored {
+    pub(super) approval: Approval,
+    /// What starts the call again after a restart; empty if its owner asks for it.
+    pub(super) call_json: String,
+}
+
+/// Which approvals a list has.
+#[derive(Clone, Debug, Default)]
+pub struct ApprovalFilter {
+    /// Only in this state.
+    pub state: Option<State>,
+    /// Only of this conversation; empty for all.
+    pub conversation: String,
+    /// Only of this run; empty for all.
+    pub run: String,
+}
+
+const COLUMNS: &str = "SELECT document_json, call_json FROM approvals";
+
+impl ApprovalStore {
+    pub(super) fn new(database: SqliteDatabase) -> Self {
+        Self { database }
+    }
+
+    /// Saves a new approval, or what became of it.
+    pub(super) async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError> {
+        let document = serde_json::to_string(approval).expect("an approval has text keys only");
+        let statement = sqlx::query(
+            "INSERT INTO approvals (approval_id, effect_id, state, conversation_id, run_id, created, \
+             expires, document_json, call_json) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
+             ON CONFLICT (approval_id) DO UPDATE SET state = excluded.state, \
+             document_json = excluded.document_json",
+        );
+        statement
+            .bind(&approval.id)
+            .bind(&approval.effect_id)
+            .bind(approval.state as i32)
+            .bind(&approval.conversation_id)
+            .bind(&approval.run_id)
+            .bind(approval.created)
+            .bind(approval.expires)
+            .bind(document)
+            .bind(call_json)
+            .execute(self.database.writer())
+            .await?;
+        Ok(())
+    }
+
+    pub(super) async fn get(&self, id: &str) -> Result<Option<Stored>, StoreError> {
+        let statement = format!("{COLUMNS} WHERE approval_id = ?1");
+        let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id);
+        let row = row.fetch_optional(self.database.reader()).await?;
+        row.map(|row| read(&row)).transpose()
+    }
+
+    /// Returns the approval of an effect that counts.
+    pub(super) async fn of_effect(&self, effect: &str) -> Result<Option<Stored>, StoreError> {
+        let statement =
+            format!("{COLUMNS} WHERE effect_id = ?1 AND effect_id <> '' AND state <> 5");
+        let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(effect);
+        let row = row.fetch_optional(self.database.reader()).await?;
+        row.map(|row| read(&row)).transpose()
+    }
+
+    /// Returns those whose call no owner asks for: it ended with its caller, or is to be started again.
+    pub(super) async fn unattended(&self) -> Result<Vec<Stored>, StoreError> {
+        let statement = format!(
+            "{COLUMNS} WHERE (state = 1 AND effect_id = '') OR (state IN (1, 2) AND call_json <> '')"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement));
+        let rows = rows.fetch_all(self.database.reader()).await?;
+        rows.iter().map(read).collect()
+    }
+
+    pub(super) async fn forget_call(&self, id: &str) -> Result<(), StoreError> {
+        let statement = sqlx::query("UPDATE approvals SET call_json = '' WHERE approval_id = ?1");
+        statement.bind(id).execute(self.database.writer()).await?;
+        Ok(())
+    }
+
+    /// Returns how many wait.
+    pub(super) async fn pending(&self) -> Result<i64, StoreError> {
+        let count = sqlx::query_scalar("SELECT count(*) FROM approvals WHERE state = 1");
+        Ok(count.fetch_one(self.database.reader()).await?)
+    }
+
+    /// Returns at most `limit` approvals, the newest first, after a place.
+    pub(super) async fn list(
+        &self,
+        filter: &ApprovalFilter,
+        after: Option<(i64, &str)>,
+        limit: usize,
+    ) -> Result<Vec<Stored>, StoreError> {
+        let statement = format!(
+            "{COLUMNS} WHERE (?1 = 0 OR state = ?1) AND (?2 = '' OR conversation_id = ?2) \
+             AND (?3 = '' OR run_id = ?3) AND (created, approval_id) < (?4, ?5) \
+             ORDER BY created DESC, approval_id DESC LIMIT ?6"
+        );
+        let (created, id) = after.unwrap_or((i64::MAX, ""));
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(filter.state.map_or(0, |state| state as i32))
+            .bind(&filter.conversation)
+            .bind(&filter.run)
+            .bind(created)
+            .bind(id)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(self.database.reader())
+            .await?;
+        rows.iter().map(read).collect()
+    }
+
+    pub(super) async fn remember(
+        &self,
+        conversation: &str,
+        digest: &str,
+        approval: &str,
+    ) -> Result<(), StoreError> {
+        let statement = sqlx::query(
+            "INSERT INTO remembered_approvals (conversation_id, digest, approval_id) \
+             VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+        );
+        let statement = statement.bind(conversation).bind(digest).bind(approval);
+        statement.execute(self.database.writer()).await?;
+        Ok(())
+    }
+
+    /// Returns the approval that stands for later calls.
+    pub(super) async fn remembered(
+        &self,
+        conversation: &str,
+        digest: &str,
+    ) -> Result<Option<String>, StoreError> {
+        let statement = sqlx::query_scalar(
+            "SELECT approval_id FROM remembered_approvals WHERE conversation_id = ?1 AND digest = ?2",
+        );
+        let statement = statement.bind(conversation).bind(digest);
+        Ok(statement.fetch_optional(self.database.reader()).await?)
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<Stored, StoreError> {
+    let document: String = row.try_get(0)?;
+    let approval = serde_json::from_str(&document)
+        .map_err(|error| StoreError::Failed(sqlx::Error::Decode(error.into())))?;
+    Ok(Stored {
+        approval,
+        call_json: row.try_get(1)?,
+    })
+}

@@ -1,0 +1,316 @@
+//! From the rules to a call that may leave: some wait for people first.
+
+use std::time::Duration;
+
+use call_outcome::{Category, Failure};
+use contracts::tavern::common::v1::{
+    ApprovalEnded, ApprovalRequested, CallApproval, run_event::Kind,
+};
+use core_types::{ConversationId, Durability, EffectId};
+use grpc_kit::CallContext;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tonic::Status;
+
+use super::{Call, Calls, Inner, draining, execute::Ready, recover::without_caller};
+use crate::{
+    approvals::{Approvals, DecisionError, Found, Wanted, refused},
+    domain::approval::{Approval, Judgement, State},
+    in_flight::InFlightCall,
+    store::StoreError,
+};
+
+/// Why a call that waited does not leave.
+enum Stop {
+    Refused(Failure),
+    Status(Status),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Status(grpc_kit::internal(&error))
+    }
+}
+
+impl From<DecisionError> for Stop {
+    fn from(error: DecisionError) -> Self {
+        Self::Status(grpc_kit::internal(&error))
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+impl Inner {
+    /// Checks a call, holds it against the rules and waits for people if they are to be asked.
+    /// Returns it ready to leave, or why it is refused.
+    ///
+    /// # Errors
+    /// A status when nothing is known: the store fails, or the service ends.
+    pub(super) async fn permit(
+        &self,
+        call: &Call,
+        in_flight: &InFlightCall,
+        context: &CallContext,
+    ) -> Result<Result<Ready, Failure>, Status> {
+        match self.permitted(call, in_flight, context).await {
+            Ok(ready) => Ok(Ok(ready)),
+            Err(Stop::Refused(failure)) => Ok(Err(failure)),
+            Err(Stop::Status(status)) => Err(status),
+        }
+    }
+
+    async fn permitted(
+        &self,
+        call: &Call,
+        in_flight: &InFlightCall,
+        context: &CallContext,
+    ) -> Result<Ready, Stop> {
+        loop {
+            let ready = self.prepare(call, &call.arguments, context).await?;
+            let conversation = text_of(call.conversation.as_ref());
+            let ask = match self
+                .approvals
+                .judge(&ready.tool, &ready.arguments, &conversation)
+            {
+                Judgement::Allow => return Ok(ready),
+                Judgement::Deny(reason) => {
+                    let message = format!(
+                        "{} was not called: the rule '{}' forbids this call",
+                        ready.tool.id(),
+                        reason.rule_id
+                    );
+                    return Err(refused("denied_by_rule", message).into());
+                }
+                Judgement::Ask(ask) => ask,
+            };
+            let wanted = Wanted {
+                tool: &ready.tool,
+                arguments: canonical_json::to_string(&ready.arguments),
+                effect_id: call.effect_id.as_ref().map_or("", EffectId::as_str),
+                conversation_id: &conversation,
+                run_id: in_flight.path().steps().last().map_or("", String::as_str),
+                call_json: WaitingCall::of(call),
+            };
+            let approval = match self.approvals.require(wanted, ask).await?? {
+                Found::Approval(approval) => *approval,
+                Found::Remembered(approval_id) => {
+                    let approval = CallApproval {
+                        approval_id,
+                        ..CallApproval::default()
+                    };
+                    return Ok(ready.approved(approval));
+                }
+            };
+            let approval = match approval.state {
+                State::Pending => self.decided(approval, in_flight, context).await?,
+                _ => approval,
+            };
+            match approval.state {
+                State::Approved => {}
+                // The call was cancelled, which is seen before it leaves; or it is asked for again.
+                State::Withdrawn if in_flight.cancel_token().is_cancelled() => return Ok(ready),
+                State::Withdrawn | State::Pending => continue,
+                State::Rejected | State::Expired => return Err(refusal(&approval).into()),
+            }
+            let arguments = serde_json::from_str(&approval.arguments)
+                .map_err(|error| Stop::Status(grpc_kit::internal(&error)))?;
+            let approved = self.prepare(call, &arguments, context).await?;
+            // What was approved is this definition; for another one people are asked again.
+            if approved.tool.etag() == approval.tool_digest {
+                return Ok(approved.approved(to_proto(approval)));
+            }
+        }
+    }
+
+    /// Waits for the end of a pending approval.
+    async fn decided(
+        &self,
+        approval: Approval,
+        in_flight: &InFlightCall,
+        context: &CallContext,
+    ) -> Result<Approval, Stop> {
+        in_flight.waits_for_approval(requested(&approval));
+        let deadline = async {
+            match context.deadline() {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            ended = self.approvals.ended(&approval.id) => ended?,
+            () = in_flight.cancel_token().cancelled() => {
+                self.approvals.withdraw(&approval.id).await?;
+                self.approvals.get(&approval.id).await?
+            }
+            () = self.draining.cancelled() => return Err(Stop::Status(draining())),
+            () = deadline => {
+                let message = format!(
+                    "{} waits for the approval {}, and the caller's deadline passed; the same effect id \
+                     waits on",
+                    approval.tool_id, approval.id
+                );
+                let failure = Failure::new(Category::Timeout, "approval_pending", message);
+                return Err(failure.retryable().into());
+            }
+        };
+        in_flight.approval_ended(ApprovalEnded {
+            approval_id: ended.id.clone(),
+            effect_id: ended.effect_id.clone(),
+            approved: ended.state == State::Approved,
+            approvers: ended.approvers(),
+            reason: ended.reason().to_owned(),
+        });
+        Ok(ended)
+    }
+}
+
+fn requested(approval: &Approval) -> Kind {
+    let expires = core_types::Timestamp::from_unix_nanos(approval.expires);
+    let rules = approval.reasons.iter().map(|reason| reason.rule_id.clone());
+    Kind::ApprovalRequested(ApprovalRequested {
+        approval_id: approval.id.clone(),
+        effect_id: approval.effect_id.clone(),
+        tool_id: approval.tool_id.clone(),
+        rule_ids: rules.collect(),
+        expire_time: Some(run_events::timestamp_to_proto(expires)),
+    })
+}
+
+fn to_proto(approval: Approval) -> CallApproval {
+    CallApproval {
+        approvers: approval.approvers(),
+        reason: approval.reason().to_owned(),
+        edited_arguments_json: match approval.edited {
+            true => approval.arguments,
+            false => String::new(),
+        },
+        approval_id: approval.id,
+    }
+}
+
+/// Words why people did not let a call leave.
+fn refusal(approval: &Approval) -> Failure {
+    let tool = &approval.tool_id;
+    if approval.state == State::Expired {
+        let message = format!("{tool} was not called: its approval expired before anyone decided");
+        return refused("approval_expired", message);
+    }
+    let by = approval.approvers().pop().unwrap_or_default();
+    let because = match approval.reason() {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    let message = format!("{tool} was not called: {by} rejected it{because}");
+    refused("approval_rejected", message)
+}
+
+fn text_of(conversation: Option<&ConversationId>) -> String {
+    conversation.map_or_else(String::new, ToString::to_string)
+}
+
+/// A call without an owner that waits for people, as it is kept over a restart.
+#[derive(Serialize, Deserialize)]
+struct WaitingCall {
+    tool: String,
+    arguments: Value,
+    effect_id: String,
+    conversation_id: String,
+    in_memory: bool,
+    timeout_ms: Option<u64>,
+    needs_confirmation: bool,
+    attempt: u32,
+}
+
+impl WaitingCall {
+    /// Returns the call as JSON; nothing if an owner asks for it again.
+    fn of(call: &Call) -> String {
+        let Some(effect) = call.effect_id.as_ref().filter(|_| call.detached) else {
+            return String::new();
+        };
+        let timeout = call.timeout.map(|timeout| timeout.as_millis());
+        let waiting = Self {
+            tool: call.tool.clone(),
+            arguments: call.arguments.clone(),
+            effect_id: effect.to_string(),
+            conversation_id: text_of(call.conversation.as_ref()),
+            in_memory: call.durability == Durability::Memory,
+            timeout_ms: timeout.and_then(|millis| u64::try_from(millis).ok()),
+            needs_confirmation: call.needs_confirmation,
+            attempt: call.attempt,
+        };
+        serde_json::to_string(&waiting).expect("it has text keys only")
+    }
+
+    fn into_call(self) -> Option<Call> {
+        Some(Call {
+            tool: self.tool,
+            arguments: self.arguments,
+            effect_id: Some(EffectId::new(self.effect_id).ok()?),
+            conversation: ConversationId::new(self.conversation_id).ok(),
+            durability: match self.in_memory {
+                true => Durability::Memory,
+                false => Durability::Sync,
+            },
+            timeout: self.timeout_ms.map(Duration::from_millis),
+            index: 0,
+            needs_confirmation: self.needs_confirmation,
+            attempt: self.attempt,
+            detached: true,
+            body: None,
+            is_first: false,
+        })
+    }
+}
+
+impl Calls {
+    /// Returns the approvals of calls.
+    pub fn approvals(&self) -> &Approvals {
+        &self.inner.approvals
+    }
+
+    /// Lets the calls wait again that no owner asks for. Returns how many there are.
+    pub(super) async fn wait_again(&self) -> Result<usize, Status> {
+        let waiting = self.inner.approvals.recover().await;
+        let waiting = waiting.map_err(|error| grpc_kit::internal(&error))?;
+        let read = |json: &String| serde_json::from_str::<WaitingCall>(json).ok()?.into_call();
+        let calls: Vec<_> = waiting.iter().filter_map(read).collect();
+        let count = calls.len();
+        for call in calls {
+            drop(self.join_within(call, without_caller())?);
+        }
+        Ok(count)
+    }
+
+    /// Checks arguments as a call with them would be, for the one who edits them.
+    ///
+    /// # Errors
+    /// Why such a call would be refused.
+    pub async fn check_edited(
+        &self,
+        approval: &Approval,
+        arguments: &Value,
+    ) -> Result<String, Failure> {
+        let found = self.inner.tools.find(&approval.tool_id).await;
+        let tool = found.map_err(|missing| missing.into_failure(&approval.tool_id))?;
+        let checked = tool
+            .check(arguments)
+            .map_err(|violations| Failure::invalid_arguments(tool.id(), violations))?;
+        let conversation = &approval.conversation_id;
+        let judgement = self
+            .inner
+            .approvals
+            .judge(&tool, &checked.arguments, conversation);
+        if let Judgement::Deny(reason) = judgement {
+            let message = format!(
+                "the rule '{}' forbids a call with these arguments",
+                reason.rule_id
+            );
+            return Err(refused("denied_by_rule", message));
+        }
+        Ok(canonical_json::to_string(&checked.arguments))
+    }
+}

@@ -1,0 +1,67 @@
+//! What a consent is bound to, and how it is shown.
+
+use std::fmt::Write;
+
+const DOMAIN: &str = "tavern.approval.v1";
+
+/// Returns the digest that a decision quotes (rule G802), in hexadecimal digits.
+pub fn digest_of(tool: &str, tool_digest: &str, effect: &str, canonical: &str) -> String {
+    let parts = [DOMAIN, tool, tool_digest, effect, canonical];
+    hex::encode(canonical_json::digest_of_parts(parts.map(str::as_bytes)))
+}
+
+/// Returns canonical JSON with everything escaped that a reader could not see, or that changes the
+/// order in which the rest is read (rule G803). It is the same value.
+pub fn shown(canonical: &str) -> String {
+    let mut text = String::with_capacity(canonical.len());
+    for character in canonical.chars() {
+        if !is_hidden(character) {
+            text.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            write!(text, "\\u{unit:04x}").expect("a String takes all that is written");
+        }
+    }
+    text
+}
+
+/// Whether a character has no shape of its own or directs how others are shown. Canonical JSON has
+/// such characters only inside texts, where an escape may stand for each.
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn g802_an_approval_has_the_digest_of_the_vector() {
+        let arguments = json!({"to": "player", "item": "moonmoss ring", "value": 80});
+        let digest = digest_of(
+            "workflow:grant_item",
+            "85a2802a31781f04b71bcce4ea4fbb6a874b3f811bad9084b45673f6a035deb8",
+            "eff_5c1f0c9a7a1e4a7b8b0d2f6a9c3e1d07",
+            &canonical_json::to_string(&arguments),
+        );
+        let expected = "a65bd82f335dcce821678f663eccbd240c8228c23fb1e31c37b43d399e2ff361";
+        assert_eq!(digest, expected);
+    }
+
+    #[test]
+    fn g803_hidden_characters_are_escaped_and_the_value_stays() {
+        let value = json!({"a": "pay\u{202e}001\u{200b} \u{e0041}é🙂"});
+        let text = shown(&canonical_json::to_string(&value));
+        assert_eq!(text, "{\"a\":\"pay\\u202e001\\u200b \\udb40\\udc41é🙂\"}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+}

@@ -1,0 +1,386 @@
+//! Listing, following and deciding approvals.
+
+use std::{sync::Arc, time::Duration};
+
+use contracts::tavern::{
+    common::v1::{ErrorReason, WatchDrain, WatchHeartbeat},
+    registry::v1::{
+        Approval, ApprovalConsent, ApprovalReason, ApprovalState, ApprovalVerdict,
+        DecideApprovalRequest, DecideApprovalResponse, EffectClass, GetApprovalRequest,
+        GetApprovalResponse, ListApprovalsRequest, ListApprovalsResponse, WatchApprovalsGap,
+        WatchApprovalsReady, WatchApprovalsRequest, WatchApprovalsResponse,
+        approval_service_server::ApprovalService, watch_approvals_response::Record,
+    },
+};
+use core_types::{PageToken, Timestamp, page::page_size};
+use grpc_kit::{Drain, Failure};
+use run_events::timestamp_to_proto;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
+
+use super::{Answer, StreamOf};
+use crate::{
+    approvals::{ApprovalFilter, Approvals, Approver, DecisionError},
+    calls::Calls,
+    domain::approval::{self as domain, DecideError, Decision, State, shown},
+    store::StoreError,
+};
+
+/// How long a watch may be silent before it shows a sign of life.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How long a follower waits before it asks again after a drain.
+const RETRY_AFTER_SECONDS: i64 = 1;
+/// The most pending approvals, which a watch returns first.
+const MAX_PENDING: usize = 1_000;
+
+/// Approvals as a gRPC service.
+#[derive(Clone, Debug)]
+pub struct ApprovalRpc {
+    calls: Calls,
+}
+
+impl ApprovalRpc {
+    /// Takes the calls, which own the approvals.
+    pub fn new(calls: Calls) -> Self {
+        Self { calls }
+    }
+
+    fn approvals(&self) -> &Approvals {
+        self.calls.approvals()
+    }
+}
+
+#[tonic::async_trait]
+impl ApprovalService for ApprovalRpc {
+    type WatchApprovalsStream = StreamOf<WatchApprovalsResponse>;
+
+    async fn list_approvals(
+        &self,
+        request: Request<ListApprovalsRequest>,
+    ) -> Answer<ListApprovalsResponse> {
+        let request = request.into_inner();
+        let list = list_name(&request);
+        let after = place_of(&list, &request.page_token)?;
+        let filter = ApprovalFilter {
+            state: state_from_proto(request.state()),
+            conversation: request.conversation_id.clone(),
+            run: request.run_id.clone(),
+        };
+        let size = page_size(request.page_size);
+        let after = after.as_ref().map(|(created, id)| (*created, id.as_str()));
+        let mut found = self
+            .approvals()
+            .list(&filter, after, size + 1)
+            .await
+            .map_err(|error| failed(&error))?;
+        let more = found.len() > size;
+        found.truncate(size);
+        let next = found
+            .last()
+            .filter(|_| more)
+            .map(|last| PageToken::after(format!("{}/{}", last.created, last.id)).encode(&list));
+        Ok(Response::new(ListApprovalsResponse {
+            approvals: found.iter().map(to_proto).collect(),
+            next_page_token: next.unwrap_or_default(),
+        }))
+    }
+
+    async fn get_approval(
+        &self,
+        request: Request<GetApprovalRequest>,
+    ) -> Answer<GetApprovalResponse> {
+        let id = request.into_inner().approval_id;
+        let approval = self.approvals().get(&id).await;
+        let approval = approval.map_err(|error| refusal(&error, &id))?;
+        Ok(Response::new(GetApprovalResponse {
+            approval: Some(to_proto(&approval)),
+        }))
+    }
+
+    async fn watch_approvals(
+        &self,
+        request: Request<WatchApprovalsRequest>,
+    ) -> Answer<Self::WatchApprovalsStream> {
+        let drain = Drain::of(&request);
+        let conversation = request.into_inner().conversation_id;
+        let stream = watch(self.approvals().clone(), conversation, drain);
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn decide_approval(
+        &self,
+        request: Request<DecideApprovalRequest>,
+    ) -> Answer<DecideApprovalResponse> {
+        let approver = authenticated(self.approvals(), request.metadata())?.clone();
+        let request = request.into_inner();
+        let approval = self.decide(&approver, &request).await?;
+        Ok(Response::new(DecideApprovalResponse {
+            approval: Some(to_proto(&approval)),
+        }))
+    }
+}
+
+impl ApprovalRpc {
+    async fn decide(
+        &self,
+        approver: &Approver,
+        request: &DecideApprovalRequest,
+    ) -> Result<domain::Approval, Status> {
+        let approved = request.verdict() == ApprovalVerdict::Approve;
+        let mut failure = Failure::invalid_fields();
+        if !approved && request.remember {
+            failure.add_violation("remember", "is given only with APPROVE");
+        }
+        if !approved && !request.edited_arguments_json.is_empty() {
+            failure.add_violation("edited_arguments_json", "is given only with APPROVE");
+        }
+        failure.refuse_if_any()?;
+        let id = &request.approval_id;
+        let edited = self.edited(id, &request.edited_arguments_json).await?;
+        let decision = Decision {
+            approver: &approver.name,
+            roles: &approver.roles,
+            digest: &request.arguments_digest,
+            approved,
+            reason: &request.reason,
+            edited,
+        };
+        let decided = self.approvals().decide(id, decision, request.remember);
+        let approval = decided.await.map_err(|error| refusal(&error, id))?;
+        tracing::info!(
+            approval = id,
+            approver = approver.name,
+            approved,
+            tool = approval.tool_id,
+            "a person decided about a call"
+        );
+        Ok(approval)
+    }
+
+    /// Reads edited arguments and checks them as those of a call.
+    async fn edited(&self, id: &str, json: &str) -> Result<Option<String>, Status> {
+        if json.is_empty() {
+            return Ok(None);
+        }
+        let wrong = |problem: String| {
+            Failure::invalid_fields()
+                .violation("edited_arguments_json", problem)
+                .into_status()
+        };
+        let arguments = json_schema::parse_json_strict(json);
+        let arguments = arguments.map_err(|error| wrong(error.to_string()))?;
+        let approval = self.approvals().get(id).await;
+        let approval = approval.map_err(|error| refusal(&error, id))?;
+        let checked = self.calls.check_edited(&approval, &arguments).await;
+        checked
+            .map(Some)
+            .map_err(|failure| wrong(failure.message.clone()))
+    }
+}
+
+fn authenticated<'a>(
+    approvals: &'a Approvals,
+    metadata: &MetadataMap,
+) -> Result<&'a Approver, Status> {
+    let header = metadata.get("authorization");
+    let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let key = header.strip_prefix("Bearer ").unwrap_or("");
+    let approver = approvals.approver(key).filter(|_| !key.is_empty());
+    approver.ok_or_else(|| {
+        let message = "send the key of an approver as `authorization: Bearer KEY`";
+        Failure::new(Code::Unauthenticated, ErrorReason::ApproverUnknown, message).into_status()
+    })
+}
+
+fn watch(
+    approvals: Approvals,
+    conversation: String,
+    drain: Drain,
+) -> impl futures::Stream<Item = Result<WatchApprovalsResponse, Status>> + Send {
+    let record = |record| WatchApprovalsResponse {
+        record: Some(record),
+    };
+    async_stream::try_stream! {
+        loop {
+            let mut changes = approvals.changes();
+            let pending = ApprovalFilter {
+                state: Some(State::Pending),
+                conversation: conversation.clone(),
+                ..ApprovalFilter::default()
+            };
+            let pending = approvals.list(&pending, None, MAX_PENDING).await;
+            for approval in pending.map_err(|error| failed(&error))? {
+                yield record(Record::Approval(to_proto(&approval)));
+            }
+            yield record(Record::Ready(WatchApprovalsReady {}));
+            loop {
+                match next(&mut changes, &drain).await {
+                    Next::Change(changed)
+                        if conversation.is_empty() || changed.conversation_id == conversation =>
+                    {
+                        yield record(Record::Approval(to_proto(&changed)));
+                    }
+                    Next::Change(_) => {}
+                    Next::Silence => yield record(Record::Heartbeat(WatchHeartbeat {
+                        high_water_sequence: 0,
+                        time: Some(timestamp_to_proto(approvals.now())),
+                    })),
+                    Next::Missed => break,
+                    Next::Drain => {
+                        let retry_after = prost_types::Duration {
+                            seconds: RETRY_AFTER_SECONDS,
+                            nanos: 0,
+                        };
+                        yield record(Record::Drain(WatchDrain {
+                            retry_after: Some(retry_after),
+                            last_sequence: 0,
+                        }));
+                        return;
+                    }
+                }
+            }
+            yield record(Record::Gap(WatchApprovalsGap {}));
+        }
+    }
+}
+
+/// What a watch has to say next.
+enum Next {
+    Change(Arc<domain::Approval>),
+    Missed,
+    Silence,
+    Drain,
+}
+
+async fn next(changes: &mut Receiver<Arc<domain::Approval>>, drain: &Drain) -> Next {
+    tokio::select! {
+        changed = changes.recv() => match changed {
+            Ok(changed) => Next::Change(changed),
+            Err(RecvError::Lagged(_)) => Next::Missed,
+            Err(RecvError::Closed) => Next::Drain,
+        },
+        () = drain.started() => Next::Drain,
+        () = tokio::time::sleep(HEARTBEAT) => Next::Silence,
+    }
+}
+
+fn to_proto(approval: &domain::Approval) -> Approval {
+    let time = |nanos| timestamp_to_proto(Timestamp::from_unix_nanos(nanos));
+    Approval {
+        approval_id: approval.id.clone(),
+        state: approval.state as i32,
+        run_id: approval.run_id.clone(),
+        effect_id: approval.effect_id.clone(),
+        tool_id: approval.tool_id.clone(),
+        tool_digest: approval.tool_digest.clone(),
+        arguments_json: shown(&approval.arguments),
+        arguments_digest: approval.digest(),
+        reasons: approval
+            .reasons
+            .iter()
+            .map(|reason| ApprovalReason {
+                rule_id: reason.rule_id.clone(),
+                text: reason.text.clone(),
+            })
+            .collect(),
+        effect_class: effect_to_proto(approval.effect).into(),
+        conversation_id: approval.conversation_id.clone(),
+        role: approval.role.clone(),
+        needed: approval.needed,
+        reason_required: approval.reason_required,
+        consents: approval
+            .consents
+            .iter()
+            .map(|consent| ApprovalConsent {
+                approver: consent.approver.clone(),
+                verdict: match consent.approved {
+                    true => ApprovalVerdict::Approve.into(),
+                    false => ApprovalVerdict::Reject.into(),
+                },
+                reason: consent.reason.clone(),
+                time: Some(time(consent.time)),
+            })
+            .collect(),
+        edited: approval.edited,
+        create_time: Some(time(approval.created)),
+        expire_time: Some(time(approval.expires)),
+        end_time: approval.ended.map(time),
+    }
+}
+
+fn effect_to_proto(effect: domain::EffectClass) -> EffectClass {
+    match effect {
+        domain::EffectClass::ReadOnly => EffectClass::ReadOnly,
+        domain::EffectClass::Idempotent => EffectClass::Idempotent,
+        domain::EffectClass::SideEffecting => EffectClass::SideEffecting,
+        domain::EffectClass::Destructive => EffectClass::Destructive,
+    }
+}
+
+fn state_from_proto(state: ApprovalState) -> Option<State> {
+    match state {
+        ApprovalState::Unspecified => None,
+        ApprovalState::Pending => Some(State::Pending),
+        ApprovalState::Approved => Some(State::Approved),
+        ApprovalState::Rejected => Some(State::Rejected),
+        ApprovalState::Expired => Some(State::Expired),
+        ApprovalState::Withdrawn => Some(State::Withdrawn),
+    }
+}
+
+/// Returns the name of the list: its conditions, without what changes from page to page.
+fn list_name(request: &ListApprovalsRequest) -> String {
+    let conditions = ListApprovalsRequest {
+        page_size: 0,
+        page_token: String::new(),
+        ..request.clone()
+    };
+    format!("approvals {conditions:?}")
+}
+
+fn place_of(list: &str, token: &str) -> Result<Option<(i64, String)>, Status> {
+    let wrong = |problem: String| {
+        Failure::invalid_fields()
+            .violation("page_token", problem)
+            .into_status()
+    };
+    let token = PageToken::decode(list, token).map_err(|error| wrong(error.to_string()))?;
+    let Some(token) = token else {
+        return Ok(None);
+    };
+    let place = token.last_key().split_once('/');
+    let place = place.and_then(|(created, id)| Some((created.parse().ok()?, id.to_owned())));
+    place
+        .map(Some)
+        .ok_or_else(|| wrong("does not belong to this list".to_owned()))
+}
+
+fn failed(error: &StoreError) -> Status {
+    grpc_kit::internal(error)
+}
+
+fn refusal(error: &DecisionError, id: &str) -> Status {
+    let (code, reason) = match error {
+        DecisionError::Store(error) => return failed(error),
+        DecisionError::NotFound => (Code::NotFound, ErrorReason::ApprovalNotFound),
+        DecisionError::Refused { error, .. } => match error {
+            DecideError::NoReason => {
+                return Failure::invalid_fields()
+                    .violation("reason", "is empty, and the rule wants one")
+                    .into_status();
+            }
+            DecideError::NotPending => (Code::FailedPrecondition, ErrorReason::ApprovalNotPending),
+            DecideError::Changed => (Code::Aborted, ErrorReason::ApprovalChanged),
+            DecideError::NotAllowed => (Code::PermissionDenied, ErrorReason::ApproverNotAllowed),
+        },
+    };
+    let failure = Failure::new(code, reason, error.to_string()).metadata("approval_id", id);
+    let failure = match error {
+        DecisionError::Refused { approval, .. } => failure
+            .metadata("state", format!("{:?}", approval.state).to_uppercase())
+            .metadata("arguments_digest", approval.digest())
+            .metadata("role", approval.role.clone()),
+        _ => failure,
+    };
+    failure.into_status()
+}
