@@ -1,6 +1,6 @@
 //! The commands that talk to a Tavern: invoke a text, look at runs, tools approvals and workflows.
 
-mod approvals;
+pub(crate) mod approvals;
 mod invoke;
 mod json;
 mod runs;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use all_in_one::{Tavern, TavernSettings};
 
+use crate::client::approvals;
 use crate::{play, serve};
 
 /// Plays every transcript on all five services in this process, on SQLite in a fresh directory.
@@ -21,10 +22,15 @@ pub(crate) async fn demo(
     }
     let telemetry = telemetry::init(&settings.telemetry, "tavern", env!("CARGO_PKG_VERSION"))?;
     let examples = examples.unwrap_or_else(|| settings.deploy_dir.join("examples"));
+    let key = approvals::new_key();
+    let file = approvals::with_approver(&settings.approvals_file(), "demo", &key)?;
+    settings.approvals_file = directory.path().join("approvals.json");
+    std::fs::write(&settings.approvals_file, file)?;
     let tavern = Tavern::build(&settings).await?;
     println!("scripts: {}", serve::isolation(&tavern).await?);
     println!();
-    let wrong = play::play_all(tavern.gateway(), &examples).await?;
+    let transport = grpc_kit::local(&tavern.services());
+    let wrong = play::play_all(transport, &examples, &key).await?;
     tavern.shutdown().await;
     telemetry.shutdown().await;
     Ok(if wrong == 0 {

@@ -12,7 +12,6 @@ use std::process::ExitCode;
 use all_in_one::TavernSettings;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 
 /// Turns what language models write into work that really happens.
 #[derive(Parser)]
@@ -46,6 +45,14 @@ enum Command {
         /// The directory of the transcripts.
         #[arg(long, default_value = "deploy/examples")]
         examples: PathBuf,
+        /// The key of an approver, for transcripts in which a person decides.
+        #[arg(
+            long,
+            env = "TAVERN_APPROVER_KEY",
+            default_value = "",
+            hide_env_values = true
+        )]
+        approver_key: String,
     },
     /// Asks a server whether it serves, for a container's health check.
     Healthcheck {
@@ -137,9 +144,13 @@ async fn main() -> anyhow::Result<ExitCode> {
         },
         Command::Settings(overrides) => Ok(overrides.print()),
         Command::Client(command) => Ok(command.execute_or_report().await),
-        Command::Play { gateway, examples } => {
+        Command::Play {
+            gateway,
+            examples,
+            approver_key,
+        } => {
             let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(gateway))?;
-            let wrong = play::play_all(GatewayServiceClient::new(transport), &examples).await?;
+            let wrong = play::play_all(transport, &examples, &approver_key).await?;
             Ok(if wrong == 0 {
                 ExitCode::SUCCESS
             } else {

@@ -6,15 +6,16 @@ mod transcript;
 use std::{path::Path, time::Instant};
 
 use anyhow::{Context, bail};
-use contracts::tavern::common::v1::{Run, RunEvent, watch_record::Record};
+use contracts::tavern::common::v1::{Run, RunEvent, run_event::Kind, watch_record::Record};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::gateway::v1::{
     AgentTarget, CallsTarget, InvokeTextRequest, ToolScope, agent_target::Input,
     invoke_text_request::Target,
 };
+use contracts::tavern::registry::v1::{ApprovalVerdict, DecideApprovalRequest};
 use grpc_kit::Transport;
 
-use crate::client::print_table;
+use crate::client::{approvals, print_table};
 use crate::timeline::{self, Style};
 
 use transcript::{Lines, Step, Transcript};
@@ -28,15 +29,21 @@ use transcript::{Lines, Step, Transcript};
     reason = "the timelines are what this command is for"
 )]
 pub(crate) async fn play_all(
-    gateway: GatewayServiceClient<Transport>,
+    transport: Transport,
     directory: &Path,
+    approver_key: &str,
 ) -> anyhow::Result<usize> {
+    let mut player = Player {
+        gateway: GatewayServiceClient::new(transport.clone()),
+        approvals: approvals::Client::new(transport),
+        approver_key,
+    };
     let transcripts = transcript::read_all(directory)?;
     let mut wrong = 0;
     let mut rows = vec![["TRANSCRIPT", "TIME", "RESULT"].map(str::to_owned).to_vec()];
     for (path, transcript) in &transcripts {
         let begun = Instant::now();
-        let (drawing, differences) = play(gateway.clone(), transcript)
+        let (drawing, differences) = play(&mut player, transcript)
             .await
             .with_context(|| format!("{} could not be played", path.display()))?;
         let time = format!("{:.1} ms", begun.elapsed().as_secs_f64() * 1e3);
@@ -61,7 +68,7 @@ pub(crate) async fn play_all(
 }
 
 async fn play(
-    mut gateway: GatewayServiceClient<Transport>,
+    player: &mut Player<'_>,
     transcript: &Transcript,
 ) -> anyhow::Result<(String, Vec<String>)> {
     let mut drawing = format!("== {}", transcript.title);
@@ -73,7 +80,7 @@ async fn play(
     let mut conversation_id = String::new();
     for step in &transcript.steps {
         let request = request(step, &conversation_id);
-        let (events, run) = follow(&mut gateway, request).await?;
+        let (events, run) = player.follow(request, step).await?;
         drawing.push_str(&timeline::draw(&events, &run));
         differences.extend(check::differences(&step.expect, &events, &run));
         conversation_id = run.conversation_id;
@@ -111,32 +118,66 @@ fn request(step: &Step, conversation_id: &str) -> InvokeTextRequest {
     }
 }
 
-/// Invokes a text and collects everything up to the end of the run.
-async fn follow(
-    gateway: &mut GatewayServiceClient<Transport>,
-    request: InvokeTextRequest,
-) -> anyhow::Result<(Vec<RunEvent>, Run)> {
-    let mut records = gateway.invoke_text(request).await?.into_inner();
-    let mut events: Vec<RunEvent> = Vec::new();
-    while let Some(answer) = records.message().await? {
-        match answer.record.and_then(|record| record.record) {
-            Some(Record::Event(event)) => {
-                let expected = events.len() as u64 + 1;
-                if event.sequence != expected {
-                    bail!("event {} came where {expected} was due", event.sequence);
+/// Who plays: invokes texts, and decides about calls that wait for a person.
+struct Player<'a> {
+    gateway: GatewayServiceClient<Transport>,
+    approvals: approvals::Client,
+    approver_key: &'a str,
+}
+
+impl Player<'_> {
+    /// Invokes a text and collects everything up to the end of the run.
+    async fn follow(
+        &mut self,
+        request: InvokeTextRequest,
+        step: &Step,
+    ) -> anyhow::Result<(Vec<RunEvent>, Run)> {
+        let mut records = self.gateway.invoke_text(request).await?.into_inner();
+        let mut events: Vec<RunEvent> = Vec::new();
+        while let Some(answer) = records.message().await? {
+            match answer.record.and_then(|record| record.record) {
+                Some(Record::Event(event)) => {
+                    let expected = events.len() as u64 + 1;
+                    if event.sequence != expected {
+                        bail!("event {} came where {expected} was due", event.sequence);
+                    }
+                    if let Some(Kind::ApprovalRequested(asked)) = &event.kind {
+                        self.decide(&asked.approval_id, step).await?;
+                    }
+                    events.push(event);
                 }
-                events.push(event);
+                Some(Record::Terminal(terminal)) => {
+                    return Ok((
+                        events,
+                        terminal.run.context("the terminal record names no run")?,
+                    ));
+                }
+                Some(Record::Drain(_)) => bail!("the server drains"),
+                Some(Record::Gap(_)) => bail!("events of a new run are missing"),
+                Some(Record::Heartbeat(_)) | None => {}
             }
-            Some(Record::Terminal(terminal)) => {
-                return Ok((
-                    events,
-                    terminal.run.context("the terminal record names no run")?,
-                ));
-            }
-            Some(Record::Drain(_)) => bail!("the server drains"),
-            Some(Record::Gap(_)) => bail!("events of a new run are missing"),
-            Some(Record::Heartbeat(_)) | None => {}
         }
+        bail!("the stream ended before the run did")
     }
-    bail!("the stream ended before the run did")
+
+    /// Decides as the step says about a call that waits for a person.
+    async fn decide(&mut self, approval_id: &str, step: &Step) -> anyhow::Result<()> {
+        let Some(decision) = &step.approval else {
+            bail!("a call waits for the approval {approval_id}, and its step decides nothing");
+        };
+        let verdict = match decision.approve {
+            true => ApprovalVerdict::Approve,
+            false => ApprovalVerdict::Reject,
+        };
+        let arguments = decision.arguments.as_ref().map(ToString::to_string);
+        let request = DecideApprovalRequest {
+            approval_id: approval_id.to_owned(),
+            verdict: verdict.into(),
+            reason: decision.reason.clone(),
+            edited_arguments_json: arguments.unwrap_or_default(),
+            ..DecideApprovalRequest::default()
+        };
+        approvals::decide_present(&mut self.approvals, request, self.approver_key).await?;
+        Ok(())
+    }
 }

@@ -30,6 +30,9 @@ pub struct TavernSettings {
     pub data_dir: PathBuf,
     /// The directory with `plugins`, `workflows`, `agents` and `models`. Default: `deploy`.
     pub deploy_dir: PathBuf,
+    /// The file with the rules for approvals and the people who decide. Default: `approvals.json` in
+    /// the deploy directory, if it is there.
+    pub approvals_file: PathBuf,
 }
 
 impl Default for TavernSettings {
@@ -42,6 +45,7 @@ impl Default for TavernSettings {
             telemetry: TelemetrySettings::default(),
             data_dir: PathBuf::from("data"),
             deploy_dir: PathBuf::from("deploy"),
+            approvals_file: PathBuf::new(),
         }
     }
 }
@@ -56,11 +60,12 @@ impl settings::Settings for TavernSettings {
 }
 
 /// How the settings begin that the process gives its services, whatever they are set to.
-const GIVEN: [&str; 13] = [
+const GIVEN: [&str; 14] = [
     "server.",
     "telemetry.",
     "data_dir",
     "plugins_dir",
+    "approvals_file",
     "workflows_dir",
     "agents_dir",
     "scripts_dir",
@@ -136,14 +141,20 @@ impl TavernSettings {
         services.agent.data_dir = self.data_dir.clone();
         services.sandbox.blobs.directory = self.data_dir.join("blobs");
         services.registry.plugins_dir = self.deploy_dir.join("plugins");
-        let approvals = self.deploy_dir.join("approvals.json");
-        if services.registry.approvals_file.as_os_str().is_empty() && approvals.is_file() {
-            services.registry.approvals_file = approvals;
-        }
+        services.registry.approvals_file = self.approvals_file();
         services.workflow.workflows_dir = self.deploy_dir.join("workflows");
         services.agent.agents_dir = self.deploy_dir.join("agents");
         services.agent.scripts_dir = self.deploy_dir.join("models");
         Ok(services)
+    }
+
+    /// Returns the file with rules and approvers; empty if there is none.
+    pub fn approvals_file(&self) -> PathBuf {
+        let shipped = self.deploy_dir.join("approvals.json");
+        match self.approvals_file.as_os_str().is_empty() && shipped.is_file() {
+            true => shipped,
+            false => self.approvals_file.clone(),
+        }
     }
 
     /// Returns the settings in force of the process and of every service, with the meaning, the source and the default of each.

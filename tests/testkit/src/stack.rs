@@ -13,6 +13,7 @@ use contracts::tavern::sandbox::v1::blob_service_client::BlobServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use grpc_kit::{ClientSettings, Transport};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::{Code, Request};
 
@@ -25,6 +26,13 @@ struct Service {
     prefix: &'static str,
     port: u16,
 }
+
+/// The key of an approver of every stack.
+pub const APPROVER_KEY: &str = "the key of the tests";
+
+/// The SHA-256 of [`APPROVER_KEY`].
+const APPROVER_KEY_SHA256: &str =
+    "e058567aec88596c0e58341bf112fe55029b19828eb2d2241b846b1af69fe6f2";
 
 const GATEWAY: Service = Service {
     program: "gateway",
@@ -167,7 +175,7 @@ impl Stack {
         self.kill()?;
         if self.builder.separate {
             for service in ALL {
-                let environment = self.environment(service);
+                let environment = self.environment(service)?;
                 self.spawn(service.program, &[], &environment)?;
             }
             for service in ALL {
@@ -178,7 +186,8 @@ impl Stack {
         let listen = format!("{}:{}", self.host, GATEWAY.port);
         let data = self.directory.path().join("data").display().to_string();
         let deploy = self.deploy().display().to_string();
-        let environment = self.builder.environment.clone();
+        let mut environment = self.builder.environment.clone();
+        environment.push(("TAVERN__APPROVALS_FILE".to_owned(), self.approvals_file()?));
         let arguments = [
             "serve",
             "--listen",
@@ -219,7 +228,7 @@ impl Stack {
         if let Ok(mut running) = self.take_service(program) {
             running.kill()?;
         }
-        let environment = self.environment(service);
+        let environment = self.environment(service)?;
         self.spawn(service.program, &[], &environment)?;
         self.await_service(service).await
     }
@@ -294,7 +303,26 @@ impl Stack {
             .unwrap_or_else(|| repository().join("deploy"))
     }
 
-    fn environment(&self, service: &Service) -> Vec<(String, String)> {
+    /// Writes the rules of the deploy directory with an approver who has [`APPROVER_KEY`], and returns
+    /// the path of the file.
+    fn approvals_file(&self) -> anyhow::Result<String> {
+        let path = self.directory.path().join("approvals.json");
+        let shipped = self.deploy().join("approvals.json");
+        let rules = match shipped.is_file() {
+            true => std::fs::read_to_string(shipped)?,
+            false => "{}".to_owned(),
+        };
+        let mut file: Value = serde_json::from_str(&rules)?;
+        file["approvers"] = json!([{
+            "name": "tester",
+            "roles": ["storykeeper"],
+            "key_sha256": APPROVER_KEY_SHA256,
+        }]);
+        std::fs::write(&path, file.to_string())?;
+        Ok(path.display().to_string())
+    }
+
+    fn environment(&self, service: &Service) -> anyhow::Result<Vec<(String, String)>> {
         let mut environment = self.builder.environment.clone();
         if service.program == "agent-runtime" {
             let file = self
@@ -333,7 +361,10 @@ impl Stack {
         }
         let deploy = |part: &str| self.deploy().join(part).display().to_string();
         match service.program {
-            "tool-registry" => set("PLUGINS_DIR", deploy("plugins")),
+            "tool-registry" => {
+                set("PLUGINS_DIR", deploy("plugins"));
+                set("APPROVALS_FILE", self.approvals_file()?);
+            }
             "workflow-execution" => set("WORKFLOWS_DIR", deploy("workflows")),
             "agent-runtime" => {
                 set("AGENTS_DIR", deploy("agents"));
@@ -351,7 +382,7 @@ impl Stack {
                     .to_string(),
             );
         }
-        environment
+        Ok(environment)
     }
 
     fn spawn(

@@ -1,5 +1,6 @@
 //! `tavern approvals`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -10,11 +11,11 @@ use contracts::tavern::registry::v1::{
     Approval, ApprovalState, ApprovalVerdict, DecideApprovalRequest, GetApprovalRequest,
     ListApprovalsRequest, WatchApprovalsRequest,
 };
-use settings::Secret;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tonic::Request;
 
-use super::{Remote, json, print, print_table, refusal};
+use super::{Remote, json as lines, print, print_table, refusal};
 use crate::timeline::{Style, name};
 
 /// The message that is printed as JSON.
@@ -75,7 +76,7 @@ pub(crate) struct Decision {
     key: String,
 }
 
-type Client = ApprovalServiceClient<grpc_kit::Transport>;
+pub(crate) type Client = ApprovalServiceClient<grpc_kit::Transport>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
@@ -129,7 +130,7 @@ async fn list(client: &mut Client, all: bool, as_json: bool) -> anyhow::Result<(
         let page = page.map_err(|status| refusal(&status))?.into_inner();
         for approval in page.approvals {
             match as_json {
-                true => json::print_line(MESSAGE, &approval)?,
+                true => lines::print_line(MESSAGE, &approval)?,
                 false => rows.push(row(&approval)),
             }
         }
@@ -172,7 +173,7 @@ async fn get(client: &mut Client, approval_id: String) -> anyhow::Result<Approva
 
 fn show(approval: &Approval, as_json: bool) -> anyhow::Result<()> {
     if as_json {
-        return json::print_line(MESSAGE, approval);
+        return lines::print_line(MESSAGE, approval);
     }
     let mut lines = vec![
         format!("{}   {}", approval.approval_id, state_of(approval)),
@@ -206,7 +207,7 @@ async fn watch(client: &mut Client, as_json: bool) -> anyhow::Result<()> {
     let mut stream = stream.map_err(|status| refusal(&status))?.into_inner();
     while let Some(next) = stream.message().await.map_err(|status| refusal(&status))? {
         match next.record {
-            Some(Record::Approval(approval)) if as_json => json::print_line(MESSAGE, &approval)?,
+            Some(Record::Approval(approval)) if as_json => lines::print_line(MESSAGE, &approval)?,
             Some(Record::Approval(approval)) => {
                 print_table(&[row(&approval)], Style::of_stdout().width);
             }
@@ -216,44 +217,73 @@ async fn watch(client: &mut Client, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Decides about the arguments that the approval has now.
 async fn decide(
     client: &mut Client,
     decision: Decision,
     decided: DecideApprovalRequest,
     as_json: bool,
 ) -> anyhow::Result<()> {
-    let present = get(client, decision.approval_id).await?;
-    let mut request = Request::new(DecideApprovalRequest {
-        approval_id: present.approval_id,
-        arguments_digest: present.arguments_digest,
+    let request = DecideApprovalRequest {
+        approval_id: decision.approval_id,
         reason: decision.reason,
         ..decided
+    };
+    show(
+        &decide_present(client, request, &decision.key).await?,
+        as_json,
+    )
+}
+
+/// Decides about the arguments that the approval has now.
+pub(crate) async fn decide_present(
+    client: &mut Client,
+    request: DecideApprovalRequest,
+    key: &str,
+) -> anyhow::Result<Approval> {
+    let present = get(client, request.approval_id.clone()).await?;
+    let mut request = Request::new(DecideApprovalRequest {
+        arguments_digest: present.arguments_digest,
+        ..request
     });
-    let key = Secret::new(decision.key);
-    let Ok(bearer) = format!("Bearer {}", key.expose()).parse() else {
+    let Ok(bearer) = format!("Bearer {key}").parse() else {
         bail!("the key has characters that no header can hold");
     };
     request.metadata_mut().insert("authorization", bearer);
     let decided = client.decide_approval(request).await;
     let decided = decided.map_err(|status| refusal(&status))?.into_inner();
-    show(
-        &decided.approval.context("the answer has no approval")?,
-        as_json,
-    )
+    decided.approval.context("the answer has no approval")
+}
+
+/// Returns a key that no one can guess: 244 random bits.
+pub(crate) fn new_key() -> String {
+    let random = || uuid::Uuid::new_v4().simple();
+    format!("{}{}", random(), random())
+}
+
+fn entry(name: &str, roles: &[String], key: &str) -> Value {
+    json!({"name": name, "roles": roles, "key_sha256": hex::encode(Sha256::digest(key))})
+}
+
+/// Returns the approvals file, with an approver more who has every role; an empty path stands for one
+/// without rules.
+pub(crate) fn with_approver(path: &Path, name: &str, key: &str) -> anyhow::Result<String> {
+    let mut file = match path.as_os_str().is_empty() {
+        true => json!({}),
+        false => serde_json::from_str(&std::fs::read_to_string(path)?)?,
+    };
+    let rules = file["rules"].as_array().into_iter().flatten();
+    let roles = rules.filter_map(|rule| rule["approvers"]["role"].as_str());
+    let approver = entry(name, &roles.map(str::to_owned).collect::<Vec<_>>(), key);
+    match file["approvers"].as_array_mut() {
+        Some(approvers) => approvers.push(approver),
+        None => file["approvers"] = json!([approver]),
+    }
+    Ok(file.to_string())
 }
 
 fn print_key(name: &str, roles: &[String]) -> anyhow::Result<()> {
-    let key = format!(
-        "{}{}",
-        uuid::Uuid::new_v4().simple(),
-        uuid::Uuid::new_v4().simple()
-    );
-    let entry = serde_json::json!({
-        "name": name,
-        "roles": roles,
-        "key_sha256": hex::encode(Sha256::digest(&key)),
-    });
+    let key = new_key();
+    let entry = entry(name, roles, &key);
     print(&format!(
         "The key, for {name} alone (it is not stored):\n{key}\n\nThe entry for `approvers` in the approvals \
          file:\n{}\n",

@@ -35,8 +35,25 @@ pub(crate) struct Step {
     /// The only tools that the text may speak of; empty for all. Means nothing with an agent.
     #[serde(default)]
     pub(crate) tools: Vec<String>,
+    /// What a person decides about each call that waits for one.
+    #[serde(default)]
+    pub(crate) approval: Option<Approval>,
     /// What must come of it.
     pub(crate) expect: Expectation,
+}
+
+/// What a person decides.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Approval {
+    /// Whether the call may leave.
+    pub(crate) approve: bool,
+    /// Why.
+    #[serde(default)]
+    pub(crate) reason: String,
+    /// Other arguments.
+    #[serde(default)]
+    pub(crate) arguments: Option<Value>,
 }
 
 /// A text: one string, or its lines.

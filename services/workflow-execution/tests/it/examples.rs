@@ -113,6 +113,11 @@ async fn each_example_gives_its_result() {
             json!({"greetings": ["Hi, Ada!", "Hi, Bo!"]}),
         ),
         (
+            "grant_item",
+            json!({"item": "ring", "to": "player", "value": 40}),
+            json!({"granted": "player now has the ring, worth 40."}),
+        ),
+        (
             "nested_loops",
             json!({"rows": 3, "columns": 4}),
             json!({"total": 18, "row_totals": [0, 6, 18], "iterations": 3}),

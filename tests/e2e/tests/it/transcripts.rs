@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use testkit::{Stack, binary, repository};
+use testkit::{APPROVER_KEY, Stack, binary, repository};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_transcripts_give_the_stated_results_in_five_processes() -> anyhow::Result<()> {
@@ -41,6 +41,7 @@ fn play(stack: &Stack) -> anyhow::Result<()> {
     let played = Command::new(binary("tavern")?)
         .args(["play", "--gateway", &stack.address(), "--examples"])
         .arg(repository().join("deploy/examples"))
+        .args(["--approver-key", APPROVER_KEY])
         .output()?;
     let printed = String::from_utf8_lossy(&played.stdout);
     let errors = String::from_utf8_lossy(&played.stderr);
