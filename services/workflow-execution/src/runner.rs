@@ -12,11 +12,13 @@
 //!   `node_output`: what a script or
 //!   model writes; `settle`: what they came to.
 //! - `interface_stream`: the streaming outputs of a run; `tool_text`: what tools write.
-//! - `permits`: how much may happen at once; `run_place`: the places of runs.
+//! - `permits`: how much may happen at once; `effect_permits`: of effects; `run_place`,
+//!   `run_keys`: of runs.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
 mod describe_tools;
 mod drive;
+mod effect_permits;
 pub mod history;
 mod history_call;
 mod inline_zone;
@@ -24,6 +26,7 @@ mod interface_stream;
 mod model_call;
 mod node_output;
 mod permits;
+pub mod run_keys;
 mod run_place;
 mod script_call;
 mod settle;
@@ -41,19 +44,19 @@ use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
-use core_types::MAX_CALL_DEPTH;
 use grpc_kit::Transport;
 use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
-use tokio::sync::Semaphore;
 use tonic::Status;
 
 use crate::domain::engine::{Command, Engine};
 use crate::domain::node_type::Settled;
+use effect_permits::EffectPermits;
 use history::{Attempts, Calls, Zones};
 
+pub use effect_permits::Concurrency;
 pub use permits::QueueFull;
-pub use run_place::{RunBounds, RunPlace, RunPlaces};
+pub use run_place::{RunBounds, RunEntry, RunPlace, RunPlaces};
 
 /// The services that nodes need.
 #[derive(Clone, Debug)]
@@ -83,23 +86,11 @@ impl Peers {
     }
 }
 
-/// How much may happen at once.
-#[derive(Clone, Copy, Debug)]
-pub struct Concurrency {
-    /// Effects of one run.
-    pub per_run: usize,
-    /// Effects of all runs at the same depth of nesting.
-    pub per_depth: usize,
-}
-
 /// Executes runs.
 #[derive(Debug)]
 pub struct Runner {
     peers: Peers,
-    per_run: usize,
-    /// One set of permits per depth of nesting: a run that waits for a run below it must not keep
-    /// that one from getting a permit.
-    permits: Vec<Arc<Semaphore>>,
+    permits: EffectPermits,
 }
 
 /// A run at some point of its life.
@@ -122,13 +113,9 @@ pub struct Prepared {
 impl Runner {
     /// Takes the services and the bounds.
     pub fn new(peers: Peers, concurrency: Concurrency) -> Self {
-        let permits = (0..=MAX_CALL_DEPTH)
-            .map(|_| Arc::new(Semaphore::new(concurrency.per_depth)))
-            .collect();
         Self {
             peers,
-            per_run: concurrency.per_run,
-            permits,
+            permits: EffectPermits::new(concurrency),
         }
     }
 
@@ -155,10 +142,6 @@ impl Runner {
     /// The registry does not answer.
     pub async fn unknown_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
         describe_tools::unknown(&self.peers, tool_ids).await
-    }
-
-    fn permits(&self, depth: usize) -> Arc<Semaphore> {
-        Arc::clone(&self.permits[depth.min(self.permits.len() - 1)])
     }
 }
 

@@ -1,5 +1,6 @@
 //! The service: everything it holds, and its life from start to end.
 
+mod concurrency;
 mod definition_store;
 mod recover;
 mod start;
@@ -15,6 +16,7 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use crate::error::Error;
 use crate::library::Library;
 use crate::node;
+use crate::runner::run_keys::RunKeys;
 use crate::runner::{Concurrency, Peers, RunBounds, RunPlaces, Runner};
 use crate::settings::WorkflowSettings;
 use crate::store::{MIGRATIONS, SqliteStore, Store};
@@ -35,6 +37,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     places: RunPlaces,
+    keys: RunKeys,
     definitions: DefinitionStore,
 }
 
@@ -70,6 +73,7 @@ pub async fn build_with(
     let concurrency = Concurrency {
         per_run: settings.max_effects_per_run,
         per_depth: settings.max_effects,
+        per_type: settings.max_effects_by_type,
     };
     let inner = Inner {
         library,
@@ -82,6 +86,7 @@ pub async fn build_with(
         runner: Arc::new(Runner::new(peers, concurrency)),
         clock,
         ids,
+        keys: RunKeys::default(),
         places: RunPlaces::new(RunBounds {
             active: settings.max_active_runs,
             queued: settings.max_queued_runs,

@@ -1,5 +1,6 @@
 //! The settings of workflow-execution.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use grpc_kit::{ClientSettings, ServerSettings};
@@ -39,6 +40,9 @@ pub struct WorkflowSettings {
     /// How many tools, scripts and models all runs of the same depth of nesting may wait for at once;
     /// more nodes wait. Default 256.
     pub max_effects: usize,
+    /// How many nodes of a type all runs of the same depth of nesting may wait for at once, by the full
+    /// type, such as `"core:Script" = 8`; more nodes wait. Default: none.
+    pub max_effects_by_type: BTreeMap<String, usize>,
 }
 
 impl Default for WorkflowSettings {
@@ -59,6 +63,7 @@ impl Default for WorkflowSettings {
             max_waiting_runs: 10_000,
             max_effects_per_run: 16,
             max_effects: 256,
+            max_effects_by_type: BTreeMap::new(),
         }
     }
 }
@@ -67,6 +72,18 @@ impl settings::Settings for WorkflowSettings {
     const PREFIX: &'static str = "TAVERN_WORKFLOW";
 
     fn check(&self, problems: &mut Problems) {
+        for (full_type, most) in &self.max_effects_by_type {
+            let key = format!("max_effects_by_type.{full_type}");
+            if crate::node::builtin().get(full_type).is_none() {
+                problems.add(
+                    &key,
+                    "is no node type",
+                    "give the full type of a node, such as core:Script",
+                );
+            } else if !(1..=100_000).contains(most) {
+                problems.add(&key, format!("is {most}"), "give a number from 1 to 100000");
+            }
+        }
         self.server.check("server", problems);
         self.telemetry.check("telemetry", problems);
         self.registry.check("registry", problems);
@@ -103,5 +120,21 @@ mod tests {
         let zero = [("TAVERN_WORKFLOW__MAX_EFFECTS".into(), "0".into())];
         let error = settings::load_from::<WorkflowSettings>(None, zero).unwrap_err();
         assert!(error.to_string().contains("max_effects"), "{error}");
+    }
+
+    #[test]
+    fn limits_are_set_for_types_that_there_are() {
+        let problems = |full_type: &str, most: usize| {
+            let limits = BTreeMap::from([(full_type.to_owned(), most)]);
+            let settings = WorkflowSettings {
+                max_effects_by_type: limits,
+                ..WorkflowSettings::default()
+            };
+            let mut problems = Problems::default();
+            settings::Settings::check(&settings, &mut problems);
+            !problems.is_empty()
+        };
+        assert!(!problems("core:Script", 8));
+        assert!(problems("core:Script", 0) && problems("core:Skript", 8));
     }
 }

@@ -61,6 +61,10 @@ pub struct StartRun {
     /// Events that are recorded together with the start: after a crash either all of them are
     /// there, or there is no run.
     pub first_events: Vec<Kind>,
+    /// The key under which the run continues alone; empty for none.
+    pub concurrency_key: String,
+    /// Its priority, 0 to 9.
+    pub priority: u32,
     /// The runs above, outermost first; nothing takes them from the present call.
     pub path: Option<Vec<String>>,
 }
@@ -120,6 +124,8 @@ impl Runs {
             deadline: Some(timestamp_to_proto(deadline)),
             durability: durability_to_proto(durability).into(),
             input_is_model_text: start.input_is_model_text,
+            concurrency_key: start.concurrency_key,
+            priority: start.priority,
         });
         let mut run = NewRun::new(stamp.run, start.kind, now);
         run.subject = start.subject;

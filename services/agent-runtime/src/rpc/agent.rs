@@ -99,6 +99,8 @@ impl Inner {
             input_is_model_text: matches!(asked.input.opening, Opening::ModelText { .. }),
             options: request.options,
             can_wait: false,
+            concurrency_key: String::new(),
+            priority: 0,
             deadline_cap: None,
             owner_data,
             first_events: asked.input.history.iter().map(message_given).collect(),

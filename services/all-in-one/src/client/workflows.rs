@@ -9,8 +9,8 @@ use contracts::tavern::common::v1::LoadDiagnostic;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use contracts::tavern::workflow::v1::{
     DeleteWorkflowRequest, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
-    PutWorkflowRequest, StartRunRequest, ValidateWorkflowRequest, Workflow, WorkflowForecast,
-    start_run_request::Target,
+    OnConflict, PutWorkflowRequest, RunConcurrency, StartRunRequest, ValidateWorkflowRequest,
+    Workflow, WorkflowForecast, start_run_request::Target,
 };
 
 use super::{Remote, json, print, print_table, refusal, runs};
@@ -49,6 +49,15 @@ pub(crate) enum Command {
         /// The request id; the same id with the same inputs returns the same run.
         #[arg(long, default_value = "")]
         request_id: String,
+        /// A key: of the runs with the same key one continues at a time.
+        #[arg(long)]
+        key: Option<String>,
+        /// What becomes of the run while another has the key.
+        #[arg(long, value_enum, default_value_t, requires = "key")]
+        on_conflict: Conflict,
+        /// The priority among the runs that are queued, 0 to 9.
+        #[arg(long, default_value_t = 0)]
+        priority: u32,
     },
     /// Delete a stored workflow.
     Delete {
@@ -57,6 +66,18 @@ pub(crate) enum Command {
     },
     /// List the types of nodes that workflows are made of.
     Nodes,
+}
+
+/// What becomes of a run while another has its key.
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+pub(crate) enum Conflict {
+    /// It is queued.
+    #[default]
+    Queue,
+    /// It is refused.
+    Reject,
+    /// The others are cancelled.
+    CancelRunning,
 }
 
 type Workflows = WorkflowServiceClient<grpc_kit::Transport>;
@@ -95,11 +116,24 @@ impl Command {
                 workflow_id,
                 inputs,
                 request_id,
+                key,
+                on_conflict,
+                priority,
             } => {
+                let on_conflict = match on_conflict {
+                    Conflict::Queue => OnConflict::Queue,
+                    Conflict::Reject => OnConflict::Reject,
+                    Conflict::CancelRunning => OnConflict::CancelRunning,
+                };
                 let request = StartRunRequest {
                     request_id,
                     target: Some(Target::WorkflowId(workflow_id)),
                     inputs_json: inputs,
+                    concurrency: key.map(|key| RunConcurrency {
+                        key,
+                        on_conflict: on_conflict.into(),
+                    }),
+                    priority,
                     ..StartRunRequest::default()
                 };
                 let response = workflows.start_run(request).await;

@@ -234,6 +234,7 @@ fn start_request(resolved: &ResolvedCall) -> StartRunRequest {
             durability: durability.into(),
             timeout: prost_types::Duration::try_from(resolved.timeout).ok(),
         }),
+        ..StartRunRequest::default()
     }
 }
 

@@ -80,6 +80,8 @@ impl Invocations {
             input_is_model_text: true,
             options: request.options,
             can_wait: false,
+            concurrency_key: String::new(),
+            priority: 0,
             deadline_cap: None,
             owner_data: json!({
                 "malformed": cut(&parsed.observation, MAX_OBSERVATION_BYTES),

@@ -5,8 +5,9 @@ use core_types::LoadDiagnostic;
 use serde_json::{Map, Value};
 
 use super::data_flow::DataFlow;
-use super::execution::{EXECUTION, WITHOUT_EFFECT};
+use super::execution::{EXECUTION, OF_EFFECTS, WITHOUT_EFFECT};
 use super::limits::MAX_SUGGESTED;
+use super::node_definition::NodeEffects;
 use super::node_type::{Catalogue, ShapeContext};
 use super::violation::join;
 use super::workflow::{Form, NodeEntry, Workflow};
@@ -166,8 +167,15 @@ impl Findings {
             if key == EXECUTION {
                 let without_effect = WITHOUT_EFFECT.iter().filter(|key| value.get(key).is_some());
                 for setting in without_effect {
-                    let message = "results are not cached and nodes not queued by key or priority";
+                    let message = "results are not cached";
                     self.not_supported(join(&join(&settings, key), setting), message);
+                }
+                let is_pure = node.definition().effects == NodeEffects::Pure;
+                for setting in OF_EFFECTS.iter().filter(|key| value.get(key).is_some()) {
+                    if is_pure {
+                        let message = "a node that calls nothing outside its run starts at once";
+                        self.not_supported(join(&join(&settings, key), setting), message);
+                    }
                 }
             } else if !read.contains(&key.as_str()) {
                 self.unknown_key(&settings, key, &read);
@@ -221,7 +229,7 @@ mod tests {
                 "interfaceInputs": {"a/b": {"dataFlowType": "OBJECT", "isStream": true, "requierd": true}},
                 "nodes": [{
                     "id": "m", "type": "core:TextMerge", "colour": 1,
-                    "configValues": {"execution": {"timeout": 1, "cache": {}}, "mode": "x"},
+                    "configValues": {"execution": {"timeout": 1, "cache": {}, "priority": 1}, "mode": "x"},
                     "inputValues": {"text_inputs": ["a"], "seperator": ","},
                 }],
             }),
@@ -230,6 +238,7 @@ mod tests {
                 ("/interfaceInputs/a~1b/isStream", "not_supported"),
                 ("/nodes/0/colour", "unknown_key"),
                 ("/nodes/0/configValues/execution/cache", "not_supported"),
+                ("/nodes/0/configValues/execution/priority", "not_supported"),
                 ("/nodes/0/configValues/mode", "unknown_key"),
                 ("/nodes/0/inputValues/seperator", "unknown_key"),
             ],

@@ -1,5 +1,7 @@
 //! The `execution` settings of a node: how long it may take, how often it is tried, and what becomes
-//! of its failure (rules W2 and W19 to W23).
+//! of its failure (rules W2 and W19 to W23), and what it waits for before it starts (rules W50 and W51).
+
+mod concurrency;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +38,12 @@ const KEYS: [&str; 9] = [
 ];
 
 /// Settings that are accepted and have no effect.
-pub const WITHOUT_EFFECT: [&str; 4] = ["cache", "concurrencyKey", "concurrencyLimit", "priority"];
+pub const WITHOUT_EFFECT: [&str; 1] = ["cache"];
+
+/// Settings without effect on nodes that have none.
+pub const OF_EFFECTS: [&str; 3] = ["concurrencyKey", "concurrencyLimit", "priority"];
+
+pub use concurrency::{ConcurrencyKey, MAX_KEY_BYTES, MAX_PRIORITY};
 
 const RETRY_KEYS: [&str; 6] = ["maxAttempts", "initial", "factor", "max", "jitter", "on"];
 
@@ -75,6 +82,10 @@ pub struct Execution {
     pub retry: Retry,
     /// What becomes of its failure.
     pub on_error: OnError,
+    /// What bounds how many nodes with the same key run at once.
+    pub concurrency: Option<ConcurrencyKey>,
+    /// Its place among the nodes that wait for a permit, 0 to 9; nothing for that of its run.
+    pub priority: Option<u32>,
 }
 
 impl Default for Execution {
@@ -91,6 +102,8 @@ impl Default for Execution {
                 on: None,
             },
             on_error: OnError::Fail,
+            concurrency: None,
+            priority: None,
         }
     }
 }
@@ -220,6 +233,8 @@ impl Reader {
         if let Some(retry) = settings.get("retry") {
             read.retry = self.retry(retry, &join(pointer, "retry"));
         }
+        read.concurrency = self.concurrency(settings, pointer);
+        read.priority = self.priority(settings, pointer);
         let outputs = self.outputs(settings.get("outputs"), shape, &join(pointer, "outputs"));
         read.on_error = match settings.get("onError").map(Value::as_str) {
             None | Some(Some("fail")) => OnError::Fail,
@@ -449,15 +464,19 @@ mod tests {
         let settings = json!({
             "time_out": 1, "onError": "ignore", "outputs": {"txt": "a", "text": 7},
             "retry": {"maxAttempts": 0, "factor": 0.5, "jitter": 2, "on": ["cancelled"], "first": 1},
-            "cache": {"mode": "read_write"}, "priority": 3,
+            "cache": {"mode": "read_write"}, "priority": 10,
+            "concurrencyKey": "inputs.", "concurrencyLimit": 0,
         });
         let mut found = read(settings).unwrap_err();
         found.sort_unstable();
         let at = |rest: &str| format!("/configValues/execution/{rest}");
         let expected = [
+            ("concurrencyKey", "invalid_expression"),
+            ("concurrencyLimit", "out_of_range"),
             ("onError", "out_of_range"),
             ("outputs/text", "out_of_range"),
             ("outputs/txt", "unknown_slot"),
+            ("priority", "out_of_range"),
             ("retry/factor", "out_of_range"),
             ("retry/first", "unknown_setting"),
             ("retry/jitter", "out_of_range"),

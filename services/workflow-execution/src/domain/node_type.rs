@@ -86,6 +86,16 @@ impl NodeCall<'_> {
         self.value(self.shape.input(key)?)
     }
 
+    /// Returns all inputs by name, null where there is none.
+    pub fn inputs_by_name(&self) -> Value {
+        let inputs = self.shape.inputs.iter().zip(self.inputs);
+        let inputs = inputs.map(|(slot, value)| {
+            let value = value.as_deref().cloned().unwrap_or(Value::Null);
+            (slot.key.to_string(), value)
+        });
+        Value::Object(inputs.collect())
+    }
+
     /// Returns the text of the input at `place`.
     pub fn text(&self, place: usize) -> Option<&str> {
         self.value(place).and_then(|value| value.as_str())

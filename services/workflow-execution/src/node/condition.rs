@@ -94,20 +94,8 @@ pub(super) fn value_of(call: NodeCall<'_>) -> Arc<Value> {
 /// Evaluates the condition of a setting on the inputs.
 pub(super) fn holds(call: NodeCall<'_>, key: &str) -> Result<bool, Failure> {
     let source = call.config.get(key).and_then(Value::as_str).unwrap_or("");
-    let inputs = all_inputs(call);
+    let inputs = call.inputs_by_name();
     cel_guard::holds(source, &[("inputs", &inputs)]).map_err(|problem| failed(key, &problem))
-}
-
-/// Returns all inputs by name, null where there is none.
-pub(super) fn all_inputs(call: NodeCall<'_>) -> Value {
-    let inputs = call.shape.inputs.iter().zip(call.inputs);
-    let inputs = inputs.map(|(slot, value)| {
-        let value = value
-            .as_ref()
-            .map_or(Value::Null, |value| value.as_ref().clone());
-        (slot.key.to_string(), value)
-    });
-    Value::Object(inputs.collect())
 }
 
 /// Makes the failure of an expression without a result.

@@ -10,7 +10,7 @@ use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 
-use super::condition::{all_inputs, check_expression, failed, value_of, value_slot};
+use super::condition::{check_expression, failed, value_of, value_slot};
 use super::execute_tool::open_shape;
 
 const EXPRESSION: &str = "expression";
@@ -101,7 +101,7 @@ impl Node for Switch {
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let source = call.config.get(EXPRESSION).and_then(Value::as_str);
-        let inputs = all_inputs(call);
+        let inputs = call.inputs_by_name();
         let result = cel_guard::evaluate(source.unwrap_or(""), &[("inputs", &inputs)])
             .map_err(|problem| failed(EXPRESSION, &problem))?;
         let cases = cases(call.config.get(CASES));

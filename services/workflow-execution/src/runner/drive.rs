@@ -1,5 +1,6 @@
 //! The loop of one run.
 
+mod admission;
 mod attempts;
 mod effects;
 mod ending;
@@ -13,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use core_types::MAX_CALL_DEPTH;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -31,11 +31,13 @@ use crate::wire;
 
 use super::history::{Attempts, Calls, RecordedCall, Zones};
 use super::interface_stream::InterfaceStreams;
+use super::permits::Permit;
 use super::settle::{call_settled, check_effect, settled_tool};
 use super::tool_call::ToolEnd;
 use super::tool_text::ToolText;
 use super::zone::ZoneEnd;
 use super::{Prepared, RunPlace, Runner};
+use admission::{Admissions, WaitingEffect};
 use effects::EffectOutcome;
 use waits::{NodeWaits, RunWaits};
 
@@ -104,8 +106,7 @@ struct Drive {
     /// What happened and is not handed to the log yet.
     pending: Vec<Kind>,
     pending_bytes: usize,
-    /// Nodes with an effect that wait for a free place.
-    waiting: VecDeque<(NodeIndex, Effect)>,
+    admissions: Admissions,
     waits: NodeWaits,
     running: Running,
     /// When each running node was started.
@@ -150,7 +151,7 @@ impl Drive {
             commands: prepared.commands.into(),
             pending: Vec::new(),
             pending_bytes: 0,
-            waiting: VecDeque::new(),
+            admissions: Admissions::default(),
             waits: NodeWaits::new(waits),
             running: FuturesUnordered::new(),
             started: Vec::new(),
@@ -189,13 +190,14 @@ impl Drive {
             }
             self.launch().await?;
             self.begin_waits().await?;
-            if self.running.is_empty() && !self.held && !self.is_waiting() {
+            if self.running.is_empty() && !self.held && !self.is_waiting() && !self.is_queued() {
                 break;
             }
             self.rest().await?;
             tokio::select! {
                 Some((node, outcome)) = self.running.next() => self.settle(node, outcome)?,
                 Some((node, outcome)) = self.waits.next() => self.settle(node, outcome)?,
+                Some(turn) = self.admissions.next() => self.take_turn(turn)?,
                 () = control.cancelled() => return self.stop().await,
                 () = control.until_resumed(), if self.held => {}
             }
@@ -271,10 +273,12 @@ impl Drive {
             }
             Ok(Step::Branch(outputs)) => self.finish(node, Ok(outputs), begin.elapsed()),
             Ok(Step::Wait(request)) => self.enqueue_wait(node, *request),
-            Ok(Step::Effect(effect)) => match check_effect(&effect) {
-                Ok(()) => self.enqueue(node, effect),
-                Err(failure) => self.finish(node, Err(failure), begin.elapsed()),
-            },
+            Ok(Step::Effect(effect)) => {
+                match check_effect(&effect).and_then(|()| self.key_of(node)) {
+                    Ok(key) => self.enqueue(node, effect, key),
+                    Err(failure) => self.finish(node, Err(failure), begin.elapsed()),
+                }
+            }
             Err(failure) => self.finish(node, Err(failure), begin.elapsed()),
         }
     }
@@ -353,22 +357,19 @@ impl Drive {
         Ok(())
     }
 
-    /// Starts as many waiting nodes as there is room for, once all that happened before and their
+    /// Starts the waiting nodes for which there is a permit, once all that happened before and their
     /// starts are durable.
     async fn launch(&mut self) -> Result<(), AppendError> {
         let control = self.control.clone();
         let Some(not_paused) = control.admit_start().await else {
-            self.held |= !self.waiting.is_empty();
+            self.held |= self.release_permits();
             self.held &= self.unknown.is_empty();
             return self.hand_over().await;
         };
         let mut starting = Vec::new();
-        while self.unknown.is_empty() && self.running.len() + starting.len() < self.runner.per_run {
-            let Some((node, effect)) = self.waiting.pop_front() else {
-                break;
-            };
-            let began_before = self.note_started(node, &effect);
-            starting.push((node, effect, began_before));
+        for (waiting, permit) in self.admit() {
+            let began_before = self.note_started(waiting.node, &waiting.effect);
+            starting.push((waiting, permit, began_before));
         }
         if starting.is_empty() {
             return self.hand_over().await;
@@ -386,9 +387,9 @@ impl Drive {
                 .record(std::mem::take(&mut self.pending))
                 .await?;
         }
-        for (node, effect, began_before) in starting {
-            self.started.push((node, Instant::now()));
-            let work = self.work(node, effect, began_before);
+        for (waiting, permit, began_before) in starting {
+            self.started.push((waiting.node, Instant::now()));
+            let work = self.work(waiting, permit, began_before);
             self.running.push(work);
         }
         Ok(())
@@ -437,13 +438,14 @@ impl Drive {
         began_before
     }
 
-    /// Makes the task of a node with an effect.
+    /// Makes the task of a node with an effect, which holds its permit.
     fn work(
         &mut self,
-        node: NodeIndex,
-        effect: Effect,
+        waiting: WaitingEffect,
+        permit: Option<Permit>,
         began_before: bool,
     ) -> BoxFuture<'static, (NodeIndex, EffectOutcome)> {
+        let WaitingEffect { node, effect, .. } = waiting;
         let planned = self.engine.node(node);
         let span = tracing::info_span!(
             "workflow.node.run",
@@ -459,21 +461,8 @@ impl Drive {
             let outcome = EffectOutcome::Tool(ToolEnd::Settled(Box::new(settled)));
             return std::future::ready((node, outcome)).boxed();
         }
-        let (work, control) = (
-            self.effect(node, effect, began_before),
-            self.control.clone(),
-        );
-        let depth = self.recorder.path().len().min(MAX_CALL_DEPTH);
-        // The nodes inside a zone hold permits; what waits for them holds none (rule W50).
-        let permits =
-            (!self.engine.node(node).repeats_effects()).then(|| self.runner.permits(depth));
+        let work = self.effect(node, effect, began_before);
         let guarded = async move {
-            let permit = async move { permits?.acquire_owned().await.ok() };
-            let permit = tokio::select! {
-                permit = permit => permit,
-                // The work sees the cancel by itself and ends at once.
-                () = control.cancelled() => None,
-            };
             let outcome = AssertUnwindSafe(work).catch_unwind().await;
             drop(permit);
             outcome.unwrap_or_else(|_| {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use core_types::Timestamp;
+use core_types::{RunId, Timestamp};
 use tokio::sync::oneshot;
 
 use queue::{Granted, Queue, Rank, Waiter};
@@ -21,6 +21,18 @@ pub(super) enum Limit {
     Runs(usize),
     /// Runs that only wait.
     WaitingRuns,
+    /// Runs with this key of their own.
+    RunKey(String),
+    /// Effects of all runs of a depth of nesting.
+    Effects(usize),
+    /// Effects of a run.
+    EffectsOfRun(RunId),
+    /// Effects of nodes of this type in all runs of a depth of nesting.
+    NodeType(usize, &'static str),
+    /// Effects of nodes with this key.
+    Key(String),
+    /// Effects of the nodes of a run with this key. What runs below them is part of the holder.
+    KeyOfRun(String, String),
 }
 
 /// A limit, and how many may hold it at once.
@@ -49,6 +61,15 @@ pub(super) struct Turn {
     permits: Permits,
 }
 
+/// What orders those who wait: 30 s of waiting count as much as one step of priority (rule W51).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// When the wait began.
+    pub(super) since: Timestamp,
+    /// The priority, 0 to 9.
+    pub(super) priority: u32,
+}
+
 /// What becomes of a request for a permit.
 #[derive(Debug)]
 pub(super) enum Admission {
@@ -63,15 +84,15 @@ pub(super) enum Admission {
 pub struct QueueFull;
 
 impl Permits {
-    /// Takes a permit of every bound, or a turn behind what came before `since`, of which at most
-    /// `most_waiting` may wait.
+    /// Takes a permit of every bound, or a turn among those that wait, who may be at most
+    /// `most_waiting`.
     ///
     /// # Errors
     /// [`QueueFull`].
     pub(super) fn ask(
         &self,
         bounds: Vec<Bound>,
-        since: Timestamp,
+        place: Place,
         most_waiting: usize,
     ) -> Result<Admission, QueueFull> {
         let mut queue = self.lock();
@@ -84,7 +105,7 @@ impl Permits {
         if queue.waiting() >= most_waiting {
             return Err(QueueFull);
         }
-        let rank = queue.next_rank(since);
+        let rank = queue.next_rank(place);
         let (sender, granted) = oneshot::channel();
         queue.park(full, rank, Waiter { bounds, sender });
         drop(queue);
@@ -96,10 +117,23 @@ impl Permits {
         }))
     }
 
+    /// Whether a limit has a holder.
+    pub(super) fn is_held(&self, limit: &Limit) -> bool {
+        self.lock().is_held(limit)
+    }
+
     /// Takes a permit although there may be no room for it.
     pub(super) fn take(&self, limits: Vec<Limit>) -> Permit {
         self.lock().hold(&limits);
         self.permit(limits)
+    }
+
+    fn release(&self, limits: &[Limit]) {
+        let granted = self.lock().release(limits);
+        for Granted { limits, sender } in granted {
+            // It fails where the turn was dropped meanwhile, and releases the permit.
+            let _ = sender.send(self.permit(limits));
+        }
     }
 
     fn permit(&self, limits: Vec<Limit>) -> Permit {
@@ -134,12 +168,18 @@ impl Drop for Turn {
     }
 }
 
+impl Permit {
+    /// Ends the hold of one of its limits.
+    pub(super) fn give_back(&mut self, limit: &Limit) {
+        if let Some(at) = self.limits.iter().position(|held| held == limit) {
+            let limit = self.limits.swap_remove(at);
+            self.permits.release(&[limit]);
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
-        let granted = self.permits.lock().release(&self.limits);
-        for Granted { limits, sender } in granted {
-            // It fails where the turn was dropped meanwhile, and releases the permit.
-            let _ = sender.send(self.permits.permit(limits));
-        }
+        self.permits.release(&self.limits);
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use core_types::Timestamp;
+use core_types::{MAX_CALL_DEPTH, Timestamp};
 use run_events::{Recorder, RunControl};
 use run_log::AppendError;
 
-use super::permits::{Admission, Limit, Permit, Permits, QueueFull};
+use super::permits::{Admission, Limit, Permit, Permits, Place, QueueFull, Turn};
+use super::run_keys::RunKey;
 
 /// How many runs may be in each state at once.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,19 @@ pub struct RunBounds {
     pub queued: usize,
     /// Runs that only wait.
     pub waiting: usize,
+}
+
+/// What decides when the turn of a run comes.
+#[derive(Debug)]
+pub struct RunEntry {
+    /// How many runs stand above it.
+    pub depth: usize,
+    /// Since when it waits.
+    pub since: Timestamp,
+    /// Its priority, 0 to 9.
+    pub priority: u32,
+    /// The key under which it continues alone.
+    pub key: Option<RunKey>,
 }
 
 /// The places of runs.
@@ -39,55 +53,92 @@ impl RunPlaces {
     ///
     /// # Errors
     /// [`QueueFull`].
-    pub fn enter(&self, depth: usize, now: Timestamp) -> Result<RunPlace, QueueFull> {
-        self.ask(depth, now, self.bounds.queued)
+    pub fn enter(&self, entry: RunEntry) -> Result<RunPlace, QueueFull> {
+        self.ask(entry, self.bounds.queued)
     }
 
     /// Takes the place in the queue that a run had before a restart.
-    pub fn enter_again(&self, depth: usize, since: Timestamp) -> RunPlace {
-        let entered = self.ask(depth, since, usize::MAX);
+    pub fn enter_again(&self, entry: RunEntry) -> RunPlace {
+        let entered = self.ask(entry, usize::MAX);
         entered.expect("the queue has no bound here")
     }
 
     /// Takes a place for a run that had one before a restart, even where there are too many.
-    pub fn resume(&self, depth: usize) -> RunPlace {
-        let permit = self.permits.take(vec![Limit::Runs(depth)]);
-        RunPlace::new(self.clone(), Admission::Now(permit))
+    pub fn resume(&self, entry: RunEntry) -> RunPlace {
+        let limits = self.limits(&entry).into_iter().map(|(limit, _)| limit);
+        let permit = self.permits.take(limits.collect());
+        self.place(entry, Admission::Now(permit))
     }
 
-    fn ask(&self, depth: usize, since: Timestamp, queued: usize) -> Result<RunPlace, QueueFull> {
-        let bounds = vec![(Limit::Runs(depth), self.bounds.active)];
-        let admission = self.permits.ask(bounds, since, queued)?;
-        Ok(RunPlace::new(self.clone(), admission))
+    fn ask(&self, entry: RunEntry, queued: usize) -> Result<RunPlace, QueueFull> {
+        let place = Place {
+            since: entry.since,
+            priority: entry.priority,
+        };
+        let admission = self.permits.ask(self.limits(&entry), place, queued)?;
+        Ok(self.place(entry, admission))
     }
+
+    fn limits(&self, entry: &RunEntry) -> Vec<(Limit, usize)> {
+        let key = entry.key.as_ref();
+        let key = key.map(|key| (Limit::RunKey(key.name().to_owned()), 1));
+        let active = (depth(entry.depth), self.bounds.active);
+        key.into_iter().chain([active]).collect()
+    }
+
+    fn place(&self, entry: RunEntry, admission: Admission) -> RunPlace {
+        let (held, queued) = match admission {
+            Admission::Now(permit) => (Some(permit), None),
+            Admission::Later(turn) => (None, Some(turn)),
+        };
+        RunPlace {
+            queued,
+            held: Mutex::new(Held {
+                place: held,
+                resting: None,
+            }),
+            entry,
+            places: self.clone(),
+        }
+    }
+}
+
+fn depth(depth: usize) -> Limit {
+    Limit::Runs(depth.min(MAX_CALL_DEPTH))
 }
 
 /// The place of a run: in the queue, then among those that continue, until it only waits.
 #[derive(Debug)]
 pub struct RunPlace {
     /// What the run waits for, until its turn came.
-    queued: Option<super::permits::Turn>,
+    queued: Option<Turn>,
     /// Locked for a change, never across an await.
-    held: Mutex<Option<Permit>>,
+    held: Mutex<Held>,
+    entry: RunEntry,
     places: RunPlaces,
 }
 
-impl RunPlace {
-    fn new(places: RunPlaces, admission: Admission) -> Self {
-        let (held, queued) = match admission {
-            Admission::Now(permit) => (Some(permit), None),
-            Admission::Later(turn) => (None, Some(turn)),
-        };
-        Self {
-            queued,
-            held: Mutex::new(held),
-            places,
-        }
-    }
+#[derive(Debug)]
+struct Held {
+    /// The key of the run, and its place among those that continue.
+    place: Option<Permit>,
+    /// Its place among those that only wait.
+    resting: Option<Permit>,
+}
 
+impl RunPlace {
     /// Returns whether the run has to wait for its turn.
     pub fn is_queued(&self) -> bool {
         self.queued.is_some()
+    }
+
+    /// Returns the key under which the run continues alone.
+    pub fn key_mut(&mut self) -> Option<&mut RunKey> {
+        self.entry.key.as_mut()
+    }
+
+    pub(super) fn priority(&self) -> u32 {
+        self.entry.priority
     }
 
     /// Waits for the run's turn and records that it came. Returns early when the run shall end. The turn
@@ -105,7 +156,7 @@ impl RunPlace {
                 permit = turn => permit,
                 () = control.cancelled() => return Ok(()),
             };
-            self.held = Mutex::new(Some(permit));
+            self.held().place = Some(permit);
         }
         while recorder.is_queued() {
             tokio::select! {
@@ -120,14 +171,27 @@ impl RunPlace {
     }
 
     /// Changes the place for one among the runs that only wait, if one is free. The run keeps that when
-    /// it continues, so that it never waits for a place.
+    /// it continues, so that it never waits for a place. It keeps its key.
     pub(super) fn rest(&self) {
-        let places = &self.places;
-        let bounds = vec![(Limit::WaitingRuns, places.bounds.waiting)];
-        let resting = places.permits.ask(bounds, Timestamp::from_unix_nanos(0), 0);
-        if let Ok(Admission::Now(place)) = resting {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            *held = Some(place);
+        let mut held = self.held();
+        if held.resting.is_some() {
+            return;
         }
+        let (places, entry) = (&self.places, &self.entry);
+        let bounds = vec![(Limit::WaitingRuns, places.bounds.waiting)];
+        let place = Place {
+            since: entry.since,
+            priority: entry.priority,
+        };
+        if let Ok(Admission::Now(resting)) = places.permits.ask(bounds, place, 0) {
+            held.resting = Some(resting);
+            if let Some(permit) = &mut held.place {
+                permit.give_back(&depth(entry.depth));
+            }
+        }
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

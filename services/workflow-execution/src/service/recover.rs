@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use core_types::Timestamp;
 use grpc_kit::Failure;
 use run_events::{End, OpenRun, RecordedWaits, Recorder, outcome};
 use run_log::Hash;
@@ -13,8 +12,8 @@ use run_log::Hash;
 use crate::domain::bundle::Bundle;
 use crate::domain::interface::read_inputs;
 use crate::error::{Error, store_failure};
-use crate::runner::Prepared;
 use crate::runner::history::replay;
+use crate::runner::{Prepared, RunEntry};
 
 use super::Inner;
 use super::target::{Stored, Target, TargetError, read_hash};
@@ -79,14 +78,13 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) {
     if let Some(parent) = telemetry::context::parse_traceparent(&run.meta.traceparent) {
         telemetry::context::set_parent(&span, &parent);
     }
-    let since = created(&run);
+    let entry = entry_of(inner, &run);
     let recorded = RecordedWaits::of(&recorder.run_id().to_string(), &run.events);
     match prepare(inner, run).await {
         Ok(prepared) => {
-            let depth = recorder.path().len();
             let place = match recorder.is_queued() {
-                true => inner.places.enter_again(depth, since),
-                false => inner.places.resume(depth),
+                true => inner.places.enter_again(entry),
+                false => inner.places.resume(entry),
             };
             inner.execute(&span, recorder, prepared, recorded, place);
         }
@@ -107,11 +105,26 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) {
     }
 }
 
-/// Returns when a run was created.
-fn created(run: &OpenRun) -> Timestamp {
-    let first = run.events.first().and_then(|event| event.time);
-    let created = first.and_then(grpc_kit::run_list::timestamp_from_proto);
-    created.unwrap_or_else(|| run.recorder.now())
+/// Returns what decides when the turn of a run comes.
+fn entry_of(inner: &Inner, run: &OpenRun) -> RunEntry {
+    let first = run.events.first();
+    let created = first.and_then(|event| event.time);
+    let created = created.and_then(grpc_kit::run_list::timestamp_from_proto);
+    let started = match first.and_then(|event| event.kind.as_ref()) {
+        Some(Kind::RunStarted(started)) => started.clone(),
+        _ => common::RunStarted::default(),
+    };
+    let key = Some(started.concurrency_key).filter(|key| !key.is_empty());
+    RunEntry {
+        depth: run.recorder.path().len(),
+        since: created.unwrap_or_else(|| run.recorder.now()),
+        priority: started.priority,
+        key: key.map(|key| {
+            let (mut key, _) = inner.keys.enter(&key);
+            key.set_run(run.recorder.run_id());
+            key
+        }),
+    }
 }
 
 async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {

@@ -22,9 +22,10 @@ use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
 use crate::domain::plan_waits;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
 use crate::runner::history::{Attempts, Calls, Zones};
-use crate::runner::{Prepared, QueueFull, RunPlace};
+use crate::runner::{Prepared, QueueFull, RunEntry, RunPlace};
 
 use super::Inner;
+use super::concurrency;
 use super::target::{Node, Stored, Target, TargetError};
 
 /// The scope in which request ids of runs count.
@@ -75,15 +76,21 @@ impl Inner {
         request: StartRunRequest,
         mut start: StartRun,
     ) -> Result<StartRunResponse, Status> {
+        let concurrency = request.concurrency.clone();
         let checked = self.check(request).await?;
         start.subject = checked.subject;
         start.input_json = Value::Object(checked.inputs.clone()).to_string();
         let planned = checked.target.plan(&self.library, checked.inputs).await;
         let (plan, inputs) = planned.map_err(|wrong| refused(wrong, &checked.target))?;
         start.can_wait = plan_waits::can_wait(&plan);
-        let depth = CallContext::current().path().steps().len();
-        let place = self.places.enter(depth, self.clock.now());
-        let place = place.map_err(|QueueFull| Failure::overloaded(Duration::from_secs(1)))?;
+        let (key, conflicting) = concurrency::enter(&self.keys, concurrency)?;
+        let place = self.places.enter(RunEntry {
+            depth: CallContext::current().path().steps().len(),
+            since: self.clock.now(),
+            priority: start.priority,
+            key,
+        });
+        let mut place = place.map_err(|QueueFull| Failure::overloaded(Duration::from_secs(1)))?;
         let durability = durability_from_proto(
             start
                 .options
@@ -104,6 +111,9 @@ impl Inner {
             }
         };
         let run_id = recorder.run_id();
+        if let Some(key) = place.key_mut() {
+            key.set_run(run_id);
+        }
         if place.is_queued() {
             let queued = recorder.enqueue().await;
             queued.map_err(|error| append_failure(&error))?;
@@ -120,6 +130,7 @@ impl Inner {
         };
         let span = telemetry::spans::invoke_workflow(&meta.subject);
         self.execute(&span, recorder, prepared, RecordedWaits::default(), place);
+        self.cancel_before(conflicting, run_id).await;
         let run = self.runs.get(&run_id.to_string()).await?;
         Ok(StartRunResponse {
             run: Some(run),
@@ -183,6 +194,7 @@ impl Inner {
         {
             problems.add_violation("conversation_id", error.to_string());
         }
+        concurrency::check(&request, &mut problems);
         let inputs = read_inputs(&request.inputs_json).unwrap_or_else(|violations| {
             add_all(&mut problems, "inputs_json", violations);
             Map::new()
@@ -242,6 +254,8 @@ fn start_of(request: &StartRunRequest) -> StartRun {
         input_is_model_text: false,
         options: request.options,
         can_wait: false,
+        concurrency_key: concurrency::key_of(request),
+        priority: request.priority,
         deadline_cap: None,
         owner_data: Value::Null,
         first_events: Vec::new(),

@@ -8,6 +8,7 @@
 
 mod agents;
 mod cancel;
+mod concurrency;
 mod definitions;
 mod examples;
 mod execution;

@@ -46,6 +46,8 @@ fn a_run(request_id: &str, body: &str) -> StartRun {
         input_is_model_text: false,
         options: None,
         can_wait: false,
+        concurrency_key: String::new(),
+        priority: 0,
         deadline_cap: None,
         owner_data: serde_json::json!({ "step": 1 }),
         first_events: Vec::new(),

@@ -105,6 +105,11 @@ fn examples_without_models() -> Vec<Case> {
             json!({"names": ["Elara", "player999 is unknown", "Elara"], "errors": [], "failed": 0}),
         ),
         (
+            "keep_journal",
+            json!({"path": "journal.md", "entries": ["one", "two", "three"]}),
+            json!({"journal": "- one\n- two\n- three\n"}),
+        ),
+        (
             "interest_twice",
             json!({"principal": 100}),
             json!({"amount": 187.5}),

@@ -9,7 +9,6 @@ use core_types::EffectId;
 use futures::FutureExt;
 
 use crate::domain::execution::Execution;
-use crate::domain::node_type::Effect;
 use crate::domain::plan::NodeIndex;
 
 use super::super::history::forget_failed;
@@ -19,14 +18,6 @@ use super::{Drive, EffectOutcome};
 const SHORTEST: Duration = Duration::from_millis(1);
 
 impl Drive {
-    /// Puts a node into the queue for a free place.
-    pub(super) fn enqueue(&mut self, node: NodeIndex, effect: Effect) {
-        if self.engine.node(node).execution.is_some() {
-            self.begun.entry(node).or_insert_with(Instant::now);
-        }
-        self.waiting.push_back((node, effect));
-    }
-
     /// Returns the present attempt of a node, from 1.
     pub(super) fn attempt(&self, node: NodeIndex) -> u32 {
         self.attempts.get(&node).copied().unwrap_or(1)
@@ -43,7 +34,7 @@ impl Drive {
         shorter.map(|time| time.max(SHORTEST))
     }
 
-    fn total_left(&self, node: NodeIndex, execution: &Execution) -> Option<Duration> {
+    pub(super) fn total_left(&self, node: NodeIndex, execution: &Execution) -> Option<Duration> {
         let took = self.begun.get(&node).map(Instant::elapsed);
         let total = execution.total_timeout?;
         Some(total.saturating_sub(took.unwrap_or_default()))

@@ -61,6 +61,11 @@ impl NodeWaits {
         }
     }
 
+    /// Returns the priority of the run.
+    pub(super) fn run_priority(&self) -> u32 {
+        self.of_run.place.priority()
+    }
+
     /// Returns the waits of the whole run.
     pub(super) fn of_run(&self) -> RunWaits {
         self.of_run.clone()
@@ -96,7 +101,8 @@ impl Drive {
     pub(super) async fn rest(&mut self) -> Result<(), run_log::AppendError> {
         let zones = self.started.iter();
         let zones = zones.filter(|(node, _)| self.engine.node(*node).repeats_effects());
-        if self.held || self.running.len() > zones.count() || !self.waits.rest() {
+        let is_busy = self.admissions.is_waiting() || self.running.len() > zones.count();
+        if self.held || is_busy || !self.waits.rest() {
             return Ok(());
         }
         self.waits.of_run.place.rest();

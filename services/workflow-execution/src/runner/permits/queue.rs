@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use core_types::Timestamp;
 use tokio::sync::oneshot;
 
-use super::{Bound, Limit, Permit, limits};
+use super::{Bound, Limit, Permit, Place, limits};
 
-/// The place of a waiter: since when it waits, then the order of coming.
+/// How long waiting counts as one step of priority, in nanoseconds.
+const STEP: i64 = 30 * 1_000_000_000;
+
+/// The place of a waiter: since when it waits, earlier by its priority, then the order of coming.
 pub(super) type Rank = (i64, u64);
 
 /// Holders are counted; who waits stands under the first limit that had no room, so that the release of
@@ -37,9 +39,15 @@ impl Queue {
         self.waiting
     }
 
-    pub(super) fn next_rank(&mut self, since: Timestamp) -> Rank {
+    pub(super) fn next_rank(&mut self, place: Place) -> Rank {
         self.came += 1;
-        (since.unix_nanos(), self.came)
+        let earlier = i64::from(place.priority).saturating_mul(STEP);
+        let since = place.since.unix_nanos().saturating_sub(earlier);
+        (since, self.came)
+    }
+
+    pub(super) fn is_held(&self, limit: &Limit) -> bool {
+        self.holders.contains_key(limit)
     }
 
     /// Returns the first limit without room.

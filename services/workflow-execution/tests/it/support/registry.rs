@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 ///
 /// Tools: `echo` gives its arguments; `fail` fails; `recovers` fails before its third attempt; `reject` is refused; `unknown` is not known;
 /// `chatty` and `says` write a chunk first, `says` as the run; `talks` does and then waits as `wait` does; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
-/// there for the first two requests.
+/// there for the first two requests; `busy` waits for others as [`RegistryDouble::keep_busy`] says.
 #[derive(Clone, Default)]
 pub(crate) struct RegistryDouble {
     inner: Arc<Inner>,
@@ -30,6 +30,8 @@ pub(crate) struct RegistryDouble {
 struct Inner {
     state: Mutex<State>,
     released: watch::Sender<bool>,
+    /// Whether enough calls of `busy` were under way together.
+    enough: watch::Sender<bool>,
     cancelled: watch::Sender<Vec<String>>,
 }
 
@@ -40,6 +42,10 @@ struct State {
     /// How often each effect was really dispatched to its tool.
     dispatched: HashMap<String, usize>,
     settled: HashMap<String, CallResult>,
+    /// The calls of `busy` under way, and how many there were at most.
+    busy: (usize, usize),
+    /// How many of them there shall be before the first ends.
+    together: usize,
 }
 
 impl RegistryDouble {
@@ -64,6 +70,36 @@ impl RegistryDouble {
             .copied()
             .max()
             .unwrap_or(0)
+    }
+
+    /// How many calls of `busy` were under way together at most.
+    pub(crate) fn most_busy(&self) -> usize {
+        self.inner.state.lock().unwrap().busy.1
+    }
+
+    /// Keeps calls of `busy` until this many are under way together.
+    pub(crate) fn keep_busy(&self, together: usize) {
+        self.inner.state.lock().unwrap().together = together;
+    }
+
+    /// Counts the call until enough were under way together, and others had a few turns since.
+    async fn be_busy(&self) {
+        let enough = {
+            let state = &mut *self.inner.state.lock().unwrap();
+            let (now, most) = &mut state.busy;
+            *now += 1;
+            *most = (*most).max(*now);
+            *most >= state.together
+        };
+        if enough {
+            self.inner.enough.send_replace(true);
+        }
+        let mut enough = self.inner.enough.subscribe();
+        enough.wait_for(|enough| *enough).await.unwrap();
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        self.inner.state.lock().unwrap().busy.0 -= 1;
     }
 
     /// The effects that were to be cancelled.
@@ -112,6 +148,14 @@ impl RegistryDouble {
                 ended
             }
             "unknown" => ended(CallStatus::InDoubt, "nobody_knows"),
+            "busy" => {
+                self.be_busy().await;
+                CallResult {
+                    status: CallStatus::Succeeded.into(),
+                    output_json: request.arguments_json.clone(),
+                    ..base
+                }
+            }
             "wait" | "talks" => {
                 let mut released = self.inner.released.subscribe();
                 let mut cancelled = self.inner.cancelled.subscribe();

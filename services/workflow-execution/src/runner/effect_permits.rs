@@ -1,0 +1,76 @@
+//! What an effect needs a permit of: its key, its run, its type and the whole (rule W50).
+
+use std::collections::BTreeMap;
+
+use core_types::MAX_CALL_DEPTH;
+use run_events::Recorder;
+
+use super::permits::{Admission, Bound, Limit, Permits, Place};
+
+/// How many effects may happen at once.
+#[derive(Clone, Debug)]
+pub struct Concurrency {
+    /// Of one run.
+    pub per_run: usize,
+    /// Of all runs at the same depth of nesting: one that waits for a run below it must not keep that
+    /// one from its permit.
+    pub per_depth: usize,
+    /// Of nodes of a type, in all runs at the same depth.
+    pub per_type: BTreeMap<String, usize>,
+}
+
+/// The permits of all effects.
+#[derive(Debug)]
+pub(super) struct EffectPermits {
+    permits: Permits,
+    bounds: Concurrency,
+}
+
+/// The key of a node, and how many may hold it.
+pub(super) type Key = (String, usize);
+
+impl EffectPermits {
+    pub(super) fn new(bounds: Concurrency) -> Self {
+        Self {
+            permits: Permits::default(),
+            bounds,
+        }
+    }
+
+    pub(super) fn per_run(&self) -> usize {
+        self.bounds.per_run
+    }
+
+    /// Takes the permits of a node's effect, or a turn to them.
+    pub(super) fn ask(
+        &self,
+        recorder: &Recorder,
+        full_type: &'static str,
+        key: Option<Key>,
+        place: Place,
+    ) -> Admission {
+        let depth = recorder.path().len().min(MAX_CALL_DEPTH);
+        let mut bounds = Vec::with_capacity(5);
+        if let Some((key, most)) = key {
+            bounds.extend(self.key(recorder, key, most));
+        }
+        bounds.push((Limit::EffectsOfRun(recorder.run_id()), self.bounds.per_run));
+        if let Some(most) = self.bounds.per_type.get(full_type) {
+            bounds.push((Limit::NodeType(depth, full_type), *most));
+        }
+        bounds.push((Limit::Effects(depth), self.bounds.per_depth));
+        let asked = self.permits.ask(bounds, place, usize::MAX);
+        asked.expect("each run bounds how many nodes of it wait")
+    }
+
+    /// A run below the holder of a key is part of it.
+    fn key(&self, recorder: &Recorder, key: String, most: usize) -> Vec<Bound> {
+        let of_run = |run: &String| Limit::KeyOfRun(run.clone(), key.clone());
+        let mut above = recorder.path().iter().map(of_run);
+        if above.any(|limit| self.permits.is_held(&limit)) {
+            return Vec::new();
+        }
+        let own = of_run(&recorder.run_id().to_string());
+        vec![(Limit::Key(key), most), (own, usize::MAX)]
+    }
+}

@@ -1,0 +1,82 @@
+//! The key of a run, as a request gives it (rule W50).
+
+use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::workflow::v1::{OnConflict, RunConcurrency, StartRunRequest};
+use core_types::RunId;
+use futures::future::join_all;
+use grpc_kit::Failure;
+use tonic::Code;
+
+use crate::domain::execution::{MAX_KEY_BYTES, MAX_PRIORITY};
+use crate::runner::run_keys::{KeyHeld, RunKey, RunKeys};
+
+use super::Inner;
+
+/// Checks what a request says of its key and priority.
+pub(super) fn check(request: &StartRunRequest, problems: &mut Failure) {
+    if request.priority > MAX_PRIORITY {
+        problems.add_violation("priority", format!("is more than {MAX_PRIORITY}"));
+    }
+    let Some(concurrency) = &request.concurrency else {
+        return;
+    };
+    if !(1..=MAX_KEY_BYTES).contains(&concurrency.key.len()) {
+        let message = format!("has not 1 to {MAX_KEY_BYTES} bytes");
+        problems.add_violation("concurrency.key", message);
+    }
+    if OnConflict::try_from(concurrency.on_conflict).is_err() {
+        problems.add_violation("concurrency.on_conflict", "is no value of the enum");
+    }
+}
+
+/// Returns the key of a request; empty for none.
+pub(super) fn key_of(request: &StartRunRequest) -> String {
+    let concurrency = request.concurrency.as_ref();
+    concurrency.map_or_else(String::new, |concurrency| concurrency.key.clone())
+}
+
+/// Enters a run among those with its key; returns the runs that it is to end.
+pub(super) fn enter(
+    keys: &RunKeys,
+    concurrency: Option<RunConcurrency>,
+) -> Result<(Option<RunKey>, Vec<RunId>), Failure> {
+    let Some(concurrency) = concurrency else {
+        return Ok((None, Vec::new()));
+    };
+    match concurrency.on_conflict() {
+        OnConflict::Unspecified | OnConflict::Queue => {
+            Ok((Some(keys.enter(&concurrency.key).0), Vec::new()))
+        }
+        OnConflict::Reject => match keys.enter_alone(&concurrency.key) {
+            Ok(key) => Ok((Some(key), Vec::new())),
+            Err(KeyHeld(run)) => Err(held(run)),
+        },
+        OnConflict::CancelRunning => {
+            let (key, before) = keys.enter(&concurrency.key);
+            Ok((Some(key), before))
+        }
+    }
+}
+
+fn held(run: Option<RunId>) -> Failure {
+    let run_id = run.map(|run| run.to_string()).unwrap_or_default();
+    Failure::new(
+        Code::FailedPrecondition,
+        ErrorReason::ConcurrencyKeyHeld,
+        "another run has the concurrency key",
+    )
+    .metadata("run_id", run_id)
+}
+
+impl Inner {
+    /// Cancels the runs whose key a new run takes over.
+    pub(super) async fn cancel_before(&self, runs: Vec<RunId>, by: RunId) {
+        let reason = format!("run {by} has the same concurrency key");
+        let cancel = async |run: RunId| {
+            if let Err(status) = self.runs.cancel(&run.to_string(), &reason).await {
+                tracing::warn!(%run, ?status, "a run whose key another takes was not cancelled");
+            }
+        };
+        join_all(runs.into_iter().map(cancel)).await;
+    }
+}
