@@ -116,6 +116,22 @@ try {
   await status().getByText("cancelled").waitFor();
   await picture("cancelled");
 
+  // A person changes the arguments of a call that waits, and approves it.
+  const gift = "<item>ring</item><to>player</to><value>80</value>";
+  await send("Model text", `<ACTION><workflow:grant_item>${gift}</workflow:grant_item></ACTION>`);
+  const decision = page.getByRole("form", { name: "Decide" });
+  await decision.getByLabel("Arguments").fill('{"item": "ring", "to": "player", "value": 40}');
+  await decision.getByLabel(/^Your key/).fill("wrong");
+  await decision.getByRole("button", { name: "Approve" }).click();
+  await page.getByRole("alert").getByText("send the key of an approver").waitFor();
+  await picture("approval");
+  await decision.getByLabel(/^Your key/).fill(process.env.TAVERN_APPROVER_KEY);
+  await decision.getByRole("button", { name: "Approve" }).click();
+  await status().getByText("succeeded").waitFor();
+  await page.getByText("player now has the ring, worth 40.").first().waitFor();
+  // The browser reports the refusal of the wrong key by itself.
+  assert.match(complaints.pop() ?? "", /401/);
+
   // Text that looks like HTML is text.
   await send("Model text", "<img src=x onerror=alert(1)><b>bold</b>");
   await page.getByText("<b>bold</b>").first().waitFor();

@@ -43,6 +43,15 @@ test("a call that settled has its state and result", () => {
   assert.equal(work(items[0]).result, "1");
 });
 
+test("an approval waits until it was decided", () => {
+  const asked = { approvalRequested: { approvalId: "apr_1", effectId: "a", toolId: "T" } };
+  const decided = { approvalEnded: { approvalId: "apr_1", approved: true, approvers: ["mara"], reason: "fine" } };
+  const { items } = play(began("a"), asked);
+  assert.equal(items[1]?.kind === "approval" && items[1].ended, undefined);
+  const { items: after } = play(began("a"), asked, decided);
+  assert.equal(after[1]?.kind === "approval" && after[1].ended, "approved by mara: fine");
+});
+
 test("a call whose output is too long for its event shows the beginning and the handle", () => {
   const longOutput = { head: "[1,2", totalBytes: "2000000" };
   const result = { effectId: "a", toolId: "T", status: "CALL_STATUS_SUCCEEDED", longOutput };

@@ -10,10 +10,14 @@ export class Refusal extends Error {
   }
 }
 
-export async function call<Response>(method: string, request: object): Promise<Response> {
+export async function call<Response>(method: string, request: object, key = ""): Promise<Response> {
   const response = await fetch(`/tavern.${method}`, {
     method: "POST",
-    headers: { "content-type": "application/json", "connect-protocol-version": "1" },
+    headers: {
+      "content-type": "application/json",
+      "connect-protocol-version": "1",
+      ...(key && { authorization: `Bearer ${key}` }),
+    },
     body: JSON.stringify(request),
   });
   const body = await response.json();

@@ -49,6 +49,19 @@ export interface Wait {
   contextJson?: string;
 }
 
+export interface Approval {
+  approvalId: string;
+  state?: string;
+  toolId?: string;
+  argumentsJson?: string;
+  argumentsDigest?: string;
+  reasons?: { ruleId?: string; text?: string }[];
+  role?: string;
+  needed?: number;
+  reasonRequired?: boolean;
+  expireTime?: string;
+}
+
 export interface RunEvent {
   sequence: string;
   runId: string;
@@ -77,6 +90,8 @@ export interface RunEvent {
   nodeRetrying?: { nodeId?: string; attempt?: number; error?: CallError };
   nodeWaiting?: { wait?: Wait };
   nodeWoken?: { waitId?: string; cause?: string; payloadJson?: string; answeredBy?: string };
+  approvalRequested?: { approvalId?: string; effectId?: string; toolId?: string; ruleIds?: string[] };
+  approvalEnded?: { approvalId?: string; approved?: boolean; approvers?: string[]; reason?: string };
   observation?: { text?: string };
   runFinished?: { outcome?: RunOutcome };
   cancelRequested?: { reason?: string };

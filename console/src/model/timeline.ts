@@ -41,7 +41,17 @@ export interface Pause {
   woken?: string;
 }
 
-export type Item = Prose | Work | Pause;
+/** A call that waits for the approval of people, or did. */
+export interface Consent {
+  kind: "approval";
+  key: string;
+  approvalId: string;
+  toolId: string;
+  /** What became of it; missing while it waits. */
+  ended?: string;
+}
+
+export type Item = Prose | Work | Pause | Consent;
 
 export interface Timeline {
   /** The last sequence that is in it. */
@@ -200,6 +210,17 @@ function work(items: Item[], event: RunEvent): Item[] {
     const what = cause === "WAKE_CAUSE_DUE" ? "its time came" : [answeredBy, payloadJson].filter(Boolean).join(": ");
     const wake = (item: Item) => (item.kind === "wait" && item.wait.waitId === waitId ? { ...item, woken: what } : item);
     return items.map(wake);
+  }
+  if (event.approvalRequested) {
+    const { approvalId = "", toolId = "" } = event.approvalRequested;
+    return [...items, { kind: "approval", key: event.sequence, approvalId, toolId }];
+  }
+  if (event.approvalEnded) {
+    const { approvalId, approved = false, approvers = [], reason } = event.approvalEnded;
+    const by = approvers.length > 0 ? ` by ${approvers.join(", ")}` : "";
+    const ended = because(`${approved ? "approved" : "not approved"}${by}`, reason);
+    const end = (item: Item) => (item.kind === "approval" && item.approvalId === approvalId ? { ...item, ended } : item);
+    return items.map(end);
   }
   if (nodeRetrying) {
     const { nodeId = "", error } = nodeRetrying;

@@ -1,6 +1,7 @@
 import { useMemo } from "preact/hooks";
 
 import { isWork, type Item, type Prose, type Work } from "../model/timeline.ts";
+import { ApprovalRow } from "./approval.tsx";
 import { pretty } from "./text.ts";
 import { WaitRow } from "./wait.tsx";
 
@@ -26,6 +27,7 @@ function Row({ item }: { item: Item }) {
 
 function content(item: Item) {
   if (isWork(item)) return <WorkRow work={item} />;
+  if (item.kind === "approval") return <ApprovalRow consent={item} />;
   return item.kind === "wait" ? <WaitRow pause={item} /> : <ProseRow prose={item} />;
 }
 

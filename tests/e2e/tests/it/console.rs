@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::ensure;
-use testkit::{Stack, repository};
+use testkit::{APPROVER_KEY, Stack, repository};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_sends_follows_cancels_and_tries_in_a_browser() -> anyhow::Result<()> {
@@ -15,6 +15,7 @@ async fn the_page_sends_follows_cancels_and_tries_in_a_browser() -> anyhow::Resu
     let stack = Stack::all_in_one().await?;
     let mut client = Command::new("node");
     client.arg(console.join("test/browser.mjs"));
+    client.env("TAVERN_APPROVER_KEY", APPROVER_KEY);
     client.arg(stack.address());
     client.arg(repository().join("target/console/pictures"));
     let played = tokio::task::spawn_blocking(move || client.output()).await??;
