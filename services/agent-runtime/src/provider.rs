@@ -1,22 +1,34 @@
 //! Language models behind one interface, one file per model API.
 //!
-//! `openai` speaks to any OpenAI-compatible endpoint, `scripted` plays a file. The settings name
-//! models; [`Models`] is that table.
+//! `openai` and `anthropic` are the wires of model APIs, which `http` speaks; `scripted` plays a
+//! file. A [`Provider`] makes one attempt; a [`Model`] repeats it and has fallbacks. The settings
+//! name models; [`Models`] is that table.
 
+pub mod anthropic;
+pub mod api;
+pub mod http;
 pub mod openai;
 pub mod scripted;
 
 mod error;
+mod gate;
+#[cfg(test)]
+mod golden;
+mod model;
 mod models;
 
-use std::time::Instant;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use call_text::native::{self, Given};
 use futures::stream::BoxStream;
 
 use crate::domain::message::ChatMessage;
 
-pub use error::ModelError;
+pub use error::{ModelError, Refusal};
+pub use model::Model;
 pub use models::{BuildModelError, Models};
 
 /// The longest answer that is taken, text and thinking together, in bytes.
@@ -55,14 +67,42 @@ pub enum Piece {
 /// The end of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AnswerEnd {
-    /// Why the model stopped, in the words of its API.
+    /// Why the model stopped: `stop`, `length`, `tool_calls`, `refused`, or another word of its API.
     pub finish_reason: String,
-    /// Tokens of the request; zero if unknown.
-    pub input_tokens: u32,
-    /// Tokens of the answer; zero if unknown.
-    pub output_tokens: u32,
-    /// The native `tool_calls` in the endpoint's form; none if there are none.
+    /// What the answer used.
+    pub usage: Usage,
+    /// The native calls in the form of OpenAI's `tool_calls`; none if there are none.
     pub tool_calls: Option<serde_json::Value>,
+    /// The model that answered, as the settings name it; empty in a single attempt.
+    pub model: String,
+    /// The attempts before the one that came to this answer.
+    pub failed_attempts: Vec<FailedAttempt>,
+}
+
+/// Tokens of a request and its answer; zero if unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the request, those of the cache included.
+    pub input_tokens: u32,
+    /// Tokens of the request that were read from the endpoint's cache.
+    pub cache_read_tokens: u32,
+    /// Tokens of the request that were written to the endpoint's cache.
+    pub cache_write_tokens: u32,
+    /// Tokens of the answer, thinking included.
+    pub output_tokens: u32,
+}
+
+/// A request that failed and was followed by another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedAttempt {
+    /// The model that was asked, as the settings name it.
+    pub model: String,
+    /// The stable code of the failure.
+    pub code: &'static str,
+    /// What went wrong.
+    pub message: String,
+    /// How long was waited before the next attempt.
+    pub wait: Duration,
 }
 
 impl AnswerEnd {
@@ -78,7 +118,7 @@ impl AnswerEnd {
 /// The pieces of an answer. An error ends it. Dropping it ends the request.
 pub type Pieces = BoxStream<'static, Result<Piece, ModelError>>;
 
-/// One model, ready to be asked.
+/// The way to one model, ready to be asked.
 pub trait Provider: Send + Sync + std::fmt::Debug {
     /// Returns the provider's name in the settings.
     fn kind(&self) -> &'static str;
@@ -86,6 +126,7 @@ pub trait Provider: Send + Sync + std::fmt::Debug {
     /// Returns the endpoint's own name for the model; empty if there is no endpoint.
     fn endpoint_model(&self) -> &str;
 
-    /// Asks the model. Nothing happens before the stream is polled.
-    fn generate(&self, request: ModelRequest) -> Pieces;
+    /// Asks the model once, with the whole answer there by `deadline`. Nothing happens before the
+    /// stream is polled.
+    fn generate(&self, request: Arc<ModelRequest>, deadline: Instant) -> Pieces;
 }

@@ -1,12 +1,16 @@
 //! What an operator can choose.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+pub mod models;
+
+use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
 use crate::domain::plan::Budgets;
+
+pub use models::{EndpointSettings, ModelSettings, ScriptedSettings};
 
 /// Settings of the agent runtime.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -76,7 +80,19 @@ impl AgentSettings {
     /// (empty, or ending with a dot).
     pub fn check_own(&self, key: &str, problems: &mut Problems) {
         for (name, model) in &self.models {
-            model.check(&format!("{key}models.{name}"), problems);
+            let key = format!("{key}models.{name}");
+            model.check(&key, problems);
+            for unknown in model
+                .fallbacks()
+                .iter()
+                .filter(|fallback| *fallback == name || !self.models.contains_key(*fallback))
+            {
+                problems.add(
+                    format!("{key}.fallbacks"),
+                    format!("names `{unknown}`, which is not another model"),
+                    "name other models",
+                );
+            }
         }
         if !self.default_model.is_empty() && !self.models.contains_key(&self.default_model) {
             problems.add(
@@ -120,125 +136,9 @@ impl AgentSettings {
     }
 }
 
-/// One model.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "provider", rename_all = "lowercase")]
-pub enum ModelSettings {
-    /// An OpenAI-compatible endpoint.
-    Openai(OpenAiSettings),
-    /// A file that is played.
-    Scripted(ScriptedSettings),
-}
-
-/// A model behind an OpenAI-compatible endpoint.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct OpenAiSettings {
-    /// The address above `/chat/completions`, such as `https://api.openai.com/v1`.
-    pub base_url: String,
-    /// The endpoint's own name for the model.
-    pub model: String,
-    /// The environment variable with the key; no key is sent if missing.
-    pub api_key_env: Option<String>,
-    /// How long connecting may take. Default `5s`.
-    #[serde(with = "settings::DurationText")]
-    pub connect_timeout: Duration,
-    /// How long the endpoint may take to begin its answer. Default `60s`.
-    #[serde(with = "settings::DurationText")]
-    pub first_byte_timeout: Duration,
-    /// How long the endpoint may be silent within its answer. Default `60s`.
-    #[serde(with = "settings::DurationText")]
-    pub idle_timeout: Duration,
-    /// How long the whole answer may take, waits included. Default `5m`.
-    #[serde(with = "settings::DurationText")]
-    pub total_timeout: Duration,
-    /// How often a request that was answered with 429 or 503 is sent again. Default 4.
-    pub retries: u32,
-    /// The longest that the endpoint may ask to wait; a longer wait fails at once. Default `30s`.
-    #[serde(with = "settings::DurationText")]
-    pub retry_after_limit: Duration,
-    /// Sends requests through the proxy that the environment names. Default false.
-    pub use_system_proxy: bool,
-}
-
-impl Default for OpenAiSettings {
-    fn default() -> Self {
-        Self {
-            base_url: String::new(),
-            model: String::new(),
-            api_key_env: None,
-            connect_timeout: Duration::from_secs(5),
-            first_byte_timeout: Duration::from_secs(60),
-            idle_timeout: Duration::from_secs(60),
-            total_timeout: Duration::from_secs(300),
-            retries: 4,
-            retry_after_limit: Duration::from_secs(30),
-            use_system_proxy: false,
-        }
-    }
-}
-
-/// A model that plays a file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ScriptedSettings {
-    /// The file, beneath `scripts_dir`.
-    pub script: PathBuf,
-}
-
-impl ModelSettings {
-    fn check(&self, key: &str, problems: &mut Problems) {
-        match self {
-            Self::Openai(settings) => settings.check(key, problems),
-            Self::Scripted(settings) if settings.script.as_os_str().is_empty() => {
-                problems.add(format!("{key}.script"), "is empty", "name the file to play");
-            }
-            Self::Scripted(_) => {}
-        }
-    }
-}
-
-impl OpenAiSettings {
-    fn check(&self, key: &str, problems: &mut Problems) {
-        if self.base_url.is_empty() {
-            let remedy =
-                "give the address above /chat/completions, such as https://api.openai.com/v1";
-            problems.add(format!("{key}.base_url"), "is empty", remedy);
-        }
-        if self.model.is_empty() {
-            problems.add(
-                format!("{key}.model"),
-                "is empty",
-                "give the endpoint's name for the model",
-            );
-        }
-        for (name, value) in [
-            ("connect_timeout", self.connect_timeout),
-            ("first_byte_timeout", self.first_byte_timeout),
-            ("idle_timeout", self.idle_timeout),
-            ("total_timeout", self.total_timeout),
-        ] {
-            if value.is_zero() || value > Duration::from_secs(24 * 60 * 60) {
-                problems.add(
-                    format!("{key}.{name}"),
-                    format!("is {}", settings::duration::print(value)),
-                    "give a duration from 1ms to 24h",
-                );
-            }
-        }
-        if self.retries > 10 {
-            problems.add(
-                format!("{key}.retries"),
-                format!("is {}", self.retries),
-                "give a number from 0 to 10",
-            );
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
+    use std::{ffi::OsString, time::Duration};
 
     use super::*;
 
@@ -260,9 +160,10 @@ mod tests {
     }
 
     #[test]
-    fn models_of_both_kinds_are_read_by_name() {
+    fn models_of_every_kind_are_read_by_name() {
         let settings = load(
-            "default_model = \"house\"\n[models.house]\nprovider = \"openai\"\nbase_url = \"http://x/v1\"\nmodel = \"m\"\nidle_timeout = \"9s\"\n\
+            "default_model = \"house\"\n[models.house]\nprovider = \"openai\"\nbase_url = \"http://x/v1\"\nmodel = \"m\"\ntoken_gap_timeout = \"9s\"\n\
+             [models.other]\nprovider = \"anthropic\"\nbase_url = \"http://x/v1\"\nmodel = \"m\"\nfallbacks = [\"house\"]\n\
              [models.play]\nprovider = \"scripted\"\nscript = \"weather.script.json\"\n",
         )
         .unwrap();
@@ -270,9 +171,13 @@ mod tests {
             panic!("not openai")
         };
         assert_eq!(
-            (house.idle_timeout, house.retries),
+            (house.token_gap_timeout, house.retries),
             (Duration::from_secs(9), 4)
         );
+        assert!(matches!(
+            &settings.models["other"],
+            ModelSettings::Anthropic(other) if other.fallbacks == ["house"]
+        ));
         assert!(matches!(
             &settings.models["play"],
             ModelSettings::Scripted(_)
@@ -283,7 +188,8 @@ mod tests {
     fn everything_that_is_wrong_is_named_at_once() {
         let problems = load(
             "default_model = \"unknown\"\nhistory_bytes = \"9MiB\"\n[budgets]\ncalls = 5000\n\
-             [models.house]\nprovider = \"openai\"\nretries = 99\n",
+             [models.house]\nprovider = \"openai\"\nretries = 99\nmax_concurrent = 0\n\
+             fallbacks = [\"house\"]\napi_key_env = \"A\"\napi_key_file = \"b\"\n",
         )
         .unwrap_err();
         for part in [
@@ -293,6 +199,9 @@ mod tests {
             "models.house.base_url",
             "models.house.model",
             "models.house.retries",
+            "models.house.max_concurrent",
+            "models.house.fallbacks",
+            "models.house.api_key_file",
         ] {
             assert!(problems.contains(part), "{part} is not in: {problems}");
         }

@@ -16,15 +16,22 @@ pub enum ModelError {
         detail: String,
     },
     /// The endpoint answered with an error.
-    #[error("the endpoint answered {status}: {message}")]
-    Refused {
-        /// The HTTP status.
-        status: u16,
-        /// What the vendor says, cut.
-        message: String,
-        /// When the vendor wants to be asked again.
-        retry_after: Option<Duration>,
+    #[error("the endpoint answered {}: {}", .0.status, .0.message)]
+    Refused(Refusal),
+    /// The address belongs to a web page.
+    #[error(
+        "the endpoint answered with a web page; check that `base_url` is the address of a model API"
+    )]
+    NotAnApi,
+    /// More requests wait for the model than may.
+    #[error("{limit} requests wait for the model, the most that may")]
+    Busy {
+        /// How many may wait.
+        limit: usize,
     },
+    /// The key cannot be read.
+    #[error("the key of the model cannot be read: {0}")]
+    Key(String),
     /// The endpoint reported an error in the middle of its answer.
     #[error("the endpoint broke its answer off after {released} bytes: {message}")]
     Vendor {
@@ -35,7 +42,7 @@ pub enum ModelError {
     },
     /// The connection ended before the answer did.
     #[error(
-        "the answer was cut off after {released} bytes ({detail}); it is not asked for again by itself"
+        "the answer was cut off after {released} bytes ({detail}); it is not requested again automatically"
     )]
     Cut {
         /// How much of the answer had arrived.
@@ -67,13 +74,39 @@ pub enum ModelError {
     Script(String),
 }
 
+/// How an endpoint refused a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: u16,
+    /// What the vendor says, cut.
+    pub message: String,
+    /// When the vendor wants to be asked again.
+    pub retry_after: Option<Duration>,
+    /// Whether the vendor wants to be asked again; missing if it does not say.
+    pub should_retry: Option<bool>,
+    /// Whether the account has nothing left.
+    pub quota_exhausted: bool,
+}
+
+impl Refusal {
+    fn is_retryable(&self) -> bool {
+        let by_status = matches!(self.status, 408 | 409 | 429 | 500 | 502 | 503 | 504 | 529);
+        !self.quota_exhausted && self.should_retry.unwrap_or(by_status)
+    }
+}
+
 impl ModelError {
     /// Returns a stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "model_unreachable",
-            Self::Refused { status: 429, .. } => "model_rate_limited",
-            Self::Refused { .. } => "model_refused",
+            Self::Refused(refusal) if refusal.quota_exhausted => "model_quota_exhausted",
+            Self::Refused(Refusal { status: 429, .. }) => "model_rate_limited",
+            Self::Refused(_) => "model_refused",
+            Self::NotAnApi => "model_not_an_api",
+            Self::Busy { .. } => "model_busy",
+            Self::Key(_) => "model_key_unreadable",
             Self::Vendor { .. } => "model_broke_off",
             Self::Cut { .. } => "model_stream_cut",
             Self::Malformed(_) => "model_malformed",
@@ -89,16 +122,31 @@ impl ModelError {
             Self::Unreachable { .. }
             | Self::Cut { .. }
             | Self::TimedOut { .. }
-            | Self::Vendor { .. } => true,
-            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
-            Self::Malformed(_) | Self::TooLarge { .. } | Self::Script(_) => false,
+            | Self::Vendor { .. }
+            | Self::Busy { .. } => true,
+            Self::Refused(refusal) => refusal.is_retryable(),
+            Self::NotAnApi
+            | Self::Key(_)
+            | Self::Malformed(_)
+            | Self::TooLarge { .. }
+            | Self::Script(_) => false,
+        }
+    }
+
+    /// Returns whether the request is sent again by itself: the endpoint was not reached or
+    /// refused, so that it has written nothing.
+    pub fn is_resent(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Refused(refusal) => refusal.is_retryable(),
+            _ => false,
         }
     }
 
     /// Returns the HTTP status, if the endpoint gave one.
     pub fn status(&self) -> Option<u16> {
         match self {
-            Self::Refused { status, .. } => Some(*status),
+            Self::Refused(refusal) => Some(refusal.status),
             _ => None,
         }
     }
@@ -106,7 +154,7 @@ impl ModelError {
     /// Returns when the vendor wants to be asked again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused { retry_after, .. } => *retry_after,
+            Self::Refused(refusal) => refusal.retry_after,
             _ => None,
         }
     }

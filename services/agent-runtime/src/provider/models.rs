@@ -4,21 +4,27 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use settings::Secret;
+use tokio::sync::Semaphore;
 
 use super::{
-    Provider,
-    openai::{OpenAi, OpenAiError},
+    anthropic::Anthropic,
+    api::ModelApi,
+    gate::Gate,
+    http::{HttpModel, HttpModelError, KeySource},
+    model::{Candidate, Model, Patience},
+    openai::OpenAi,
     scripted::{ScriptError, Scripted},
 };
-use crate::settings::ModelSettings;
+use crate::settings::{EndpointSettings, ModelSettings};
 
 /// The models by name. Clone, cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Models {
-    by_name: Arc<BTreeMap<String, Arc<dyn Provider>>>,
+    by_name: Arc<BTreeMap<String, Model>>,
 }
 
 /// Why a model cannot be set up.
@@ -36,11 +42,11 @@ pub enum BuildModelError {
     },
     /// The client cannot be made.
     #[error("the model `{model}` cannot be set up")]
-    OpenAi {
+    Endpoint {
         /// The model.
         model: String,
         /// Why.
-        source: OpenAiError,
+        source: HttpModelError,
     },
     /// The script cannot be played.
     #[error("the model `{model}` cannot be set up")]
@@ -62,46 +68,94 @@ impl Models {
         scripts_dir: &Path,
         variables: &HashMap<String, String>,
     ) -> Result<Self, BuildModelError> {
-        let mut by_name: BTreeMap<String, Arc<dyn Provider>> = BTreeMap::new();
+        let mut candidates = BTreeMap::new();
         for (name, settings) in models {
-            let model = name.clone();
-            let provider: Arc<dyn Provider> = match settings {
+            let candidate = match settings {
                 ModelSettings::Openai(settings) => {
-                    let key = match &settings.api_key_env {
-                        None => None,
-                        Some(variable) => {
-                            Some(variables.get(variable).map(Secret::new).ok_or_else(|| {
-                                BuildModelError::NoKey {
-                                    model: model.clone(),
-                                    variable: variable.clone(),
-                                }
-                            })?)
-                        }
-                    };
-                    let client = OpenAi::new(settings.clone(), key.as_ref());
-                    Arc::new(client.map_err(|source| BuildModelError::OpenAi { model, source })?)
+                    endpoint(name, settings, Box::new(OpenAi), variables)?
+                }
+                ModelSettings::Anthropic(settings) => {
+                    endpoint(name, settings, Box::new(Anthropic), variables)?
                 }
                 ModelSettings::Scripted(settings) => {
-                    let script = Scripted::open(&scripts_dir.join(&settings.script));
-                    Arc::new(script.map_err(|source| BuildModelError::Script { model, source })?)
+                    scripted(name, &scripts_dir.join(&settings.script))?
                 }
             };
-            by_name.insert(name.clone(), provider);
+            candidates.insert(name.as_str(), Arc::new(candidate));
         }
+        let with_fallbacks = |(name, settings): (&String, &ModelSettings)| {
+            let model = Arc::clone(candidates.get(name.as_str())?);
+            let fallbacks = settings.fallbacks().iter();
+            let fallbacks = fallbacks.filter_map(|name| candidates.get(name.as_str()).cloned());
+            Some((name.clone(), Model::new(model, fallbacks)))
+        };
         Ok(Self {
-            by_name: Arc::new(by_name),
+            by_name: Arc::new(models.iter().filter_map(with_fallbacks).collect()),
         })
     }
 
     /// Returns the model with this name.
-    pub fn get(&self, name: &str) -> Option<Arc<dyn Provider>> {
+    pub fn get(&self, name: &str) -> Option<Model> {
         self.by_name.get(name).cloned()
     }
 
     /// Returns all models by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<dyn Provider>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Model)> {
         self.by_name
             .iter()
-            .map(|(name, provider)| (name.as_str(), provider))
+            .map(|(name, model)| (name.as_str(), model))
     }
+}
+
+fn endpoint(
+    name: &str,
+    settings: &EndpointSettings,
+    api: Box<dyn ModelApi>,
+    variables: &HashMap<String, String>,
+) -> Result<Candidate, BuildModelError> {
+    let key = match (&settings.api_key_env, &settings.api_key_file) {
+        (Some(variable), _) => {
+            let key = variables.get(variable);
+            let key = key.ok_or_else(|| BuildModelError::NoKey {
+                model: name.to_owned(),
+                variable: variable.clone(),
+            })?;
+            KeySource::Value(Secret::new(key))
+        }
+        (None, Some(file)) => KeySource::File(file.clone()),
+        (None, None) => KeySource::None,
+    };
+    let client = HttpModel::new(settings.clone(), api, key);
+    let client = client.map_err(|source| BuildModelError::Endpoint {
+        model: name.to_owned(),
+        source,
+    })?;
+    Ok(Candidate {
+        name: name.to_owned(),
+        provider: Box::new(client),
+        patience: Patience {
+            retries: settings.retries,
+            retry_after_limit: settings.retry_after_limit,
+            total_timeout: settings.total_timeout,
+        },
+        gate: Gate::new(settings.max_concurrent, settings.requests_per_minute),
+    })
+}
+
+/// Sets up a model that plays a file: it is asked once, as long and as often as its caller wants.
+fn scripted(name: &str, script: &Path) -> Result<Candidate, BuildModelError> {
+    let script = Scripted::open(script).map_err(|source| BuildModelError::Script {
+        model: name.to_owned(),
+        source,
+    })?;
+    Ok(Candidate {
+        name: name.to_owned(),
+        provider: Box::new(script),
+        patience: Patience {
+            retries: 0,
+            retry_after_limit: Duration::ZERO,
+            total_timeout: Duration::from_secs(24 * 60 * 60),
+        },
+        gate: Gate::new(Semaphore::MAX_PERMITS, 0),
+    })
 }

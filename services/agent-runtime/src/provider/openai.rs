@@ -1,337 +1,220 @@
-//! Any endpoint with an OpenAI-compatible `chat/completions`, streaming.
-//!
-//! The request is sent once, and again only if the endpoint answered 429 or 503 before any text
-//! of the answer had come. A stream that breaks off is an error that says so.
+//! The chat-completions wire of OpenAI and of everything that is compatible with it.
 
-pub mod limit;
-pub mod wire;
-
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
-
-use eventsource_stream::{EventStreamError, Eventsource};
-use futures::StreamExt;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, InvalidHeaderValue};
+use serde_json::{Map, Value, json};
 use settings::Secret;
-use tokio::time::{Instant, timeout_at};
 
-use self::{limit::ReadError, wire::Assembly};
-use super::{ModelError, ModelRequest, Piece, Pieces, Provider};
-use crate::settings::OpenAiSettings;
+use super::{
+    AnswerEnd, ModelError, ModelRequest, Piece, Usage,
+    api::{Assembly, Draft, ModelApi, tokens},
+    http::refusal::vendor_message,
+};
+use crate::domain::message::Role;
 
-/// The most that is read of the body of an error, in bytes.
-const MAX_ERROR_BODY: usize = 64 << 10;
-/// How long the first wait is when an endpoint does not say; it doubles.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// Chat completions.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenAi;
 
-/// A model behind an OpenAI-compatible endpoint.
-#[derive(Clone, Debug)]
-pub struct OpenAi {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    settings: OpenAiSettings,
-    url: reqwest::Url,
-    http: reqwest::Client,
-}
-
-impl fmt::Debug for Inner {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The HTTP client holds the key in its default headers.
-        formatter
-            .debug_struct("OpenAi")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Why a client cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenAiError {
-    /// The address is none.
-    #[error("`base_url` is `{0}`; give an address such as https://api.example.com/v1")]
-    BaseUrl(String),
-    /// The key has characters that no header can carry.
-    #[error(
-        "the api key has characters that cannot be sent; set it to plain text without line breaks"
-    )]
-    Key,
-    /// The HTTP client cannot be set up.
-    #[error("the HTTP client cannot be set up")]
-    Client(#[source] reqwest::Error),
-}
-
-impl OpenAi {
-    /// Makes a client. Nothing is sent.
-    ///
-    /// # Errors
-    /// [`OpenAiError`] when address or key cannot be used.
-    pub fn new(settings: OpenAiSettings, key: Option<&Secret>) -> Result<Self, OpenAiError> {
-        let no_address = || OpenAiError::BaseUrl(settings.base_url.clone());
-        let base = reqwest::Url::parse(&settings.base_url).map_err(|_| no_address())?;
-        if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
-            return Err(no_address());
-        }
-        let url = format!(
-            "{}/chat/completions",
-            settings.base_url.trim_end_matches('/')
-        );
-        let url = reqwest::Url::parse(&url).map_err(|_| no_address())?;
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(key) = key {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
-                .map_err(|_| OpenAiError::Key)?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Losing the race against another installer is as good as winning it.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let mut builder = reqwest::Client::builder()
-            .default_headers(headers)
-            .connect_timeout(settings.connect_timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("tavern/", env!("CARGO_PKG_VERSION")));
-        if !settings.use_system_proxy {
-            builder = builder.no_proxy();
-        }
-        let http = builder.build().map_err(OpenAiError::Client)?;
-        Ok(Self {
-            inner: Arc::new(Inner {
-                settings,
-                url,
-                http,
-            }),
-        })
-    }
-}
-
-impl Provider for OpenAi {
+impl ModelApi for OpenAi {
     fn kind(&self) -> &'static str {
         "openai"
     }
 
-    fn endpoint_model(&self) -> &str {
-        &self.inner.settings.model
+    fn path(&self) -> &'static str {
+        "/chat/completions"
     }
 
-    fn generate(&self, request: ModelRequest) -> Pieces {
-        let inner = Arc::clone(&self.inner);
-        Box::pin(async_stream::try_stream! {
-            let limit = inner.settings.total_timeout;
-            let deadline = Instant::from_std(request.deadline).min(Instant::now() + limit);
-            let response = inner.open(&request, deadline).await?;
-            if !is_event_stream(response.headers()) {
-                let body = inner.read_whole(response, deadline).await?;
-                let (pieces, end) = wire::completion(&body)?;
-                for piece in pieces {
-                    yield piece;
-                }
-                yield Piece::End(end);
-                return;
-            }
-            let mut events = limit::lines(response.bytes_stream(), inner.settings.idle_timeout).eventsource();
-            let mut assembly = Assembly::default();
-            let mut detail = "the connection was closed".to_owned();
-            while !assembly.is_done() {
-                match timeout_at(deadline, events.next()).await {
-                    Ok(Some(Ok(event))) => {
-                        for piece in assembly.push(&event.data)? {
-                            yield piece;
-                        }
-                    }
-                    Ok(Some(Err(EventStreamError::Transport(ReadError::Connection(error))))) => {
-                        detail = chain(&error.without_url());
-                        break;
-                    }
-                    Ok(Some(Err(error))) => Err(unreadable(error))?,
-                    Ok(None) => break,
-                    Err(_) => Err(inner.out_of_time())?,
-                }
-            }
-            yield Piece::End(assembly.finish(&detail)?);
-        })
+    fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, InvalidHeaderValue> {
+        let mut headers = HeaderMap::new();
+        if let Some(key) = key {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(headers)
     }
-}
 
-impl Inner {
-    /// Sends the request until the endpoint begins an answer.
-    async fn open(
-        &self,
-        request: &ModelRequest,
-        deadline: Instant,
-    ) -> Result<reqwest::Response, ModelError> {
-        let body = wire::request_body(&self.settings.model, request).to_string();
-        let mut attempt = 0;
-        loop {
-            let error = match self.send(body.clone(), deadline).await {
-                Ok(response) => return Ok(response),
-                Err(error) => error,
-            };
-            let may_retry =
-                matches!(error.status(), Some(429 | 503)) && attempt < self.settings.retries;
-            let wait = error.retry_after().unwrap_or_else(|| {
-                grpc_kit::retry::jittered(FIRST_WAIT * 2_u32.saturating_pow(attempt))
-            });
-            if !may_retry
-                || wait > self.settings.retry_after_limit
-                || Instant::now() + wait >= deadline
-            {
-                return Err(error);
-            }
-            tracing::debug!(
-                attempt,
-                wait_ms = wait.as_millis(),
-                "the model endpoint asks to wait"
+    /// Messages without text are left out: endpoints refuse them, and an answer that held
+    /// structured calls only may have none.
+    fn request_body(&self, model: &str, request: &ModelRequest) -> Value {
+        let messages: Vec<Value> = request
+            .messages
+            .iter()
+            .filter(|message| message.role != Role::Assistant || !message.text.trim().is_empty())
+            .map(|message| json!({"role": message.role.as_str(), "content": message.text}))
+            .collect();
+        let mut body = Map::new();
+        body.insert("model".to_owned(), model.into());
+        body.insert("messages".to_owned(), messages.into());
+        body.insert("stream".to_owned(), true.into());
+        body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+        if let Some(limit) = request.max_output_tokens {
+            body.insert("max_tokens".to_owned(), limit.into());
+        }
+        if let Some(temperature) = request.temperature {
+            body.insert("temperature".to_owned(), temperature.into());
+        }
+        if let Some(top_p) = request.top_p {
+            body.insert("top_p".to_owned(), top_p.into());
+        }
+        if let Some(seed) = request.seed {
+            body.insert("seed".to_owned(), seed.into());
+        }
+        if !request.tools.is_empty() {
+            let function = |tool: &Value| json!({"type": "function", "function": tool});
+            body.insert(
+                "tools".to_owned(),
+                request.tools.iter().map(function).collect(),
             );
-            tokio::time::sleep(wait).await;
-            attempt += 1;
+            body.insert("tool_choice".to_owned(), "auto".into());
         }
+        Value::Object(body)
     }
 
-    async fn send(&self, body: String, deadline: Instant) -> Result<reqwest::Response, ModelError> {
-        let limit = self.settings.first_byte_timeout;
-        let request = self
-            .http
-            .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(body);
-        let sent = timeout_at((Instant::now() + limit).min(deadline), request.send()).await;
-        let response = sent
-            .map_err(|_| self.timed_out(deadline, "to begin its answer", limit))?
-            .map_err(|error| ModelError::Unreachable {
-                endpoint: self.url.origin().ascii_serialization(),
-                detail: chain(&error.without_url()),
-            })?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status().as_u16();
-        let header = |name| {
-            response
-                .headers()
-                .get(name)
-                .and_then(|value| value.to_str().ok())
+    fn assembly(&self) -> Box<dyn Assembly> {
+        Box::new(Chunks::default())
+    }
+
+    fn completion(&self, body: &Value) -> Result<(Vec<Piece>, AnswerEnd), ModelError> {
+        let Some(choice) = body.pointer("/choices/0") else {
+            return Err(ModelError::Malformed(format!(
+                "the body has no choices: {}",
+                vendor_message(body)
+            )));
         };
-        let retry_after = wire::retry_after(
-            header("retry-after-ms"),
-            header("retry-after"),
-            SystemTime::now(),
+        let mut chunks = Chunks::default();
+        let mut pieces = Vec::new();
+        chunks.take_usage(body);
+        chunks.take_choice(
+            choice,
+            choice.get("message").unwrap_or(&Value::Null),
+            &mut pieces,
+        )?;
+        chunks.draft.done = true;
+        let end = Box::new(chunks).finish("the answer says no reason for its end")?;
+        Ok((pieces, end))
+    }
+}
+
+/// Puts the chunks of a streamed answer together.
+#[derive(Debug, Default)]
+struct Chunks {
+    draft: Draft,
+    refused: bool,
+}
+
+impl Assembly for Chunks {
+    fn push(&mut self, event: &Value) -> Result<Vec<Piece>, ModelError> {
+        if event.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(ModelError::Vendor {
+                message: vendor_message(event),
+                released: self.draft.received,
+            });
+        }
+        self.take_usage(event);
+        let mut pieces = Vec::new();
+        if let Some(choice) = event.pointer("/choices/0") {
+            let delta = choice.get("delta").unwrap_or(&Value::Null);
+            self.take_choice(choice, delta, &mut pieces)?;
+        }
+        Ok(pieces)
+    }
+
+    fn draft(&mut self) -> &mut Draft {
+        &mut self.draft
+    }
+
+    fn finish(mut self: Box<Self>, detail: &str) -> Result<AnswerEnd, ModelError> {
+        let reason = match self.draft.finish_reason.take() {
+            Some(_) if self.refused => "refused".to_owned(),
+            Some(reason) => finish_reason(reason),
+            // Some servers end with the marker alone.
+            None if self.draft.done && self.draft.received > 0 => "stop".to_owned(),
+            None => return Err(self.draft.cut(detail)),
+        };
+        Ok(self.draft.end(reason))
+    }
+}
+
+impl Chunks {
+    fn take_usage(&mut self, event: &Value) {
+        let usage = &mut self.draft.usage;
+        *usage = Usage {
+            input_tokens: tokens(event, "/usage/prompt_tokens").unwrap_or(usage.input_tokens),
+            cache_read_tokens: tokens(event, "/usage/prompt_tokens_details/cached_tokens")
+                .unwrap_or(usage.cache_read_tokens),
+            output_tokens: tokens(event, "/usage/completion_tokens").unwrap_or(usage.output_tokens),
+            ..*usage
+        };
+    }
+
+    fn take_choice(
+        &mut self,
+        choice: &Value,
+        delta: &Value,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), ModelError> {
+        let text = |key: &str| {
+            delta
+                .get(key)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+        };
+        if let Some(thinking) = text("reasoning_content").or_else(|| text("reasoning")) {
+            self.draft.receive(thinking.len())?;
+            pieces.push(Piece::Thinking(thinking.to_owned()));
+        }
+        self.refused |= text("refusal").is_some();
+        for content in [text("content"), text("refusal")].into_iter().flatten() {
+            self.draft.receive(content.len())?;
+            pieces.push(Piece::Text(content.to_owned()));
+        }
+        for call in delta
+            .get("tool_calls")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            self.take_call(call)?;
+        }
+        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+            self.draft.finish_reason = Some(reason.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Adds to the call with the same index; endpoints without indexes send whole calls.
+    fn take_call(&mut self, delta: &Value) -> Result<(), ModelError> {
+        let index = delta.get("index").and_then(Value::as_u64);
+        let text = |pointer: &str| {
+            delta
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let (id, name, arguments) = (
+            text("/id"),
+            text("/function/name"),
+            text("/function/arguments"),
         );
-        // The status is what matters: a body that cannot be read takes nothing from it.
-        let said = self
-            .read_some(response, MAX_ERROR_BODY, deadline)
-            .await
-            .unwrap_or_default();
-        Err(ModelError::Refused {
-            status,
-            message: wire::vendor_message(&said),
-            retry_after,
-        })
-    }
-
-    async fn read_whole(
-        &self,
-        response: reqwest::Response,
-        deadline: Instant,
-    ) -> Result<String, ModelError> {
-        let limit = limit::MAX_LINE_BYTES;
-        let body = self.read_some(response, limit + 1, deadline).await?;
-        match body.len() > limit {
-            true => Err(ModelError::TooLarge {
-                what: "a body",
-                limit,
-            }),
-            false => Ok(body),
-        }
-    }
-
-    /// Reads a body up to `most` bytes; what is beyond is left.
-    async fn read_some(
-        &self,
-        response: reqwest::Response,
-        most: usize,
-        deadline: Instant,
-    ) -> Result<String, ModelError> {
-        let mut bytes = Vec::new();
-        let mut chunks = response.bytes_stream();
-        while bytes.len() < most {
-            let limit = self.settings.idle_timeout;
-            let next = timeout_at((Instant::now() + limit).min(deadline), chunks.next()).await;
-            match next
-                .map_err(|_| self.timed_out(deadline, "for the next piece of its answer", limit))?
-            {
-                Some(Ok(chunk)) => {
-                    bytes.extend_from_slice(&chunk[..chunk.len().min(most - bytes.len())])
-                }
-                Some(Err(error)) => {
-                    return Err(ModelError::Cut {
-                        released: 0,
-                        detail: chain(&error.without_url()),
-                    });
-                }
-                None => break,
-            }
-        }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    fn out_of_time(&self) -> ModelError {
-        ModelError::TimedOut {
-            what: "for its whole answer",
-            limit: self.settings.total_timeout,
-        }
-    }
-
-    /// Returns which of two limits has passed.
-    fn timed_out(&self, deadline: Instant, what: &'static str, limit: Duration) -> ModelError {
-        match Instant::now() >= deadline {
-            true => self.out_of_time(),
-            false => ModelError::TimedOut { what, limit },
-        }
+        self.draft
+            .receive(id.len() + name.len() + arguments.len())?;
+        let call = self.draft.call(index)?;
+        call.id.push_str(id);
+        call.name.push_str(name);
+        call.arguments.push_str(arguments);
+        Ok(())
     }
 }
 
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    // Only an endpoint that says so does not stream: some stream without saying anything.
-    !kind.starts_with("application/json")
-}
-
-fn unreadable(error: EventStreamError<ReadError>) -> ModelError {
-    match error {
-        EventStreamError::Transport(ReadError::Bound(error)) => error,
-        EventStreamError::Transport(ReadError::Connection(error)) => ModelError::Cut {
-            released: 0,
-            detail: chain(&error.without_url()),
-        },
-        EventStreamError::Utf8(_) => ModelError::Malformed("it is not UTF-8".to_owned()),
-        EventStreamError::Parser(_) => {
-            ModelError::Malformed("it is no stream of events".to_owned())
-        }
+/// Returns the contract's word for why a model stopped.
+fn finish_reason(reason: String) -> String {
+    match reason.as_str() {
+        "function_call" => "tool_calls".to_owned(),
+        "content_filter" => "refused".to_owned(),
+        _ => reason,
     }
 }
 
-/// Joins an error and its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        cause = error.source();
-    }
-    text
-}
+#[cfg(test)]
+mod tests;

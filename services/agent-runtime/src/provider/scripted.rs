@@ -13,7 +13,7 @@ use std::{
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::script::{Fault, Script, ScriptTurn};
-use super::{AnswerEnd, ModelError, ModelRequest, Piece, Pieces, Provider};
+use super::{AnswerEnd, ModelError, ModelRequest, Piece, Pieces, Provider, Refusal, Usage};
 
 /// The largest script that is read, in bytes.
 const MAX_SCRIPT_BYTES: u64 = 4 << 20;
@@ -88,11 +88,11 @@ impl Provider for Scripted {
         ""
     }
 
-    fn generate(&self, request: ModelRequest) -> Pieces {
+    fn generate(&self, request: Arc<ModelRequest>, deadline: std::time::Instant) -> Pieces {
         let this = self.clone();
         Box::pin(async_stream::try_stream! {
             let turn = this.script.play(&this.name, &request.messages).map_err(ModelError::Script)?;
-            let deadline = Instant::from_std(request.deadline);
+            let deadline = Instant::from_std(deadline);
             let limit = deadline.saturating_duration_since(Instant::now());
             let late = ModelError::TimedOut { what: "for its whole answer", limit };
             let mut released = 0;
@@ -106,11 +106,11 @@ impl Provider for Scripted {
             }
             match &turn.fault {
                 None => yield Piece::End(end(turn)),
-                Some(Fault::Refused { status, message }) => Err(ModelError::Refused {
+                Some(Fault::Refused { status, message }) => Err(ModelError::Refused(Refusal {
                     status: *status,
                     message: message.clone(),
-                    retry_after: None,
-                })?,
+                    ..Refusal::default()
+                }))?,
                 Some(Fault::Cut) => Err(ModelError::Cut { released, detail: "the script says so".to_owned() })?,
                 Some(Fault::Hang) => {
                     sleep_until(deadline).await;
@@ -124,9 +124,13 @@ impl Provider for Scripted {
 fn end(turn: &ScriptTurn) -> AnswerEnd {
     AnswerEnd {
         finish_reason: turn.answer.finish_reason.clone(),
-        input_tokens: turn.answer.input_tokens,
-        output_tokens: turn.answer.output_tokens,
+        usage: Usage {
+            input_tokens: turn.answer.input_tokens,
+            output_tokens: turn.answer.output_tokens,
+            ..Usage::default()
+        },
         tool_calls: turn.answer.tool_calls.clone(),
+        ..AnswerEnd::default()
     }
 }
 

@@ -15,7 +15,7 @@ use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use crate::{
-    provider::{ModelError, ModelRequest, Models, Piece},
+    provider::{ModelError, ModelRequest, Models, Piece, Refusal},
     runner::describe,
     wire,
 };
@@ -56,10 +56,10 @@ impl ModelService for ModelRpc {
             .filter(|(name, _)| after.as_deref().is_none_or(|after| *name > after));
         let models = models
             .take(size + 1)
-            .map(|(name, provider)| proto::Model {
+            .map(|(name, model)| proto::Model {
                 name: name.to_owned(),
-                provider: provider.kind().to_owned(),
-                endpoint_model: provider.endpoint_model().to_owned(),
+                provider: model.provider().kind().to_owned(),
+                endpoint_model: model.provider().endpoint_model().to_owned(),
             })
             .collect();
         let (models, next_page_token) = super::page(LIST, models, size, |model| model.name.clone());
@@ -76,12 +76,12 @@ impl ModelService for ModelRpc {
         let request = request.into_inner();
         let name = request.model.clone();
         let asked = checked(request)?;
-        let provider = self
+        let model = self
             .models
             .get(&name)
             .ok_or_else(|| model_not_found(&name))?;
         let span = telemetry::spans::chat(&name);
-        let mut pieces = provider.generate(asked);
+        let mut pieces = model.generate(asked);
         let in_span = span.clone();
         let answers = async_stream::stream! {
             loop {
@@ -168,8 +168,8 @@ fn to_wire(piece: Piece) -> WirePiece {
         Piece::Thinking(text) => WirePiece::Thinking(text),
         Piece::End(end) => WirePiece::End(proto::GenerateEnd {
             finish_reason: end.finish_reason,
-            input_tokens: end.input_tokens,
-            output_tokens: end.output_tokens,
+            input_tokens: end.usage.input_tokens,
+            output_tokens: end.usage.output_tokens,
             tool_calls_json: end
                 .tool_calls
                 .map(|calls| calls.to_string())
@@ -192,13 +192,15 @@ pub(super) fn model_not_found(name: &str) -> Failure {
 fn model_failed(name: &str, error: &ModelError) -> Status {
     let code = match error {
         ModelError::TimedOut { .. } => Code::DeadlineExceeded,
-        ModelError::Refused { status: 429, .. } | ModelError::TooLarge { .. } => {
-            Code::ResourceExhausted
-        }
-        ModelError::Script(_) => Code::FailedPrecondition,
-        ModelError::Refused {
+        ModelError::Refused(Refusal { status: 429, .. })
+        | ModelError::TooLarge { .. }
+        | ModelError::Busy { .. } => Code::ResourceExhausted,
+        ModelError::Script(_)
+        | ModelError::NotAnApi
+        | ModelError::Key(_)
+        | ModelError::Refused(Refusal {
             status: 400..=499, ..
-        } => Code::FailedPrecondition,
+        }) => Code::FailedPrecondition,
         _ => Code::Unavailable,
     };
     let message = format!("the model `{name}` gave no answer: {error}");

@@ -89,8 +89,8 @@ impl Driver {
         self.note(Kind::ModelAnswered(common::ModelAnswered {
             text: answered.text,
             finish_reason: answered.end.finish_reason.clone(),
-            input_tokens: answered.end.input_tokens,
-            output_tokens: answered.end.output_tokens,
+            input_tokens: answered.end.usage.input_tokens,
+            output_tokens: answered.end.usage.output_tokens,
             duration: prost_types::Duration::try_from(answered.took).ok(),
             model,
         }))?;
@@ -410,11 +410,11 @@ pub(crate) fn describe(span: &tracing::Span, end: &AnswerEnd) {
     telemetry::spans::set(
         span,
         attributes::USAGE_INPUT_TOKENS,
-        i64::from(end.input_tokens),
+        i64::from(end.usage.input_tokens),
     );
     telemetry::spans::set(
         span,
         attributes::USAGE_OUTPUT_TOKENS,
-        i64::from(end.output_tokens),
+        i64::from(end.usage.output_tokens),
     );
 }

@@ -8,8 +8,10 @@
 mod conversations;
 mod endpoint;
 mod handles;
+mod model_endpoints;
+mod model_retries;
 mod models;
-mod openai;
+
 mod profiles;
 mod registry;
 mod shipped;

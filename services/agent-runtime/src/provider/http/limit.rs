@@ -1,11 +1,10 @@
 //! Keeps a hostile or broken endpoint from filling memory.
 
-use std::{pin::Pin, time::Duration};
+use std::pin::Pin;
 
 use async_stream::try_stream;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt};
-use tokio::time::timeout;
 
 use crate::provider::ModelError;
 
@@ -19,7 +18,7 @@ pub const MAX_BODY_BYTES: usize = 16 << 20;
 pub enum ReadError {
     /// The connection failed.
     Connection(reqwest::Error),
-    /// A bound of size or time was passed.
+    /// What arrived cannot be an answer.
     Bound(ModelError),
 }
 
@@ -32,21 +31,23 @@ impl std::fmt::Display for ReadError {
     }
 }
 
-/// Passes bytes on line by line, until a line or the whole is longer than it may be or nothing has
-/// come for `idle`. Whatever comes is a sign of life: some vendors send comments while they queue.
+/// Passes bytes on line by line, until a line or the whole is longer than it may be, or the first
+/// line is that of a web page.
 ///
 /// Whole lines, because the reader of events starts an unfinished line anew with every chunk: a
 /// long line in small chunks would cost the square of its length.
 pub fn lines(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
-    idle: Duration,
 ) -> Pin<Box<dyn Stream<Item = Result<Bytes, ReadError>> + Send>> {
     Box::pin(try_stream! {
         let mut bytes = std::pin::pin!(bytes);
         let mut line = BytesMut::new();
         let mut whole = 0_usize;
-        while let Some(chunk) = timeout(idle, bytes.next()).await.map_err(|_| silent(idle))? {
+        while let Some(chunk) = bytes.next().await {
             let chunk = chunk.map_err(ReadError::Connection)?;
+            if whole == 0 && chunk.trim_ascii_start().starts_with(b"<") {
+                Err(ReadError::Bound(ModelError::NotAnApi))?;
+            }
             whole += chunk.len();
             if whole > MAX_BODY_BYTES {
                 Err(too_large("a body", MAX_BODY_BYTES))?;
@@ -64,13 +65,6 @@ pub fn lines(
         if !line.is_empty() {
             yield line.freeze();
         }
-    })
-}
-
-fn silent(limit: Duration) -> ReadError {
-    ReadError::Bound(ModelError::TimedOut {
-        what: "for the next piece of its answer",
-        limit,
     })
 }
 

@@ -1,28 +1,32 @@
-//! The client for OpenAI-compatible endpoints, over a socket.
+//! Models behind endpoints, over a socket.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use agent_runtime::{
     domain::message::{ChatMessage, Role},
-    provider::{ModelError, ModelRequest, Piece, Provider, openai::OpenAi},
-    settings::OpenAiSettings,
+    provider::{Model, ModelError, ModelRequest, Models, Piece},
+    settings::{EndpointSettings, ModelSettings},
 };
 use futures::StreamExt;
-use settings::Secret;
 
 use crate::endpoint::{Endpoint, Step, end, event, status, stream_head, text};
 
-fn settings(endpoint: &Endpoint) -> OpenAiSettings {
-    OpenAiSettings {
+pub(crate) fn settings(endpoint: &Endpoint) -> EndpointSettings {
+    EndpointSettings {
         base_url: endpoint.base_url.clone(),
         model: "small".to_owned(),
-        first_byte_timeout: Duration::from_secs(20),
-        idle_timeout: Duration::from_secs(20),
-        ..OpenAiSettings::default()
+        api_key_env: Some("KEY".to_owned()),
+        first_token_timeout: Duration::from_secs(20),
+        token_gap_timeout: Duration::from_secs(20),
+        ..EndpointSettings::default()
     }
 }
 
-fn request() -> ModelRequest {
+pub(crate) fn request() -> ModelRequest {
     ModelRequest {
         messages: vec![ChatMessage::new(Role::User, "hello")],
         max_output_tokens: None,
@@ -34,10 +38,23 @@ fn request() -> ModelRequest {
     }
 }
 
+/// Sets models up; the variable `KEY` holds a key.
+pub(crate) fn models<const N: usize>(named: [(&str, ModelSettings); N]) -> Models {
+    let named: BTreeMap<String, ModelSettings> = named
+        .into_iter()
+        .map(|(name, settings)| (name.to_owned(), settings))
+        .collect();
+    let variables = HashMap::from([("KEY".to_owned(), "sk-secret".to_owned())]);
+    Models::build(&named, Path::new("."), &variables).unwrap()
+}
+
+pub(crate) fn model(settings: ModelSettings) -> Model {
+    models([("house", settings)]).get("house").unwrap()
+}
+
 /// Asks and returns the text that came and how it ended.
-async fn ask(settings: OpenAiSettings) -> (String, Result<Piece, ModelError>) {
-    let client = OpenAi::new(settings, Some(&Secret::new("sk-secret"))).unwrap();
-    let mut pieces = client.generate(request());
+pub(crate) async fn ask_model(model: &Model) -> (String, Result<Piece, ModelError>) {
+    let mut pieces = model.generate(request());
     let mut said = String::new();
     loop {
         match pieces
@@ -52,7 +69,11 @@ async fn ask(settings: OpenAiSettings) -> (String, Result<Piece, ModelError>) {
     }
 }
 
-async fn error_of(settings: OpenAiSettings) -> ModelError {
+pub(crate) async fn ask(settings: EndpointSettings) -> (String, Result<Piece, ModelError>) {
+    ask_model(&model(ModelSettings::Openai(settings))).await
+}
+
+pub(crate) async fn error_of(settings: EndpointSettings) -> ModelError {
     ask(settings).await.1.unwrap_err()
 }
 
@@ -75,8 +96,8 @@ async fn an_answer_streams_in_with_key_usage_and_reason() {
     assert_eq!(
         (
             end.finish_reason.as_str(),
-            end.input_tokens,
-            end.output_tokens
+            end.usage.input_tokens,
+            end.usage.output_tokens
         ),
         ("stop", 7, 3)
     );
@@ -104,70 +125,6 @@ async fn a_character_that_is_cut_in_two_arrives_whole() {
         .collect();
     let endpoint = Endpoint::start(vec![pieces]).await;
     assert_eq!(ask(settings(&endpoint)).await.0, "世");
-}
-
-#[tokio::test]
-async fn after_429_the_request_is_sent_again_when_the_vendor_says() {
-    let endpoint = Endpoint::start(vec![
-        status(
-            "429 Too Many Requests",
-            "retry-after: 0\r\n",
-            r#"{"error":{"message":"slow down"}}"#,
-        ),
-        status("503 Service Unavailable", "retry-after-ms: 1\r\n", "{}"),
-        vec![stream_head(), text("ok"), end("stop")],
-    ])
-    .await;
-    assert_eq!(ask(settings(&endpoint)).await.0, "ok");
-    assert_eq!(endpoint.received().len(), 3);
-}
-
-#[tokio::test]
-async fn a_wait_beyond_the_limit_fails_at_once_and_says_how_long() {
-    let reply = status(
-        "429 Too Many Requests",
-        "retry-after: 3600\r\n",
-        r#"{"error":{"message":"slow down"}}"#,
-    );
-    let endpoint = Endpoint::start(vec![reply]).await;
-    let error = error_of(settings(&endpoint)).await;
-    assert_eq!(error.retry_after(), Some(Duration::from_secs(3600)));
-    assert_eq!(error.to_string(), "the endpoint answered 429: slow down");
-    assert!(error.is_retryable());
-    assert_eq!(endpoint.received().len(), 1);
-}
-
-#[tokio::test]
-async fn retries_end() {
-    let endpoint = Endpoint::start(vec![status(
-        "503 Service Unavailable",
-        "retry-after: 0\r\n",
-        "",
-    )])
-    .await;
-    let error = error_of(OpenAiSettings {
-        retries: 2,
-        ..settings(&endpoint)
-    })
-    .await;
-    assert_eq!(error.status(), Some(503));
-    assert_eq!(endpoint.received().len(), 3);
-}
-
-#[tokio::test]
-async fn other_refusals_are_not_repeated_and_carry_the_vendors_words() {
-    for (line, code) in [
-        ("500 Internal Server Error", 500),
-        ("401 Unauthorized", 401),
-        ("302 Found", 302),
-    ] {
-        let endpoint =
-            Endpoint::start(vec![status(line, "", r#"{"error":{"message":"because"}}"#)]).await;
-        let error = error_of(settings(&endpoint)).await;
-        assert_eq!(error.status(), Some(code));
-        assert!(error.to_string().contains("because"));
-        assert_eq!(endpoint.received().len(), 1, "{line}");
-    }
 }
 
 #[tokio::test]
@@ -270,8 +227,8 @@ async fn a_line_that_never_ends_is_ended() {
 async fn silence_is_bounded_before_within_and_over_the_whole_answer() {
     let short = Duration::from_millis(150);
     let before = Endpoint::start(vec![vec![Step::Silence]]).await;
-    let error = error_of(OpenAiSettings {
-        first_byte_timeout: short,
+    let error = error_of(EndpointSettings {
+        first_token_timeout: short,
         ..settings(&before)
     })
     .await;
@@ -283,9 +240,24 @@ async fn silence_is_bounded_before_within_and_over_the_whole_answer() {
         }
     );
 
-    let within = Endpoint::start(vec![vec![stream_head(), text("half"), Step::Silence]]).await;
-    let error = error_of(OpenAiSettings {
-        idle_timeout: short,
+    let signs = Step::Drip(": still here\n\n".to_owned());
+    let queued = Endpoint::start(vec![vec![stream_head(), signs.clone()]]).await;
+    let error = error_of(EndpointSettings {
+        first_token_timeout: short,
+        ..settings(&queued)
+    })
+    .await;
+    assert_eq!(
+        error,
+        ModelError::TimedOut {
+            what: "to begin its answer",
+            limit: short
+        }
+    );
+
+    let within = Endpoint::start(vec![vec![stream_head(), text("half"), signs]]).await;
+    let error = error_of(EndpointSettings {
+        token_gap_timeout: short,
         ..settings(&within)
     })
     .await;
@@ -302,7 +274,7 @@ async fn silence_is_bounded_before_within_and_over_the_whole_answer() {
         Step::Drip(": still here\n\n".to_owned()),
     ]])
     .await;
-    let error = error_of(OpenAiSettings {
+    let error = error_of(EndpointSettings {
         total_timeout: short,
         ..settings(&whole)
     })
@@ -319,8 +291,8 @@ async fn silence_is_bounded_before_within_and_over_the_whole_answer() {
 #[tokio::test]
 async fn dropping_the_answer_ends_the_request() {
     let endpoint = Endpoint::start(vec![vec![stream_head(), text("half"), Step::Silence]]).await;
-    let client = OpenAi::new(settings(&endpoint), None).unwrap();
-    let mut pieces = client.generate(request());
+    let model = model(ModelSettings::Openai(settings(&endpoint)));
+    let mut pieces = model.generate(request());
     assert_eq!(
         pieces.next().await,
         Some(Ok(Piece::Text("half".to_owned())))
@@ -339,6 +311,7 @@ async fn an_endpoint_that_is_down_is_named() {
         .local_addr()
         .unwrap();
     settings.base_url = format!("http://{free}/v1");
+    settings.retries = 0;
     let error = error_of(settings).await;
     assert!(
         matches!(&error, ModelError::Unreachable { endpoint, .. } if endpoint.contains(&free.to_string())),
@@ -356,8 +329,8 @@ async fn an_endpoint_that_does_not_stream_is_read_whole() {
 #[tokio::test]
 async fn the_key_is_never_shown() {
     let endpoint = Endpoint::start(vec![status("401 Unauthorized", "", "{}")]).await;
-    let client = OpenAi::new(settings(&endpoint), Some(&Secret::new("sk-secret"))).unwrap();
-    assert!(!format!("{client:?}").contains("sk-secret"));
+    let model = model(ModelSettings::Openai(settings(&endpoint)));
+    assert!(!format!("{model:?}").contains("sk-secret"));
     let error = error_of(settings(&endpoint)).await;
     assert!(!format!("{error:?} {error}").contains("sk-secret"));
 }
@@ -365,10 +338,88 @@ async fn the_key_is_never_shown() {
 #[test]
 fn an_address_that_is_none_is_refused() {
     for base_url in ["", "example.com", "ftp://example.com", "http://"] {
-        let settings = OpenAiSettings {
+        let settings = EndpointSettings {
             base_url: base_url.to_owned(),
-            ..OpenAiSettings::default()
+            ..EndpointSettings::default()
         };
-        assert!(OpenAi::new(settings, None).is_err(), "{base_url}");
+        let named = BTreeMap::from([("house".to_owned(), ModelSettings::Openai(settings))]);
+        let built = Models::build(&named, Path::new("."), &HashMap::new());
+        assert!(built.is_err(), "{base_url}");
+    }
+}
+
+/// Plays the events of a recorded stream of Anthropic's.
+fn recorded(events: &str) -> Vec<Step> {
+    let mut steps = vec![stream_head()];
+    steps.extend(events.lines().map(event));
+    steps
+}
+
+#[tokio::test]
+async fn an_anthropic_endpoint_streams_thinking_text_calls_and_usage() {
+    let stream = include_str!("../golden/anthropic/thinking_text_and_a_call.events");
+    let endpoint = Endpoint::start(vec![recorded(stream)]).await;
+    let (said, ended) = ask_model(&model(ModelSettings::Anthropic(settings(&endpoint)))).await;
+    assert_eq!(said, "(Mist)Mist lies on the path.");
+    let Ok(Piece::End(end)) = ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!(
+        (end.finish_reason.as_str(), end.model.as_str()),
+        ("tool_calls", "house")
+    );
+    let usage = end.usage;
+    assert_eq!(
+        (
+            usage.input_tokens,
+            usage.cache_read_tokens,
+            usage.output_tokens
+        ),
+        (120, 64, 31)
+    );
+    assert_eq!(end.native_calls().calls[0].name, "ReadWorldStateTool");
+    let received = &endpoint.received()[0];
+    assert!(
+        received.head.starts_with("POST /v1/messages "),
+        "{}",
+        received.head
+    );
+    assert!(received.head.contains("x-api-key: sk-secret"));
+    assert!(received.head.contains("anthropic-version: 2023-06-01"));
+    assert_eq!(received.body["messages"][0]["role"], "user");
+}
+
+#[tokio::test]
+async fn a_web_page_with_status_200_is_named() {
+    let page = "<!doctype html><title>Sign in</title>";
+    for media_type in ["text/html", "text/plain", "application/json"] {
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\nconnection: close\r\n\r\n");
+        let endpoint = Endpoint::start(vec![vec![Step::Send(format!("{head}{page}"))]]).await;
+        let error = error_of(settings(&endpoint)).await;
+        assert_eq!(error.code(), "model_not_an_api", "{media_type}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_in_a_file_is_read_for_every_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    let answer = vec![stream_head(), text("ok"), end("stop")];
+    let endpoint = Endpoint::start(vec![answer]).await;
+    let model = model(ModelSettings::Openai(EndpointSettings {
+        api_key_env: None,
+        api_key_file: Some(file.clone()),
+        ..settings(&endpoint)
+    }));
+    assert_eq!(
+        ask_model(&model).await.1.unwrap_err().code(),
+        "model_key_unreadable"
+    );
+    for key in ["sk-first", "sk-second"] {
+        std::fs::write(&file, format!("{key}\n")).unwrap();
+        assert_eq!(ask_model(&model).await.0, "ok");
+        let received = endpoint.received();
+        assert!(received.last().unwrap().head.contains(key));
     }
 }

@@ -1,0 +1,294 @@
+//! The messages wire of Anthropic and of everything that is compatible with it.
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
+use serde_json::{Map, Value, json};
+use settings::Secret;
+
+use super::{
+    AnswerEnd, ModelError, ModelRequest, Piece, Usage,
+    api::{Assembly, Draft, ModelApi, tokens},
+    http::refusal::vendor_message,
+};
+use crate::domain::message::{ChatMessage, Role};
+
+/// The limit of an answer that nothing else limits: the API does without none.
+const DEFAULT_MAX_TOKENS: u32 = 4_096;
+/// The version of the API that is spoken.
+const VERSION: &str = "2023-06-01";
+/// What the user says where the model spoke first: the API begins with the user.
+const BEGINNING: &str = "(The conversation begins.)";
+
+/// The messages API.
+#[derive(Clone, Copy, Debug)]
+pub struct Anthropic;
+
+impl ModelApi for Anthropic {
+    fn kind(&self) -> &'static str {
+        "anthropic"
+    }
+
+    fn path(&self) -> &'static str {
+        "/messages"
+    }
+
+    fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, InvalidHeaderValue> {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            HeaderName::from_static("anthropic-version"),
+            HeaderValue::from_static(VERSION),
+        );
+        if let Some(key) = key {
+            let mut value = HeaderValue::from_str(key.expose())?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static("x-api-key"), value);
+        }
+        Ok(headers)
+    }
+
+    fn request_body(&self, model: &str, request: &ModelRequest) -> Value {
+        let leading = request
+            .messages
+            .iter()
+            .take_while(|message| message.role == Role::System)
+            .count();
+        let (instructions, conversation) = request.messages.split_at(leading);
+        let mut body = Map::new();
+        body.insert("model".to_owned(), model.into());
+        let limit = request.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
+        body.insert("max_tokens".to_owned(), limit.into());
+        let system: Vec<&str> = instructions
+            .iter()
+            .map(|message| message.text.as_str())
+            .filter(|text| !text.trim().is_empty())
+            .collect();
+        if !system.is_empty() {
+            body.insert("system".to_owned(), system.join("\n\n").into());
+        }
+        body.insert("stream".to_owned(), true.into());
+        body.insert("messages".to_owned(), messages(conversation));
+        if let Some(temperature) = request.temperature {
+            body.insert("temperature".to_owned(), temperature.into());
+        }
+        if let Some(top_p) = request.top_p {
+            body.insert("top_p".to_owned(), top_p.into());
+        }
+        if !request.tools.is_empty() {
+            body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+            body.insert("tool_choice".to_owned(), json!({"type": "auto"}));
+        }
+        Value::Object(body)
+    }
+
+    fn assembly(&self) -> Box<dyn Assembly> {
+        Box::new(Events::default())
+    }
+
+    fn completion(&self, body: &Value) -> Result<(Vec<Piece>, AnswerEnd), ModelError> {
+        let Some(content) = body.get("content").and_then(Value::as_array) else {
+            return Err(ModelError::Malformed(format!(
+                "the body has no content: {}",
+                vendor_message(body)
+            )));
+        };
+        let mut events = Events::default();
+        let mut pieces = Vec::new();
+        for (index, block) in (0..).zip(content) {
+            events.open_block(Some(index), block, &mut pieces)?;
+        }
+        events.take_usage(body.get("usage"));
+        events.take_reason(body);
+        let end = Box::new(events).finish("the answer says no reason for its end")?;
+        Ok((pieces, end))
+    }
+}
+
+/// Writes the conversation: neighbours of one role are one message, the first is the user's, empty
+/// text and white space after an answer are left out (rule G503).
+fn messages(conversation: &[ChatMessage]) -> Value {
+    let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
+    for message in conversation {
+        let (role, text) = match message.role {
+            Role::Assistant => ("assistant", message.text.trim_end()),
+            Role::User | Role::System => ("user", message.text.as_str()),
+        };
+        if text.trim().is_empty() {
+            continue;
+        }
+        let block = json!({"type": "text", "text": text});
+        match turns.last_mut().filter(|(last, _)| *last == role) {
+            Some((_, blocks)) => blocks.push(block),
+            None => turns.push((role, vec![block])),
+        }
+    }
+    if turns.first().is_none_or(|(role, _)| *role != "user") {
+        turns.insert(
+            0,
+            ("user", vec![json!({"type": "text", "text": BEGINNING})]),
+        );
+    }
+    let message = |(role, content)| json!({"role": role, "content": Value::Array(content)});
+    turns.into_iter().map(message).collect()
+}
+
+/// Writes a tool, which has its schema under another name here.
+fn tool(tool: &Value) -> Value {
+    let mut written = Map::new();
+    for key in ["name", "description"] {
+        if let Some(value) = tool.get(key) {
+            written.insert(key.to_owned(), value.clone());
+        }
+    }
+    let schema = tool.get("parameters").cloned();
+    written.insert(
+        "input_schema".to_owned(),
+        schema.unwrap_or_else(|| json!({"type": "object"})),
+    );
+    Value::Object(written)
+}
+
+/// Puts the events of a streamed answer together.
+#[derive(Debug, Default)]
+struct Events {
+    draft: Draft,
+}
+
+impl Assembly for Events {
+    fn push(&mut self, event: &Value) -> Result<Vec<Piece>, ModelError> {
+        let index = event.get("index").and_then(Value::as_u64);
+        let mut pieces = Vec::new();
+        match event.get("type").and_then(Value::as_str) {
+            Some("message_start") => self.take_usage(event.pointer("/message/usage")),
+            Some("content_block_start") => {
+                let block = event.get("content_block").unwrap_or(&Value::Null);
+                self.open_block(index, block, &mut pieces)?;
+            }
+            Some("content_block_delta") => {
+                let delta = event.get("delta").unwrap_or(&Value::Null);
+                self.take_delta(index, delta, &mut pieces)?;
+            }
+            Some("message_delta") => {
+                self.take_usage(event.get("usage"));
+                self.take_reason(event.get("delta").unwrap_or(&Value::Null));
+            }
+            Some("error") => {
+                return Err(ModelError::Vendor {
+                    message: vendor_message(event),
+                    released: self.draft.received,
+                });
+            }
+            Some("message_stop") => self.draft.done = true,
+            // `ping`, `content_block_stop`, and what a later version adds.
+            _ => {}
+        }
+        Ok(pieces)
+    }
+
+    fn draft(&mut self) -> &mut Draft {
+        &mut self.draft
+    }
+
+    fn finish(mut self: Box<Self>, detail: &str) -> Result<AnswerEnd, ModelError> {
+        for call in &mut self.draft.calls {
+            if call.arguments.is_empty() {
+                "{}".clone_into(&mut call.arguments);
+            }
+        }
+        match self.draft.finish_reason.take() {
+            Some(reason) => Ok(self.draft.end(reason)),
+            None => Err(self.draft.cut(detail)),
+        }
+    }
+}
+
+impl Events {
+    fn open_block(
+        &mut self,
+        index: Option<u64>,
+        block: &Value,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), ModelError> {
+        if block.get("type").and_then(Value::as_str) != Some("tool_use") {
+            return self.take_delta(index, block, pieces);
+        }
+        let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (id, name) = (text("id"), text("name"));
+        // A streamed call opens with an empty object, and its arguments follow as text.
+        let input = block.get("input").and_then(Value::as_object);
+        let arguments = input
+            .filter(|input| !input.is_empty())
+            .map(|input| Value::Object(input.clone()).to_string())
+            .unwrap_or_default();
+        self.draft
+            .receive(id.len() + name.len() + arguments.len())?;
+        let call = self.draft.call(index)?;
+        id.clone_into(&mut call.id);
+        name.clone_into(&mut call.name);
+        call.arguments = arguments;
+        Ok(())
+    }
+
+    fn take_delta(
+        &mut self,
+        index: Option<u64>,
+        delta: &Value,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), ModelError> {
+        let text = |key: &str| {
+            delta
+                .get(key)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+        };
+        if let Some(thinking) = text("thinking") {
+            self.draft.receive(thinking.len())?;
+            pieces.push(Piece::Thinking(thinking.to_owned()));
+        }
+        if let Some(content) = text("text") {
+            self.draft.receive(content.len())?;
+            pieces.push(Piece::Text(content.to_owned()));
+        }
+        if let Some(more) = text("partial_json") {
+            self.draft.receive(more.len())?;
+            self.draft.call(index)?.arguments.push_str(more);
+        }
+        Ok(())
+    }
+
+    /// Takes counts; a later event replaces what it repeats.
+    fn take_usage(&mut self, usage: Option<&Value>) {
+        let Some(counted) = usage else { return };
+        let usage = &mut self.draft.usage;
+        let cached = usage
+            .cache_read_tokens
+            .saturating_add(usage.cache_write_tokens);
+        let fresh = usage.input_tokens.saturating_sub(cached);
+        let fresh = tokens(counted, "/input_tokens").unwrap_or(fresh);
+        let cache_read =
+            tokens(counted, "/cache_read_input_tokens").unwrap_or(usage.cache_read_tokens);
+        let cache_write =
+            tokens(counted, "/cache_creation_input_tokens").unwrap_or(usage.cache_write_tokens);
+        *usage = Usage {
+            input_tokens: fresh.saturating_add(cache_read).saturating_add(cache_write),
+            cache_read_tokens: cache_read,
+            cache_write_tokens: cache_write,
+            output_tokens: tokens(counted, "/output_tokens").unwrap_or(usage.output_tokens),
+        };
+    }
+
+    fn take_reason(&mut self, said: &Value) {
+        let Some(reason) = said.get("stop_reason").and_then(Value::as_str) else {
+            return;
+        };
+        let reason = match reason {
+            "end_turn" | "stop_sequence" => "stop",
+            "max_tokens" | "model_context_window_exceeded" => "length",
+            "tool_use" => "tool_calls",
+            "refusal" => "refused",
+            other => other,
+        };
+        self.draft.finish_reason = Some(reason.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Recorded streams of model APIs, each with what comes of it.
+
+use std::fmt::Write as _;
+
+use super::{
+    ModelRequest, Usage,
+    api::{self, ModelApi},
+};
+use crate::domain::message::{ChatMessage, Role};
+
+/// A request that leaves everything to the endpoint.
+pub(super) fn request(messages: &[(Role, &str)]) -> ModelRequest {
+    ModelRequest {
+        messages: messages
+            .iter()
+            .map(|(role, text)| ChatMessage::new(*role, *text))
+            .collect(),
+        max_output_tokens: None,
+        temperature: None,
+        top_p: None,
+        seed: None,
+        tools: Vec::new(),
+        deadline: std::time::Instant::now(),
+    }
+}
+
+/// Asserts that every `*.events` in `tests/golden/<api>` comes to the `*.expected` beside it. With
+/// the variable `BLESS` set, the expectation is written anew.
+pub(super) fn check_streams(api: &dyn ModelApi, at_least: usize) {
+    let golden = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"));
+    let mut seen = 0;
+    for entry in std::fs::read_dir(golden.join(api.kind())).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_none_or(|extension| extension != "events")
+        {
+            continue;
+        }
+        seen += 1;
+        let actual = transcript(api, &std::fs::read_to_string(&path).unwrap());
+        let expected = path.with_extension("expected");
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&expected, &actual).unwrap();
+        }
+        assert_eq!(
+            actual,
+            std::fs::read_to_string(&expected).unwrap_or_default(),
+            "{}",
+            path.display()
+        );
+    }
+    assert!(seen >= at_least, "only {seen} streams were found");
+}
+
+/// Plays the events of `input`, one line of data each, and writes down what came of them.
+fn transcript(api: &dyn ModelApi, input: &str) -> String {
+    let mut assembly = api.assembly();
+    let mut written = String::new();
+    for data in input.lines().filter(|line| !line.is_empty()) {
+        match api::push(assembly.as_mut(), data) {
+            Ok(pieces) => pieces
+                .iter()
+                .for_each(|piece| writeln!(written, "{piece:?}").unwrap()),
+            Err(error) => {
+                writeln!(written, "error {}: {error}", error.code()).unwrap();
+                return written;
+            }
+        }
+    }
+    match assembly.finish("the connection was closed") {
+        Ok(end) => {
+            let Usage {
+                input_tokens,
+                cache_read_tokens,
+                cache_write_tokens,
+                output_tokens,
+            } = end.usage;
+            writeln!(
+                written,
+                "end {} in {input_tokens} read {cache_read_tokens} written {cache_write_tokens} out {output_tokens}",
+                end.finish_reason
+            )
+            .unwrap();
+            if let Some(calls) = end.tool_calls {
+                writeln!(written, "calls {calls}").unwrap();
+            }
+        }
+        Err(error) => writeln!(written, "error {}: {error}", error.code()).unwrap(),
+    }
+    written
+}

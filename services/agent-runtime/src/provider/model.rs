@@ -1,0 +1,235 @@
+//! One model of the settings: it is asked within its limits, asked again, and replaced.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt;
+
+use super::{
+    AnswerEnd, FailedAttempt, ModelError, ModelRequest, Piece, Pieces, Provider, gate::Gate,
+};
+
+/// How long the first wait before another attempt is at most, when the endpoint does not say; it
+/// doubles.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The longest wait that is chosen here.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+
+/// A model with its fallbacks.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The model itself, then its fallbacks.
+    candidates: Arc<[Arc<Candidate>]>,
+}
+
+/// A model that can be asked.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The name in the settings.
+    pub name: String,
+    /// The way to it.
+    pub provider: Box<dyn Provider>,
+    /// How patiently it is asked.
+    pub patience: Patience,
+    /// How often it is asked.
+    pub gate: Gate,
+}
+
+/// How patiently a model is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// How often a request is sent again.
+    pub retries: u32,
+    /// The longest that the endpoint may ask to wait.
+    pub retry_after_limit: Duration,
+    /// How long the whole answer may take, waits included.
+    pub total_timeout: Duration,
+}
+
+impl Patience {
+    /// Decides how long to wait before the request is sent again after `attempt` retries; none if
+    /// it is not (rule G504).
+    fn wait(&self, error: &ModelError, attempt: u32, left: Duration) -> Option<Duration> {
+        if !error.is_resent() || attempt >= self.retries {
+            return None;
+        }
+        let wait = match error.retry_after() {
+            Some(wait) if wait > self.retry_after_limit => return None,
+            Some(wait) => wait,
+            None => {
+                let most = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempt));
+                most.min(LONGEST_WAIT).mul_f64(fastrand::f64())
+            }
+        };
+        (wait < left).then_some(wait)
+    }
+}
+
+impl Model {
+    /// Puts a model together with the models that are asked in its place, in order.
+    pub fn new(model: Arc<Candidate>, fallbacks: impl IntoIterator<Item = Arc<Candidate>>) -> Self {
+        Self {
+            candidates: std::iter::once(model).chain(fallbacks).collect(),
+        }
+    }
+
+    /// Returns the way to the model itself.
+    pub fn provider(&self) -> &dyn Provider {
+        self.candidates[0].provider.as_ref()
+    }
+
+    /// Asks the model. Nothing happens before the stream is polled.
+    ///
+    /// A request that did not arrive or was refused for a while is sent again; when that does not
+    /// help, the fallbacks are asked in order. Nothing is repeated once a piece of an answer is
+    /// out.
+    pub fn generate(&self, request: ModelRequest) -> Pieces {
+        let candidates = Arc::clone(&self.candidates);
+        let request = Arc::new(request);
+        Box::pin(async_stream::try_stream! {
+            let mut failed: Vec<FailedAttempt> = Vec::new();
+            for (place, candidate) in candidates.iter().enumerate() {
+                let deadline = request.deadline.min(Instant::now() + candidate.patience.total_timeout);
+                let mut attempt = 0;
+                loop {
+                    let mut pieces = candidate.ask(Arc::clone(&request), deadline);
+                    let mut released = false;
+                    let error = loop {
+                        match pieces.next().await {
+                            Some(Ok(Piece::End(end))) => {
+                                let model = candidate.name.clone();
+                                yield Piece::End(AnswerEnd { model, failed_attempts: failed, ..end });
+                                return;
+                            }
+                            Some(Ok(piece)) => {
+                                released = true;
+                                yield piece;
+                            }
+                            Some(Err(error)) => break error,
+                            None => break ModelError::Cut {
+                                released: 0,
+                                detail: "the provider ended without an end".to_owned(),
+                            },
+                        }
+                    };
+                    drop(pieces);
+                    if released {
+                        Err(error.clone())?;
+                    }
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let wait = candidate.patience.wait(&error, attempt, left);
+                    let out_of_time = request.deadline <= Instant::now();
+                    if wait.is_none() && (out_of_time || place + 1 == candidates.len()) {
+                        Err(error.clone())?;
+                    }
+                    tracing::info!(
+                        model = candidate.name,
+                        code = error.code(),
+                        wait_ms = wait.map(|wait| wait.as_millis()),
+                        "a request to a model failed; another follows"
+                    );
+                    failed.push(FailedAttempt {
+                        model: candidate.name.clone(),
+                        code: error.code(),
+                        message: error.to_string(),
+                        wait: wait.unwrap_or_default(),
+                    });
+                    let Some(wait) = wait else { break };
+                    tokio::time::sleep(wait).await;
+                    attempt += 1;
+                }
+            }
+        })
+    }
+}
+
+impl Candidate {
+    /// Asks once, within the limits of the model.
+    fn ask<'a>(&'a self, request: Arc<ModelRequest>, deadline: Instant) -> Attempt<'a> {
+        Box::pin(async_stream::try_stream! {
+            let _permit = self.gate.enter(deadline.into()).await?;
+            let mut pieces = self.provider.generate(request, deadline);
+            while let Some(piece) = pieces.next().await {
+                yield piece?;
+            }
+        })
+    }
+}
+
+/// The pieces of one attempt.
+type Attempt<'a> = futures::stream::BoxStream<'a, Result<Piece, ModelError>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::Refusal;
+
+    const PATIENCE: Patience = Patience {
+        retries: 4,
+        retry_after_limit: Duration::from_secs(30),
+        total_timeout: Duration::from_secs(300),
+    };
+
+    fn refused(status: u16) -> Refusal {
+        Refusal {
+            status,
+            ..Refusal::default()
+        }
+    }
+
+    fn waits(refusal: Refusal) -> bool {
+        let left = Duration::from_secs(60);
+        PATIENCE
+            .wait(&ModelError::Refused(refusal), 0, left)
+            .is_some()
+    }
+
+    #[test]
+    fn only_refusals_that_pass_are_sent_again() {
+        for status in [408, 409, 429, 500, 502, 503, 504, 529] {
+            assert!(waits(refused(status)), "{status}");
+        }
+        for status in [302, 400, 401, 403, 404, 413, 422, 501] {
+            assert!(!waits(refused(status)), "{status}");
+        }
+    }
+
+    #[test]
+    fn the_endpoint_decides_whether_to_ask_again() {
+        let says = |status, should_retry| Refusal {
+            should_retry: Some(should_retry),
+            ..refused(status)
+        };
+        assert!(waits(says(400, true)));
+        assert!(!waits(says(503, false)));
+    }
+
+    #[test]
+    fn an_exhausted_quota_is_never_asked_again() {
+        assert!(!waits(Refusal {
+            quota_exhausted: true,
+            should_retry: Some(true),
+            ..refused(429)
+        }));
+    }
+
+    #[test]
+    fn waits_grow_up_to_the_longest_and_end_with_the_retries_and_the_time_left() {
+        let error = ModelError::Refused(refused(503));
+        let patience = Patience {
+            retries: 40,
+            ..PATIENCE
+        };
+        let far = Duration::from_secs(3_600);
+        for attempt in 0..40 {
+            let most = FIRST_WAIT
+                .saturating_mul(2_u32.saturating_pow(attempt))
+                .min(LONGEST_WAIT);
+            assert!(patience.wait(&error, attempt, far).unwrap() <= most);
+        }
+        assert_eq!(patience.wait(&error, 40, far), None);
+        assert_eq!(patience.wait(&error, 0, Duration::ZERO), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! What an operator can choose about models.
+
+use std::{path::PathBuf, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use settings::Problems;
+
+/// The most requests that may be on their way to one model.
+const MAX_CONCURRENT: usize = 10_000;
+/// The highest rate of requests to one model, per minute.
+const MAX_PER_MINUTE: u32 = 1_000_000;
+
+/// One model.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "provider", rename_all = "lowercase")]
+pub enum ModelSettings {
+    /// An OpenAI-compatible endpoint.
+    Openai(EndpointSettings),
+    /// An Anthropic-compatible endpoint.
+    Anthropic(EndpointSettings),
+    /// A file that is played.
+    Scripted(ScriptedSettings),
+}
+
+/// A model behind an endpoint.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EndpointSettings {
+    /// The address above `/chat/completions` or `/messages`, such as `https://api.openai.com/v1`
+    /// or `https://api.anthropic.com/v1`.
+    pub base_url: String,
+    /// The endpoint's own name for the model.
+    pub model: String,
+    /// The environment variable with the key; no key is sent if this and `api_key_file` are
+    /// missing.
+    pub api_key_env: Option<String>,
+    /// The file with the key, read for every request.
+    pub api_key_file: Option<PathBuf>,
+    /// How long connecting may take. Default `5s`.
+    #[serde(with = "settings::DurationText")]
+    pub connect_timeout: Duration,
+    /// How long the first token of an answer may take. Default `60s`.
+    #[serde(with = "settings::DurationText")]
+    pub first_token_timeout: Duration,
+    /// How long the next token of an answer may take. Default `60s`.
+    #[serde(with = "settings::DurationText")]
+    pub token_gap_timeout: Duration,
+    /// How long the whole answer may take, waits included. Default `5m`.
+    #[serde(with = "settings::DurationText")]
+    pub total_timeout: Duration,
+    /// How often a request is sent again that did not arrive or was refused for a while (408, 409,
+    /// 429, 500, 502 to 504, 529). Default 4, at most 10.
+    pub retries: u32,
+    /// The longest that the endpoint may ask to wait; a longer wait fails at once. Default `30s`.
+    #[serde(with = "settings::DurationText")]
+    pub retry_after_limit: Duration,
+    /// The models that are asked in its place, in order, when it fails before any text of the
+    /// answer. Their own fallbacks do not count. Default none.
+    pub fallbacks: Vec<String>,
+    /// Requests on their way at once; others wait. Default 256.
+    pub max_concurrent: usize,
+    /// Requests per minute, spread evenly; others wait. Default 0: no limit.
+    pub requests_per_minute: u32,
+    /// Sends requests through the proxy that the environment names. Default false.
+    pub use_system_proxy: bool,
+}
+
+impl Default for EndpointSettings {
+    fn default() -> Self {
+        Self {
+            base_url: String::new(),
+            model: String::new(),
+            api_key_env: None,
+            api_key_file: None,
+            connect_timeout: Duration::from_secs(5),
+            first_token_timeout: Duration::from_secs(60),
+            token_gap_timeout: Duration::from_secs(60),
+            total_timeout: Duration::from_secs(300),
+            retries: 4,
+            retry_after_limit: Duration::from_secs(30),
+            fallbacks: Vec::new(),
+            max_concurrent: 256,
+            requests_per_minute: 0,
+            use_system_proxy: false,
+        }
+    }
+}
+
+/// A model that plays a file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScriptedSettings {
+    /// The file, beneath `scripts_dir`.
+    pub script: PathBuf,
+}
+
+impl ModelSettings {
+    /// Adds everything that is wrong, with keys below `key`.
+    pub(super) fn check(&self, key: &str, problems: &mut Problems) {
+        match self {
+            Self::Openai(settings) | Self::Anthropic(settings) => settings.check(key, problems),
+            Self::Scripted(settings) if settings.script.as_os_str().is_empty() => {
+                problems.add(format!("{key}.script"), "is empty", "name the file to play");
+            }
+            Self::Scripted(_) => {}
+        }
+    }
+
+    /// Returns the models that are asked in its place.
+    pub fn fallbacks(&self) -> &[String] {
+        match self {
+            Self::Openai(settings) | Self::Anthropic(settings) => &settings.fallbacks,
+            Self::Scripted(_) => &[],
+        }
+    }
+}
+
+impl EndpointSettings {
+    fn check(&self, key: &str, problems: &mut Problems) {
+        if self.base_url.is_empty() {
+            let remedy = "give the address above /chat/completions or /messages, such as \
+                          https://api.openai.com/v1";
+            problems.add(format!("{key}.base_url"), "is empty", remedy);
+        }
+        if self.model.is_empty() {
+            problems.add(
+                format!("{key}.model"),
+                "is empty",
+                "give the endpoint's name for the model",
+            );
+        }
+        if self.api_key_env.is_some() && self.api_key_file.is_some() {
+            problems.add(
+                format!("{key}.api_key_file"),
+                "is set beside api_key_env",
+                "leave one of them out",
+            );
+        }
+        for (name, value) in [
+            ("connect_timeout", self.connect_timeout),
+            ("first_token_timeout", self.first_token_timeout),
+            ("token_gap_timeout", self.token_gap_timeout),
+            ("total_timeout", self.total_timeout),
+        ] {
+            if value.is_zero() || value > Duration::from_secs(24 * 60 * 60) {
+                problems.add(
+                    format!("{key}.{name}"),
+                    format!("is {}", settings::duration::print(value)),
+                    "give a duration from 1ms to 24h",
+                );
+            }
+        }
+        if self.retries > 10 {
+            problems.add(
+                format!("{key}.retries"),
+                format!("is {}", self.retries),
+                "give a number from 0 to 10",
+            );
+        }
+        if self.max_concurrent == 0 || self.max_concurrent > MAX_CONCURRENT {
+            problems.add(
+                format!("{key}.max_concurrent"),
+                format!("is {}", self.max_concurrent),
+                format!("give a number from 1 to {MAX_CONCURRENT}"),
+            );
+        }
+        if self.requests_per_minute > MAX_PER_MINUTE {
+            problems.add(
+                format!("{key}.requests_per_minute"),
+                format!("is {}", self.requests_per_minute),
+                format!("give a number from 0 to {MAX_PER_MINUTE}"),
+            );
+        }
+    }
+}
