@@ -256,6 +256,13 @@ impl Timeline {
                     node.node_id, node.node_type, node.outputs_json
                 )
             }
+            NodeState::Cached => {
+                let source = node.cache.as_ref().map_or("", |cache| &cache.source_run_id);
+                format!(
+                    "{} ({}) cached {}   (of {source})",
+                    node.node_id, node.node_type, node.outputs_json
+                )
+            }
             state => {
                 let error = node.error.clone().unwrap_or_default();
                 let state = name(state.as_str_name(), "NODE_STATE_");

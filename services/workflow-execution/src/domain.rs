@@ -11,11 +11,14 @@
 
 pub mod bundle;
 pub mod bypass;
+pub mod cache;
+pub mod cache_key;
 pub mod compile;
 pub mod composite;
 pub mod cycle;
 pub mod data_flow;
 pub mod diagnose;
+pub mod duration;
 pub mod engine;
 pub mod evaluate;
 pub mod execution;

@@ -14,6 +14,7 @@
 //! - `interface_stream`: the streaming outputs of a run; `tool_text`: what tools write.
 //! - `permits`: how much may happen at once; `effect_permits`: of effects; `run_place`,
 //!   `run_keys`: of runs.
+//! - `result_cache`: results that other nodes reuse.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
 mod describe_tools;
@@ -26,6 +27,7 @@ mod interface_stream;
 mod model_call;
 mod node_output;
 mod permits;
+mod result_cache;
 pub mod run_keys;
 mod run_place;
 mod script_call;
@@ -56,7 +58,11 @@ use history::{Attempts, Calls, Zones};
 
 pub use effect_permits::Concurrency;
 pub use permits::QueueFull;
+pub use result_cache::ResultCache;
 pub use run_place::{RunBounds, RunEntry, RunPlace, RunPlaces};
+
+/// What the id of a conversation begins with that was created for a run alone.
+pub const OWN_CONVERSATION: &str = "flow-";
 
 /// The services that nodes need.
 #[derive(Clone, Debug)]
@@ -90,6 +96,7 @@ impl Peers {
 #[derive(Debug)]
 pub struct Runner {
     peers: Peers,
+    cache: Arc<ResultCache>,
     permits: EffectPermits,
 }
 
@@ -108,13 +115,16 @@ pub struct Prepared {
     pub zones: Zones,
     /// The conversation whose workspace tools use.
     pub conversation_id: String,
+    /// The workflow by its id; empty for a definition that is not stored.
+    pub workflow_id: String,
 }
 
 impl Runner {
-    /// Takes the services and the bounds.
-    pub fn new(peers: Peers, concurrency: Concurrency) -> Self {
+    /// Takes the services, the results that may be reused, and the bounds.
+    pub fn new(peers: Peers, cache: Arc<ResultCache>, concurrency: Concurrency) -> Self {
         Self {
             peers,
+            cache,
             permits: EffectPermits::new(concurrency),
         }
     }
@@ -129,6 +139,11 @@ impl Runner {
         control: RunControl,
     ) -> End {
         drive::run(self, prepared, waits, place, recorder, control).await
+    }
+
+    /// Waits until all that is to outlive the process is written.
+    pub async fn flush(&self) {
+        self.cache.flush().await;
     }
 
     /// Asks the registry to end a call that an earlier process dispatched; true if it has ended.

@@ -17,9 +17,9 @@ use crate::error::Error;
 use crate::library::Library;
 use crate::node;
 use crate::runner::run_keys::RunKeys;
-use crate::runner::{Concurrency, Peers, RunBounds, RunPlaces, Runner};
+use crate::runner::{Concurrency, Peers, ResultCache, RunBounds, RunPlaces, Runner};
 use crate::settings::WorkflowSettings;
-use crate::store::{MIGRATIONS, SqliteStore, Store};
+use crate::store::{MIGRATIONS, ResultTable, SqliteStore, Store};
 
 use definition_store::DefinitionStore;
 
@@ -62,6 +62,7 @@ pub async fn build_with(
     let data_dir = DataDir::open(&settings.data_dir)?;
     let options = SqliteOptions::new(data_dir.file("workflow-execution.db")?);
     let database = SqliteDatabase::open(options, &[MIGRATIONS]).await?;
+    let cache = ResultCache::open(ResultTable::new(database.clone())).await?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
     let file = data_dir.file("workflow-execution.runs.db")?;
     let logs = RunLogs::open(SqliteOptions::new(file)).await?;
@@ -83,7 +84,7 @@ pub async fn build_with(
             Arc::clone(&clock),
             Arc::clone(&ids),
         ),
-        runner: Arc::new(Runner::new(peers, concurrency)),
+        runner: Arc::new(Runner::new(peers, cache, concurrency)),
         clock,
         ids,
         keys: RunKeys::default(),
@@ -112,6 +113,7 @@ impl WorkflowExecution {
     /// Ends all tasks. Runs that are not over continue at the next start.
     pub async fn shutdown(&self) {
         self.inner.runs.shutdown().await;
+        self.inner.runner.flush().await;
         self.inner.library.store().close().await;
     }
 }

@@ -3,12 +3,14 @@
 //! A text is kept once, by its digest. That way a run continues after a restart with the definition
 //! it was started with, whatever happened to the workflow since.
 
+mod results;
 mod sqlite;
 
 use async_trait::async_trait;
 use core_types::Timestamp;
 use run_log::Hash;
 
+pub use results::{LastResult, ResultChange, ResultRow, ResultTable};
 pub use sqlite::{MIGRATIONS, SqliteStore};
 
 /// A definition that was saved.

@@ -1,5 +1,6 @@
 //! The benchmarks, one file each.
 
+mod cached;
 mod call;
 mod durable;
 mod follow;
@@ -25,6 +26,8 @@ pub(crate) enum Benchmark {
     Call,
     /// Nodes of a workflow, in memory.
     Workflow,
+    /// Results of nodes that are reused.
+    Cached,
     /// Steps that survive power loss.
     Durable,
     /// Following and resuming a run.
@@ -39,10 +42,11 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 8] = [
+    pub(crate) const ALL: [Benchmark; 9] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Workflow,
+        Benchmark::Cached,
         Benchmark::Durable,
         Benchmark::Follow,
         Benchmark::Script,
@@ -59,6 +63,7 @@ impl Benchmark {
             Benchmark::Parse => parse::run(effort),
             Benchmark::Call => call::run(effort).await,
             Benchmark::Workflow => workflow::run(effort).await,
+            Benchmark::Cached => cached::run(effort).await,
             Benchmark::Durable => durable::run(effort).await,
             Benchmark::Follow => follow::run(effort).await,
             Benchmark::Script => script::run(effort).await,

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::bundle::Bundle;
+use super::cache::CACHE;
 use super::cycle::cycles;
 use super::data_flow::kind_of;
-use super::execution::Execution;
+use super::execution::{EXECUTION, Execution};
 use super::flatten::{flatten, is_at_the_top};
 use super::limits::MAX_CYCLES;
 use super::load::load;
@@ -97,6 +98,10 @@ impl Shaped {
     fn new(node: &Arc<dyn Node>, context: &ShapeContext<'_>) -> Result<Self, Vec<Violation>> {
         let shape = node.shape(context)?;
         let execution = Execution::read(context.config, &shape)?;
+        if let Some(cache) = execution.as_ref().and_then(|execution| execution.cache) {
+            let pointer = format!("/configValues/{EXECUTION}/{CACHE}");
+            cache.check(node.definition(), &pointer)?;
+        }
         Ok(Self {
             node: Arc::clone(node),
             shape: match &execution {

@@ -5,7 +5,7 @@ use core_types::LoadDiagnostic;
 use serde_json::{Map, Value};
 
 use super::data_flow::DataFlow;
-use super::execution::{EXECUTION, OF_EFFECTS, WITHOUT_EFFECT};
+use super::execution::{EXECUTION, OF_EFFECTS};
 use super::limits::MAX_SUGGESTED;
 use super::node_definition::NodeEffects;
 use super::node_type::{Catalogue, ShapeContext};
@@ -165,11 +165,6 @@ impl Findings {
         let read: Vec<&str> = config.iter().map(|slot| slot.key).collect();
         for (key, value) in &entry.config {
             if key == EXECUTION {
-                let without_effect = WITHOUT_EFFECT.iter().filter(|key| value.get(key).is_some());
-                for setting in without_effect {
-                    let message = "results are not cached";
-                    self.not_supported(join(&join(&settings, key), setting), message);
-                }
                 let is_pure = node.definition().effects == NodeEffects::Pure;
                 for setting in OF_EFFECTS.iter().filter(|key| value.get(key).is_some()) {
                     if is_pure {
@@ -229,7 +224,7 @@ mod tests {
                 "interfaceInputs": {"a/b": {"dataFlowType": "OBJECT", "isStream": true, "requierd": true}},
                 "nodes": [{
                     "id": "m", "type": "core:TextMerge", "colour": 1,
-                    "configValues": {"execution": {"timeout": 1, "cache": {}, "priority": 1}, "mode": "x"},
+                    "configValues": {"execution": {"timeout": 1, "priority": 1}, "mode": "x"},
                     "inputValues": {"text_inputs": ["a"], "seperator": ","},
                 }],
             }),
@@ -237,7 +232,6 @@ mod tests {
                 ("/interfaceInputs/a~1b/requierd", "unknown_key"),
                 ("/interfaceInputs/a~1b/isStream", "not_supported"),
                 ("/nodes/0/colour", "unknown_key"),
-                ("/nodes/0/configValues/execution/cache", "not_supported"),
                 ("/nodes/0/configValues/execution/priority", "not_supported"),
                 ("/nodes/0/configValues/mode", "unknown_key"),
                 ("/nodes/0/inputValues/seperator", "unknown_key"),

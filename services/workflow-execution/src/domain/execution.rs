@@ -9,7 +9,9 @@ use std::time::Duration;
 use call_outcome::{Category, Failure, Violation};
 use serde_json::{Map, Value, json};
 
+use super::cache::{CACHE, CacheSettings};
 use super::data_flow::{DataFlow, NULL};
+use super::duration::read_duration;
 use super::slot::{Shape, Slot};
 use super::violation::join;
 
@@ -22,9 +24,6 @@ pub const ON_ERROR: &str = "on_error";
 /// The most attempts, which is also the most that the ledger of calls takes.
 const MAX_ATTEMPTS: u64 = 32;
 
-/// The longest time of any setting.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-
 const KEYS: [&str; 9] = [
     "timeout",
     "totalTimeout",
@@ -36,9 +35,6 @@ const KEYS: [&str; 9] = [
     "concurrencyLimit",
     "priority",
 ];
-
-/// Settings that are accepted and have no effect.
-pub const WITHOUT_EFFECT: [&str; 1] = ["cache"];
 
 /// Settings without effect on nodes that have none.
 pub const OF_EFFECTS: [&str; 3] = ["concurrencyKey", "concurrencyLimit", "priority"];
@@ -86,6 +82,8 @@ pub struct Execution {
     pub concurrency: Option<ConcurrencyKey>,
     /// Its place among the nodes that wait for a permit, 0 to 9; nothing for that of its run.
     pub priority: Option<u32>,
+    /// Whether its result is reused; nothing if it is not.
+    pub cache: Option<CacheSettings>,
 }
 
 impl Default for Execution {
@@ -104,6 +102,7 @@ impl Default for Execution {
             on_error: OnError::Fail,
             concurrency: None,
             priority: None,
+            cache: None,
         }
     }
 }
@@ -235,6 +234,12 @@ impl Reader {
         }
         read.concurrency = self.concurrency(settings, pointer);
         read.priority = self.priority(settings, pointer);
+        if let Some(cache) = settings.get(CACHE) {
+            match CacheSettings::read(cache, &join(pointer, CACHE)) {
+                Ok(cache) => read.cache = cache,
+                Err(wrong) => self.violations.extend(wrong),
+            }
+        }
         let outputs = self.outputs(settings.get("outputs"), shape, &join(pointer, "outputs"));
         read.on_error = match settings.get("onError").map(Value::as_str) {
             None | Some(Some("fail")) => OnError::Fail,
@@ -389,29 +394,6 @@ impl Reader {
         self.violations
             .push(Violation::new(pointer, "out_of_range", message));
     }
-}
-
-/// Reads seconds as a number, or a whole or broken number with the unit ms, s, m, h or d.
-pub fn read_duration(value: &Value) -> Option<Duration> {
-    let seconds = match value {
-        Value::Number(number) => number.as_f64()?,
-        Value::String(text) => {
-            let at = text.find(|character: char| character.is_ascii_alphabetic())?;
-            let (number, unit) = text.split_at(at);
-            let unit = match unit {
-                "ms" => 0.001,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3_600.0,
-                "d" => 86_400.0,
-                _ => return None,
-            };
-            number.parse::<f64>().ok()? * unit
-        }
-        _ => return None,
-    };
-    let read = Duration::try_from_secs_f64(seconds).ok()?;
-    (Duration::ZERO < read && read <= LONGEST).then_some(read)
 }
 
 #[cfg(test)]

@@ -29,6 +29,18 @@ pub enum NodeEffects {
     External,
 }
 
+/// Whether a result of a node may stand for that of another with the same inputs and settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// Not at all.
+    Never,
+    /// Always: the node is a function of its inputs and settings.
+    #[default]
+    Deterministic,
+    /// For a while: it reads what may change.
+    Reads,
+}
+
 /// What leaves a node that is switched off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bypass {
@@ -120,6 +132,8 @@ pub struct NodeDefinition {
     pub further_slots: FurtherSlots,
     /// What it does beyond computing its outputs.
     pub effects: NodeEffects,
+    /// Whether its results may be reused.
+    pub reuse: Reuse,
     /// Whether it can wait for a time, a signal or a person.
     pub waits: bool,
     /// Where it stands with regard to the interface.
@@ -155,6 +169,7 @@ impl NodeDefinition {
             modes: None,
             further_slots: FurtherSlots::None,
             effects: NodeEffects::Pure,
+            reuse: Reuse::Deterministic,
             waits: false,
             role: Role::Inner,
             bypass: Bypass::Pass,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::tool;
@@ -48,6 +48,7 @@ impl Default for AvailableTools {
                 ..ConfigSlot::new(TOOL_IDS, DataFlow::Array, ids)
             }],
             effects: NodeEffects::ReadOnly,
+            reuse: Reuse::Reads,
             ..NodeDefinition::new(
                 "core:AvailableTools",
                 "Available tools",

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{
+    ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, Reuse,
+};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::tool::ToolOutcome;
@@ -90,6 +92,7 @@ impl Default for ExecuteTool {
             }],
             further_slots: FurtherSlots::NamedInputs,
             effects: NodeEffects::External,
+            reuse: Reuse::Reads,
             ..NodeDefinition::new("core:ExecuteTool", "Execute tool", shape)
         };
         Self { definition }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::data_flow::{DataFlow, NULL};
 use crate::domain::model::{ModelParameters, ModelRequest};
-use crate::domain::node_definition::{NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, Step};
 use crate::domain::slot::{Shape, Slot};
 
@@ -91,6 +91,7 @@ impl Default for GenericLlmRequest {
             description: "Asks a language model for the next message of a chat.",
             category: "llm",
             effects: NodeEffects::ReadOnly,
+            reuse: Reuse::Reads,
             ..NodeDefinition::new(
                 "core:GenericLlmRequest",
                 "Generic LLM request",

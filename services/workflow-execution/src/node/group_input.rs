@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Role};
+use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Reuse, Role};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 
@@ -23,6 +23,7 @@ impl Default for GroupInput {
             category: "io",
             further_slots: FurtherSlots::InterfaceInputs,
             role: Role::Entry,
+            reuse: Reuse::Never,
             ..NodeDefinition::new("core:GroupInput", "Group input", shape)
         };
         Self { definition }

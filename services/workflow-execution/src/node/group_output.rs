@@ -1,6 +1,6 @@
 //! `core:GroupOutput`: the outputs of the workflow.
 
-use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Role};
+use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Reuse, Role};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::Shape;
 use call_outcome::{Failure, Violation};
@@ -21,6 +21,7 @@ impl Default for GroupOutput {
             category: "io",
             further_slots: FurtherSlots::InterfaceOutputs,
             role: Role::Exit,
+            reuse: Reuse::Never,
             ..NodeDefinition::new("core:GroupOutput", "Group output", shape)
         };
         Self { definition }

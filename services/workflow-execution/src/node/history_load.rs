@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::data_flow::DataFlow;
 use crate::domain::model::ModelMessage;
-use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{
     Effect, HistoryRequest, Node, NodeCall, Settled, ShapeContext, Step,
 };
@@ -52,6 +52,7 @@ impl Default for HistoryLoad {
                 ..ConfigSlot::new(LIMIT, DataFlow::Integer, "How many messages at most.")
             }],
             effects: NodeEffects::ReadOnly,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(
                 "core:HistoryLoad",
                 "Load history",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::node_definition::{NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{Effect, HistoryRequest, Node, NodeCall, Settled, Step};
 use crate::domain::slot::{Shape, Slot};
 
@@ -49,6 +49,7 @@ impl Default for HistorySave {
                           changed since its revision was read fails the node.",
             category: "loaders",
             effects: NodeEffects::External,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(
                 "core:HistorySave",
                 "Save history",

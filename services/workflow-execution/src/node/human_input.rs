@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::node_definition::{Bypass, ConfigSlot, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{Bypass, ConfigSlot, NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::wait::{WaitKind, WaitRequest, Wake};
@@ -95,6 +95,7 @@ impl Default for HumanInput {
             effects: NodeEffects::ReadOnly,
             bypass: Bypass::Mute,
             waits: true,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(
                 "core:HumanInput",
                 "Human input",

@@ -3,7 +3,9 @@
 use call_outcome::{Category, Failure, Violation};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{
+    ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, Reuse,
+};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::tool_choice::LLM;
@@ -53,6 +55,7 @@ impl Default for Llm {
             config,
             further_slots: FurtherSlots::NamedInputs,
             effects: NodeEffects::External,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(LLM, "LLM with tools", Shape::new(inputs, outputs))
         };
         Self { definition }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::data_flow::{DataFlow, NULL};
 use crate::domain::model::{ModelParameters, ModelRequest};
-use crate::domain::node_definition::{NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, Step};
 use crate::domain::slot::{Shape, Slot};
 
@@ -80,6 +80,7 @@ impl Default for LlmApiRequest {
                           recorded is never asked for again.",
             category: "llm",
             effects: NodeEffects::ReadOnly,
+            reuse: Reuse::Reads,
             ..NodeDefinition::new(
                 "core:LlmApiRequest",
                 "LLM API request",

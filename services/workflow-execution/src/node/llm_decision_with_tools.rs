@@ -4,7 +4,7 @@ use call_outcome::{Category, Failure};
 use serde_json::json;
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{Node, NodeCall, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::tool_choice::LLM_DECISION;
@@ -78,6 +78,7 @@ impl Default for LlmDecisionWithTools {
             category: "llm",
             config: settings(),
             effects: NodeEffects::ReadOnly,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(
                 LLM_DECISION,
                 "LLM decision with tools",

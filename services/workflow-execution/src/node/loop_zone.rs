@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::domain::data_flow::DataFlow;
 use crate::domain::flatten::REFERENCE;
-use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition};
+use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, Reuse};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::Shape;
 use crate::domain::zone::settings::{LOOP_ZONE, OUTER, ZoneSettings};
@@ -57,6 +57,7 @@ impl Default for LoopZone {
                 },
             ],
             further_slots: FurtherSlots::Zone,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(LOOP_ZONE, "Loop", fixed_shape(LOOP_ZONE))
         };
         Self { definition }

@@ -6,7 +6,7 @@ use call_outcome::{Failure, Violation};
 use serde_json::{Value, json};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition};
+use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, Reuse};
 use crate::domain::node_type::{Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::Shape;
 use crate::domain::zone::settings::MAP_LIST;
@@ -50,6 +50,7 @@ impl Default for MapList {
                 ConfigSlot::new("toleratedFailures", DataFlow::Wildcard, tolerated),
             ],
             further_slots: FurtherSlots::Zone,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(MAP_LIST, "Map over a list", fixed_shape(MAP_LIST))
         };
         Self { definition }

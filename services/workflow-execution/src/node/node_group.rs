@@ -4,7 +4,9 @@ use call_outcome::{Failure, Violation};
 
 use crate::domain::data_flow::DataFlow;
 use crate::domain::flatten::REFERENCE;
-use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{
+    ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, Reuse,
+};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::Shape;
 
@@ -24,6 +26,7 @@ impl Default for NodeGroup {
             config: vec![ConfigSlot::new(REFERENCE, DataFlow::String, workflow)],
             further_slots: FurtherSlots::ReferencedWorkflow,
             effects: NodeEffects::External,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(
                 "core:NodeGroup",
                 "Node group",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Number, Value, json};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::node_definition::{Bypass, NodeDefinition};
+use crate::domain::node_definition::{Bypass, NodeDefinition, Reuse};
 use crate::domain::node_type::{Node, NodeCall, Step};
 use crate::domain::slot::{Shape, Slot};
 
@@ -45,6 +45,7 @@ impl Default for RandomNumber {
             description: "Draws a random number between two bounds.",
             category: "math",
             bypass: Bypass::Mute,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(
                 "core:RandomNumber",
                 "Random number",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::node_definition::{Bypass, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{Bypass, NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, Step};
 use crate::domain::slot::{Shape, Slot};
 
@@ -38,6 +38,7 @@ impl Default for RegexRuleLoader {
             category: "loaders",
             effects: NodeEffects::ReadOnly,
             bypass: Bypass::Mute,
+            reuse: Reuse::Reads,
             ..NodeDefinition::new(
                 "core:RegexRuleLoader",
                 "Load regex rules",

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{
+    ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, Reuse,
+};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 
@@ -32,6 +34,7 @@ impl Default for RunWorkflow {
             config: vec![ConfigSlot::new(WORKFLOW_ID, DataFlow::String, workflow)],
             further_slots: FurtherSlots::ReferencedWorkflow,
             effects: NodeEffects::External,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(
                 "core:RunWorkflow",
                 "Run workflow",

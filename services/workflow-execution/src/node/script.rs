@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::domain::data_flow::DataFlow;
-use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{
+    ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, Reuse,
+};
 use crate::domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::violation::join;
@@ -82,6 +84,7 @@ impl Default for Script {
             }],
             further_slots: FurtherSlots::NamedInputs,
             effects: NodeEffects::ReadOnly,
+            reuse: Reuse::Reads,
             ..NodeDefinition::new("core:Script", "Script", shape)
         };
         Self { definition }

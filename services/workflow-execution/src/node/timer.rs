@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::domain::data_flow::{DataFlow, NULL};
-use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::wait::{Due, WaitKind, WaitRequest};
@@ -69,6 +69,7 @@ impl Default for Timer {
             ],
             effects: NodeEffects::ReadOnly,
             waits: true,
+            reuse: Reuse::Never,
             ..NodeDefinition::new("core:Timer", "Timer", Shape::new(inputs, outputs))
         };
         Self { definition }

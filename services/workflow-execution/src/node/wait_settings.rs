@@ -6,7 +6,8 @@ use std::time::Duration;
 use json_schema::Schema;
 use serde_json::{Map, Value};
 
-use crate::domain::execution::{EXECUTION, read_duration};
+use crate::domain::duration::read_duration;
+use crate::domain::execution::EXECUTION;
 use crate::domain::slot::Shape;
 use crate::domain::violation::join;
 use crate::domain::wait::Due;

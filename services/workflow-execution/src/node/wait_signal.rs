@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::domain::data_flow::{DataFlow, NULL};
 use crate::domain::limits::MAX_NAME_BYTES;
-use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects};
+use crate::domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects, Reuse};
 use crate::domain::node_type::{Node, NodeCall, Settled, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
 use crate::domain::wait::{WAIT_SIGNAL, WaitKind, WaitRequest, Wake};
@@ -73,6 +73,7 @@ impl Default for WaitSignal {
             ],
             effects: NodeEffects::ReadOnly,
             waits: true,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(
                 WAIT_SIGNAL,
                 "Wait for a signal",

@@ -2,7 +2,7 @@
 
 use call_outcome::{Failure, Violation};
 
-use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Role};
+use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Reuse, Role};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::Shape;
 use crate::domain::zone::settings::ZONE_INPUT;
@@ -23,6 +23,7 @@ impl Default for ZoneInput {
             category: "control",
             further_slots: FurtherSlots::SurroundingZone,
             role: Role::Entry,
+            reuse: Reuse::Never,
             ..NodeDefinition::new(ZONE_INPUT, "Zone input", shape)
         };
         Self { definition }

@@ -4,7 +4,7 @@ use contracts::tavern::workflow::v1 as workflow;
 
 use crate::domain::data_flow::DataFlow;
 use crate::domain::node_definition::{
-    Bypass, ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, NodeMode,
+    Bypass, ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, NodeMode, Reuse,
 };
 use crate::domain::slot::Slot;
 
@@ -29,6 +29,15 @@ pub(super) fn to_proto(definition: &NodeDefinition) -> workflow::NodeType {
         pure: definition.effects == NodeEffects::Pure,
         read_only: definition.effects != NodeEffects::External,
         mutes_on_bypass: definition.bypass == Bypass::Mute,
+        result_reuse: reuse_to_proto(definition.reuse).into(),
+    }
+}
+
+fn reuse_to_proto(reuse: Reuse) -> workflow::ResultReuse {
+    match reuse {
+        Reuse::Never => workflow::ResultReuse::Never,
+        Reuse::Deterministic => workflow::ResultReuse::Deterministic,
+        Reuse::Reads => workflow::ResultReuse::Reads,
     }
 }
 

@@ -50,6 +50,24 @@ pub(super) async fn unknown(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec<
     Ok(unknown)
 }
 
+/// Returns the etags of the tools with these ids, in their order; nothing if one of them is not there
+/// or not read-only, or if the registry does not answer.
+pub(super) async fn etags_if_read_only(
+    peers: &Peers,
+    tool_ids: Vec<String>,
+) -> Option<Vec<(String, String)>> {
+    let request = BatchGetToolsRequest {
+        tool_ids: tool_ids.clone(),
+    };
+    let found = peers.tools.clone().batch_get_tools(request).await.ok()?;
+    let found = found.into_inner().tools;
+    let etag = |tool_id: String| {
+        let tool = found.iter().find(|tool| tool.tool_id == tool_id)?;
+        tool.read_only.then(|| (tool_id, tool.etag.clone()))
+    };
+    tool_ids.into_iter().map(etag).collect()
+}
+
 async fn ask_until_answered(peers: Peers, tool_ids: Vec<String>) -> Result<Settled, Failure> {
     let request = BatchGetToolsRequest { tool_ids };
     let mut backoff = Backoff::default();

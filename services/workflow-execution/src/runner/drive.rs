@@ -2,6 +2,7 @@
 
 mod admission;
 mod attempts;
+mod cached;
 mod effects;
 mod ending;
 mod waits;
@@ -38,6 +39,7 @@ use super::tool_text::ToolText;
 use super::zone::ZoneEnd;
 use super::{Prepared, RunPlace, Runner};
 use admission::{Admissions, WaitingEffect};
+use cached::NodeCaches;
 use effects::EffectOutcome;
 use waits::{NodeWaits, RunWaits};
 
@@ -99,6 +101,7 @@ struct Drive {
     recorder: Recorder,
     control: RunControl,
     conversation_id: String,
+    workflow_id: String,
     /// The streaming outputs of the run; none in an iteration.
     streams: InterfaceStreams,
     engine: Engine,
@@ -108,6 +111,7 @@ struct Drive {
     pending_bytes: usize,
     admissions: Admissions,
     waits: NodeWaits,
+    caches: NodeCaches,
     running: Running,
     /// When each running node was started.
     started: Vec<(NodeIndex, Instant)>,
@@ -146,6 +150,7 @@ impl Drive {
             recorder,
             control,
             conversation_id: prepared.conversation_id,
+            workflow_id: prepared.workflow_id,
             streams,
             engine: prepared.engine,
             commands: prepared.commands.into(),
@@ -153,6 +158,7 @@ impl Drive {
             pending_bytes: 0,
             admissions: Admissions::default(),
             waits: NodeWaits::new(waits),
+            caches: NodeCaches::default(),
             running: FuturesUnordered::new(),
             started: Vec::new(),
             calls: prepared.calls,
@@ -190,7 +196,8 @@ impl Drive {
             }
             self.launch().await?;
             self.begin_waits().await?;
-            if self.running.is_empty() && !self.held && !self.is_waiting() && !self.is_queued() {
+            let is_busy = !self.running.is_empty() || !self.caches.is_idle();
+            if !is_busy && !self.held && !self.is_waiting() && !self.is_queued() {
                 break;
             }
             self.rest().await?;
@@ -198,6 +205,7 @@ impl Drive {
                 Some((node, outcome)) = self.running.next() => self.settle(node, outcome)?,
                 Some((node, outcome)) = self.waits.next() => self.settle(node, outcome)?,
                 Some(turn) = self.admissions.next() => self.take_turn(turn)?,
+                Some((node, found)) = self.caches.next() => self.looked_up(node, found),
                 () = control.cancelled() => return self.stop().await,
                 () = control.until_resumed(), if self.held => {}
             }
@@ -231,6 +239,7 @@ impl Drive {
                     because,
                     reason,
                 } => self.skip(node, because, reason),
+                Command::Execute(node) if self.look_up(node) => {}
                 Command::Execute(node) => self.execute(node),
             }
             turn += 1;
@@ -296,7 +305,9 @@ impl Drive {
         match &event {
             Event::Succeeded(_, outputs) => {
                 let outputs_json = wire::outputs_to_json(self.engine.node(node), outputs);
-                self.note_finished(node, common::NodeState::Succeeded, outputs_json, None, took);
+                let state = self.caches.state_of(node);
+                self.keep_result(node, outputs);
+                self.note_finished(node, state, outputs_json, None, took);
             }
             Event::Handled(_, outputs, failure) => {
                 let outputs_json = wire::outputs_to_json(self.engine.node(node), outputs);
@@ -343,6 +354,7 @@ impl Drive {
             outputs_json,
             error,
             duration: prost_types::Duration::try_from(took).ok(),
+            cache: self.caches.take_note(node),
         };
         self.pending_bytes += finished.outputs_json.len();
         self.pending.push(Kind::NodeFinished(finished));

@@ -286,7 +286,7 @@ impl Replayed {
             Arc::new(failure.unwrap_or_else(unnamed))
         };
         match finished.state() {
-            common::NodeState::Succeeded => Ok(Event::Succeeded(
+            common::NodeState::Succeeded | common::NodeState::Cached => Ok(Event::Succeeded(
                 node,
                 self.outputs(sequence, node, finished)?,
             )),

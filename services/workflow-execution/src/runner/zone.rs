@@ -42,6 +42,7 @@ pub(super) struct Zone {
     pub(super) recorder: Recorder,
     pub(super) control: RunControl,
     pub(super) conversation_id: String,
+    pub(super) workflow_id: String,
     /// The plan around the zone.
     pub(super) plan: Arc<Plan>,
     pub(super) node: NodeIndex,
@@ -188,6 +189,7 @@ impl Zone {
             attempts: std::mem::take(&mut replayed.attempts),
             zones: std::mem::take(&mut replayed.zones),
             conversation_id: self.conversation_id.clone(),
+            workflow_id: self.workflow_id.clone(),
         };
         let (begin, work) = (
             Instant::now(),

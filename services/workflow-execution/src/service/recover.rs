@@ -154,6 +154,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
     }
     let commands = replayed.engine.outstanding();
     let conversation_id = run.meta.conversation_id;
+    let workflow_id = run.meta.subject;
     Ok(Prepared {
         engine: replayed.engine,
         commands,
@@ -161,6 +162,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
         attempts: replayed.attempts,
         zones: replayed.zones,
         conversation_id,
+        workflow_id,
     })
 }
 

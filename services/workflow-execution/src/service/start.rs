@@ -22,7 +22,7 @@ use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
 use crate::domain::plan_waits;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
 use crate::runner::history::{Attempts, Calls, Zones};
-use crate::runner::{Prepared, QueueFull, RunEntry, RunPlace};
+use crate::runner::{OWN_CONVERSATION, Prepared, QueueFull, RunEntry, RunPlace};
 
 use super::Inner;
 use super::concurrency;
@@ -99,7 +99,7 @@ impl Inner {
         );
         start.owner_data = self.keep(&checked.target, durability).await?;
         if start.conversation_id.is_empty() {
-            start.conversation_id = format!("flow-{}", self.ids.next_uuid().simple());
+            start.conversation_id = format!("{OWN_CONVERSATION}{}", self.ids.next_uuid().simple());
         }
         let (recorder, meta) = match self.runs.start(start).await? {
             Started::New(recorder, meta) => (recorder, meta),
@@ -127,6 +127,7 @@ impl Inner {
             attempts: Attempts::new(),
             zones: Zones::new(),
             conversation_id: meta.conversation_id,
+            workflow_id: meta.subject.clone(),
         };
         let span = telemetry::spans::invoke_workflow(&meta.subject);
         self.execute(&span, recorder, prepared, RecordedWaits::default(), place);

@@ -219,7 +219,7 @@ async fn current_etag(
     Ok(hash.transpose()?.map(|hash| etag_of_hash(&Hash(hash))))
 }
 
-fn failed(error: sqlx::Error) -> StoreError {
+pub(super) fn failed(error: sqlx::Error) -> StoreError {
     match classify(&error) {
         ErrorClass::DiskFull => StoreError::Full(error),
         _ => StoreError::Failed(error),

@@ -7,6 +7,7 @@
 )]
 
 mod agents;
+mod cache;
 mod cancel;
 mod concurrency;
 mod definitions;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use contracts::tavern::workflow::v1::{
-    DataFlowType, FurtherSlots, ListNodeTypesRequest, NodeType, Slot,
+    DataFlowType, FurtherSlots, ListNodeTypesRequest, NodeType, ResultReuse, Slot,
 };
 
 use crate::support::*;
@@ -54,6 +54,12 @@ async fn every_node_type_can_be_drawn() {
         assert!(!node.category.is_empty(), "{full_type}");
         assert!(!node.description.is_empty(), "{full_type}");
         assert!(node.read_only || !node.pure, "{full_type}");
+        let reuse = node.result_reuse();
+        assert_ne!(reuse, ResultReuse::Unspecified, "{full_type}");
+        assert!(
+            node.pure || reuse != ResultReuse::Deterministic,
+            "{full_type}"
+        );
         for slot in node.inputs.iter().chain(&node.outputs) {
             assert!(!slot.display_name.is_empty(), "{full_type} {}", slot.key);
             assert!(!slot.description.is_empty(), "{full_type} {}", slot.key);

@@ -144,7 +144,7 @@ async fn whole(text: &str, effort: &Effort) -> anyhow::Result<Figure> {
 
 /// Runs a definition and returns how many seconds passed between the run's beginning and end, by
 /// its own record.
-async fn run_to_the_end(
+pub(super) async fn run_to_the_end(
     client: &mut WorkflowServiceClient<Transport>,
     runs: &mut RunServiceClient<Transport>,
     text: &str,

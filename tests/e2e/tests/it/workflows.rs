@@ -2,7 +2,7 @@
 
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::watch_record::Record;
-use contracts::tavern::common::v1::{RunEvent, RunOutcome};
+use contracts::tavern::common::v1::{NodeState, RunEvent, RunOutcome};
 use contracts::tavern::registry::v1::GetToolRequest;
 use contracts::tavern::run::v1::WatchRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
@@ -272,6 +272,31 @@ async fn a_model_that_has_used_its_budget_is_asked_a_last_time_without_tools() -
         texts[1].ends_with("All 1 rounds are used. Answer now, without calling tools."),
         "{texts:?}"
     );
+    Ok(())
+}
+
+/// How the nodes with `cache` settings ended.
+fn cached(events: &[RunEvent]) -> Vec<(&str, NodeState)> {
+    let finished = events.iter().filter_map(|event| match &event.kind {
+        Some(Kind::NodeFinished(node)) if node.cache.is_some() => Some(node),
+        _ => None,
+    });
+    finished
+        .map(|node| (node.node_id.as_str(), node.state()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_read_only_tool_gave_is_reused_by_the_next_run() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let inputs = json!({"player_id": "player123"});
+    for (state, calls_made) in [(NodeState::Succeeded, 1), (NodeState::Cached, 0)] {
+        let events = run(&stack, "remember_player", inputs.clone()).await?;
+        let result: Value = serde_json::from_str(&outcome(&events).result_json)?;
+        assert_eq!(result, json!({"greeting": "Welcome back, Elara."}));
+        assert_eq!(cached(&events), [("lookup", state), ("greeting", state)]);
+        assert_eq!(calls(&events).len(), calls_made);
+    }
     Ok(())
 }
 

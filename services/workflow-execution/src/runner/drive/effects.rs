@@ -143,6 +143,7 @@ impl Drive {
             recorder: self.recorder.clone(),
             control,
             conversation_id: self.conversation_id.clone(),
+            workflow_id: self.workflow_id.clone(),
             plan: Arc::clone(self.engine.plan()),
             path: self.path_of(node),
             seed,

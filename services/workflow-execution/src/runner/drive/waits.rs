@@ -101,7 +101,9 @@ impl Drive {
     pub(super) async fn rest(&mut self) -> Result<(), run_log::AppendError> {
         let zones = self.started.iter();
         let zones = zones.filter(|(node, _)| self.engine.node(*node).repeats_effects());
-        let is_busy = self.admissions.is_waiting() || self.running.len() > zones.count();
+        let is_busy = self.admissions.is_waiting()
+            || !self.caches.is_idle()
+            || self.running.len() > zones.count();
         if self.held || is_busy || !self.waits.rest() {
             return Ok(());
         }

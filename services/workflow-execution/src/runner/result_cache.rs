@@ -1,0 +1,341 @@
+//! Results of nodes that other nodes reuse (rules W45 to W47).
+//!
+//! What there is stands in memory, without the outputs of results that were not used lately; those come
+//! from the database. Changes are written behind: a result that a crash loses is computed again.
+
+mod flights;
+mod lru;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use core_types::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::domain::cache_key::{CacheKey, KeyParts};
+use crate::store::{LastResult, ResultChange, ResultTable, StoreError};
+
+pub(super) use flights::Flight;
+use flights::Flights;
+use lru::Lru;
+
+/// How many bytes all results have at most.
+const MAX_BYTES: usize = 1024 * 1024 * 1024;
+
+/// How many results are kept at most.
+const MAX_RESULTS: usize = 100_000;
+
+/// How many bytes of outputs stand in memory at most.
+const MAX_BYTES_IN_MEMORY: usize = 32 * 1024 * 1024;
+
+/// Of how many nodes the last result is known at most.
+const MAX_NODES: usize = 10_000;
+
+/// What a result takes beside its outputs, in bytes.
+const OVERHEAD: usize = 256;
+
+/// How many changes wait to be written at most; beyond it results are not kept.
+const MAX_UNWRITTEN: usize = 1_024;
+
+/// How many changes are written at once at most.
+const MAX_BATCH: usize = 128;
+
+/// How much later another use of a result is written.
+const USES_WRITTEN_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// How long a node waits at most for another that is about to give its result.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The results of nodes.
+#[derive(Debug)]
+pub struct ResultCache {
+    held: Mutex<Held>,
+    flights: Flights,
+    table: ResultTable,
+    changes: mpsc::Sender<Change>,
+}
+
+#[derive(Debug)]
+enum Change {
+    Write(ResultChange),
+    /// Answered once everything before it is written.
+    Flush(oneshot::Sender<()>),
+}
+
+#[derive(Debug)]
+struct Held {
+    results: Lru<CacheKey, Kept>,
+    outputs: Lru<CacheKey, Arc<str>>,
+    last: Lru<CacheKey, (CacheKey, KeyParts)>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    run_id: Arc<str>,
+    at: Timestamp,
+    /// When its use was written last.
+    used: Timestamp,
+}
+
+/// A result that is reused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    /// The outputs as a JSON object.
+    pub(super) outputs: Arc<str>,
+    /// The run that gave it.
+    pub(super) run_id: Arc<str>,
+    /// When it was kept.
+    pub(super) at: Timestamp,
+}
+
+/// Why no result is reused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// The node had none before.
+    First,
+    /// These parts of what it depends on have changed.
+    Changed(Vec<String>),
+    /// It is too old.
+    Expired,
+    /// It is gone.
+    Evicted,
+    /// It is not wanted.
+    Refreshed,
+}
+
+/// A result that a node wants.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// The name of the node.
+    pub(super) node: CacheKey,
+    /// The key of the result.
+    pub(super) key: CacheKey,
+    /// What it depends on.
+    pub(super) parts: KeyParts,
+}
+
+/// What the cache has for a node.
+#[derive(Debug)]
+pub(super) enum Found {
+    Hit(Hit),
+    /// Nothing. Others that want the same wait until the flight is dropped, if the node has it.
+    Miss(Miss, Option<Flight>),
+}
+
+impl ResultCache {
+    /// Takes what is stored.
+    ///
+    /// # Errors
+    /// The database failed or is damaged.
+    pub async fn open(table: ResultTable) -> Result<Arc<Self>, StoreError> {
+        let mut held = Held {
+            results: Lru::new(MAX_BYTES, MAX_RESULTS),
+            outputs: Lru::new(MAX_BYTES_IN_MEMORY, MAX_RESULTS),
+            last: Lru::new(usize::MAX, MAX_NODES),
+        };
+        let mut dropped = Vec::new();
+        for row in table.all().await? {
+            let kept = Kept {
+                run_id: row.run_id.into(),
+                at: row.kept,
+                used: row.kept,
+            };
+            let gone = held.results.put(row.key, kept, row.bytes + OVERHEAD);
+            dropped.extend(gone.into_iter().map(ResultChange::Dropped));
+        }
+        for last in table.last().await? {
+            let gone = held.last.put(last.node, (last.key, last.parts), 0);
+            dropped.extend(gone.into_iter().map(ResultChange::NodeDropped));
+        }
+        if !dropped.is_empty() {
+            table.write(&dropped).await?;
+        }
+        let (changes, received) = mpsc::channel(MAX_UNWRITTEN);
+        tokio::spawn(write(table.clone(), received));
+        Ok(Arc::new(Self {
+            held: Mutex::new(held),
+            flights: Flights::default(),
+            table,
+            changes,
+        }))
+    }
+
+    /// Waits until everything is written.
+    pub async fn flush(&self) {
+        let (written, done) = oneshot::channel();
+        if self.changes.send(Change::Flush(written)).await.is_ok() {
+            // An error means that the task that writes is gone, and with it what it had to write.
+            done.await.ok();
+        }
+    }
+
+    /// Looks for a result that is at most as old as `ttl`. Where another node is about to give it, waits.
+    pub(super) async fn find(
+        &self,
+        wanted: &Wanted,
+        ttl: Option<Duration>,
+        now: Timestamp,
+    ) -> Found {
+        let deadline = tokio::time::Instant::now() + LONGEST_WAIT;
+        loop {
+            let miss = match self.look(wanted, ttl, now).await {
+                Ok(hit) => return Found::Hit(hit),
+                Err(miss) => miss,
+            };
+            let mut under_way = match self.flights.begin(wanted.key) {
+                Ok(flight) => {
+                    // Another may have ended between the look and the begin.
+                    return match self.look(wanted, ttl, now).await {
+                        Ok(hit) => Found::Hit(hit),
+                        Err(_) => Found::Miss(miss, Some(flight)),
+                    };
+                }
+                Err(under_way) => under_way,
+            };
+            let over = async { while under_way.changed().await.is_ok() {} };
+            if tokio::time::timeout_at(deadline, over).await.is_err() {
+                return Found::Miss(miss, None);
+            }
+        }
+    }
+
+    async fn look(
+        &self,
+        wanted: &Wanted,
+        ttl: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<Hit, Miss> {
+        let (kept, outputs) = {
+            let mut held = self.lock();
+            let Some(kept) = held.results.get(&wanted.key) else {
+                return Err(why(&mut held, wanted));
+            };
+            if now.since(kept.used) > USES_WRITTEN_AFTER {
+                kept.used = now;
+                // A use that is not written only lets the result give way earlier.
+                let used = Change::Write(ResultChange::Used(wanted.key, now));
+                self.changes.try_send(used).ok();
+            }
+            let kept = kept.clone();
+            if ttl.is_some_and(|ttl| now.since(kept.at) > ttl) {
+                return Err(Miss::Expired);
+            }
+            (kept, held.outputs.get(&wanted.key).cloned())
+        };
+        let outputs = match outputs {
+            Some(outputs) => outputs,
+            None => self.read(wanted).await.ok_or(Miss::Evicted)?,
+        };
+        Ok(Hit {
+            outputs,
+            run_id: kept.run_id,
+            at: kept.at,
+        })
+    }
+
+    /// Reads outputs from the database.
+    async fn read(&self, wanted: &Wanted) -> Option<Arc<str>> {
+        let read = self.table.outputs(&wanted.key).await;
+        let outputs: Option<Arc<str>> = read
+            .inspect_err(|error| tracing::warn!(?error, "a result cannot be read"))
+            .ok()
+            .flatten()
+            .map(Into::into);
+        let mut held = self.lock();
+        match &outputs {
+            Some(outputs) => {
+                let (outputs, weight) = (Arc::clone(outputs), outputs.len() + OVERHEAD);
+                held.outputs.put(wanted.key, outputs, weight);
+            }
+            None => held.results.remove(&wanted.key),
+        }
+        outputs
+    }
+
+    /// Keeps the result of a node.
+    pub(super) fn keep(&self, wanted: Wanted, outputs: Arc<str>, run_id: &str, now: Timestamp) {
+        let change = ResultChange::Kept {
+            last: LastResult {
+                node: wanted.node,
+                key: wanted.key,
+                parts: wanted.parts.clone(),
+                kept: now,
+            },
+            run_id: run_id.to_owned(),
+            outputs: Arc::clone(&outputs),
+        };
+        if self.changes.try_send(Change::Write(change)).is_err() {
+            tracing::warn!("a result is not kept: too many wait to be written");
+            return;
+        }
+        let weight = outputs.len() + OVERHEAD;
+        let kept = Kept {
+            run_id: run_id.into(),
+            at: now,
+            used: now,
+        };
+        let mut held = self.lock();
+        let dropped = held.results.put(wanted.key, kept, weight);
+        held.outputs.put(wanted.key, outputs, weight);
+        let nodes = held.last.put(wanted.node, (wanted.key, wanted.parts), 0);
+        for key in dropped {
+            held.outputs.remove(&key);
+            self.drop_row(ResultChange::Dropped(key));
+        }
+        for node in nodes {
+            self.drop_row(ResultChange::NodeDropped(node));
+        }
+    }
+
+    /// Notes that a row is to go. One that stays for lack of room counts again after a restart, and
+    /// goes then.
+    fn drop_row(&self, change: ResultChange) {
+        self.changes.try_send(Change::Write(change)).ok();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns why there is no result.
+fn why(held: &mut Held, wanted: &Wanted) -> Miss {
+    match held.last.get(&wanted.node) {
+        None => Miss::First,
+        Some((key, _)) if *key == wanted.key => Miss::Evicted,
+        Some((_, before)) => match wanted.parts.changed_since(before) {
+            changed if changed.is_empty() => Miss::Evicted,
+            changed => Miss::Changed(changed),
+        },
+    }
+}
+
+/// Writes changes as they come, until the cache is gone.
+async fn write(table: ResultTable, mut changes: mpsc::Receiver<Change>) {
+    let mut received = Vec::with_capacity(MAX_BATCH);
+    while changes.recv_many(&mut received, MAX_BATCH).await > 0 {
+        let (mut batch, mut written) = (Vec::new(), Vec::new());
+        for change in received.drain(..) {
+            match change {
+                Change::Write(change) => batch.push(change),
+                Change::Flush(done) => written.push(done),
+            }
+        }
+        if !batch.is_empty()
+            && let Err(error) = table.write(&batch).await
+        {
+            tracing::warn!(
+                ?error,
+                results = batch.len(),
+                "results are not kept over a restart"
+            );
+        }
+        for done in written {
+            // The one that asked may be gone.
+            done.send(()).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Results that a node is about to give, and others wait for (rule W46).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::domain::cache_key::CacheKey;
+
+/// The keys whose results are under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flights {
+    flying: Arc<Mutex<HashMap<CacheKey, watch::Sender<()>>>>,
+}
+
+/// The right to give the result of a key. It is over when this is dropped.
+#[derive(Debug)]
+pub(in crate::runner) struct Flight {
+    flights: Flights,
+    key: CacheKey,
+}
+
+impl Flights {
+    /// Takes the right to give the result of a key, or returns what ends when it is over.
+    pub(super) fn begin(&self, key: CacheKey) -> Result<Flight, watch::Receiver<()>> {
+        let mut flying = self.lock();
+        if let Some(under_way) = flying.get(&key) {
+            return Err(under_way.subscribe());
+        }
+        flying.insert(key, watch::Sender::new(()));
+        Ok(Flight {
+            flights: self.clone(),
+            key,
+        })
+    }
+
+    /// Returns how many wait for the result of a key.
+    #[cfg(test)]
+    pub(super) fn waiting(&self, key: &CacheKey) -> usize {
+        let flying = self.lock();
+        flying.get(key).map_or(0, watch::Sender::receiver_count)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<CacheKey, watch::Sender<()>>> {
+        self.flying.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        // Those who wait see that the sender is gone.
+        self.flights.lock().remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn w46_the_second_waits_until_the_first_is_over() {
+        let flights = Flights::default();
+        let key = CacheKey([1; 32]);
+        let first = flights.begin(key).expect("nothing is under way");
+        let mut waits = flights.begin(key).expect_err("the first is under way");
+        assert!(flights.begin(CacheKey([2; 32])).is_ok());
+        drop(first);
+        assert!(waits.changed().await.is_err());
+        assert!(flights.begin(key).is_ok());
+    }
+}

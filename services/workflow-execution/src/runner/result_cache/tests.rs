@@ -1,0 +1,87 @@
+use sql_store::{SqliteDatabase, SqliteOptions};
+
+use super::*;
+use crate::domain::cache_key::node_name;
+use crate::store::MIGRATIONS;
+
+async fn on(directory: &tempfile::TempDir) -> Arc<ResultCache> {
+    let options = SqliteOptions::new(directory.path().join("test.db"));
+    let database = SqliteDatabase::open(options, &[MIGRATIONS]).await.unwrap();
+    ResultCache::open(ResultTable::new(database)).await.unwrap()
+}
+
+fn wanted(value: &str) -> Wanted {
+    let parts = KeyParts::from_text(&format!("{{\"inputs.n\":\"{value:0>32}\"}}")).unwrap();
+    Wanted {
+        node: node_name("workflow w", "node"),
+        key: parts.key("workflow w"),
+        parts,
+    }
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_unix_nanos(seconds * 1_000_000_000)
+}
+
+async fn miss(cache: &ResultCache, value: &str, ttl: Option<u64>, now: i64) -> Miss {
+    let ttl = ttl.map(Duration::from_secs);
+    match cache.find(&wanted(value), ttl, at(now)).await {
+        Found::Miss(miss, _) => miss,
+        Found::Hit(hit) => panic!("{hit:?}"),
+    }
+}
+
+#[tokio::test]
+async fn w47_each_miss_is_explained_and_a_hit_names_its_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = on(&directory).await;
+    assert_eq!(miss(&cache, "1", None, 10).await, Miss::First);
+    cache.keep(wanted("1"), "{}".into(), "flow_1", at(10));
+    let changed = Miss::Changed(vec!["inputs.n".to_owned()]);
+    assert_eq!(miss(&cache, "2", None, 10).await, changed);
+    assert_eq!(miss(&cache, "1", Some(5), 16).await, Miss::Expired);
+    let Found::Hit(hit) = cache
+        .find(&wanted("1"), Some(Duration::from_secs(5)), at(15))
+        .await
+    else {
+        panic!("the result is not too old");
+    };
+    assert_eq!(
+        (&*hit.run_id, hit.at, &*hit.outputs),
+        ("flow_1", at(10), "{}")
+    );
+    cache.lock().results.remove(&wanted("1").key);
+    assert_eq!(miss(&cache, "1", None, 10).await, Miss::Evicted);
+}
+
+#[tokio::test]
+async fn what_is_written_is_there_when_the_cache_is_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = on(&directory).await;
+    cache.keep(wanted("1"), "{\"a\":1}".into(), "flow_1", at(10));
+    cache.flush().await;
+    let again = ResultCache::open(cache.table.clone()).await.unwrap();
+    let Found::Hit(hit) = again.find(&wanted("1"), None, at(20)).await else {
+        panic!("the result is there");
+    };
+    assert_eq!((&*hit.outputs, hit.at), ("{\"a\":1}", at(10)));
+    let changed = Miss::Changed(vec!["inputs.n".to_owned()]);
+    assert_eq!(miss(&again, "2", None, 20).await, changed);
+}
+
+#[tokio::test]
+async fn w46_of_two_that_want_the_same_the_second_gets_the_result_of_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = on(&directory).await;
+    let Found::Miss(Miss::First, Some(flight)) = cache.find(&wanted("1"), None, at(1)).await else {
+        panic!("nothing is there");
+    };
+    let other = Arc::clone(&cache);
+    let second = tokio::spawn(async move { other.find(&wanted("1"), None, at(1)).await });
+    while cache.flights.waiting(&wanted("1").key) == 0 {
+        tokio::task::yield_now().await;
+    }
+    cache.keep(wanted("1"), "{}".into(), "flow_1", at(1));
+    drop(flight);
+    assert!(matches!(second.await.unwrap(), Found::Hit(_)));
+}

@@ -1,0 +1,195 @@
+//! Results of nodes that other nodes may reuse.
+
+use core_types::Timestamp;
+use sql_store::SqliteDatabase;
+use sqlx::{Row, Sqlite, Transaction};
+
+use crate::domain::cache_key::{CacheKey, KeyParts};
+
+use super::StoreError;
+use super::sqlite::failed;
+
+/// A result without its outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultRow {
+    /// The key.
+    pub key: CacheKey,
+    /// How many bytes its outputs have.
+    pub bytes: usize,
+    /// The run that gave it.
+    pub run_id: String,
+    /// When it was kept.
+    pub kept: Timestamp,
+}
+
+/// The last result of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastResult {
+    /// The name of the node.
+    pub node: CacheKey,
+    /// The key of the result.
+    pub key: CacheKey,
+    /// What it depends on.
+    pub parts: KeyParts,
+    /// When it was kept.
+    pub kept: Timestamp,
+}
+
+/// A change of what is stored.
+#[derive(Clone, Debug)]
+pub enum ResultChange {
+    /// A result is new.
+    Kept {
+        /// The node and what the result depends on.
+        last: LastResult,
+        /// The run that gave it.
+        run_id: String,
+        /// The outputs as a JSON object.
+        outputs: std::sync::Arc<str>,
+    },
+    /// A result was reused.
+    Used(CacheKey, Timestamp),
+    /// A result was dropped.
+    Dropped(CacheKey),
+    /// The last result of a node was dropped.
+    NodeDropped(CacheKey),
+}
+
+/// The results on SQLite.
+#[derive(Clone, Debug)]
+pub struct ResultTable {
+    database: SqliteDatabase,
+}
+
+impl ResultTable {
+    /// Takes an open database with the migrations of the service applied.
+    pub fn new(database: SqliteDatabase) -> Self {
+        Self { database }
+    }
+
+    /// Returns all results, those that were used last at the end.
+    ///
+    /// # Errors
+    /// The database failed or is damaged.
+    pub async fn all(&self) -> Result<Vec<ResultRow>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT key, length(CAST(outputs AS BLOB)), run_id, kept FROM results ORDER BY used",
+        )
+        .fetch_all(self.database.reader())
+        .await
+        .map_err(failed)?;
+        let row = |row: &sqlx::sqlite::SqliteRow| {
+            Ok(ResultRow {
+                key: key(row.try_get(0).map_err(failed)?, "results")?,
+                bytes: row.try_get::<i64, _>(1).map_err(failed)?.unsigned_abs() as usize,
+                run_id: row.try_get(2).map_err(failed)?,
+                kept: Timestamp::from_unix_nanos(row.try_get(3).map_err(failed)?),
+            })
+        };
+        rows.iter().map(row).collect()
+    }
+
+    /// Returns the last result of each node, the newest at the end.
+    ///
+    /// # Errors
+    /// The database failed or is damaged.
+    pub async fn last(&self) -> Result<Vec<LastResult>, StoreError> {
+        let rows = sqlx::query("SELECT node, key, parts, kept FROM last_results ORDER BY kept")
+            .fetch_all(self.database.reader())
+            .await
+            .map_err(failed)?;
+        let row = |row: &sqlx::sqlite::SqliteRow| {
+            let parts: String = row.try_get(2).map_err(failed)?;
+            Ok(LastResult {
+                node: key(row.try_get(0).map_err(failed)?, "last_results")?,
+                key: key(row.try_get(1).map_err(failed)?, "last_results")?,
+                parts: KeyParts::from_text(&parts).ok_or(StoreError::Damaged {
+                    table: "last_results",
+                    column: "parts",
+                })?,
+                kept: Timestamp::from_unix_nanos(row.try_get(3).map_err(failed)?),
+            })
+        };
+        rows.iter().map(row).collect()
+    }
+
+    /// Returns the outputs of a result.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn outputs(&self, key: &CacheKey) -> Result<Option<String>, StoreError> {
+        sqlx::query_scalar("SELECT outputs FROM results WHERE key = ?1")
+            .bind(&key.0[..])
+            .fetch_optional(self.database.reader())
+            .await
+            .map_err(failed)
+    }
+
+    /// Writes changes, all or none.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn write(&self, changes: &[ResultChange]) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await.map_err(failed)?;
+        for change in changes {
+            write(&mut transaction, change).await.map_err(failed)?;
+        }
+        transaction.commit().await.map_err(failed)
+    }
+}
+
+async fn write(
+    transaction: &mut Transaction<'static, Sqlite>,
+    change: &ResultChange,
+) -> Result<(), sqlx::Error> {
+    match change {
+        ResultChange::Kept {
+            last,
+            run_id,
+            outputs,
+        } => {
+            sqlx::query(
+                "INSERT OR REPLACE INTO results (key, outputs, run_id, kept, used) \
+                 VALUES (?1, ?2, ?3, ?4, ?4)",
+            )
+            .bind(&last.key.0[..])
+            .bind(&**outputs)
+            .bind(run_id)
+            .bind(last.kept.unix_nanos())
+            .execute(&mut **transaction)
+            .await?;
+            sqlx::query(
+                "INSERT OR REPLACE INTO last_results (node, key, parts, kept) VALUES (?1, ?2, ?3, ?4)",
+            )
+            .bind(&last.node.0[..])
+            .bind(&last.key.0[..])
+            .bind(last.parts.to_text())
+            .bind(last.kept.unix_nanos())
+            .execute(&mut **transaction)
+            .await?;
+        }
+        ResultChange::Used(key, at) => {
+            let used = sqlx::query("UPDATE results SET used = ?2 WHERE key = ?1").bind(&key.0[..]);
+            used.bind(at.unix_nanos())
+                .execute(&mut **transaction)
+                .await?;
+        }
+        ResultChange::Dropped(key) => {
+            let dropped = sqlx::query("DELETE FROM results WHERE key = ?1").bind(&key.0[..]);
+            dropped.execute(&mut **transaction).await?;
+        }
+        ResultChange::NodeDropped(node) => {
+            let dropped = sqlx::query("DELETE FROM last_results WHERE node = ?1").bind(&node.0[..]);
+            dropped.execute(&mut **transaction).await?;
+        }
+    }
+    Ok(())
+}
+
+fn key(stored: Vec<u8>, table: &'static str) -> Result<CacheKey, StoreError> {
+    let damaged = |_| StoreError::Damaged {
+        table,
+        column: "key",
+    };
+    stored.try_into().map(CacheKey).map_err(damaged)
+}
