@@ -3,10 +3,12 @@
 //! - `unary`: one request, one answer, both the bare bodies.
 //! - `stream`: messages with heads, and the status as the last of them.
 //! - `error`: statuses as Connect JSON.
+//! - `query`: the message in the address of a request by GET.
 //! - `compression`, `timeout`: what their headers say.
 
 mod compression;
 mod error;
+mod query;
 mod stream;
 mod timeout;
 mod unary;
@@ -21,7 +23,7 @@ use tonic::Status;
 
 pub(super) use error::{http_error, http_status, to_json as error_to_json};
 pub(super) use stream::answer as stream;
-pub(super) use unary::answer as unary;
+pub(super) use unary::{answer as unary, visit};
 
 /// How deep a message may be nested; its size is bounded before it is read.
 const JSON_LIMITS: JsonLimits = JsonLimits {

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use prost_reflect::prost_types::method_options::IdempotencyLevel;
 use prost_reflect::{DescriptorPool, MessageDescriptor, MethodDescriptor};
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
@@ -22,6 +23,12 @@ pub(super) fn methods(services: &[&str]) -> Vec<MethodDescriptor> {
 /// Returns the path at which gRPC calls a method.
 pub(super) fn path_of(method: &MethodDescriptor) -> String {
     format!("/{}/{}", method.parent_service().full_name(), method.name())
+}
+
+/// Returns whether the contract says that a method has no side effects.
+pub(super) fn has_no_side_effects(method: &MethodDescriptor) -> bool {
+    let options = method.method_descriptor_proto().options.as_ref();
+    options.is_some_and(|options| options.idempotency_level() == IdempotencyLevel::NoSideEffects)
 }
 
 /// Returns a message of the contract or of the details of errors by its full name.

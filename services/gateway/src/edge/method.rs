@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{MethodRouter, get};
 use axum::{Extension, Router};
 use grpc_kit::Calls;
 use http::{HeaderMap, StatusCode, header};
@@ -19,12 +19,27 @@ pub(super) fn routes(services: &[&str]) -> Router {
     methods.fold(Router::new(), |router, method| {
         let path = contract::path_of(&method);
         let method = Arc::new(method);
+        let routes = visits(&method);
         let answer = move |Extension(calls): Extension<Calls>, request: Request| {
             let method = Arc::clone(&method);
             async move { answer(&method, calls, request).await }
         };
-        router.route(&path, post(answer))
+        router.route(&path, routes.post(answer))
     })
+}
+
+/// Returns the route of what may be asked for by GET: one answer, and no side effects.
+fn visits(method: &Arc<MethodDescriptor>) -> MethodRouter {
+    let streams = method.is_client_streaming() || method.is_server_streaming();
+    if streams || !contract::has_no_side_effects(method) {
+        return MethodRouter::new();
+    }
+    let method = Arc::clone(method);
+    get(
+        move |Extension(calls): Extension<Calls>, request: Request| async move {
+            connect::visit(&method, calls, request).await
+        },
+    )
 }
 
 /// Answers in the protocol that the content type names.

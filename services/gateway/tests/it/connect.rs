@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::edge::{Answer, Edge};
 
 const PARSE: &str = "/tavern.gateway.v1.GatewayService/ParseText";
+const START: &str = "/tavern.gateway.v1.GatewayService/StartText";
 const STREAM: &str = "/tavern.gateway.v1.GatewayService/StreamText";
 const WATCH: &str = "/tavern.run.v1.RunService/WatchRun";
 
@@ -63,7 +64,7 @@ async fn a_person_is_answered_by_curl() {
     );
     let none = edge.send("GET", "/nothing", &headers, b"").await;
     assert_eq!((none.status, none.text().lines().count()), (404, 1));
-    let verb = edge.send("GET", PARSE, &headers, b"").await;
+    let verb = edge.send("GET", START, &headers, b"").await;
     assert_eq!((verb.status, verb.has("allow: post")), (405, true));
     let request = json!({"text": "Hello.", "catalogue": {}}).to_string();
     let parsed = edge
@@ -71,6 +72,32 @@ async fn a_person_is_answered_by_curl() {
         .await;
     assert_eq!(parsed.status, 200, "{}", parsed.text());
     assert!(parsed.json()["parsed"].is_object());
+}
+
+#[tokio::test]
+async fn a_method_without_side_effects_is_asked_by_get() {
+    let edge = Edge::start().await;
+    let headers = format!("host: {}\r\n", edge.host());
+    // {"text":"Hello.","catalogue":{}}, also as base64.
+    let plain = "encoding=json&message=%7B%22text%22%3A%22Hello.%22%2C%22catalogue%22%3A%7B%7D%7D";
+    let base64 = "encoding=json&base64=1&message=eyJ0ZXh0IjoiSGVsbG8uIiwiY2F0YWxvZ3VlIjp7fX0";
+    for query in [plain, base64] {
+        let path = format!("{PARSE}?connect=v1&{query}");
+        let parsed = edge.send("GET", &path, &headers, b"").await;
+        assert_eq!(parsed.status, 200, "{}", parsed.text());
+        assert!(parsed.json()["parsed"].is_object());
+        assert!(parsed.has("cache-control: no-store"));
+    }
+    for (query, field) in [
+        ("encoding=xml&message=%7B%7D", "encoding"),
+        ("encoding=json&base64=1&message=%25", "message"),
+        ("encoding=json&compression=br&message=%7B%7D", "compression"),
+    ] {
+        let path = format!("{PARSE}?{query}");
+        let wrong = edge.send("GET", &path, &headers, b"").await;
+        assert_eq!(wrong.status, 400);
+        assert!(wrong.text().contains(field), "{}", wrong.text());
+    }
 }
 
 #[tokio::test]

@@ -5,11 +5,11 @@ use axum::extract::Request;
 use axum::response::Response;
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::{Calls, Failure};
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use prost_reflect::MethodDescriptor;
 use tonic::{Code, Status};
 
-use super::{Encoding, compression, http_error, timeout};
+use super::{Encoding, compression, http_error, query, timeout};
 use crate::edge::body;
 use crate::edge::call::{self, Answer};
 use crate::edge::contract::path_of;
@@ -26,22 +26,55 @@ pub(in crate::edge) async fn answer(
     answered.unwrap_or_else(|status| http_error(&status))
 }
 
+/// Answers a Connect request by GET, whose message stands in the address. Only methods without side
+/// effects are asked so, since browsers and proxies repeat and prefetch such requests.
+pub(in crate::edge) async fn visit(
+    method: &MethodDescriptor,
+    calls: Calls,
+    request: Request,
+) -> Response {
+    let (parts, _) = request.into_parts();
+    let maximum = calls.max_request_message(&path_of(method));
+    let answered = match query::read(&parts.uri, maximum) {
+        Ok((encoding, bytes)) => perform(method, encoding, calls, &parts.headers, bytes).await,
+        Err(status) => Err(status),
+    };
+    let mut response = answered.unwrap_or_else(|status| http_error(&status));
+    // What it says may be otherwise the next moment.
+    let no_store = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
+    response
+}
+
 async fn run(
     method: &MethodDescriptor,
     encoding: Encoding,
     calls: Calls,
     request: Request,
 ) -> Result<Response, Status> {
-    let path = path_of(method);
-    let maximum = calls.max_request_message(&path);
+    let maximum = calls.max_request_message(&path_of(method));
     let (parts, body) = request.into_parts();
-    let mut metadata = call::metadata(&parts.headers);
-    timeout::translate(&parts.headers, &mut metadata)?;
     let compressed = compression::is_used(&parts.headers, &header::CONTENT_ENCODING)?;
     let mut bytes = body::read(body, maximum).await?;
     if compressed {
         bytes = compression::decompress(bytes, maximum)?;
     }
+    perform(method, encoding, calls, &parts.headers, bytes).await
+}
+
+/// Calls the method with a message as it came.
+async fn perform(
+    method: &MethodDescriptor,
+    encoding: Encoding,
+    calls: Calls,
+    headers: &HeaderMap,
+    bytes: Bytes,
+) -> Result<Response, Status> {
+    let path = path_of(method);
+    let mut metadata = call::metadata(headers);
+    timeout::translate(headers, &mut metadata)?;
     let message = encoding.read(&method.input(), bytes)?;
     let message = tonic::body::Body::new(http_body_util::Full::new(frames::frame(0, &message)?));
 
@@ -51,7 +84,7 @@ async fn run(
     // The status comes after the message.
     while answer.next().await?.is_some() {}
     let bytes = encoding.write(&method.output(), message)?;
-    let gzip = compression::is_accepted(&parts.headers, &header::ACCEPT_ENCODING);
+    let gzip = compression::is_accepted(headers, &header::ACCEPT_ENCODING);
     Ok(respond(encoding, bytes, gzip, &answer))
 }
 
