@@ -27,6 +27,7 @@ mod interface_stream;
 mod model_call;
 mod node_output;
 mod permits;
+mod repeatable;
 mod result_cache;
 pub mod run_keys;
 mod run_place;
@@ -55,6 +56,7 @@ use crate::domain::engine::{Command, Engine};
 use crate::domain::node_type::Settled;
 use effect_permits::EffectPermits;
 use history::{Attempts, Calls, Zones};
+use repeatable::RepeatableTools;
 
 pub use effect_permits::Concurrency;
 pub use permits::QueueFull;
@@ -98,6 +100,7 @@ pub struct Runner {
     peers: Peers,
     cache: Arc<ResultCache>,
     permits: EffectPermits,
+    repeatable: RepeatableTools,
 }
 
 /// A run at some point of its life.
@@ -126,6 +129,7 @@ impl Runner {
             peers,
             cache,
             permits: EffectPermits::new(concurrency),
+            repeatable: RepeatableTools::default(),
         }
     }
 
@@ -149,6 +153,11 @@ impl Runner {
     /// Asks the registry to end a call that an earlier process dispatched; true if it has ended.
     pub async fn cancel_call(&self, effect_id: &str, reason: String) -> bool {
         tool_call::cancel_call(&self.peers, effect_id, reason).await
+    }
+
+    /// Whether each of these tools is read-only or idempotent.
+    async fn may_repeat(&self, tool_ids: &[String]) -> bool {
+        self.repeatable.all(&self.peers, tool_ids).await
     }
 
     /// Returns which of these ids no tool has.

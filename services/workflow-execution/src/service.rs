@@ -65,7 +65,7 @@ pub async fn build_with(
     let cache = ResultCache::open(ResultTable::new(database.clone())).await?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
     let file = data_dir.file("workflow-execution.runs.db")?;
-    let logs = RunLogs::open(SqliteOptions::new(file)).await?;
+    let logs = RunLogs::open_batching(SqliteOptions::new(file), settings.batch_window).await?;
     let library = Library::open(
         &settings.workflows_dir,
         Arc::clone(&store),

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use grpc_kit::{ClientSettings, ServerSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 use telemetry::TelemetrySettings;
+
+/// The longest time that events of a batched run wait for their commit.
+const LONGEST_BATCH_WINDOW: Duration = Duration::from_secs(1);
 
 /// Settings of workflow-execution; variables begin with `TAVERN_WORKFLOW__`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +27,10 @@ pub struct WorkflowSettings {
     pub sandbox: ClientSettings,
     /// The agent runtime, which has the models. Default http://127.0.0.1:7405.
     pub agent: ClientSettings,
+    /// How long events of runs with batched durability wait for their commit, and so may be lost with the
+    /// process. At most `1s`. Default `50ms`.
+    #[serde(with = "settings::DurationText")]
+    pub batch_window: Duration,
     /// Where saved definitions and runs are kept. Default `data`.
     pub data_dir: PathBuf,
     /// A directory of workflow files, `*.json`, which are read at the start and never written; the
@@ -56,6 +64,7 @@ impl Default for WorkflowSettings {
             registry: ClientSettings::to("http://127.0.0.1:7402"),
             sandbox: ClientSettings::to("http://127.0.0.1:7404"),
             agent: ClientSettings::to("http://127.0.0.1:7405"),
+            batch_window: Duration::from_millis(50),
             data_dir: PathBuf::from("data"),
             workflows_dir: PathBuf::from("deploy/workflows"),
             max_active_runs: 1_024,
@@ -72,6 +81,10 @@ impl settings::Settings for WorkflowSettings {
     const PREFIX: &'static str = "TAVERN_WORKFLOW";
 
     fn check(&self, problems: &mut Problems) {
+        if self.batch_window > LONGEST_BATCH_WINDOW {
+            let given = format!("is {:?}", self.batch_window);
+            problems.add("batch_window", given, "give at most 1s");
+        }
         for (full_type, most) in &self.max_effects_by_type {
             let key = format!("max_effects_by_type.{full_type}");
             if crate::node::builtin().get(full_type).is_none() {

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 pub enum Durability {
     /// Nothing is written to disk; the run is gone when its process ends.
     Memory,
+    /// What no one waits for is synced to disk within a short time, and may be lost with the process
+    /// until then. What is awaited is synced first.
+    Batched,
     /// The event is synced to disk before it is acknowledged, and survives power loss.
     #[default]
     Sync,
@@ -18,6 +21,7 @@ impl Durability {
     pub fn name(self) -> &'static str {
         match self {
             Durability::Memory => "memory",
+            Durability::Batched => "batched",
             Durability::Sync => "sync",
         }
     }

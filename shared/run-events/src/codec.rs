@@ -78,6 +78,7 @@ pub fn timestamp_to_proto(time: Timestamp) -> prost_types::Timestamp {
 pub fn durability_to_proto(durability: Durability) -> common::Durability {
     match durability {
         Durability::Memory => common::Durability::Memory,
+        Durability::Batched => common::Durability::Batched,
         Durability::Sync => common::Durability::Sync,
     }
 }
@@ -86,6 +87,7 @@ pub fn durability_to_proto(durability: Durability) -> common::Durability {
 pub fn durability_from_proto(durability: i32) -> Durability {
     match common::Durability::try_from(durability) {
         Ok(common::Durability::Memory) => Durability::Memory,
+        Ok(common::Durability::Batched) => Durability::Batched,
         _ => Durability::default(),
     }
 }

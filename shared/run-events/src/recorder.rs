@@ -157,6 +157,20 @@ impl Recorder {
         self.inner.writer.append(events).await
     }
 
+    /// Records events together, and returns once they are durable; in a batched run, which may lose
+    /// them, as soon as they are handed over.
+    ///
+    /// # Errors
+    /// [`AppendError`] when nothing was stored, or that is not known.
+    pub async fn record_in_batch(&self, kinds: Vec<Kind>) -> Result<u64, AppendError> {
+        if self.inner.durability != Durability::Batched {
+            return self.record(kinds).await;
+        }
+        let events = kinds.into_iter();
+        let events = events.map(|kind| self.inner.stamp.encode(kind)).collect();
+        self.inner.writer.submit_all(events).await
+    }
+
     /// Records an event that rides on the next commit; waits only for room in the queue.
     ///
     /// # Errors

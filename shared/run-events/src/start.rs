@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use core_types::{CallPath, RequestId, RunId, Timestamp};
+use core_types::{CallPath, Durability, RequestId, RunId, RunOwner, Timestamp};
 use grpc_kit::{CallContext, Failure};
 use prost::Message;
 use run_log::{Created, NewRun, RequestKey, RunLog};
@@ -100,6 +100,10 @@ impl Runs {
             .deadline_cap
             .map_or(now.plus(timeout), |cap| cap.min(now.plus(timeout)));
         let durability = durability_from_proto(start.options.map_or(0, |o| o.durability));
+        let durability = match (durability, self.store().owner) {
+            (Durability::Batched, RunOwner::Agent | RunOwner::Registry) => Durability::Sync,
+            (durability, _) => durability,
+        };
         let run = self.ids().next_run(self.store().owner);
         let path = start
             .path

@@ -41,7 +41,7 @@ impl Engine {
         first: Vec<NewEvent>,
     ) -> Result<Created, CreateError> {
         let bytes = self.check(&run, &first)?;
-        let request = run.request.clone();
+        let (request, durability) = (run.request.clone(), run.durability);
         if let Some(created) = self.replay(request.as_ref()).await? {
             return Ok(created);
         }
@@ -56,6 +56,7 @@ impl Engine {
                 key,
                 lease,
                 self.sink.clone(),
+                durability,
             ))),
             Err(error) => {
                 cell.chain().abandon();
@@ -95,6 +96,7 @@ impl Engine {
                 deletion: None,
                 place: assigned.place,
                 reply: Some(reply),
+                may_wait: false,
                 room: None,
             };
             slot.send(step, &mut chain);
@@ -104,7 +106,8 @@ impl Engine {
 
     fn check(&self, run: &NewRun, first: &[NewEvent]) -> Result<usize, CreateError> {
         let mut checked = limits::check_run(run, first);
-        if run.durability != self.durability {
+        let in_memory = |durability| durability == Durability::Memory;
+        if in_memory(run.durability) != in_memory(self.durability) {
             let (is, here) = (run.durability.name(), self.durability.name());
             let problem = format!("is {is}, but this log is {here}");
             let violation = Violation {
@@ -155,7 +158,8 @@ impl Engine {
         if ended {
             return Err(ReopenError::Finished);
         }
-        Ok(RunWriter::new(cell, row.key, lease, self.sink.clone()))
+        let (sink, durability) = (self.sink.clone(), row.summary.durability);
+        Ok(RunWriter::new(cell, row.key, lease, sink, durability))
     }
 
     /// Deletes a finished run: it is hidden at once, and then its events go in bounded portions, so
@@ -210,6 +214,7 @@ impl Engine {
                 deletion,
                 place: chain.durable(),
                 reply: Some(reply),
+                may_wait: false,
                 room: None,
             };
             slot.send(step, &mut chain);

@@ -16,7 +16,8 @@
 //! # What is promised
 //!
 //! - `append`, `finish` and `create` return after the commit. At [`Durability::Sync`] what they
-//!   acknowledged survives power loss; at [`Durability::Memory`] it is gone with the process, and
+//!   acknowledged survives power loss, and so it does at [`Durability::Batched`], where
+//!   what was submitted may wait a while for its commit; at [`Durability::Memory`] it is gone with the process, and
 //!   finished runs are dropped when the log is full.
 //! - Sequences start at 1 and have no gaps. An event never changes.
 //! - Nothing is shown to a follower before it is committed.
@@ -31,6 +32,7 @@
 //! that adding it changes no contract. Payloads are not merged: an owner that streams small
 //! chunks puts some KiB of them into one event and uses [`RunWriter::submit`].
 //!
+//! [`Durability::Batched`]: core_types::Durability::Batched
 //! [`Durability::Sync`]: core_types::Durability::Sync
 //! [`Durability::Memory`]: core_types::Durability::Memory
 

@@ -3,6 +3,7 @@
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher},
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use tokio::sync::Mutex;
 use crate::{
     CreateError, Created, DeleteError, Event, Follower, MemoryLimits, MemoryRunLog, NewEvent,
     NewRun, Order, ReadError, ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunSummary,
-    RunWriter, SqliteRunLog, StorageError, Verification, engine::replayed,
+    RunWriter, SqliteRunLog, StorageError, Verification, engine::replayed, sqlite::BATCH_WINDOW,
 };
 
 /// Requests that hash to one of these are created one after the other.
@@ -45,7 +46,18 @@ impl RunLogs {
     /// # Errors
     /// [`OpenError`] when the file cannot be used.
     pub async fn open(options: SqliteOptions) -> Result<Self, OpenError> {
-        let sync = SqliteRunLog::open(options).await?;
+        Self::open_batching(options, BATCH_WINDOW).await
+    }
+
+    /// Opens the log; what may wait at [`Durability::Batched`] waits `window` for its commit.
+    ///
+    /// # Errors
+    /// As [`RunLogs::open`].
+    pub async fn open_batching(
+        options: SqliteOptions,
+        window: Duration,
+    ) -> Result<Self, OpenError> {
+        let sync = SqliteRunLog::open_batching(options, window).await?;
         let memory = MemoryRunLog::new(MemoryLimits::default());
         Ok(Self::new(Arc::new(sync), Arc::new(memory)))
     }
@@ -70,7 +82,7 @@ impl RunLogs {
         first: Vec<NewEvent>,
     ) -> Result<Created, CreateError> {
         match run.durability {
-            Durability::Sync => self.sync.create(run, first).await,
+            Durability::Sync | Durability::Batched => self.sync.create(run, first).await,
             Durability::Memory => self.memory.create(run, first).await,
         }
     }
@@ -97,7 +109,7 @@ impl RunLogs {
 impl RunLog for RunLogs {
     async fn create(&self, run: NewRun, first: Vec<NewEvent>) -> Result<Created, CreateError> {
         let (log, other) = match run.durability {
-            Durability::Sync => (&self.sync, &self.memory),
+            Durability::Sync | Durability::Batched => (&self.sync, &self.memory),
             Durability::Memory => (&self.memory, &self.sync),
         };
         let Some(request) = run.request.clone() else {

@@ -4,6 +4,7 @@
 //! reading. The file belongs to the log alone: see [`sql_store`] for why.
 
 use std::sync::{Arc, Mutex, atomic::AtomicI64};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use core_types::{Durability, RequestId, RunId};
@@ -37,10 +38,13 @@ const QUEUED_STEPS: usize = 4096;
 const QUEUED_BYTES: usize = 64 << 20;
 /// How many committed groups may wait to be shown to followers.
 const QUEUED_GROUPS: usize = 64;
+/// How long what may wait at [`Durability::Batched`] waits for its commit, unless settings say otherwise.
+pub const BATCH_WINDOW: Duration = Duration::from_millis(50);
 /// Every size of group has a statement of its own, up to 256 rows, and there are some others.
 const PREPARED_STATEMENTS: usize = 300;
 
-/// A run log in a file of its own, for runs that declare [`Durability::Sync`].
+/// A run log in a file of its own, for runs that declare [`Durability::Sync`] or
+/// [`Durability::Batched`].
 ///
 /// It must be made inside a tokio runtime: it keeps two tasks there, one that commits and one that
 /// shows what was committed to followers. They end with [`RunLog::close`], or when the log and all
@@ -58,7 +62,18 @@ impl SqliteRunLog {
     ///
     /// # Errors
     /// [`OpenError`] when the file cannot be used.
-    pub async fn open(mut options: SqliteOptions) -> Result<Self, OpenError> {
+    pub async fn open(options: SqliteOptions) -> Result<Self, OpenError> {
+        Self::open_batching(options, BATCH_WINDOW).await
+    }
+
+    /// Opens the log; what may wait at [`Durability::Batched`] waits `window` for its commit.
+    ///
+    /// # Errors
+    /// As [`SqliteRunLog::open`].
+    pub async fn open_batching(
+        mut options: SqliteOptions,
+        window: Duration,
+    ) -> Result<Self, OpenError> {
         options.statement_cache = options.statement_cache.max(PREPARED_STATEMENTS);
         let migrations = [Migrations::new("run_log", &MIGRATOR)];
         let database = SqliteDatabase::open(options, &migrations).await?;
@@ -75,7 +90,7 @@ impl SqliteRunLog {
         let (steps, queued) = mpsc::channel(QUEUED_STEPS);
         let (committed, groups) = mpsc::channel(QUEUED_GROUPS);
         let closing = Arc::new(Notify::new());
-        let committer = Committer::new(database.clone(), connection, committed);
+        let committer = Committer::new(database.clone(), connection, committed, window);
         let commit = tokio::spawn(committer.run(queued, Arc::clone(&closing)));
         let publish = tokio::spawn(committer::publish(groups));
 

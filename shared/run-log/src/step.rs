@@ -30,6 +30,8 @@ pub(crate) struct Step {
     pub(crate) place: Place,
     /// Where the answer goes; a submitted event needs none.
     pub(crate) reply: Option<oneshot::Sender<Result<(), StepError>>>,
+    /// Whether it may wait a while for others to be stored with.
+    pub(crate) may_wait: bool,
     /// The room that its payloads take in the queue.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use core_types::RunId;
+use core_types::{Durability, RunId};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -23,15 +23,23 @@ pub struct RunWriter {
     key: i64,
     lease: u64,
     sink: Sink,
+    durability: Durability,
 }
 
 impl RunWriter {
-    pub(crate) fn new(cell: Arc<RunCell>, key: i64, lease: u64, sink: Sink) -> Self {
+    pub(crate) fn new(
+        cell: Arc<RunCell>,
+        key: i64,
+        lease: u64,
+        sink: Sink,
+        durability: Durability,
+    ) -> Self {
         Self {
             cell,
             key,
             lease,
             sink,
+            durability,
         }
     }
 
@@ -60,12 +68,21 @@ impl RunWriter {
 
     /// Hands over an event that is stored with the next commit, and returns its sequence.
     ///
-    /// It waits only while the queue is full. If the event is lost, the next call says so.
+    /// It waits only while the queue is full. If the event is lost, the next call says so. At
+    /// [`Durability::Batched`] the commit comes within the log's window.
     ///
     /// # Errors
     /// [`AppendError`]; this event was then not accepted.
     pub async fn submit(&self, event: NewEvent) -> Result<u64, AppendError> {
-        self.send(vec![event], Purpose::Append, None).await
+        self.submit_all(vec![event]).await
+    }
+
+    /// Hands over events, as [`RunWriter::submit`] does one, that are stored together.
+    ///
+    /// # Errors
+    /// [`AppendError`]; these events were then not accepted.
+    pub async fn submit_all(&self, events: Vec<NewEvent>) -> Result<u64, AppendError> {
+        self.send(events, Purpose::Append, None).await
     }
 
     /// Waits until everything submitted is stored and returns the last sequence.
@@ -137,6 +154,7 @@ impl RunWriter {
             phase: assigned.phase,
             deletion: None,
             place: assigned.place,
+            may_wait: reply.is_none() && self.durability == Durability::Batched,
             reply,
             room: None,
         };

@@ -50,7 +50,7 @@ impl OutputKeeper {
     pub fn new(entry: RunWriter, clock: Arc<dyn Clock>, durability: Durability) -> Self {
         let most = match durability {
             Durability::Memory => MAX_BYTES_IN_MEMORY,
-            Durability::Sync => MAX_BYTES,
+            Durability::Sync | Durability::Batched => MAX_BYTES,
         };
         Self {
             entry,

@@ -389,22 +389,37 @@ impl Drive {
         self.recorder
             .note_only_waits(Some(&not_paused), false)
             .await?;
-        // One append takes a bounded number of events, and the starts belong into the last one.
-        if self.pending_bytes >= MAX_PENDING_BYTES {
-            self.hand_over().await?;
-            self.recorder.flush().await?;
-        } else if !self.pending.is_empty() {
-            self.pending_bytes = 0;
-            self.recorder
-                .record(std::mem::take(&mut self.pending))
-                .await?;
-        }
+        let repeatable = match self.tools_to_repeat(&starting) {
+            Some(tools) => self.runner.may_repeat(&tools).await,
+            None => false,
+        };
+        self.record_starts(repeatable).await?;
         for (waiting, permit, began_before) in starting {
             self.started.push((waiting.node, Instant::now()));
             let work = self.work(waiting, permit, began_before);
             self.running.push(work);
         }
         Ok(())
+    }
+
+    /// Records the starts of nodes with all that happened before. A batched run may lose those of effects
+    /// that may be repeated (rule W44).
+    async fn record_starts(&mut self, repeatable: bool) -> Result<(), AppendError> {
+        // One append takes a bounded number of events, and the starts belong into the last one.
+        if self.pending_bytes >= MAX_PENDING_BYTES {
+            self.hand_over().await?;
+            if !repeatable {
+                self.recorder.flush().await?;
+            }
+            return Ok(());
+        }
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        match (pending.is_empty(), repeatable) {
+            (true, _) => Ok(()),
+            (false, true) => self.recorder.record_in_batch(pending).await.map(drop),
+            (false, false) => self.recorder.record(pending).await.map(drop),
+        }
     }
 
     /// Notes the start of a node, and of its call. After a restart both may be in the log already.

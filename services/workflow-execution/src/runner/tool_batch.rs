@@ -4,12 +4,16 @@
 //! Each call is recorded before it leaves and when it has ended, so after a crash the list continues
 //! where it stopped.
 
+use std::sync::Arc;
+
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{self as common, CallStatus};
+use core_types::Durability;
 use futures::StreamExt;
 use futures::stream;
 use run_log::AppendError;
 
+use super::Runner;
 use super::history::RecordedCall;
 use super::tool_call::{ToolCall, ToolEnd};
 
@@ -41,6 +45,7 @@ pub(super) struct BatchEnd {
 pub(super) struct ToolBatch {
     pub(super) node_id: String,
     pub(super) calls: Vec<BatchCall>,
+    pub(super) runner: Arc<Runner>,
 }
 
 impl ToolBatch {
@@ -64,7 +69,7 @@ impl ToolBatch {
                     None => break,
                 }
             }
-            if !dispatch(&self.node_id, &group).await? {
+            if !dispatch(&self.runner, &self.node_id, &group).await? {
                 return Ok(end);
             }
             let work = group.into_iter().map(|(_, call)| settle(call.call));
@@ -90,7 +95,11 @@ impl ToolBatch {
 
 /// Records that calls leave, unless that was recorded before. Waits while the run is paused; returns
 /// whether they may leave.
-async fn dispatch(node_id: &str, group: &[(usize, BatchCall)]) -> Result<bool, AppendError> {
+async fn dispatch(
+    runner: &Runner,
+    node_id: &str,
+    group: &[(usize, BatchCall)],
+) -> Result<bool, AppendError> {
     let Some((_, BatchCall { call, .. })) = group.first() else {
         return Ok(true);
     };
@@ -101,12 +110,16 @@ async fn dispatch(node_id: &str, group: &[(usize, BatchCall)]) -> Result<bool, A
     if kinds.is_empty() {
         return Ok(true);
     }
+    let may_lose = may_lose(runner, group).await;
     loop {
         if call.control.is_cancelled() {
             return Ok(false);
         }
         if let Some(_not_paused) = call.control.admit_start().await {
-            call.recorder.record(kinds).await?;
+            match may_lose {
+                true => call.recorder.record_in_batch(kinds).await?,
+                false => call.recorder.record(kinds).await?,
+            };
             return Ok(true);
         }
         tokio::select! {
@@ -114,6 +127,14 @@ async fn dispatch(node_id: &str, group: &[(usize, BatchCall)]) -> Result<bool, A
             () = call.control.cancelled() => {}
         }
     }
+}
+
+/// Whether a run that loses the intents of these calls may repeat them (rule W44).
+async fn may_lose(runner: &Runner, group: &[(usize, BatchCall)]) -> bool {
+    let batched = |call: &ToolCall| call.recorder.durability() == Durability::Batched;
+    let tools = group.iter().map(|(_, call)| call.call.call.tool_id.clone());
+    let tools: Vec<String> = tools.collect();
+    group.iter().all(|(_, call)| batched(&call.call)) && runner.may_repeat(&tools).await
 }
 
 fn dispatched(node_id: &str, index: usize, call: &ToolCall) -> Kind {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use core_types::Timestamp;
+use core_types::{Durability, Timestamp};
 use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use crate::{
@@ -171,7 +171,7 @@ async fn insert_run(
     let request = run.request.as_ref();
     let inserted = sqlx::query(
         "INSERT INTO runs (key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
-         created, deadline, meta) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+         created, deadline, meta, batched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
     )
     .bind(key)
     .bind(run.id.to_string())
@@ -185,6 +185,7 @@ async fn insert_run(
     .bind(run.created.unix_nanos())
     .bind(run.deadline.map(Timestamp::unix_nanos))
     .bind(run.meta.to_vec())
+    .bind(run.durability == Durability::Batched)
     .execute(connection)
     .await?;
     Ok(inserted.rows_affected() == 1)

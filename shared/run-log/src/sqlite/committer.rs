@@ -1,6 +1,7 @@
 //! The task that commits, and the task that shows what was committed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sql_store::{ErrorClass, SqliteDatabase, classify};
 use sqlx::{Connection, SqliteConnection};
@@ -34,6 +35,8 @@ pub(super) struct Committer {
     connection: Option<SqliteConnection>,
     texts: InsertTexts,
     committed: mpsc::Sender<Group>,
+    /// How long steps that may wait do.
+    window: Duration,
 }
 
 /// Shows committed steps to the followers of their runs.
@@ -52,12 +55,14 @@ impl Committer {
         database: SqliteDatabase,
         connection: SqliteConnection,
         committed: mpsc::Sender<Group>,
+        window: Duration,
     ) -> Self {
         Self {
             database,
             connection: Some(connection),
             texts: InsertTexts::new(),
             committed,
+            window,
         }
     }
 
@@ -80,6 +85,7 @@ impl Committer {
                 },
             };
             let mut group = vec![first];
+            self.wait(&mut group, &mut queued, &closing).await;
             carried = gather(&mut group, &mut queued).await;
             self.commit(group).await;
         }
@@ -87,6 +93,30 @@ impl Committer {
             && let Err(error) = connection.close().await
         {
             tracing::warn!(%error, "the run log's connection did not close cleanly");
+        }
+    }
+
+    /// Collects steps while all of them may wait: until one comes that may not, the window is over, or
+    /// enough have come.
+    async fn wait(&self, group: &mut Group, queued: &mut mpsc::Receiver<Step>, closing: &Notify) {
+        let over = tokio::time::sleep(self.window);
+        tokio::pin!(over);
+        let mut bytes = payload_bytes(&group[0]);
+        while group.last().is_some_and(|step| step.may_wait)
+            && group.len() < GROUP_STEPS
+            && bytes < GROUP_BYTES
+        {
+            let step = tokio::select! {
+                step = queued.recv() => step,
+                () = &mut over => None,
+                () = closing.notified() => {
+                    queued.close();
+                    None
+                }
+            };
+            let Some(step) = step else { break };
+            bytes += payload_bytes(&step);
+            group.push(step);
         }
     }
 
@@ -198,7 +228,7 @@ impl Committer {
 
 /// Fills `group` with what is queued. Returns a step that did not fit.
 async fn gather(group: &mut Group, queued: &mut mpsc::Receiver<Step>) -> Option<Step> {
-    let mut bytes = payload_bytes(&group[0]);
+    let mut bytes = group.iter().map(payload_bytes).sum::<usize>();
     for round in 0..=YIELDS {
         let before = group.len();
         while group.len() < GROUP_STEPS {

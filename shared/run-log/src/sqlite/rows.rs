@@ -28,7 +28,7 @@ impl SqliteStore {
 
 /// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
 const SELECT_RUN: &str = "SELECT key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
-     state, phase, deleted, created, finished, deadline, meta, end_sequence, end_hash, \
+     state, phase, batched, deleted, created, finished, deadline, meta, end_sequence, end_hash, \
      (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence FROM runs";
 
 #[derive(FromRow)]
@@ -44,6 +44,7 @@ struct StoredRun {
     parent: Option<String>,
     state: Option<i32>,
     phase: i32,
+    batched: bool,
     deleted: bool,
     created: i64,
     finished: Option<i64>,
@@ -92,7 +93,10 @@ impl TryFrom<StoredRun> for RunRow {
             created: Timestamp::from_unix_nanos(stored.created),
             finished: stored.finished.map(Timestamp::from_unix_nanos),
             deadline: stored.deadline.map(Timestamp::from_unix_nanos),
-            durability: Durability::Sync,
+            durability: match stored.batched {
+                true => Durability::Batched,
+                false => Durability::Sync,
+            },
             meta: stored.meta.into(),
             last_sequence: u64::try_from(stored.last_sequence)
                 .map_err(|_| corrupt("last_sequence"))?,

@@ -424,7 +424,7 @@ async fn a_closed_log_says_so(on: Fixture) {
 
 async fn the_wrong_durability_is_refused(on: Fixture) {
     let other = match on.durability {
-        Durability::Sync => Durability::Memory,
+        Durability::Sync | Durability::Batched => Durability::Memory,
         Durability::Memory => Durability::Sync,
     };
     let run = NewRun {

@@ -27,6 +27,7 @@ macro_rules! on_every_log {
 }
 
 mod appender;
+mod batched;
 mod conformance;
 mod crash;
 mod deletion;

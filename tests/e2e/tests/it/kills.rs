@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use contracts::tavern::common::v1::run_event::Kind;
-use contracts::tavern::common::v1::{RunEvent, RunOptions, RunState};
+use contracts::tavern::common::v1::{Durability, RunEvent, RunOptions, RunState};
 use contracts::tavern::run::v1::SignalRunRequest;
 use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
@@ -111,12 +111,28 @@ fn notes(name: &str) -> Vec<String> {
     notes
 }
 
-async fn start(stack: &Stack, name: &str, tool: &str) -> anyhow::Result<String> {
+/// Every other run is batched.
+fn durability_of(at: usize) -> Durability {
+    match at % 2 {
+        0 => Durability::Batched,
+        _ => Durability::Sync,
+    }
+}
+
+async fn start(
+    stack: &Stack,
+    name: &str,
+    tool: &str,
+    durability: Durability,
+) -> anyhow::Result<String> {
     let request = StartRunRequest {
         target: Some(Target::WorkflowId("notes".to_owned())),
         inputs_json: json!({"name": name, "tool": tool}).to_string(),
         request_id: name.to_owned(),
-        options: Some(RunOptions::default()),
+        options: Some(RunOptions {
+            durability: durability.into(),
+            ..RunOptions::default()
+        }),
         ..StartRunRequest::default()
     };
     let started = stack.workflow().start_run(request).await?.into_inner();
@@ -199,7 +215,13 @@ async fn runs_of_repeatable_tools_survive_every_kill() -> anyhow::Result<()> {
     let mut begun = Vec::new();
     for at in 0..runs {
         let name = format!("run{at}");
-        let run_id = start(&world.stack, &name, "ledger.append_idempotent").await?;
+        let run_id = start(
+            &world.stack,
+            &name,
+            "ledger.append_idempotent",
+            durability_of(at),
+        )
+        .await?;
         begun.push((run_id, name));
         // Kills fall on runs of every age.
         let times = kills * (at + 1) / runs - kills * at / runs;
@@ -222,7 +244,7 @@ async fn runs_of_other_tools_repeat_nothing_and_say_what_is_in_doubt() -> anyhow
     world.put_workflow("notes", &parent()).await?;
     for at in 0..kills {
         let name = format!("run{at}");
-        let run_id = start(&world.stack, &name, "ledger.append").await?;
+        let run_id = start(&world.stack, &name, "ledger.append", durability_of(at)).await?;
         kill(&mut world, 1, &mut random).await?;
         let state = check(&world, &run_id, &name).await?;
         ensure!(
@@ -234,5 +256,75 @@ async fn runs_of_other_tools_repeat_nothing_and_say_what_is_in_doubt() -> anyhow
             ensure!(effects.len() <= 1, "{note} was repeated: {effects:?}");
         }
     }
+    Ok(())
+}
+
+/// Appends 200 notes, one after the other.
+fn counting() -> Value {
+    let inside = |id: &str, full_type: &str, presets: Value| json!({"id": id, "type": full_type, "parentNode": "loop", "inputValues": presets});
+    json!({
+        "nodes": [
+            {"id": "loop", "type": "core:LoopZone", "inputValues": {"count": 200},
+                "configValues": {"maxIterations": 200}},
+            inside("begin", "core:ZoneInput", json!({})),
+            inside("note", "core:FormatPrompt", json!({"template": "note-{index}"})),
+            inside("append", "core:ExecuteTool",
+                json!({"tool_id": "ledger.append_idempotent", "key": "k", "delay_ms": 10})),
+            inside("end", "core:ZoneOutput", json!({})),
+        ],
+        "edges": [
+            edge("begin", "index", "note", "index"),
+            edge("note", "prompt", "append", "note"),
+        ],
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batched_run_loses_at_most_the_last_second() -> anyhow::Result<()> {
+    let mut world = World::new(Stack::all_in_one().await?).await?;
+    let request = StartRunRequest {
+        target: Some(Target::DefinitionJson(counting().to_string())),
+        options: Some(RunOptions {
+            durability: Durability::Batched.into(),
+            ..RunOptions::default()
+        }),
+        ..StartRunRequest::default()
+    };
+    let started = world.stack.workflow().start_run(request).await?;
+    let run_id = started.into_inner().run.unwrap_or_default().run_id;
+    world.await_effect("note-150").await?;
+    let killed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    world.stack.kill()?;
+    world.stack.restart().await?;
+    let ended = collect(&world.stack.runs(), &run_id, 0).await?;
+    ensure!(ended.run.state() == RunState::Succeeded, "{:?}", ended.run);
+    let mut recorded = HashMap::new();
+    for event in ended.events {
+        if let Some(Kind::CallSettled(settled)) = event.kind {
+            let effect_id = settled.result.unwrap_or_default().effect_id;
+            let time = event.time.unwrap_or_default();
+            recorded.insert(
+                effect_id,
+                Duration::new(time.seconds.unsigned_abs(), time.nanos.unsigned_abs()),
+            );
+        }
+    }
+    let mut kept = 0;
+    for at in 0..200 {
+        let effects = world.effects(&format!("note-{at}"))?;
+        let first = effects.first().context("a note is lost")?;
+        let same = effects
+            .iter()
+            .all(|effect| effect["effect_id"] == first["effect_id"]);
+        ensure!(same, "several effects: {effects:?}");
+        let happened = Duration::from_nanos(first["time_ns"].as_u64().context("no time")?);
+        if happened + Duration::from_secs(1) < killed {
+            let effect_id = first["effect_id"].as_str().context("no id")?;
+            ensure!(recorded[effect_id] < killed, "{at} was lost");
+            ensure!(effects.len() == 1, "{at} was repeated");
+            kept += 1;
+        }
+    }
+    ensure!(kept > 0, "the run was killed too early");
     Ok(())
 }

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use call_outcome::Failure;
-use core_types::Timestamp;
+use core_types::{Durability, Timestamp};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use run_log::AppendError;
 
+use crate::domain::node_definition::NodeEffects;
 use crate::domain::node_type::Effect;
 use crate::domain::plan::NodeIndex;
 
@@ -120,6 +121,29 @@ impl Drive {
         admissions.waiting = zones.collect();
         self.admissions = admissions;
         starting
+    }
+
+    /// Returns the tools that must be read-only or idempotent so that the run may lose the starts of these
+    /// effects and repeat them; nothing if it may not lose them. A zone and a list of calls decide for
+    /// what is in them.
+    pub(super) fn tools_to_repeat(
+        &self,
+        starting: &[(WaitingEffect, Option<Permit>, bool)],
+    ) -> Option<Vec<String>> {
+        if self.recorder.durability() != Durability::Batched {
+            return None;
+        }
+        let mut tools = Vec::new();
+        for (waiting, ..) in starting {
+            let definition = self.engine.node(waiting.node).definition();
+            match &waiting.effect {
+                Effect::CallTool { tool_id, .. } => tools.push(tool_id.clone()),
+                Effect::CallTools(_) | Effect::RunZone { .. } => {}
+                _ if definition.effects != NodeEffects::External => {}
+                _ => return None,
+            }
+        }
+        Some(tools)
     }
 
     /// Gives the permits of a paused run back; returns whether effects are left to start.

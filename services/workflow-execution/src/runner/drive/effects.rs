@@ -203,6 +203,7 @@ impl Drive {
         ToolBatch {
             node_id: self.path_of(node),
             calls,
+            runner: Arc::clone(&self.runner),
         }
     }
 

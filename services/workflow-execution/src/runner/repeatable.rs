@@ -1,0 +1,65 @@
+//! Which effects may be repeated, so that a batched run need not wait for their intent (rule W44).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use contracts::tavern::registry::v1::BatchGetToolsRequest;
+
+use super::Peers;
+
+/// How long an answer of the registry is kept.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// The most answers that are kept; beyond it all are asked for again.
+const MOST: usize = 10_000;
+
+/// The tools of which it is known whether they are read-only or idempotent.
+#[derive(Debug, Default)]
+pub(super) struct RepeatableTools {
+    /// Locked for a look-up or a change, never across an await.
+    known: Mutex<HashMap<String, (bool, Instant)>>,
+}
+
+impl RepeatableTools {
+    /// Whether each of these tools is read-only or idempotent. One that is not known is neither.
+    pub(super) async fn all(&self, peers: &Peers, tool_ids: &[String]) -> bool {
+        let mut asked = Vec::new();
+        for tool_id in tool_ids {
+            match self.known(tool_id) {
+                Some(true) => {}
+                Some(false) => return false,
+                None => asked.push(tool_id.clone()),
+            }
+        }
+        if asked.is_empty() {
+            return true;
+        }
+        let request = BatchGetToolsRequest { tool_ids: asked };
+        let Ok(answer) = peers.tools.clone().batch_get_tools(request).await else {
+            return false;
+        };
+        let answer = answer.into_inner();
+        let mut repeatable = answer.missing_tool_ids.is_empty();
+        for tool in answer.tools {
+            let may_repeat = tool.read_only || tool.idempotent;
+            repeatable &= may_repeat;
+            self.note(tool.tool_id, may_repeat);
+        }
+        repeatable
+    }
+
+    fn known(&self, tool_id: &str) -> Option<bool> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (repeatable, since) = known.get(tool_id)?;
+        (since.elapsed() < KEPT).then_some(*repeatable)
+    }
+
+    fn note(&self, tool_id: String, repeatable: bool) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(tool_id, (repeatable, Instant::now()));
+    }
+}
