@@ -1,9 +1,11 @@
-//! The commands that talk to a Tavern: invoke a text, look at runs, tools approvals and workflows.
+//! The commands that talk to a Tavern: invoke a text, look at runs, tools, approvals, workflows and
+//! schedules.
 
 pub(crate) mod approvals;
 mod invoke;
 mod json;
 mod runs;
+mod schedules;
 mod tools;
 mod workflows;
 
@@ -69,6 +71,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: workflows::Command,
     },
+    /// List, store, pause, resume, trigger and delete schedules, and list their times.
+    Schedules {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: schedules::Command,
+    },
 }
 
 impl Command {
@@ -92,6 +101,7 @@ impl Command {
             Self::Tools { remote, command } => command.execute(&remote).await,
             Self::Approvals { remote, command } => command.execute(&remote).await,
             Self::Workflows { remote, command } => command.execute(&remote).await,
+            Self::Schedules { remote, command } => command.execute(&remote).await,
         }
     }
 }

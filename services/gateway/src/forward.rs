@@ -18,6 +18,7 @@ use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryS
 use contracts::tavern::sandbox::v1::blob_service_server::BlobServiceServer;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
 use contracts::tavern::sandbox::v1::session_service_server::SessionServiceServer;
+use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceServer;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use grpc_kit::{ClientSettings, Services, Transport};
 use http::{Request, Response};
@@ -68,6 +69,7 @@ impl Others {
             .add(Forward::<CallServiceServer<()>>::to(&self.registry))
             .add(Forward::<ApprovalServiceServer<()>>::to(&self.registry))
             .add(Forward::<WorkflowServiceServer<()>>::to(&self.workflow))
+            .add(Forward::<ScheduleServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScriptSandboxServiceServer<()>>::to(&self.sandbox))
             .add(Forward::<SessionServiceServer<()>>::to(&self.sandbox))
             .add(Forward::<BlobServiceServer<()>>::to(&self.sandbox))

@@ -50,6 +50,17 @@ pub(crate) fn workflow_not_found(id: &str) -> Failure {
     .metadata("workflow_id", shown)
 }
 
+/// Reports that no schedule has this id.
+pub(crate) fn schedule_not_found(id: &str) -> Failure {
+    let shown: String = id.chars().take(80).collect();
+    Failure::new(
+        Code::NotFound,
+        ErrorReason::ScheduleNotFound,
+        format!("no schedule has the id '{shown}'"),
+    )
+    .metadata("schedule_id", shown)
+}
+
 /// Returns what is wrong with a definition, with places below `field`.
 pub(crate) fn workflow_invalid(field: &str, violations: &[Violation]) -> Failure {
     let failure = Failure::new(
@@ -90,12 +101,12 @@ pub(crate) fn directory_failure(path: &Path, error: &std::io::Error) -> Failure 
     )
 }
 
-/// Reports that the definition has another etag than the caller expects.
+/// Reports that the workflow or schedule has another etag than the caller expects.
 pub(crate) fn etag_mismatch(current: String) -> Failure {
     let message = if current.is_empty() {
-        "the workflow does not exist; leave the etag empty to create it"
+        "it does not exist; leave the etag empty to create it"
     } else {
-        "the workflow was changed in the meantime; read it again and repeat the change"
+        "it was changed in the meantime; read it again and repeat the change"
     };
     Failure::new(Code::Aborted, ErrorReason::EtagMismatch, message).metadata("etag", current)
 }

@@ -7,6 +7,7 @@
 //! - [`node`]: the built-in node types, one file each.
 //! - [`runner`]: does what the engine commands and records what happened.
 //! - [`library`], [`store`]: definitions from files and stored ones.
+//! - `schedule_store`: schedules and what became of their times.
 //! - [`service`]: the parts put together; starting runs and resuming open ones.
 //! - `rpc`, [`wire`]: the contract, and values as JSON text.
 //! - [`settings`], [`error`]: what an operator chooses and reads.
@@ -18,6 +19,7 @@ pub mod node;
 mod program;
 mod rpc;
 pub mod runner;
+mod schedule_store;
 pub mod service;
 pub mod settings;
 pub mod store;
@@ -30,6 +32,7 @@ pub use settings::WorkflowSettings;
 
 use std::sync::Arc;
 
+use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceServer;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 
 impl WorkflowExecution {
@@ -43,6 +46,9 @@ impl WorkflowExecution {
     /// runs.
     pub fn services_beside_gateway(&self) -> grpc_kit::Services {
         let rpc = rpc::Rpc::new(Arc::clone(&self.inner));
-        grpc_kit::Services::new().add(WorkflowServiceServer::new(rpc))
+        let schedules = rpc::ScheduleRpc::new(Arc::clone(&self.inner));
+        grpc_kit::Services::new()
+            .add(WorkflowServiceServer::new(rpc))
+            .add(ScheduleServiceServer::new(schedules))
     }
 }

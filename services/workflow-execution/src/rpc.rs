@@ -3,9 +3,12 @@
 mod definitions;
 mod forecast;
 mod node_types;
+mod schedules;
 mod tool_ids;
 
 use std::sync::Arc;
+
+pub(crate) use schedules::ScheduleRpc;
 
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowService;
 use contracts::tavern::workflow::v1::{

@@ -3,6 +3,7 @@
 mod concurrency;
 mod definition_store;
 mod recover;
+mod schedules;
 mod start;
 mod target;
 
@@ -18,10 +19,12 @@ use crate::library::Library;
 use crate::node;
 use crate::runner::run_keys::RunKeys;
 use crate::runner::{Concurrency, Peers, ResultCache, RunBounds, RunPlaces, Runner};
+use crate::schedule_store::ScheduleStore;
 use crate::settings::WorkflowSettings;
 use crate::store::{MIGRATIONS, ResultTable, SqliteStore, Store};
 
 use definition_store::DefinitionStore;
+use schedules::{Clockwork, Schedules};
 
 /// The workflow-execution service.
 #[derive(Clone, Debug)]
@@ -39,6 +42,8 @@ pub(crate) struct Inner {
     places: RunPlaces,
     keys: RunKeys,
     definitions: DefinitionStore,
+    schedules: Schedules,
+    clockwork: Clockwork,
 }
 
 /// Builds the service on its data directory, with the machine's clock.
@@ -63,6 +68,7 @@ pub async fn build_with(
     let options = SqliteOptions::new(data_dir.file("workflow-execution.db")?);
     let database = SqliteDatabase::open(options, &[MIGRATIONS]).await?;
     let cache = ResultCache::open(ResultTable::new(database.clone())).await?;
+    let schedules = Schedules::new(ScheduleStore::new(database.clone()));
     let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
     let file = data_dir.file("workflow-execution.runs.db")?;
     let logs = RunLogs::open_batching(SqliteOptions::new(file), settings.batch_window).await?;
@@ -94,6 +100,8 @@ pub async fn build_with(
             waiting: settings.max_waiting_runs,
         }),
         definitions: DefinitionStore::new(store),
+        schedules,
+        clockwork: Clockwork::default(),
     };
     Ok(WorkflowExecution {
         inner: Arc::new(inner),
@@ -101,17 +109,20 @@ pub async fn build_with(
 }
 
 impl WorkflowExecution {
-    /// Continues with every run that the process before this one left. To be called once the server
+    /// Continues with every run that the process before this one left, and begins with schedules. To be called once the server
     /// listens; services that nodes need may come later.
     ///
     /// # Errors
     /// [`Error::Recover`] when the log does not work.
     pub async fn recover(&self) -> Result<(), Error> {
-        recover::recover(&self.inner).await
+        recover::recover(&self.inner).await?;
+        self.inner.clockwork.start(&self.inner);
+        Ok(())
     }
 
     /// Ends all tasks. Runs that are not over continue at the next start.
     pub async fn shutdown(&self) {
+        self.inner.clockwork.stop().await;
         self.inner.runs.shutdown().await;
         self.inner.runner.flush().await;
         self.inner.library.store().close().await;

@@ -11,6 +11,7 @@ use core_types::Timestamp;
 use run_log::Hash;
 
 pub use results::{LastResult, ResultChange, ResultRow, ResultTable};
+pub(crate) use sqlite::failed;
 pub use sqlite::{MIGRATIONS, SqliteStore};
 
 /// A definition that was saved.

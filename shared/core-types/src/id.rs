@@ -140,6 +140,10 @@ text_id!(
     WorkflowId, "workflow id", portable
 );
 text_id!(
+    /// The id of a schedule.
+    ScheduleId, "schedule id", portable
+);
+text_id!(
     /// The id of a node within its workflow.
     NodeId, "node id", visible
 );

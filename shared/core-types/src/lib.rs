@@ -17,7 +17,8 @@ pub use clock::{Clock, IdSource, SystemClock, SystemIds, Timestamp};
 pub use depth::{CallPath, DepthExceeded, MAX_CALL_DEPTH};
 pub use durability::Durability;
 pub use id::{
-    ConversationId, EffectId, IdError, NodeId, PluginId, ProfileId, RequestId, ToolId, WorkflowId,
+    ConversationId, EffectId, IdError, NodeId, PluginId, ProfileId, RequestId, ScheduleId, ToolId,
+    WorkflowId,
 };
 pub use load_diagnostic::{LoadDiagnostic, LoadSeverity};
 pub use page::{PageToken, PageTokenError};

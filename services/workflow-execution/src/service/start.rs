@@ -4,7 +4,7 @@ use call_outcome::Violation;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contracts::tavern::common::v1::ErrorCategory;
+use contracts::tavern::common::v1::{ErrorCategory, Run};
 use contracts::tavern::workflow::v1::{StartRunRequest, StartRunResponse, start_run_request};
 use core_types::{ConversationId, Durability, RequestId, RunId, WorkflowId};
 use grpc_kit::{CallContext, Failure};
@@ -178,9 +178,17 @@ impl Inner {
     async fn was_started(&self, request_id: &str) -> Result<bool, Failure> {
         // An id that is none is refused with everything else that is wrong.
         match RequestId::new(request_id) {
-            Ok(request_id) => Ok(self.runs.by_request(SCOPE, &request_id).await?.is_some()),
+            Ok(request_id) => Ok(self.run_by_request(&request_id).await?.is_some()),
             Err(_) => Ok(false),
         }
+    }
+
+    /// Returns the run that a request started.
+    pub(super) async fn run_by_request(
+        &self,
+        request_id: &RequestId,
+    ) -> Result<Option<Run>, Failure> {
+        self.runs.by_request(SCOPE, request_id).await
     }
 
     async fn check(&self, request: StartRunRequest) -> Result<Checked, Status> {

@@ -219,7 +219,8 @@ async fn current_etag(
     Ok(hash.transpose()?.map(|hash| etag_of_hash(&Hash(hash))))
 }
 
-pub(super) fn failed(error: sqlx::Error) -> StoreError {
+/// Names what failed.
+pub(crate) fn failed(error: sqlx::Error) -> StoreError {
     match classify(&error) {
         ErrorClass::DiskFull => StoreError::Full(error),
         _ => StoreError::Failed(error),

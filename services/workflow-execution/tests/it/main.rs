@@ -21,6 +21,7 @@ mod pause;
 mod queue;
 mod resume;
 mod runs;
+mod schedules;
 mod streams;
 mod support;
 mod waits;

@@ -1,0 +1,262 @@
+//! `tavern schedules`.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use contracts::tavern::workflow::v1::schedule::Timing;
+use contracts::tavern::workflow::v1::schedule_service_client::ScheduleServiceClient;
+use contracts::tavern::workflow::v1::{
+    CronTiming, DeleteScheduleRequest, ListScheduleTimesRequest, ListSchedulesRequest,
+    PauseScheduleRequest, PutScheduleRequest, ResumeScheduleRequest, Schedule, ScheduleCatchUp,
+    ScheduleOverlap, ScheduleTime, TriggerScheduleRequest,
+};
+
+use super::{Remote, json, print, print_table, refusal};
+use crate::timeline::{Style, name};
+
+/// The messages that are printed as JSON.
+const SCHEDULE: &str = "tavern.workflow.v1.Schedule";
+const TIME: &str = "tavern.workflow.v1.ScheduleTime";
+
+/// What to do with schedules.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List schedules by id.
+    List,
+    /// Store a schedule, in place of the one with the same id.
+    Put(Put),
+    /// Delete a schedule.
+    Delete {
+        /// The id of the schedule.
+        schedule_id: String,
+    },
+    /// Pause a schedule.
+    Pause {
+        /// The id of the schedule.
+        schedule_id: String,
+    },
+    /// Resume a schedule.
+    Resume {
+        /// The id of the schedule.
+        schedule_id: String,
+    },
+    /// Run a schedule now.
+    Trigger {
+        /// The id of the schedule.
+        schedule_id: String,
+        /// The request id; the same id returns the same time.
+        #[arg(long, default_value = "")]
+        request_id: String,
+    },
+    /// List the latest hundred times of a schedule and what became of them.
+    Times {
+        /// The id of the schedule.
+        schedule_id: String,
+    },
+}
+
+/// A schedule to store.
+#[derive(Args)]
+pub(crate) struct Put {
+    /// The id of the schedule.
+    schedule_id: String,
+    /// The id of the workflow.
+    workflow_id: String,
+    /// The inputs: a JSON object.
+    #[arg(default_value = "{}")]
+    inputs: String,
+    /// Run every so many seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        required_unless_present = "cron",
+        conflicts_with = "cron"
+    )]
+    every: Option<u32>,
+    /// Run by a cron expression of five fields.
+    #[arg(long)]
+    cron: Option<String>,
+    /// The IANA time zone of the cron expression. Default: UTC.
+    #[arg(long, default_value = "", requires = "cron")]
+    zone: String,
+    /// What happens while an earlier run continues: skip, buffer_one, buffer_all, cancel_other or allow.
+    #[arg(long, default_value = "skip")]
+    overlap: String,
+    /// What happens to missed times: latest, all or none.
+    #[arg(long, default_value = "latest")]
+    catch_up: String,
+}
+
+type Schedules = ScheduleServiceClient<grpc_kit::Transport>;
+
+impl Command {
+    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let mut schedules = Schedules::new(remote.connect()?);
+        let refused = |status: tonic::Status| refusal(&status);
+        match self {
+            Self::List => list(&mut schedules, remote.json).await?,
+            Self::Put(put) => {
+                let request = PutScheduleRequest {
+                    schedule: Some(put.schedule()?),
+                    etag: String::new(),
+                };
+                let stored = schedules.put_schedule(request).await.map_err(refused)?;
+                show(stored.into_inner().schedule, remote.json)?;
+            }
+            Self::Delete { schedule_id } => {
+                let request = DeleteScheduleRequest {
+                    schedule_id,
+                    etag: String::new(),
+                };
+                schedules.delete_schedule(request).await.map_err(refused)?;
+            }
+            Self::Pause { schedule_id } => {
+                let request = PauseScheduleRequest { schedule_id };
+                let paused = schedules.pause_schedule(request).await.map_err(refused)?;
+                show(paused.into_inner().schedule, remote.json)?;
+            }
+            Self::Resume { schedule_id } => {
+                let request = ResumeScheduleRequest { schedule_id };
+                let resumed = schedules.resume_schedule(request).await.map_err(refused)?;
+                show(resumed.into_inner().schedule, remote.json)?;
+            }
+            Self::Trigger {
+                schedule_id,
+                request_id,
+            } => {
+                let request = TriggerScheduleRequest {
+                    schedule_id,
+                    request_id,
+                };
+                let added = schedules.trigger_schedule(request).await.map_err(refused)?;
+                let time = added.into_inner().time.context("the answer has no time")?;
+                print_times(&[time], remote.json)?;
+            }
+            Self::Times { schedule_id } => {
+                let request = ListScheduleTimesRequest {
+                    schedule_id,
+                    ..ListScheduleTimesRequest::default()
+                };
+                let page = schedules
+                    .list_schedule_times(request)
+                    .await
+                    .map_err(refused)?;
+                print_times(&page.into_inner().times, remote.json)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Put {
+    fn schedule(self) -> anyhow::Result<Schedule> {
+        let overlap = format!("SCHEDULE_OVERLAP_{}", self.overlap.to_uppercase());
+        let overlap = ScheduleOverlap::from_str_name(&overlap);
+        let catch_up = format!("SCHEDULE_CATCH_UP_{}", self.catch_up.to_uppercase());
+        let catch_up = ScheduleCatchUp::from_str_name(&catch_up);
+        let timing = match (self.every, self.cron) {
+            (_, Some(expression)) => Timing::Cron(CronTiming {
+                expression,
+                time_zone: self.zone,
+            }),
+            (every, None) => Timing::Interval(prost_types::Duration {
+                seconds: every.unwrap_or_default().into(),
+                nanos: 0,
+            }),
+        };
+        Ok(Schedule {
+            schedule_id: self.schedule_id,
+            workflow_id: self.workflow_id,
+            inputs_json: self.inputs,
+            timing: Some(timing),
+            overlap: overlap
+                .context("there is no such policy for overlap")?
+                .into(),
+            catch_up: catch_up
+                .context("there is no such policy to catch up")?
+                .into(),
+            ..Schedule::default()
+        })
+    }
+}
+
+async fn list(schedules: &mut Schedules, as_json: bool) -> anyhow::Result<()> {
+    let head = ["SCHEDULE", "WORKFLOW", "TIMING", "NEXT"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    let mut request = ListSchedulesRequest::default();
+    loop {
+        let page = schedules.list_schedules(request.clone()).await;
+        let page = page.map_err(|status| refusal(&status))?.into_inner();
+        for schedule in page.schedules {
+            match as_json {
+                true => json::print_line(SCHEDULE, &schedule)?,
+                false => rows.push(row(&schedule)),
+            }
+        }
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    if !as_json {
+        print_table(&rows, Style::of_stdout().width);
+    }
+    Ok(())
+}
+
+fn row(schedule: &Schedule) -> Vec<String> {
+    let timing = match &schedule.timing {
+        Some(Timing::Interval(every)) => format!("every {every}"),
+        Some(Timing::Cron(cron)) => format!("{} {}", cron.expression, cron.time_zone),
+        None => String::new(),
+    };
+    let next = match schedule.paused {
+        true => "paused".to_owned(),
+        false => schedule
+            .next_time
+            .map_or_else(String::new, |next| next.to_string()),
+    };
+    vec![
+        schedule.schedule_id.clone(),
+        schedule.workflow_id.clone(),
+        timing.trim_end().to_owned(),
+        next,
+    ]
+}
+
+fn show(schedule: Option<Schedule>, as_json: bool) -> anyhow::Result<()> {
+    let schedule = schedule.context("the answer has no schedule")?;
+    match as_json {
+        true => json::print_line(SCHEDULE, &schedule)?,
+        false => print(&format!("{}\n", row(&schedule).join("  "))),
+    }
+    Ok(())
+}
+
+fn print_times(times: &[ScheduleTime], as_json: bool) -> anyhow::Result<()> {
+    let head = ["TIME", "STATE", "RUN", "OUTCOME"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    for time in times {
+        if as_json {
+            json::print_line(TIME, time)?;
+            continue;
+        }
+        let reason = name(time.reason().as_str_name(), "SCHEDULE_NOT_RUN_REASON_");
+        let outcome = match time.run_id.as_str() {
+            "" if time.reason == 0 => String::new(),
+            "" => format!("{reason} {}", time.message),
+            _ => name(time.run_state().as_str_name(), "RUN_STATE_"),
+        };
+        rows.push(vec![
+            time.time.map_or_else(String::new, |time| time.to_string()),
+            name(time.state().as_str_name(), "SCHEDULE_TIME_STATE_"),
+            time.run_id.clone(),
+            outcome.trim_end().to_owned(),
+        ]);
+    }
+    if !as_json {
+        print_table(&rows, Style::of_stdout().width);
+    }
+    Ok(())
+}

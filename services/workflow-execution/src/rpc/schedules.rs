@@ -1,0 +1,170 @@
+//! Schedules on the wire.
+
+use std::sync::Arc;
+
+use contracts::tavern::workflow::v1::schedule_service_server::ScheduleService;
+use contracts::tavern::workflow::v1::{
+    DeleteScheduleRequest, DeleteScheduleResponse, GetScheduleRequest, GetScheduleResponse,
+    ListScheduleTimesRequest, ListScheduleTimesResponse, ListSchedulesRequest,
+    ListSchedulesResponse, PauseScheduleRequest, PauseScheduleResponse, PutScheduleRequest,
+    PutScheduleResponse, ResumeScheduleRequest, ResumeScheduleResponse, TriggerScheduleRequest,
+    TriggerScheduleResponse,
+};
+use core_types::page::page_size;
+use core_types::{PageToken, Timestamp};
+use grpc_kit::Failure;
+use prost::Message;
+use tonic::{Request, Response, Status};
+
+use super::read_token;
+use crate::service::Inner;
+
+/// After this many bytes of schedules a page ends, even if it has fewer entries than asked for.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// Answers calls about schedules.
+#[derive(Clone, Debug)]
+pub(crate) struct ScheduleRpc {
+    inner: Arc<Inner>,
+}
+
+impl ScheduleRpc {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner }
+    }
+}
+
+#[tonic::async_trait]
+impl ScheduleService for ScheduleRpc {
+    async fn put_schedule(
+        &self,
+        request: Request<PutScheduleRequest>,
+    ) -> Result<Response<PutScheduleResponse>, Status> {
+        let PutScheduleRequest { schedule, etag } = request.into_inner();
+        let schedule = schedule
+            .ok_or_else(|| Failure::invalid_fields().violation("schedule", "is missing"))?;
+        let schedule = self.inner.put_schedule(schedule, &etag).await?;
+        Ok(Response::new(PutScheduleResponse {
+            schedule: Some(schedule),
+        }))
+    }
+
+    async fn get_schedule(
+        &self,
+        request: Request<GetScheduleRequest>,
+    ) -> Result<Response<GetScheduleResponse>, Status> {
+        let schedule = self
+            .inner
+            .schedule(&request.into_inner().schedule_id)
+            .await?;
+        Ok(Response::new(GetScheduleResponse {
+            schedule: Some(schedule),
+        }))
+    }
+
+    async fn list_schedules(
+        &self,
+        request: Request<ListSchedulesRequest>,
+    ) -> Result<Response<ListSchedulesResponse>, Status> {
+        let request = request.into_inner();
+        let after = read_token("schedules", &request.page_token)?;
+        let size = page_size(request.page_size);
+        let mut following = self
+            .inner
+            .list_schedules(&after, size + 1)
+            .await?
+            .into_iter();
+        let (mut schedules, mut bytes) = (Vec::new(), 0);
+        while schedules.len() < size && bytes < PAGE_BYTES {
+            let Some(schedule) = following.next() else {
+                break;
+            };
+            bytes += schedule.encoded_len();
+            schedules.push(schedule);
+        }
+        let next_page_token = match (following.next(), schedules.last()) {
+            (Some(_), Some(last)) => PageToken::after(&last.schedule_id).encode("schedules"),
+            _ => String::new(),
+        };
+        Ok(Response::new(ListSchedulesResponse {
+            schedules,
+            next_page_token,
+        }))
+    }
+
+    async fn delete_schedule(
+        &self,
+        request: Request<DeleteScheduleRequest>,
+    ) -> Result<Response<DeleteScheduleResponse>, Status> {
+        let DeleteScheduleRequest { schedule_id, etag } = request.into_inner();
+        self.inner.delete_schedule(&schedule_id, &etag).await?;
+        Ok(Response::new(DeleteScheduleResponse {}))
+    }
+
+    async fn pause_schedule(
+        &self,
+        request: Request<PauseScheduleRequest>,
+    ) -> Result<Response<PauseScheduleResponse>, Status> {
+        let id = request.into_inner().schedule_id;
+        let schedule = self.inner.pause_schedule(&id).await?;
+        Ok(Response::new(PauseScheduleResponse {
+            schedule: Some(schedule),
+        }))
+    }
+
+    async fn resume_schedule(
+        &self,
+        request: Request<ResumeScheduleRequest>,
+    ) -> Result<Response<ResumeScheduleResponse>, Status> {
+        let id = request.into_inner().schedule_id;
+        let schedule = self.inner.resume_schedule(&id).await?;
+        Ok(Response::new(ResumeScheduleResponse {
+            schedule: Some(schedule),
+        }))
+    }
+
+    async fn trigger_schedule(
+        &self,
+        request: Request<TriggerScheduleRequest>,
+    ) -> Result<Response<TriggerScheduleResponse>, Status> {
+        let TriggerScheduleRequest {
+            schedule_id,
+            request_id,
+        } = request.into_inner();
+        let time = self
+            .inner
+            .trigger_schedule(&schedule_id, &request_id)
+            .await?;
+        Ok(Response::new(TriggerScheduleResponse { time: Some(time) }))
+    }
+
+    async fn list_schedule_times(
+        &self,
+        request: Request<ListScheduleTimesRequest>,
+    ) -> Result<Response<ListScheduleTimesResponse>, Status> {
+        let request = request.into_inner();
+        let list = format!("schedule_times/{}", request.schedule_id);
+        let before = match read_token(&list, &request.page_token)?.as_str() {
+            "" => i64::MAX,
+            nanos => nanos.parse().map_err(|_| {
+                Failure::invalid_fields().violation("page_token", "is not of this list")
+            })?,
+        };
+        let size = page_size(request.page_size);
+        let before = Timestamp::from_unix_nanos(before);
+        let times = self
+            .inner
+            .schedule_times(&request.schedule_id, before, size + 1);
+        let mut times = times.await?;
+        let more = times.len() > size;
+        times.truncate(size);
+        let next_page_token = match times.last().filter(|_| more) {
+            Some((last, _)) => PageToken::after(last.unix_nanos().to_string()).encode(&list),
+            None => String::new(),
+        };
+        Ok(Response::new(ListScheduleTimesResponse {
+            times: times.into_iter().map(|(_, time)| time).collect(),
+            next_page_token,
+        }))
+    }
+}

@@ -1,0 +1,239 @@
+//! Schedules: what callers do with them.
+
+mod clockwork;
+mod definition;
+
+use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason, ScheduleTime};
+use core_types::Timestamp;
+use grpc_kit::Failure;
+use prost::Message;
+use run_events::timestamp_to_proto;
+use run_log::Hash;
+use schedules::{CatchUp, due};
+use tokio::sync::{Mutex, Notify};
+use tonic::Status;
+
+use crate::error::{etag_mismatch, schedule_not_found, store_failure};
+use crate::schedule_store::{ScheduleRow, ScheduleStore, TimeRow, TimeState};
+use crate::store::StoreError;
+
+use super::Inner;
+
+pub(super) use clockwork::Clockwork;
+
+/// The most schedules.
+const MAX_SCHEDULES: usize = 10_000;
+
+/// The schedules of the service.
+#[derive(Debug)]
+pub(super) struct Schedules {
+    store: ScheduleStore,
+    /// Held by whoever changes schedules or starts their runs, so that each change sees the one before.
+    turn: Mutex<()>,
+    /// Notified when there may be an earlier time to wait for.
+    changed: Notify,
+}
+
+impl Schedules {
+    pub(super) fn new(store: ScheduleStore) -> Self {
+        Self {
+            store,
+            turn: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) async fn put_schedule(
+        &self,
+        mut asked: Schedule,
+        etag: &str,
+    ) -> Result<Schedule, Status> {
+        (asked.paused, asked.etag) = (false, String::new());
+        (asked.next_time, asked.create_time) = (None, None);
+        let timing = definition::check(&asked)?;
+        self.library.get(&asked.workflow_id).await?;
+        let _turn = self.schedules.turn.lock().await;
+        let (now, store) = (self.clock.now(), &self.schedules.store);
+        let found = store.get(&asked.schedule_id).await.map_err(failure)?;
+        match &found {
+            Some(found) => check_etag(found, etag)?,
+            None if !etag.is_empty() => return Err(etag_mismatch(String::new()).into()),
+            None => {
+                let count = store.count().await.map_err(failure)?;
+                if count >= MAX_SCHEDULES {
+                    return Err(
+                        Failure::limit_exceeded("schedules", MAX_SCHEDULES, count + 1).into(),
+                    );
+                }
+            }
+        }
+        let digest = Hash::of(&asked.encode_to_vec()).to_string();
+        let mut row = ScheduleRow {
+            etag: digest.chars().take(32).collect(),
+            definition: asked,
+            paused: false,
+            since: now,
+            next: timing.next_after(now),
+            created: now,
+        };
+        if let Some(found) = found {
+            if found.etag == row.etag {
+                return Ok(to_proto(found));
+            }
+            (row.paused, row.created) = (found.paused, found.created);
+            if row.paused || found.definition.timing == row.definition.timing {
+                (row.since, row.next) = (found.since, found.next);
+            }
+        }
+        store.put(&row, &[]).await.map_err(failure)?;
+        self.schedules.changed.notify_one();
+        Ok(to_proto(row))
+    }
+
+    pub(crate) async fn schedule(&self, id: &str) -> Result<Schedule, Status> {
+        Ok(to_proto(self.find_schedule(id).await?))
+    }
+
+    /// Returns the schedules after the id `after`, at most `limit`.
+    pub(crate) async fn list_schedules(
+        &self,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<Schedule>, Status> {
+        let found = self.schedules.store.list(after, limit).await;
+        let found = found.map_err(failure)?;
+        Ok(found.into_iter().map(to_proto).collect())
+    }
+
+    pub(crate) async fn delete_schedule(&self, id: &str, etag: &str) -> Result<(), Status> {
+        let _turn = self.schedules.turn.lock().await;
+        check_etag(&self.find_schedule(id).await?, etag)?;
+        self.schedules.store.delete(id).await.map_err(failure)?;
+        Ok(())
+    }
+
+    pub(crate) async fn pause_schedule(&self, id: &str) -> Result<Schedule, Status> {
+        let _turn = self.schedules.turn.lock().await;
+        self.look(self.find_schedule(id).await?).await?;
+        let mut row = self.find_schedule(id).await?;
+        (row.paused, row.next) = (true, None);
+        self.schedules.store.put(&row, &[]).await.map_err(failure)?;
+        Ok(to_proto(row))
+    }
+
+    pub(crate) async fn resume_schedule(&self, id: &str) -> Result<Schedule, Status> {
+        let _turn = self.schedules.turn.lock().await;
+        let mut row = self.find_schedule(id).await?;
+        if !row.paused {
+            return Ok(to_proto(row));
+        }
+        let (timing, now) = (definition::timing(&row.definition)?, self.clock.now());
+        let paused = due(&timing, CatchUp::Latest, row.since, now);
+        let first = paused.missed.map(|missed| missed.first);
+        let last = paused.run.last().copied();
+        let of_pause = first.or(last).map(|first| {
+            let last = last.unwrap_or(first);
+            TimeRow::not_run(first, last, ScheduleNotRunReason::Paused)
+        });
+        (row.paused, row.since, row.next) = (false, now, timing.next_after(now));
+        let of_pause: Vec<_> = of_pause.into_iter().collect();
+        let stored = self.schedules.store.put(&row, &of_pause).await;
+        stored.map_err(failure)?;
+        self.schedules.changed.notify_one();
+        Ok(to_proto(row))
+    }
+
+    pub(crate) async fn trigger_schedule(
+        &self,
+        id: &str,
+        request_id: &str,
+    ) -> Result<ScheduleTime, Status> {
+        let _turn = self.schedules.turn.lock().await;
+        let (row, store) = (self.find_schedule(id).await?, &self.schedules.store);
+        if !request_id.is_empty() {
+            let found = store.time_of_request(id, request_id).await;
+            if let Some(found) = found.map_err(failure)? {
+                return self.time_to_proto(found).await;
+            }
+        }
+        let manual = TimeRow {
+            manual: true,
+            request_id: request_id.to_owned(),
+            ..TimeRow::buffered(self.clock.now())
+        };
+        let time = manual.time;
+        store.put(&row, &[manual]).await.map_err(failure)?;
+        self.settle_schedule(id).await?;
+        self.schedules.changed.notify_one();
+        let after = Timestamp::from_unix_nanos(time.unix_nanos().saturating_add(1));
+        let found = store.times(id, after, 1).await.map_err(failure)?;
+        match found.into_iter().next() {
+            Some(found) => self.time_to_proto(found).await,
+            None => Err(schedule_not_found(id).into()),
+        }
+    }
+
+    /// Returns the times of a schedule before `before`, the latest first, at most `limit`.
+    pub(crate) async fn schedule_times(
+        &self,
+        id: &str,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, ScheduleTime)>, Status> {
+        self.find_schedule(id).await?;
+        let found = self.schedules.store.times(id, before, limit).await;
+        let mut times = Vec::new();
+        for found in found.map_err(failure)? {
+            times.push((found.time, self.time_to_proto(found).await?));
+        }
+        Ok(times)
+    }
+
+    async fn find_schedule(&self, id: &str) -> Result<ScheduleRow, Failure> {
+        let found = self.schedules.store.get(id).await.map_err(failure)?;
+        found.ok_or_else(|| schedule_not_found(id))
+    }
+
+    async fn time_to_proto(&self, row: TimeRow) -> Result<ScheduleTime, Status> {
+        use contracts::tavern::workflow::v1::ScheduleTimeState as Wire;
+        let state = match row.state {
+            TimeState::Buffered => Wire::Buffered,
+            TimeState::Started | TimeState::Ended => Wire::Started,
+            TimeState::NotRun => Wire::NotRun,
+        };
+        Ok(ScheduleTime {
+            time: Some(timestamp_to_proto(row.time)),
+            last_time: row.last.map(timestamp_to_proto),
+            state: state.into(),
+            reason: row.reason.into(),
+            message: row.message,
+            run_state: self.state_of_run(&row.run_id).await?.into(),
+            run_id: row.run_id,
+            manual: row.manual,
+        })
+    }
+}
+
+fn check_etag(found: &ScheduleRow, etag: &str) -> Result<(), Failure> {
+    match etag.is_empty() || etag == found.etag {
+        true => Ok(()),
+        false => Err(etag_mismatch(found.etag.clone())),
+    }
+}
+
+fn to_proto(row: ScheduleRow) -> Schedule {
+    Schedule {
+        paused: row.paused,
+        etag: row.etag,
+        next_time: row.next.map(timestamp_to_proto),
+        create_time: Some(timestamp_to_proto(row.created)),
+        ..row.definition
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn failure(error: StoreError) -> Failure {
+    store_failure(&error)
+}

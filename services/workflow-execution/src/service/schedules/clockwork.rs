@@ -1,0 +1,250 @@
+//! Starts the runs of schedules when their times come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contracts::tavern::common::v1::RunState;
+use contracts::tavern::workflow::v1::start_run_request::Target;
+use contracts::tavern::workflow::v1::{ScheduleNotRunReason, StartRunRequest};
+use core_types::RequestId;
+use schedules::{Overlap, Verdict, due, settle, utc};
+use tokio::task::JoinHandle;
+use tonic::{Code, Status};
+
+use crate::schedule_store::{ScheduleRow, TimeRow, TimeState};
+use crate::service::Inner;
+
+use super::{definition, failure};
+
+/// How long until the next look at the latest; the clock may be moved meanwhile.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// How long until it is looked again whether a buffered time can be run.
+const BUFFERED_REST: Duration = Duration::from_millis(250);
+
+/// How long a start may take; one that takes longer is repeated, and finds its run if there is one.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest reason for people, in characters.
+const MAX_MESSAGE: usize = 1_000;
+
+/// The task that starts the runs of schedules.
+#[derive(Debug, Default)]
+pub(crate) struct Clockwork {
+    task: std::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Clockwork {
+    pub(crate) fn start(&self, inner: &Arc<Inner>) {
+        let inner = Arc::clone(inner);
+        let task = tokio::spawn(async move {
+            loop {
+                let rest = match inner.advance_schedules().await {
+                    Ok(rest) => rest,
+                    Err(status) => {
+                        tracing::error!(error = status.message(), "schedules cannot be advanced");
+                        LONGEST_REST
+                    }
+                };
+                let changed = inner.schedules.changed.notified();
+                tokio::select! {
+                    () = tokio::time::sleep(rest) => {}
+                    () = changed => {}
+                }
+            }
+        });
+        *self.task.lock().expect("no holder of the lock panics") = Some(task);
+    }
+
+    /// Ends the task. A start that is under way is repeated by the next process.
+    pub(crate) async fn stop(&self) {
+        let task = self
+            .task
+            .lock()
+            .expect("no holder of the lock panics")
+            .take();
+        if let Some(task) = task {
+            task.abort();
+            drop(task.await);
+        }
+    }
+}
+
+impl Inner {
+    /// Does what is due; returns how long to rest.
+    async fn advance_schedules(&self) -> Result<Duration, Status> {
+        let store = &self.schedules.store;
+        for row in store.due(self.clock.now()).await.map_err(failure)? {
+            let _turn = self.schedules.turn.lock().await;
+            // It may have been changed since it was listed.
+            if let Some(row) = store.get(row.id()).await.map_err(failure)? {
+                self.look(row).await?;
+            }
+        }
+        for id in store.with_buffered().await.map_err(failure)? {
+            let _turn = self.schedules.turn.lock().await;
+            self.settle_schedule(&id).await?;
+        }
+        if !store.with_buffered().await.map_err(failure)?.is_empty() {
+            return Ok(BUFFERED_REST);
+        }
+        let next = store.next().await.map_err(failure)?;
+        let rest = next.map_or(LONGEST_REST, |next| next.since(self.clock.now()));
+        Ok(rest.min(LONGEST_REST))
+    }
+
+    /// Writes down the times of a schedule that have come.
+    pub(super) async fn look(&self, mut row: ScheduleRow) -> Result<(), Status> {
+        let now = self.clock.now();
+        if row.next.is_none_or(|next| next > now) {
+            return Ok(());
+        }
+        let timing = match definition::timing(&row.definition) {
+            Ok(timing) => timing,
+            Err(unreadable) => {
+                tracing::error!(schedule = row.id(), error = %unreadable.into_status(), "a schedule cannot be read");
+                row.next = None;
+                self.schedules.store.put(&row, &[]).await.map_err(failure)?;
+                return Ok(());
+            }
+        };
+        let due = due(
+            &timing,
+            definition::catch_up(&row.definition),
+            row.since,
+            now,
+        );
+        let missed = due.missed.map(|missed| {
+            TimeRow::not_run(missed.first, missed.last, ScheduleNotRunReason::Missed)
+        });
+        let run = due.run.into_iter().map(TimeRow::buffered);
+        let times: Vec<_> = missed.into_iter().chain(run).collect();
+        (row.since, row.next) = (now, timing.next_after(now));
+        self.schedules
+            .store
+            .put(&row, &times)
+            .await
+            .map_err(failure)?;
+        Ok(())
+    }
+
+    /// Starts what a schedule may start now.
+    pub(super) async fn settle_schedule(&self, id: &str) -> Result<(), Status> {
+        let store = &self.schedules.store;
+        let Some(row) = store.get(id).await.map_err(failure)? else {
+            return Ok(());
+        };
+        let (mut running, mut buffered) = (Vec::new(), Vec::new());
+        for mut time in store.open_times(id).await.map_err(failure)? {
+            if time.state == TimeState::Buffered {
+                buffered.push(time);
+            } else if has_ended(self.state_of_run(&time.run_id).await?) {
+                time.state = TimeState::Ended;
+                store.set_time(id, &time).await.map_err(failure)?;
+            } else {
+                running.push(time);
+            }
+        }
+        buffered.retain(|time| time.manual || !row.paused);
+        let overlap: Overlap = definition::overlap(&row.definition);
+        let settled = settle(overlap, !running.is_empty(), buffered.len());
+        if settled.cancel {
+            for time in &running {
+                let reason = format!("a later time of the schedule '{id}' has come");
+                drop(self.runs.cancel(&time.run_id, &reason).await);
+            }
+        }
+        for (mut time, verdict) in buffered.into_iter().zip(settled.verdicts) {
+            match verdict {
+                Verdict::Keep => continue,
+                Verdict::Start if !self.start_time(&row, &mut time).await? => break,
+                Verdict::Start => {}
+                Verdict::Overlapped => not_run(&mut time, ScheduleNotRunReason::Overlap),
+                Verdict::BufferFull => not_run(&mut time, ScheduleNotRunReason::BufferFull),
+            }
+            store.set_time(id, &time).await.map_err(failure)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the run of a time, or finds it; returns whether the time is settled.
+    async fn start_time(&self, row: &ScheduleRow, time: &mut TimeRow) -> Result<bool, Status> {
+        let request_id = format!("schedule/{}/{}", row.id(), utc(time.time));
+        // The schedule may have been changed between an earlier start and now.
+        if let Some(run_id) = self.run_of_request(&request_id).await? {
+            time.state = TimeState::Started;
+            time.run_id = run_id;
+            return Ok(true);
+        }
+        let request = StartRunRequest {
+            request_id,
+            target: Some(Target::WorkflowId(row.definition.workflow_id.clone())),
+            inputs_json: row.definition.inputs_json.clone(),
+            options: row.definition.options,
+            ..StartRunRequest::default()
+        };
+        match tokio::time::timeout(START_TIMEOUT, self.start(request)).await {
+            Ok(Ok(started)) => {
+                time.state = TimeState::Started;
+                time.run_id = started.run.map(|run| run.run_id).unwrap_or_default();
+                Ok(true)
+            }
+            Ok(Err(status)) if !is_passing(&status) => {
+                not_run(time, ScheduleNotRunReason::Refused);
+                let violations = grpc_kit::violations(&status);
+                let violations = violations
+                    .iter()
+                    .map(|(field, wrong)| format!("; {field}: {wrong}"));
+                let message = format!("{}{}", status.message(), violations.collect::<String>());
+                time.message = message.chars().take(MAX_MESSAGE).collect();
+                Ok(true)
+            }
+            Ok(Err(_)) | Err(_) => Ok(false),
+        }
+    }
+
+    async fn run_of_request(&self, request_id: &str) -> Result<Option<String>, Status> {
+        let request_id = RequestId::new(request_id);
+        let request_id = request_id.map_err(|error| grpc_kit::failure::internal(&error))?;
+        let found = self.run_by_request(&request_id).await?;
+        Ok(found.map(|run| run.run_id))
+    }
+
+    /// Returns where a run stands; unspecified if there is none.
+    pub(super) async fn state_of_run(&self, run_id: &str) -> Result<RunState, Status> {
+        if run_id.is_empty() {
+            return Ok(RunState::Unspecified);
+        }
+        match self.runs.get(run_id).await {
+            Ok(run) => Ok(run.state()),
+            Err(status) if status.code() == Code::NotFound => Ok(RunState::Unspecified),
+            Err(status) => Err(status),
+        }
+    }
+}
+
+fn not_run(time: &mut TimeRow, reason: ScheduleNotRunReason) {
+    time.state = TimeState::NotRun;
+    time.reason = reason;
+}
+
+/// Whether a run has ended, or is gone.
+fn has_ended(state: RunState) -> bool {
+    match state {
+        RunState::Running | RunState::Paused | RunState::Waiting | RunState::Queued => false,
+        RunState::Unspecified
+        | RunState::Succeeded
+        | RunState::Failed
+        | RunState::Cancelled
+        | RunState::InDoubt => true,
+    }
+}
+
+/// Whether the same start may succeed later.
+fn is_passing(status: &Status) -> bool {
+    grpc_kit::failure::retry_after(status).is_some()
+        || matches!(
+            status.code(),
+            Code::Unavailable | Code::DeadlineExceeded | Code::Internal
+        )
+}

@@ -1,0 +1,139 @@
+//! What becomes of a time while an earlier run continues.
+
+/// The most times that are buffered for one schedule.
+const MAX_BUFFERED: usize = 100;
+
+/// What happens at a time at which an earlier run has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// The time is not run.
+    Skip,
+    /// The earliest such time is buffered.
+    BufferOne,
+    /// Up to a hundred such times are buffered.
+    BufferAll,
+    /// The earlier run is cancelled, and the latest time is run.
+    CancelOther,
+    /// The runs continue side by side.
+    Allow,
+}
+
+/// What is to be done with a buffered time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its run is started.
+    Start,
+    /// It stays buffered.
+    Keep,
+    /// It is not run, because an earlier run has not ended.
+    Overlapped,
+    /// It is not run, because as many are buffered as may be.
+    BufferFull,
+}
+
+/// What is to be done with a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// What is to be done with each buffered time, in their order.
+    pub verdicts: Vec<Verdict>,
+    /// Whether the runs that continue are to be cancelled.
+    pub cancel: bool,
+}
+
+/// Decides on `buffered` times, the earliest first, while earlier runs continue or not.
+pub fn settle(overlap: Overlap, running: bool, buffered: usize) -> Settled {
+    let verdict = |index: usize| match overlap {
+        Overlap::Allow if index < MAX_BUFFERED => Verdict::Start,
+        Overlap::Allow => Verdict::BufferFull,
+        Overlap::CancelOther if index + 1 < buffered => Verdict::Overlapped,
+        Overlap::CancelOther if running => Verdict::Keep,
+        Overlap::CancelOther => Verdict::Start,
+        _ if index == 0 && !running => Verdict::Start,
+        Overlap::Skip => Verdict::Overlapped,
+        // What is started leaves the buffer.
+        Overlap::BufferOne => keep(index - usize::from(!running), 1, Verdict::Overlapped),
+        Overlap::BufferAll => keep(
+            index - usize::from(!running),
+            MAX_BUFFERED,
+            Verdict::BufferFull,
+        ),
+    };
+    Settled {
+        verdicts: (0..buffered).map(verdict).collect(),
+        cancel: overlap == Overlap::CancelOther && running && buffered > 0,
+    }
+}
+
+fn keep(place: usize, most: usize, otherwise: Verdict) -> Verdict {
+    match place < most {
+        true => Verdict::Keep,
+        false => otherwise,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Verdict::{BufferFull, Keep, Overlapped, Start};
+    use super::*;
+
+    const ALL: [Overlap; 5] = [
+        Overlap::Skip,
+        Overlap::BufferOne,
+        Overlap::BufferAll,
+        Overlap::CancelOther,
+        Overlap::Allow,
+    ];
+
+    #[test]
+    fn each_policy_has_its_verdicts() {
+        let cases = [
+            (Overlap::Skip, true, vec![Overlapped; 3]),
+            (Overlap::Skip, false, vec![Start, Overlapped, Overlapped]),
+            (Overlap::BufferOne, true, vec![Keep, Overlapped, Overlapped]),
+            (Overlap::BufferOne, false, vec![Start, Keep, Overlapped]),
+            (Overlap::BufferAll, true, vec![Keep; 3]),
+            (Overlap::BufferAll, false, vec![Start, Keep, Keep]),
+            (
+                Overlap::CancelOther,
+                true,
+                vec![Overlapped, Overlapped, Keep],
+            ),
+            (
+                Overlap::CancelOther,
+                false,
+                vec![Overlapped, Overlapped, Start],
+            ),
+            (Overlap::Allow, true, vec![Start; 3]),
+        ];
+        for (overlap, running, verdicts) in cases {
+            let settled = settle(overlap, running, 3);
+            assert_eq!(settled.verdicts, verdicts, "{overlap:?}, {running}");
+            assert_eq!(settled.cancel, overlap == Overlap::CancelOther && running);
+        }
+    }
+
+    #[test]
+    fn a_buffer_takes_a_hundred_times() {
+        let settled = settle(Overlap::BufferAll, true, 101);
+        assert_eq!(settled.verdicts[99], Keep);
+        assert_eq!(settled.verdicts[100], BufferFull);
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_side_by_side_only_where_that_is_allowed(running: bool, buffered in 0_usize..300) {
+            for overlap in ALL {
+                let settled = settle(overlap, running, buffered);
+                prop_assert_eq!(settled.verdicts.len(), buffered);
+                let started = settled.verdicts.iter().filter(|verdict| **verdict == Start).count();
+                prop_assert!(overlap == Overlap::Allow || started + usize::from(running) <= 1);
+                // A schedule at rest starts something.
+                prop_assert!(running || buffered == 0 || started > 0);
+                let kept = settled.verdicts.iter().filter(|verdict| **verdict == Keep).count();
+                prop_assert!(kept <= MAX_BUFFERED);
+            }
+        }
+    }
+}
