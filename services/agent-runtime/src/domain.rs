@@ -12,3 +12,4 @@ pub mod profile;
 pub mod prompt;
 pub mod reading;
 pub mod turn;
+pub mod usage;

@@ -25,8 +25,9 @@ use std::{
 use call_text::native::{self, Given};
 use futures::stream::BoxStream;
 
-use crate::domain::message::ChatMessage;
+use crate::domain::{message::ChatMessage, usage::Booking};
 
+pub use crate::domain::usage::Usage;
 pub use error::{ModelError, Refusal};
 pub use model::Model;
 pub use models::{BuildModelError, Models};
@@ -53,6 +54,15 @@ pub struct ModelRequest {
     pub deadline: Instant,
 }
 
+impl ModelRequest {
+    /// Returns how many bytes of text the model reads.
+    fn bytes(&self) -> usize {
+        let messages: usize = self.messages.iter().map(|message| message.text.len()).sum();
+        let tools: usize = self.tools.iter().map(|tool| tool.to_string().len()).sum();
+        messages + tools
+    }
+}
+
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
@@ -69,27 +79,16 @@ pub enum Piece {
 pub struct AnswerEnd {
     /// Why the model stopped: `stop`, `length`, `tool_calls`, `refused`, or another word of its API.
     pub finish_reason: String,
-    /// What the answer used.
+    /// What the endpoint counted.
     pub usage: Usage,
+    /// What the answer is booked with; empty in a single attempt.
+    pub booking: Booking,
     /// The native calls in the form of OpenAI's `tool_calls`; none if there are none.
     pub tool_calls: Option<serde_json::Value>,
     /// The model that answered, as the settings name it; empty in a single attempt.
     pub model: String,
     /// The attempts before the one that came to this answer.
     pub failed_attempts: Vec<FailedAttempt>,
-}
-
-/// Tokens of a request and its answer; zero if unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Tokens of the request, those of the cache included.
-    pub input_tokens: u32,
-    /// Tokens of the request that were read from the endpoint's cache.
-    pub cache_read_tokens: u32,
-    /// Tokens of the request that were written to the endpoint's cache.
-    pub cache_write_tokens: u32,
-    /// Tokens of the answer, thinking included.
-    pub output_tokens: u32,
 }
 
 /// A request that failed and was followed by another.

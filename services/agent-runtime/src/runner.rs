@@ -12,6 +12,7 @@ mod driver;
 mod flights;
 mod inventory;
 mod reading_context;
+mod spending;
 mod stop;
 mod streaming_answer;
 mod text_coalescer;
@@ -30,7 +31,7 @@ use grpc_kit::{Failure, Transport};
 use run_events::{OpenRun, Recorder, RunMeta, Runs};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use self::driver::Driver;
+use self::{driver::Driver, spending::Spending};
 use crate::{
     conversations::Conversations,
     domain::{
@@ -222,6 +223,8 @@ struct Resumed {
     replayed: bool,
     /// The reason, if the run was asked to be cancelled.
     cancel: Option<String>,
+    /// What the turn has used of its models.
+    spending: Spending,
 }
 
 impl Resumed {
@@ -235,6 +238,7 @@ impl Resumed {
             handle_given: false,
             replayed: false,
             cancel: None,
+            spending: Spending::default(),
         }
     }
 
@@ -257,6 +261,9 @@ impl Resumed {
                     resumed.replayed = true;
                     resumed.untrusted.extend(history::untrusted_of(kind));
                     resumed.handle_given |= history::gives_handle(kind);
+                    if let Kind::ModelAnswered(answered) = kind {
+                        resumed.spending.add(answered);
+                    }
                 }
             }
         }

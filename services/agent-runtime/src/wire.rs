@@ -1,8 +1,14 @@
-//! Chat messages as messages of the contract, and back.
+//! Chat messages and usage as messages of the contract, and back.
 
 use contracts::tavern::common::v1 as common;
 
-use crate::domain::message::{ChatMessage, Role};
+use crate::{
+    domain::{
+        message::{ChatMessage, Role},
+        usage::Booking,
+    },
+    provider::FailedAttempt,
+};
 
 /// Writes the author of a message.
 pub(crate) fn role_to_proto(role: Role) -> common::ChatRole {
@@ -30,4 +36,32 @@ pub(crate) fn message_from_proto(message: common::ChatMessage) -> Option<ChatMes
         common::ChatRole::Unspecified => return None,
     };
     Some(ChatMessage::new(role, message.text))
+}
+
+/// Writes what an answer is booked with.
+pub(crate) fn usage_to_proto(booking: &Booking) -> common::ModelUsage {
+    let usage = &booking.usage;
+    common::ModelUsage {
+        input_tokens: usage.input_tokens.into(),
+        cache_read_tokens: usage.cache_read_tokens.into(),
+        cache_write_tokens: usage.cache_write_tokens.into(),
+        output_tokens: usage.output_tokens.into(),
+        estimated: booking.estimated,
+        cost_micros: booking.cost.as_ref().map(|cost| cost.micros),
+        currency: booking
+            .cost
+            .as_ref()
+            .map(|cost| cost.currency.clone())
+            .unwrap_or_default(),
+    }
+}
+
+/// Writes a request that failed.
+pub(crate) fn attempt_to_proto(attempt: &FailedAttempt) -> common::FailedModelAttempt {
+    common::FailedModelAttempt {
+        model: attempt.model.clone(),
+        code: attempt.code.to_owned(),
+        message: attempt.message.clone(),
+        wait: prost_types::Duration::try_from(attempt.wait).ok(),
+    }
 }

@@ -148,7 +148,8 @@ impl Provider for HttpModel {
         Box::pin(async_stream::try_stream! {
             let deadline = Instant::from_std(deadline);
             let mut token_due = Patience::new(&inner.settings, deadline);
-            let response = inner.send(&request, &token_due).await?;
+            let key = inner.key().await?;
+            let response = inner.send(&request, key.as_ref(), &token_due).await?;
             if says(response.headers(), "text/html") {
                 Err(ModelError::NotAnApi)?;
             }
@@ -169,7 +170,9 @@ impl Provider for HttpModel {
                 match timeout_at(token_due.at(), events.next()).await {
                     Ok(Some(Ok(event))) => {
                         let received = assembly.draft().received;
-                        for piece in api::push(assembly.as_mut(), &event.data)? {
+                        for piece in api::push(assembly.as_mut(), &event.data)
+                            .map_err(|error| hide_key(error, key.as_ref()))?
+                        {
                             yield piece;
                         }
                         // Signs of life that bring no token, such as `ping`, do not count.
@@ -195,12 +198,12 @@ impl Inner {
     async fn send(
         &self,
         request: &ModelRequest,
+        key: Option<&Secret>,
         token_due: &Patience,
     ) -> Result<reqwest::Response, ModelError> {
-        let key = self.key().await?;
         let headers = self
             .api
-            .headers(key.as_ref())
+            .headers(key)
             .map_err(|_| ModelError::Key("it has characters that cannot be sent".to_owned()))?;
         let body = self.api.request_body(&self.settings.model, request);
         let mut post = self
@@ -227,6 +230,7 @@ impl Inner {
         let body = read_some(response, MAX_ERROR_BODY, token_due)
             .await
             .unwrap_or_default();
+        let body = without_key(&body, key);
         Err(refusal::read(status, &headers, &body, SystemTime::now()))
     }
 
@@ -367,6 +371,25 @@ fn unreadable(error: EventStreamError<ReadError>) -> ModelError {
         EventStreamError::Parser(_) => {
             ModelError::Malformed("it is not a stream of events".to_owned())
         }
+    }
+}
+
+/// Takes the key out of what the endpoint said in its answer.
+fn hide_key(error: ModelError, key: Option<&Secret>) -> ModelError {
+    match error {
+        ModelError::Vendor { message, released } => ModelError::Vendor {
+            message: without_key(&message, key),
+            released,
+        },
+        error => error,
+    }
+}
+
+/// Takes the key out of a text of the endpoint: some repeat the key that they refuse.
+fn without_key(text: &str, key: Option<&Secret>) -> String {
+    match key.map(Secret::expose).filter(|key| !key.is_empty()) {
+        Some(key) => text.replace(key, "[key]"),
+        None => text.to_owned(),
     }
 }
 

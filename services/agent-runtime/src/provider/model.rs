@@ -10,6 +10,7 @@ use futures::StreamExt;
 use super::{
     AnswerEnd, FailedAttempt, ModelError, ModelRequest, Piece, Pieces, Provider, gate::Gate,
 };
+use crate::domain::usage::{Booking, PriceList};
 
 /// How long the first wait before another attempt is at most, when the endpoint does not say; it
 /// doubles.
@@ -35,6 +36,8 @@ pub struct Candidate {
     pub patience: Patience,
     /// How often it is asked.
     pub gate: Gate,
+    /// What it costs; none if its settings have no prices.
+    pub price_list: Option<PriceList>,
 }
 
 /// How patiently a model is asked.
@@ -80,6 +83,20 @@ impl Model {
         self.candidates[0].provider.as_ref()
     }
 
+    /// Ends an answer of the model itself that its reader did not let come to its end.
+    pub fn stopped(
+        &self,
+        finish_reason: &str,
+        request_bytes: usize,
+        answer_bytes: usize,
+    ) -> AnswerEnd {
+        let end = AnswerEnd {
+            finish_reason: finish_reason.to_owned(),
+            ..AnswerEnd::default()
+        };
+        self.candidates[0].book(end, request_bytes, answer_bytes)
+    }
+
     /// Asks the model. Nothing happens before the stream is polled.
     ///
     /// A request that did not arrive or was refused for a while is sent again; when that does not
@@ -95,16 +112,18 @@ impl Model {
                 let mut attempt = 0;
                 loop {
                     let mut pieces = candidate.ask(Arc::clone(&request), deadline);
-                    let mut released = false;
+                    let mut released = 0;
                     let error = loop {
                         match pieces.next().await {
                             Some(Ok(Piece::End(end))) => {
-                                let model = candidate.name.clone();
-                                yield Piece::End(AnswerEnd { model, failed_attempts: failed, ..end });
+                                let end = AnswerEnd { failed_attempts: failed, ..end };
+                                yield Piece::End(candidate.book(end, request.bytes(), released));
                                 return;
                             }
                             Some(Ok(piece)) => {
-                                released = true;
+                                if let Piece::Text(text) | Piece::Thinking(text) = &piece {
+                                    released += text.len();
+                                }
                                 yield piece;
                             }
                             Some(Err(error)) => break error,
@@ -115,7 +134,7 @@ impl Model {
                         }
                     };
                     drop(pieces);
-                    if released {
+                    if released > 0 {
                         Err(error.clone())?;
                     }
                     let left = deadline.saturating_duration_since(Instant::now());
@@ -146,6 +165,18 @@ impl Model {
 }
 
 impl Candidate {
+    /// Adds to the end of an answer who gave it and what it is booked with.
+    fn book(&self, end: AnswerEnd, request_bytes: usize, text_bytes: usize) -> AnswerEnd {
+        let calls = end.tool_calls.as_ref();
+        let answer_bytes = text_bytes + calls.map_or(0, |calls| calls.to_string().len());
+        let price_list = self.price_list.as_ref();
+        AnswerEnd {
+            model: self.name.clone(),
+            booking: Booking::new(end.usage, request_bytes, answer_bytes, price_list),
+            ..end
+        }
+    }
+
     /// Asks once, within the limits of the model.
     fn ask<'a>(&'a self, request: Arc<ModelRequest>, deadline: Instant) -> Attempt<'a> {
         Box::pin(async_stream::try_stream! {

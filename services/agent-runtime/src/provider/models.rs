@@ -19,7 +19,10 @@ use super::{
     openai::OpenAi,
     scripted::{ScriptError, Scripted},
 };
-use crate::settings::{EndpointSettings, ModelSettings};
+use crate::{
+    domain::usage::PriceList,
+    settings::{EndpointSettings, ModelSettings},
+};
 
 /// The models by name. Clone, cheap.
 #[derive(Clone, Debug, Default)]
@@ -139,6 +142,10 @@ fn endpoint(
             total_timeout: settings.total_timeout,
         },
         gate: Gate::new(settings.max_concurrent, settings.requests_per_minute),
+        price_list: settings.price_per_million_micros.map(|prices| PriceList {
+            prices,
+            currency: settings.currency.clone(),
+        }),
     })
 }
 
@@ -157,5 +164,6 @@ fn scripted(name: &str, script: &Path) -> Result<Candidate, BuildModelError> {
             total_timeout: Duration::from_secs(24 * 60 * 60),
         },
         gate: Gate::new(Semaphore::MAX_PERMITS, 0),
+        price_list: None,
     })
 }

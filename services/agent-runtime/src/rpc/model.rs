@@ -167,6 +167,13 @@ fn to_wire(piece: Piece) -> WirePiece {
         Piece::Text(text) => WirePiece::Text(text),
         Piece::Thinking(text) => WirePiece::Thinking(text),
         Piece::End(end) => WirePiece::End(proto::GenerateEnd {
+            usage: Some(wire::usage_to_proto(&end.booking)),
+            failed_attempts: end
+                .failed_attempts
+                .iter()
+                .map(wire::attempt_to_proto)
+                .collect(),
+            model: end.model,
             finish_reason: end.finish_reason,
             input_tokens: end.usage.input_tokens,
             output_tokens: end.usage.output_tokens,

@@ -24,7 +24,8 @@ use crate::{
         reading::{self, CallReading, Context, Reader, RefusalKind},
         turn::{Ask, CallStatus, TurnEvent},
     },
-    provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece, Pieces},
+    provider::{AnswerEnd, MAX_ANSWER_BYTES, Model, ModelError, ModelRequest, Piece, Pieces},
+    wire,
 };
 
 /// Why an answer ended whose request was ended at the name of a tool that is not there.
@@ -92,7 +93,14 @@ impl Driver {
             input_tokens: answered.end.usage.input_tokens,
             output_tokens: answered.end.usage.output_tokens,
             duration: prost_types::Duration::try_from(answered.took).ok(),
-            model,
+            model: answered.end.model.clone(),
+            usage: Some(wire::usage_to_proto(&answered.end.booking)),
+            failed_attempts: answered
+                .end
+                .failed_attempts
+                .iter()
+                .map(wire::attempt_to_proto)
+                .collect(),
         }))?;
         let StreamingAnswer {
             reader,
@@ -211,7 +219,9 @@ impl Driver {
         reading_context: &ReadingContext,
     ) -> Result<Answered, Asking> {
         let started = Instant::now();
-        let mut pieces = self.request(model, prompt, started)?;
+        let prompt_bytes = prompt.bytes();
+        let asked = self.model(model)?;
+        let mut pieces = self.request(&asked, prompt, started);
         let mut parser = Parser::new(
             reading_context.catalogue.clone(),
             reading_context.policy.clone(),
@@ -243,10 +253,7 @@ impl Driver {
                     self.on_parser_events(parser.push(&piece), &mut answer, reading_context)
                         .await?;
                     if answer.unknown.is_some() && self.plan.stop_at_unknown_tool {
-                        break AnswerEnd {
-                            finish_reason: STOPPED_AT_UNKNOWN_TOOL.to_owned(),
-                            ..AnswerEnd::default()
-                        };
+                        break asked.stopped(STOPPED_AT_UNKNOWN_TOOL, prompt_bytes, text.len());
                     }
                 }
                 Some(Ok(Piece::Thinking(piece))) => {
@@ -285,16 +292,19 @@ impl Driver {
         })
     }
 
-    /// Sends a prompt to a model; what it answers comes in pieces.
-    fn request(&self, model: &str, prompt: Prompt, started: Instant) -> Result<Pieces, Asking> {
-        let provider = self.shared.models.get(model).ok_or_else(|| {
+    fn model(&self, name: &str) -> Result<Model, Asking> {
+        self.shared.models.get(name).ok_or_else(|| {
             Asking::Stopped(model_failure(
                 "model_not_found",
-                &format!("no model is called `{model}` in the settings"),
+                &format!("no model is called `{name}` in the settings"),
                 false,
             ))
-        })?;
-        Ok(provider.generate(ModelRequest {
+        })
+    }
+
+    /// Sends a prompt to a model; what it answers comes in pieces.
+    fn request(&self, model: &Model, prompt: Prompt, started: Instant) -> Pieces {
+        model.generate(ModelRequest {
             messages: prompt.messages,
             max_output_tokens: self.plan.max_output_tokens,
             temperature: self.plan.temperature,
@@ -303,7 +313,7 @@ impl Driver {
             tools: Vec::new(),
             // The run's own deadline comes first, through its control.
             deadline: started + self.recorder.remaining() + Duration::from_secs(1),
-        }))
+        })
     }
 
     /// Notes everything that was read from an answer, so that it becomes durable together. The

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Inner, Resumed, caller::Caller, flights::Flights, history, inventory::Inventory, journal,
-    stop::Stop,
+    spending::Spending, stop::Stop,
 };
 use crate::domain::{
     message::TurnMessage,
@@ -41,6 +41,8 @@ pub(super) struct Driver {
     pub(super) flights: Flights,
     /// Ends them while the turn continues to its own end.
     pub(super) give_up_flights: CancellationToken,
+    /// What the turn has used of its models.
+    spending: Spending,
     /// The turn's span.
     pub(super) span: tracing::Span,
     /// Recorded with the next commit.
@@ -71,6 +73,7 @@ impl Driver {
             handle_given: resumed.handle_given,
             flights: Flights::default(),
             give_up_flights: CancellationToken::new(),
+            spending: resumed.spending,
             span: tracing::Span::none(),
             pending: Vec::new(),
             replayed: resumed.replayed,
@@ -82,7 +85,7 @@ impl Driver {
     pub(super) async fn run(mut self) -> End {
         self.span = tracing::Span::current();
         let mut stop = match self.go().await {
-            Ok(outcome) => return End::Finished(outcome),
+            Ok(outcome) => return End::Finished(self.with_totals(outcome)),
             Err(stop) => stop,
         };
         if !matches!(stop, Stop::Storage(_))
@@ -100,8 +103,13 @@ impl Driver {
         telemetry::spans::fail(&span, &error.code, &error.message);
         match self.commit().await {
             Err(Stop::Storage(error)) => self.leave_open(&error),
-            _ => End::Finished(outcome),
+            _ => End::Finished(self.with_totals(outcome)),
         }
+    }
+
+    fn with_totals(&self, mut outcome: common::RunOutcome) -> common::RunOutcome {
+        outcome.model_totals = self.spending.totals();
+        outcome
     }
 
     async fn go(&mut self) -> Result<common::RunOutcome, Stop> {
@@ -224,6 +232,9 @@ impl Driver {
     fn take(&mut self, kind: &Kind) -> Result<(), Stop> {
         self.untrusted.extend(history::untrusted_of(kind));
         self.handle_given |= history::gives_handle(kind);
+        if let Kind::ModelAnswered(answered) = kind {
+            self.spending.add(answered);
+        }
         match journal::read(kind) {
             Some(event) => Ok(self.turn.apply(event, self.shared.clock.now())?),
             None => Ok(()),

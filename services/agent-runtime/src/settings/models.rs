@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
+use crate::domain::usage::Prices;
+
 /// The most requests that may be on their way to one model.
 const MAX_CONCURRENT: usize = 10_000;
 /// The highest rate of requests to one model, per minute.
@@ -62,6 +64,12 @@ pub struct EndpointSettings {
     pub max_concurrent: usize,
     /// Requests per minute, spread evenly; others wait. Default 0: no limit.
     pub requests_per_minute: u32,
+    /// What tokens cost, in millionths of `currency` per million tokens: `input`, `output`, and
+    /// `cache_read` and `cache_write` where they differ from `input`. Default none: no cost is
+    /// booked.
+    pub price_per_million_micros: Option<Prices>,
+    /// The currency of the prices. Default `USD`.
+    pub currency: String,
     /// Sends requests through the proxy that the environment names. Default false.
     pub use_system_proxy: bool,
 }
@@ -82,6 +90,8 @@ impl Default for EndpointSettings {
             fallbacks: Vec::new(),
             max_concurrent: 256,
             requests_per_minute: 0,
+            price_per_million_micros: None,
+            currency: "USD".to_owned(),
             use_system_proxy: false,
         }
     }

@@ -20,4 +20,5 @@ mod turns_early;
 mod turns_ending;
 mod turns_history;
 mod turns_together;
+mod turns_usage;
 mod world;

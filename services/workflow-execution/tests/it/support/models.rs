@@ -101,6 +101,7 @@ impl ModelService for ModelDouble {
                 input_tokens: 7,
                 output_tokens: 3,
                 tool_calls_json,
+                ..GenerateEnd::default()
             }));
         };
         Ok(Response::new(Box::pin(pieces)))
