@@ -18,6 +18,9 @@ TAVERN := $(TARGET)/debug/tavern
 CONSOLE := $(CURDIR)/console
 CONSOLE_BUILT := $(CURDIR)/services/gateway/console
 
+# Other people's clients of the edges, which tests play in a browser.
+BROWSER := $(CURDIR)/tests/browser
+
 TYPOS_VERSION := 1.52.0
 TYPOS := $(TOOLS)/typos-$(TYPOS_VERSION)/bin/typos
 
@@ -49,7 +52,7 @@ build: check-rust ## Build every program (development profile)
 ##@ Test it
 
 .PHONY: test
-test: check-rust check-node check-chromium python test-console build ## Run all tests, those in Python included
+test: check-rust check-node check-chromium python test-console $(BROWSER)/node_modules/.package-lock.json build ## Run all tests, those in Python included
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	  $(CARGO) nextest run --profile $(if $(CI),ci,default) --locked --workspace --no-tests=warn; \
 	else \
@@ -224,10 +227,10 @@ check-python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: Python's venv; on Debian: apt-get install python3-venv" >&2; exit 1; }
 
 # npm writes this file last.
-$(CONSOLE)/node_modules/.package-lock.json: $(CONSOLE)/package-lock.json | check-npm
-	@echo "installing the packages of console/package-lock.json"
-	@npm ci --silent --ignore-scripts --no-audit --no-fund --prefix $(CONSOLE) || \
-	  { echo "missing: the packages of console/; npm could not reach a package registry" >&2; exit 1; }
+%/node_modules/.package-lock.json: %/package-lock.json | check-npm
+	@echo "installing the packages of $<"
+	@npm ci --silent --ignore-scripts --no-audit --no-fund --prefix $* || \
+	  { echo "missing: the packages of $<; npm could not reach a package registry" >&2; exit 1; }
 	@touch $@
 
 .PHONY: python

@@ -41,6 +41,21 @@ pub(super) fn metadata(headers: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
+/// Removes what speaks of a browser's HTTP request and not of the gRPC request in it, whose body has
+/// another length.
+pub(super) fn remove_headers_of_http(headers: &mut HeaderMap) {
+    for name in OF_HTTP.iter().filter(|name| **name != header::CONTENT_TYPE) {
+        headers.remove(name);
+    }
+    let names: Vec<HeaderName> = headers.keys().cloned().collect();
+    for name in names
+        .iter()
+        .filter(|name| name.as_str().starts_with("sec-"))
+    {
+        headers.remove(name);
+    }
+}
+
 /// The answer of a method.
 #[derive(Debug)]
 pub(super) struct Answer {

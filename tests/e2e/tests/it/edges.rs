@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::ensure;
-use testkit::{Stack, python, python_program};
+use testkit::{Stack, python, python_program, repository};
 
 use crate::text::failing_agents;
 
@@ -35,6 +35,26 @@ async fn a_chat_client_that_closes_its_stream_ends_the_turn() -> anyhow::Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_page_sends_follows_and_cancels_over_one_socket() -> anyhow::Result<()> {
     play(&Stack::all_in_one().await?, "session").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_of_web_pages_reach_every_service_of_five_processes() -> anyhow::Result<()> {
+    let browser = repository().join("tests/browser");
+    ensure!(
+        browser.join("node_modules").exists(),
+        "the packages of tests/browser are missing; run `make test`"
+    );
+    let stack = Stack::builder().separate().start().await?;
+    let descriptors = tempfile::NamedTempFile::new()?;
+    std::fs::write(descriptors.path(), contracts::FILE_DESCRIPTOR_SET)?;
+    let mut client = Command::new("node");
+    client.arg(browser.join("play.mjs"));
+    client.arg(stack.address()).arg(descriptors.path());
+    let played = tokio::task::spawn_blocking(move || client.output()).await??;
+    let printed = String::from_utf8_lossy(&played.stdout);
+    let errors = String::from_utf8_lossy(&played.stderr);
+    ensure!(played.status.success(), "{printed}\n{errors}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
