@@ -25,7 +25,7 @@ pub(super) fn path_of(method: &MethodDescriptor) -> String {
     format!("/{}/{}", method.parent_service().full_name(), method.name())
 }
 
-/// Returns whether the contract says that a method has no side effects.
+/// Whether a method has no side effects, by the contract.
 pub(super) fn has_no_side_effects(method: &MethodDescriptor) -> bool {
     let options = method.method_descriptor_proto().options.as_ref();
     options.is_some_and(|options| options.idempotency_level() == IdempotencyLevel::NoSideEffects)
