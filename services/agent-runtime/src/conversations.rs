@@ -15,7 +15,7 @@ use tonic::Code;
 use crate::{
     domain::{message::ChatMessage, plan::Plan},
     error::store_failure,
-    store::{AgentStore, Batch, ConversationRow},
+    store::{AgentStore, AppendRequest, Batch, ConversationRow},
     turn_log::history::{self, Earlier},
 };
 
@@ -147,17 +147,30 @@ impl Conversations {
         deleted.map_err(|error| store_failure(&error))
     }
 
-    /// Appends messages to a conversation at an expected revision.
+    /// Appends messages to a conversation at an expected revision, once per request. Returns whether
+    /// the request was seen before.
     ///
     /// # Errors
-    /// REVISION_MISMATCH, CONVERSATION_BUSY, or a storage that does not work.
+    /// REVISION_MISMATCH, CONVERSATION_BUSY, REQUEST_ID_REUSED, or a storage that does not work.
     pub async fn append(
         &self,
         conversation_id: &str,
         expected_revision: u64,
         messages: Vec<ChatMessage>,
-    ) -> Result<Conversation, Failure> {
+        request: Option<AppendRequest>,
+    ) -> Result<(Conversation, bool), Failure> {
         let _one_at_a_time = self.lock(conversation_id).await;
+        if let Some(request) = &request
+            && let Some(revision) = self.appended_by(conversation_id, request).await?
+        {
+            let current = self.get(conversation_id).await?;
+            let first = Conversation {
+                revision,
+                active_run_id: None,
+                ..current
+            };
+            return Ok((first, true));
+        }
         let current = match self.find(conversation_id).await? {
             Some(row) => self.describe(row).await?.revision,
             None => 0,
@@ -174,9 +187,31 @@ impl Conversations {
             created: self.inner.clock.now(),
             messages,
         };
-        let appended = self.inner.store.append(conversation_id, &batch).await;
+        let request = request.as_ref().map(|request| (request, current + 1));
+        let store = &self.inner.store;
+        let appended = store.append(conversation_id, &batch, request).await;
         appended.map_err(|error| store_failure(&error))?;
-        self.get(conversation_id).await
+        Ok((self.get(conversation_id).await?, false))
+    }
+
+    /// Returns the revision that a request gave a conversation, if it was seen before.
+    async fn appended_by(
+        &self,
+        conversation_id: &str,
+        request: &AppendRequest,
+    ) -> Result<Option<u64>, Failure> {
+        let store = &self.inner.store;
+        let known = store.append_request(conversation_id, &request.id).await;
+        match known.map_err(|error| store_failure(&error))? {
+            Some((body_hash, revision)) if body_hash == request.body_hash.0 => Ok(Some(revision)),
+            Some(_) => {
+                let message = "the request id was used before with other messages";
+                let reason = ErrorReason::RequestIdReused;
+                let failure = Failure::new(Code::AlreadyExists, reason, message);
+                Err(failure.metadata("request_id", &request.id))
+            }
+            None => Ok(None),
+        }
     }
 
     /// Returns the turns of a conversation before `before` (all if none) and what was appended to

@@ -61,6 +61,15 @@ pub struct Batch {
     pub messages: Vec<ChatMessage>,
 }
 
+/// The request that appended messages.
+#[derive(Clone, Debug)]
+pub struct AppendRequest {
+    /// The caller's name for it.
+    pub id: String,
+    /// The digest of its messages.
+    pub body_hash: Hash,
+}
+
 /// The store. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct AgentStore {
@@ -195,6 +204,7 @@ impl AgentStore {
         let mut transaction = self.database.begin_write().await?;
         for statement in [
             "DELETE FROM appended_messages WHERE conversation_id = ?1",
+            "DELETE FROM append_requests WHERE conversation_id = ?1",
             "DELETE FROM conversations WHERE conversation_id = ?1",
         ] {
             sqlx::query(statement)
@@ -205,11 +215,38 @@ impl AgentStore {
         Ok(transaction.commit().await?)
     }
 
-    /// Appends messages to a conversation, which begins now unless it has begun.
+    /// Returns the digest of the messages that a request appended to a conversation, and the revision
+    /// that it gave it.
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn append(&self, id: &str, batch: &Batch) -> Result<(), StoreError> {
+    pub async fn append_request(
+        &self,
+        id: &str,
+        request_id: &str,
+    ) -> Result<Option<(Vec<u8>, u64)>, StoreError> {
+        let found: Option<(Vec<u8>, i64)> = sqlx::query_as(
+            "SELECT body_hash, revision FROM append_requests \
+             WHERE conversation_id = ?1 AND request_id = ?2",
+        )
+        .bind(id)
+        .bind(request_id)
+        .fetch_optional(self.database.reader())
+        .await?;
+        Ok(found.map(|(body_hash, revision)| (body_hash, revision.unsigned_abs())))
+    }
+
+    /// Appends messages to a conversation, which begins now unless it has begun, and stores the request
+    /// that gives it this revision.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn append(
+        &self,
+        id: &str,
+        batch: &Batch,
+        request: Option<(&AppendRequest, u64)>,
+    ) -> Result<(), StoreError> {
         let created = batch.created.unix_nanos();
         let mut transaction = self.database.begin_write().await?;
         begin(&mut transaction, id, batch.created).await?;
@@ -231,6 +268,18 @@ impl AgentStore {
             .bind(created)
             .bind(message.role.as_str())
             .bind(&message.text)
+            .execute(&mut *transaction)
+            .await?;
+        }
+        if let Some((request, revision)) = request {
+            sqlx::query(
+                "INSERT INTO append_requests (conversation_id, request_id, body_hash, revision) \
+                 VALUES (?1, ?2, ?3, ?4)",
+            )
+            .bind(id)
+            .bind(&request.id)
+            .bind(&request.body_hash.0[..])
+            .bind(i64::try_from(revision).unwrap_or(i64::MAX))
             .execute(&mut *transaction)
             .await?;
         }

@@ -6,14 +6,15 @@ use contracts::tavern::agent::v1::{
     ListConversationsRequest, ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
     conversation_service_server::ConversationService,
 };
-use core_types::{ConversationId, Timestamp};
+use core_types::{ConversationId, RequestId, Timestamp};
 use grpc_kit::Failure;
-use run_events::timestamp_to_proto;
+use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Request, Response, Status};
 
 use super::start;
 use crate::{
     conversations::{Conversation, Conversations},
+    store::AppendRequest,
     wire,
 };
 
@@ -95,8 +96,16 @@ impl ConversationRpc {
         })
     }
 
-    async fn append(&self, request: AppendMessagesRequest) -> Result<Conversation, Failure> {
+    async fn append(
+        &self,
+        request: AppendMessagesRequest,
+    ) -> Result<(Conversation, bool), Failure> {
         let mut failure = Failure::invalid_fields();
+        if !request.request_id.is_empty()
+            && let Err(error) = RequestId::new(request.request_id.as_str())
+        {
+            failure.add_violation("request_id", error.to_string());
+        }
         if let Err(error) = ConversationId::new(request.conversation_id.as_str()) {
             failure.add_violation("conversation_id", error.to_string());
         }
@@ -108,9 +117,22 @@ impl ConversationRpc {
             &request.conversation_id,
             request.expected_revision,
             messages,
+            append_request(&request),
         );
         appended.await
     }
+}
+
+/// Returns the name and the digest of a request; nothing if it is never repeated.
+fn append_request(request: &AppendMessagesRequest) -> Option<AppendRequest> {
+    let messages = AppendMessagesRequest {
+        messages: request.messages.clone(),
+        ..AppendMessagesRequest::default()
+    };
+    (!request.request_id.is_empty()).then(|| AppendRequest {
+        id: request.request_id.clone(),
+        body_hash: request_hash(&messages),
+    })
 }
 
 fn write(conversation: Conversation) -> proto::Conversation {
@@ -179,7 +201,10 @@ impl ConversationService for ConversationRpc {
         &self,
         request: Request<AppendMessagesRequest>,
     ) -> Result<Response<AppendMessagesResponse>, Status> {
-        let conversation = Some(write(self.append(request.into_inner()).await?));
-        Ok(Response::new(AppendMessagesResponse { conversation }))
+        let (conversation, replayed) = self.append(request.into_inner()).await?;
+        Ok(Response::new(AppendMessagesResponse {
+            conversation: Some(write(conversation)),
+            replayed,
+        }))
     }
 }

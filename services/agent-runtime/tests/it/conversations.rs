@@ -47,6 +47,7 @@ impl Running {
             conversation_id: id.to_owned(),
             expected_revision,
             messages,
+            request_id: String::new(),
         };
         let appended = self.conversations.clone().append_messages(request).await?;
         Ok(appended.into_inner().conversation.unwrap())
@@ -211,4 +212,36 @@ async fn conversations_are_listed_the_newest_first() {
         }
     }
     assert_eq!(ids, ["conv_c", "conv_b", "conv_a"]);
+}
+
+#[tokio::test]
+async fn a_repeated_request_appends_nothing_and_gets_the_first_answer() {
+    let world = World::new(TestRegistry::default(), &[], &json!([]));
+    let running = world.build().await;
+    let append = async |expected_revision: u64, text: &str| {
+        let request = AppendMessagesRequest {
+            conversation_id: "conv_a".to_owned(),
+            expected_revision,
+            messages: vec![user(text)],
+            request_id: "once".to_owned(),
+        };
+        let appended = running.conversations.clone().append_messages(request).await;
+        appended.map(tonic::Response::into_inner)
+    };
+    let first = append(0, "one").await.unwrap();
+    running
+        .append("conv_a", 1, vec![user("two")])
+        .await
+        .unwrap();
+    let again = append(0, "one").await.unwrap();
+    assert_eq!((first.replayed, again.replayed), (false, true));
+    assert_eq!(again.conversation, first.conversation);
+    assert_eq!(running.messages("conv_a").await.len(), 2);
+    let reused = append(2, "three").await.unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&reused),
+        Some(ErrorReason::RequestIdReused)
+    );
+    running.delete_conversation("conv_a").await.unwrap();
+    assert!(!append(0, "four").await.unwrap().replayed);
 }

@@ -7,6 +7,7 @@ use contracts::tavern::agent::v1::{
     AppendMessagesRequest, GetConversationRequest, ListMessagesRequest, Message,
 };
 use contracts::tavern::common::v1::{ChatMessage, ChatRole, ErrorReason};
+use core_types::RequestId;
 use grpc_kit::{Backoff, FailureClass};
 use run_events::RunControl;
 use tonic::{Code, Status};
@@ -45,9 +46,10 @@ pub(super) async fn execute(
     peers: Peers,
     control: RunControl,
     request: HistoryRequest,
+    effect_id: String,
 ) -> Result<Settled, Failure> {
     tokio::select! {
-        settled = ask_until_answered(peers, request) => settled,
+        settled = ask_until_answered(peers, request, effect_id) => settled,
         () = control.cancelled() => {
             let message = "the run was ended while the conversation was read or extended";
             Err(Failure::new(Category::Cancelled, "cancelled", message))
@@ -55,7 +57,13 @@ pub(super) async fn execute(
     }
 }
 
-async fn ask_until_answered(peers: Peers, request: HistoryRequest) -> Result<Settled, Failure> {
+async fn ask_until_answered(
+    peers: Peers,
+    request: HistoryRequest,
+    effect_id: String,
+) -> Result<Settled, Failure> {
+    // One that is too long for a request id leaves the revision to find a repetition.
+    let request_id = RequestId::new(effect_id).map_or_else(|_| String::new(), |id| id.to_string());
     let mut backoff = Backoff::default();
     let mut failures = 0;
     loop {
@@ -68,7 +76,10 @@ async fn ask_until_answered(peers: Peers, request: HistoryRequest) -> Result<Set
                 conversation_id,
                 messages,
                 expected_revision,
-            } => save(&peers, conversation_id, messages, *expected_revision).await,
+            } => {
+                let revision = *expected_revision;
+                save(&peers, conversation_id, messages, revision, &request_id).await
+            }
         };
         let status = match asked {
             Ok(settled) => return Ok(settled),
@@ -117,6 +128,7 @@ async fn save(
     conversation_id: &str,
     messages: &[ModelMessage],
     expected_revision: Option<u64>,
+    request_id: &str,
 ) -> Result<Settled, HistoryError> {
     let present = revision(peers, conversation_id).await?;
     let stored = match present {
@@ -135,8 +147,15 @@ async fn save(
         conversation_id: conversation_id.to_owned(),
         expected_revision: expected_revision.unwrap_or(present),
         messages: new.iter().map(to_proto).collect(),
+        request_id: request_id.to_owned(),
     };
-    let appended = peers.conversations.clone().append_messages(request).await?;
+    let appended = match peers.conversations.clone().append_messages(request).await {
+        // The process before this one saved them, and others came behind.
+        Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::RequestIdReused) => {
+            return Ok(settled(present));
+        }
+        appended => appended?,
+    };
     let conversation = appended.into_inner().conversation.unwrap_or_default();
     Ok(settled(conversation.revision))
 }

@@ -100,7 +100,8 @@ impl Drive {
             }
             Effect::History(request) => {
                 let request = request.in_run(&self.conversation_id);
-                let work = history_call::execute(peers, control, request);
+                let effect_id = self.effect_id(node, 0);
+                let work = history_call::execute(peers, control, request, effect_id);
                 within(self.time_left(node), work.map(Ok))
                     .map(EffectOutcome::of)
                     .boxed()

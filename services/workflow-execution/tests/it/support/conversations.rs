@@ -129,6 +129,9 @@ impl ConversationService for ConversationDouble {
             messages.extend(request.messages);
         }
         let conversation = Some(self.conversation(&id)?);
-        Ok(Response::new(AppendMessagesResponse { conversation }))
+        Ok(Response::new(AppendMessagesResponse {
+            conversation,
+            ..AppendMessagesResponse::default()
+        }))
     }
 }
