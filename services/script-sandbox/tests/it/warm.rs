@@ -6,7 +6,7 @@ use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, InputFile, Limits, ListRuntimesRequest, Runtime,
     execute_request::Program,
 };
-use sandbox_engine::domain::isolation::IsolationLevel;
+use sandbox_engine::{domain::isolation::IsolationLevel, runtimes::Interpreter};
 use script_sandbox::SandboxSettings;
 
 use crate::rounds::as_every_user;
@@ -289,13 +289,40 @@ fn programs_of_several_files() -> impl Iterator<Item = ExecuteRequest> {
     })
 }
 
+/// The interpreter that a host has chosen for a runtime.
+fn chosen(host: &Host, runtime: &str) -> Interpreter {
+    let mut runtimes = host.sandbox.runtimes().iter();
+    let found = runtimes.find(|it| it.profile.name == runtime).unwrap();
+    found.interpreter.clone().unwrap()
+}
+
+/// The profile of a runtime that finds this interpreter and no other.
+fn profile_of(runtime: &str, interpreter: &Interpreter) -> String {
+    let built_in = match runtime {
+        "python3" => include_str!("../../../../shared/sandbox-engine/profiles/python3.toml"),
+        "node" => include_str!("../../../../shared/sandbox-engine/profiles/node.toml"),
+        _ => include_str!("../../../../shared/sandbox-engine/profiles/bash.toml"),
+    };
+    let (before, rest) = built_in.split_once("\nfind = ").unwrap();
+    let (_, after) = rest.split_once('\n').unwrap();
+    format!("{before}\nfind = [{:?}]\n{after}", interpreter.executable)
+}
+
 async fn check_same(settings: SandboxSettings, level: &str, runtime: &str) {
     let cold = Host::with(cold_settings(settings.clone())).await;
+    // Each host measures which interpreter is the fastest. On a busy machine two hosts can choose
+    // differently, and scripts see which one runs them.
+    let interpreter = chosen(&cold, runtime);
+    let profiles = tempfile::tempdir().unwrap();
+    let profile = profile_of(runtime, &interpreter);
+    std::fs::write(profiles.path().join("only.toml"), profile).unwrap();
     let warm = Host::with(SandboxSettings {
         warm_memory: 2 << 30,
+        profiles_directory: profiles.path().to_owned(),
         ..settings
     })
     .await;
+    assert_eq!(chosen(&warm, runtime), interpreter);
     // Paths of the reduced level name the service's directory and a number, and processes have the
     // machine's numbers, which Bash shows where the kernel is too old to let scripts send signals.
     let place = |text: String| match level {
