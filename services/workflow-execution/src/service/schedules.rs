@@ -28,7 +28,7 @@ const MAX_SCHEDULES: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Schedules {
     store: ScheduleStore,
-    /// Held by whoever changes schedules or starts their runs, so that each change sees the one before.
+    /// Held while schedules are changed or their runs started, so that each change sees the one before.
     turn: Mutex<()>,
     /// Notified when there may be an earlier time to wait for.
     changed: Notify,
