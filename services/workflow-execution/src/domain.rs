@@ -24,6 +24,7 @@ pub mod evaluate;
 pub mod execution;
 pub mod flatten;
 pub mod forecast;
+pub mod fork;
 pub mod gather;
 pub mod interface;
 pub mod limits;

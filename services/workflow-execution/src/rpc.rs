@@ -13,10 +13,11 @@ pub(crate) use schedules::ScheduleRpc;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowService;
 use contracts::tavern::workflow::v1::{
     BatchGetWorkflowsRequest, BatchGetWorkflowsResponse, DeleteWorkflowRequest,
-    DeleteWorkflowResponse, GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest,
-    ListNodeTypesResponse, ListWorkflowsRequest, ListWorkflowsResponse, PutWorkflowRequest,
-    PutWorkflowResponse, ReloadWorkflowsRequest, ReloadWorkflowsResponse, StartRunRequest,
-    StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
+    DeleteWorkflowResponse, ForkRunRequest, ForkRunResponse, GetWorkflowRequest,
+    GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse, ListWorkflowsRequest,
+    ListWorkflowsResponse, PutWorkflowRequest, PutWorkflowResponse, ReloadWorkflowsRequest,
+    ReloadWorkflowsResponse, StartRunRequest, StartRunResponse, ValidateWorkflowRequest,
+    ValidateWorkflowResponse,
 };
 use core_types::PageToken;
 use core_types::page::page_size;
@@ -165,6 +166,16 @@ impl WorkflowService for Rpc {
     ) -> Result<Response<StartRunResponse>, Status> {
         self.inner
             .start(request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn fork_run(
+        &self,
+        request: Request<ForkRunRequest>,
+    ) -> Result<Response<ForkRunResponse>, Status> {
+        self.inner
+            .fork(request.into_inner())
             .await
             .map(Response::new)
     }

@@ -14,12 +14,14 @@
 //! - `interface_stream`: the streaming outputs of a run; `tool_text`: what tools write.
 //! - `permits`: how much may happen at once; `effect_permits`: of effects; `run_place`,
 //!   `run_keys`: of runs.
+//! - [`forked`]: what a run takes over from another.
 //! - `result_cache`: results that other nodes reuse.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
 mod describe_tools;
 mod drive;
 mod effect_permits;
+pub mod forked;
 pub mod history;
 mod history_call;
 mod inline_zone;
@@ -46,6 +48,7 @@ use contracts::tavern::agent::v1::conversation_service_client::ConversationServi
 use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::registry::v1::{CallState, GetCallRequest};
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use grpc_kit::Transport;
 use run_events::{End, Recorder, RunControl, Waits};
@@ -158,6 +161,32 @@ impl Runner {
     /// Whether each of these tools is read-only or idempotent.
     async fn may_repeat(&self, tool_ids: &[String]) -> bool {
         self.repeatable.all(&self.peers, tool_ids).await
+    }
+
+    /// Whether it is not known how a call ended, in the run's log as in the registry's ledger.
+    pub async fn is_undecided(&self, effect_id: &str) -> bool {
+        let request = GetCallRequest {
+            effect_id: effect_id.to_owned(),
+        };
+        let call = self.peers.calls.clone().get_call(request).await;
+        let call = call.ok().and_then(|response| response.into_inner().call);
+        !call.is_some_and(|call| {
+            let ended = [
+                CallState::Succeeded,
+                CallState::Failed,
+                CallState::Rejected,
+                CallState::Cancelled,
+            ];
+            ended.contains(&call.state())
+        })
+    }
+
+    /// Returns those of these tools that are read-only or idempotent.
+    ///
+    /// # Errors
+    /// The registry does not answer.
+    pub async fn harmless_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
+        describe_tools::harmless(&self.peers, tool_ids).await
     }
 
     /// Returns which of these ids no tool has.

@@ -2,6 +2,8 @@
 
 mod concurrency;
 mod definition_store;
+mod fork;
+mod fork_edit;
 mod recover;
 mod schedules;
 mod start;

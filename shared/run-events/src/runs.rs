@@ -63,6 +63,14 @@ impl Runs {
         Ok(self.store.get(run_id).await?)
     }
 
+    /// Returns what was stored beside a run.
+    ///
+    /// # Errors
+    /// RUN_NOT_FOUND, or a storage that does not work.
+    pub async fn meta(&self, run_id: &str) -> Result<RunMeta, Failure> {
+        RunMeta::of(&self.store.find(run_id).await?)
+    }
+
     /// Returns every run that has not ended, the oldest first, ready to be executed again.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! `tavern runs`.
 
+mod fork;
 mod waits;
 
 use std::process::ExitCode;
@@ -99,6 +100,20 @@ pub(crate) enum Command {
         #[arg(long, default_value = "")]
         by: String,
     },
+    /// Start a run that takes over what another has done, or only show what it would do again.
+    Fork {
+        /// The id of the run.
+        run_id: String,
+        /// What is different, as `PATH=JSON`, such as `/inputs/text="a"`; may be given several times.
+        #[arg(long = "edit", value_name = "PATH=JSON")]
+        edits: Vec<String>,
+        /// The digest of the effects that may be repeated, as the plan shows it.
+        #[arg(long, default_value = "")]
+        accept: String,
+        /// Whether to show the plan and start nothing.
+        #[arg(long)]
+        plan: bool,
+    },
     /// Delete a run that has ended, with its log.
     Delete {
         /// The id of the run.
@@ -171,6 +186,12 @@ impl Command {
                 answer,
                 by,
             } => waits::answer(&mut runs, run_id, wait_id, answer, by).await,
+            Self::Fork {
+                run_id,
+                edits,
+                accept,
+                plan,
+            } => fork::run(remote, run_id, &edits, accept, plan).await,
             Self::Delete { run_id } => {
                 let response = runs.delete_run(DeleteRunRequest { run_id }).await;
                 response.map_err(|status| refusal(&status))?;

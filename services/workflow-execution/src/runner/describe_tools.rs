@@ -50,6 +50,24 @@ pub(super) async fn unknown(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec<
     Ok(unknown)
 }
 
+/// Returns those of these tools of which a repeated call does no harm.
+///
+/// # Errors
+/// The registry does not answer.
+pub(super) async fn harmless(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
+    let mut harmless = Vec::new();
+    for tool_ids in tool_ids.chunks(MAX_BATCH) {
+        let request = BatchGetToolsRequest {
+            tool_ids: tool_ids.to_vec(),
+        };
+        let found = peers.tools.clone().batch_get_tools(request).await?;
+        let tools = found.into_inner().tools.into_iter();
+        let tools = tools.filter(|tool| tool.read_only || tool.idempotent);
+        harmless.extend(tools.map(|tool| tool.tool_id));
+    }
+    Ok(harmless)
+}
+
 /// Returns the etags of the tools with these ids, in their order; nothing if one of them is not there
 /// or not read-only, or if the registry does not answer.
 pub(super) async fn etags_if_read_only(

@@ -355,6 +355,7 @@ impl Drive {
             error,
             duration: prost_types::Duration::try_from(took).ok(),
             cache: self.caches.take_note(node),
+            taken_from_run_id: String::new(),
         };
         self.pending_bytes += finished.outputs_json.len();
         self.pending.push(Kind::NodeFinished(finished));

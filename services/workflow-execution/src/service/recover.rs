@@ -6,7 +6,7 @@ use std::time::Duration;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use grpc_kit::Failure;
-use run_events::{End, OpenRun, RecordedWaits, Recorder, outcome};
+use run_events::{End, OpenRun, RecordedWaits, Recorder, RunMeta, outcome};
 use run_log::Hash;
 
 use crate::domain::bundle::Bundle;
@@ -22,7 +22,7 @@ use super::target::{Stored, Target, TargetError, read_hash};
 const REQUESTS_ARE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A run that cannot continue.
-enum Stuck {
+pub(super) enum Stuck {
     /// Its history or its definition cannot be used.
     Broken(common::CallError),
     /// It had been cancelled.
@@ -41,7 +41,10 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
         .open_runs()
         .await
         .map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
-    let used: Vec<Hash> = open.iter().filter_map(definition_of).collect();
+    let used: Vec<Hash> = open
+        .iter()
+        .filter_map(|run| definition_of(&run.meta))
+        .collect();
     let before = core_types::Timestamp::from_unix_nanos(
         inner
             .clock
@@ -65,8 +68,9 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
     Ok(())
 }
 
-fn definition_of(run: &OpenRun) -> Option<Hash> {
-    match serde_json::from_value(run.meta.data.clone()).ok()? {
+/// Returns the digest of the definition that was kept for a run.
+pub(super) fn definition_of(meta: &RunMeta) -> Option<Hash> {
+    match serde_json::from_value(meta.data.clone()).ok()? {
         Stored::Definition(hash) | Stored::Bundle(hash) => read_hash(&hash),
         Stored::Node(_) => None,
     }
@@ -128,7 +132,7 @@ fn entry_of(inner: &Inner, run: &OpenRun) -> RunEntry {
 }
 
 async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
-    let target = find_target(inner, &run).await?;
+    let target = find_target(inner, &run.meta).await?;
     let input_json = run.events.iter().find_map(|event| match &event.kind {
         Some(Kind::RunStarted(started)) => Some(started.input_json.as_str()),
         _ => None,
@@ -166,7 +170,8 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
     })
 }
 
-async fn find_target(inner: &Inner, run: &OpenRun) -> Result<Target, Stuck> {
+/// Finds what a run executes.
+pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target, Stuck> {
     let lost = |message: &str| {
         Stuck::Broken(outcome::error(
             common::ErrorCategory::Internal,
@@ -174,10 +179,10 @@ async fn find_target(inner: &Inner, run: &OpenRun) -> Result<Target, Stuck> {
             message,
         ))
     };
-    match serde_json::from_value(run.meta.data.clone()) {
+    match serde_json::from_value(meta.data.clone()) {
         Ok(Stored::Node(node)) => Ok(Target::Node(node)),
         Ok(stored @ (Stored::Definition(_) | Stored::Bundle(_))) => {
-            let hash = definition_of(run)
+            let hash = definition_of(meta)
                 .ok_or_else(|| lost("the digest of the definition is damaged"))?;
             let text = inner.library.store().kept(&hash).await;
             let text = text.map_err(|error| Stuck::Storage(store_failure(&error)))?;

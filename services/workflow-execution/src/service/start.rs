@@ -4,9 +4,13 @@ use call_outcome::Violation;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contracts::tavern::common::v1::{ErrorCategory, Run};
-use contracts::tavern::workflow::v1::{StartRunRequest, StartRunResponse, start_run_request};
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{ErrorCategory, Run, RunEvent};
+use contracts::tavern::workflow::v1::{
+    RunConcurrency, StartRunRequest, StartRunResponse, start_run_request,
+};
 use core_types::{ConversationId, Durability, RequestId, RunId, WorkflowId};
+use grpc_kit::failure::internal;
 use grpc_kit::{CallContext, Failure};
 use run_events::{
     DeclaredSignals, End, RecordedWaits, Recorder, StartRun, Started, Waits, append_failure,
@@ -16,12 +20,12 @@ use serde_json::{Map, Value};
 use telemetry::attributes::{CONVERSATION_ID, RUN_ID};
 use tonic::Status;
 
-use crate::domain::engine::Engine;
-use crate::domain::interface::read_inputs;
+use crate::domain::interface::{RunInputs, read_inputs};
 use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
+use crate::domain::plan::Plan;
 use crate::domain::plan_waits;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
-use crate::runner::history::{Attempts, Calls, Zones};
+use crate::runner::history::replay;
 use crate::runner::{OWN_CONVERSATION, Prepared, QueueFull, RunEntry, RunPlace};
 
 use super::Inner;
@@ -33,6 +37,13 @@ const SCOPE: &str = "StartRun";
 
 /// The longest settings of a single node, in bytes: they are kept beside the run.
 const MAX_CONFIG_BYTES: usize = 64 * 1024;
+
+/// What a run executes, ready to begin.
+pub(super) struct Planned {
+    pub(super) target: Target,
+    pub(super) plan: Arc<Plan>,
+    pub(super) inputs: RunInputs,
+}
 
 /// A request whose every field is in order.
 struct Checked {
@@ -82,6 +93,32 @@ impl Inner {
         start.input_json = Value::Object(checked.inputs.clone()).to_string();
         let planned = checked.target.plan(&self.library, checked.inputs).await;
         let (plan, inputs) = planned.map_err(|wrong| refused(wrong, &checked.target))?;
+        let planned = Planned {
+            target: checked.target,
+            plan,
+            inputs,
+        };
+        let (run, replayed) = self.begin(start, planned, concurrency).await?;
+        Ok(StartRunResponse {
+            run: Some(run),
+            replayed,
+        })
+    }
+
+    /// Starts a run, or finds the run that the same request started before. Returns whether it was
+    /// found.
+    pub(super) async fn begin(
+        &self,
+        mut start: StartRun,
+        planned: Planned,
+        concurrency: Option<RunConcurrency>,
+    ) -> Result<(Run, bool), Status> {
+        let Planned {
+            target,
+            plan,
+            inputs,
+        } = planned;
+        let first_events = start.first_events.clone();
         start.can_wait = plan_waits::can_wait(&plan);
         let (key, conflicting) = concurrency::enter(&self.keys, concurrency)?;
         let place = self.places.enter(RunEntry {
@@ -97,18 +134,13 @@ impl Inner {
                 .as_ref()
                 .map_or(0, |options| options.durability),
         );
-        start.owner_data = self.keep(&checked.target, durability).await?;
+        start.owner_data = self.keep(&target, durability).await?;
         if start.conversation_id.is_empty() {
             start.conversation_id = format!("{OWN_CONVERSATION}{}", self.ids.next_uuid().simple());
         }
         let (recorder, meta) = match self.runs.start(start).await? {
             Started::New(recorder, meta) => (recorder, meta),
-            Started::Replayed(run) => {
-                return Ok(StartRunResponse {
-                    run: Some(run),
-                    replayed: true,
-                });
-            }
+            Started::Replayed(run) => return Ok((run, true)),
         };
         let run_id = recorder.run_id();
         if let Some(key) = place.key_mut() {
@@ -118,14 +150,15 @@ impl Inner {
             let queued = recorder.enqueue().await;
             queued.map_err(|error| append_failure(&error))?;
         }
-        let mut commands = Vec::new();
-        let engine = Engine::start(plan, inputs, &mut commands).with_seed(&run_id.to_string());
+        let events = events_of(&run_id.to_string(), first_events);
+        let replayed =
+            replay(plan, inputs, &run_id.to_string(), &events).map_err(|error| internal(&error))?;
         let prepared = Prepared {
-            engine,
-            commands,
-            calls: Calls::new(),
-            attempts: Attempts::new(),
-            zones: Zones::new(),
+            commands: replayed.engine.outstanding(),
+            engine: replayed.engine,
+            calls: replayed.calls,
+            attempts: replayed.attempts,
+            zones: replayed.zones,
             conversation_id: meta.conversation_id,
             workflow_id: meta.subject.clone(),
         };
@@ -133,10 +166,7 @@ impl Inner {
         self.execute(&span, recorder, prepared, RecordedWaits::default(), place);
         self.cancel_before(conflicting, run_id).await;
         let run = self.runs.get(&run_id.to_string()).await?;
-        Ok(StartRunResponse {
-            run: Some(run),
-            replayed: false,
-        })
+        Ok((run, false))
     }
 
     /// Executes a run as a task of its own, in the span of the workflow.
@@ -272,6 +302,16 @@ fn start_of(request: &StartRunRequest) -> StartRun {
     }
 }
 
+/// Makes the first events of a run, as they are read after a restart.
+fn events_of(run_id: &str, kinds: Vec<Kind>) -> Vec<RunEvent> {
+    let event = |kind| RunEvent {
+        run_id: run_id.to_owned(),
+        kind: Some(kind),
+        ..RunEvent::default()
+    };
+    kinds.into_iter().map(event).collect()
+}
+
 fn note(span: &tracing::Span, run: RunId, conversation_id: &str) {
     telemetry::spans::set(span, RUN_ID, run.to_string());
     telemetry::spans::set(span, CONVERSATION_ID, conversation_id.to_owned());
@@ -349,7 +389,7 @@ fn read_config(text: &str) -> Result<Map<String, Value>, Vec<Violation>> {
     read_inputs(text)
 }
 
-fn refused(wrong: TargetError, target: &Target) -> Failure {
+pub(super) fn refused(wrong: TargetError, target: &Target) -> Failure {
     match (wrong, target) {
         (TargetError::Inputs(violations), _) => invalid_fields("inputs_json", &violations),
         (TargetError::Workflow(violations), Target::Definition(_)) => {

@@ -13,6 +13,7 @@ mod concurrency;
 mod definitions;
 mod examples;
 mod execution;
+mod forks;
 mod histories;
 mod history;
 mod models;

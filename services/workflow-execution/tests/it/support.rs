@@ -5,6 +5,7 @@ pub(crate) mod conversations;
 pub(crate) mod models;
 pub(crate) mod registry;
 pub(crate) mod sandbox;
+pub(crate) mod tools;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{OutputChunk, Run, RunEvent, RunOutcome};
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
+use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
 use contracts::tavern::run::v1::{WatchRunRequest, run_service_client::RunServiceClient};
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
 use contracts::tavern::workflow::v1::StartRunRequest;
@@ -30,6 +32,7 @@ use conversations::ConversationDouble;
 use models::ModelDouble;
 use registry::RegistryDouble;
 use sandbox::SandboxDouble;
+use tools::ToolsDouble;
 
 pub(crate) type Client = WorkflowServiceClient<Transport>;
 
@@ -93,6 +96,7 @@ impl World {
         adjust(&mut settings);
         let services = Services::new()
             .add(CallServiceServer::new(registry.clone()))
+            .add(ToolRegistryServiceServer::new(ToolsDouble))
             .add(ScriptSandboxServiceServer::new(sandbox.clone()))
             .add(ModelServiceServer::new(models.clone()))
             .add(ConversationServiceServer::new(conversations.clone()));

@@ -22,11 +22,12 @@ use contracts::tavern::{
     },
     workflow::v1::{
         BatchGetWorkflowsRequest, BatchGetWorkflowsResponse, DataFlowType, DeleteWorkflowRequest,
-        DeleteWorkflowResponse, GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest,
-        ListNodeTypesResponse, ListWorkflowsRequest, ListWorkflowsResponse, NodeType,
-        PutWorkflowRequest, PutWorkflowResponse, ReloadWorkflowsRequest, ReloadWorkflowsResponse,
-        Slot, StartRunRequest, StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
-        Workflow, start_run_request::Target, workflow_service_server::WorkflowService,
+        DeleteWorkflowResponse, ForkRunRequest, ForkRunResponse, GetWorkflowRequest,
+        GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse, ListWorkflowsRequest,
+        ListWorkflowsResponse, NodeType, PutWorkflowRequest, PutWorkflowResponse,
+        ReloadWorkflowsRequest, ReloadWorkflowsResponse, Slot, StartRunRequest, StartRunResponse,
+        ValidateWorkflowRequest, ValidateWorkflowResponse, Workflow, start_run_request::Target,
+        workflow_service_server::WorkflowService,
     },
 };
 use futures::Stream;
@@ -141,6 +142,13 @@ impl WorkflowService for PlayedWorkflows {
         _: Request<PutWorkflowRequest>,
     ) -> Result<Response<PutWorkflowResponse>, Status> {
         Err(Status::unimplemented("the double does not save"))
+    }
+
+    async fn fork_run(
+        &self,
+        _: Request<ForkRunRequest>,
+    ) -> Result<Response<ForkRunResponse>, Status> {
+        Err(Status::unimplemented("the double does not fork"))
     }
 
     async fn get_workflow(

@@ -1,0 +1,284 @@
+//! Starting a run that takes over what another has done (rule W48).
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{CallStatus, ErrorReason, Run, RunEvent, RunState};
+use contracts::tavern::workflow::v1::{ForkPlan, ForkRunRequest, ForkRunResponse, RepeatedEffect};
+use core_types::RunId;
+use grpc_kit::failure::internal;
+use grpc_kit::{CallContext, Failure};
+use run_events::{RunMeta, StartRun, request_hash};
+use run_log::Hash;
+use serde_json::{Map, Value, json};
+use tonic::{Code, Status};
+
+use crate::domain::engine::Event;
+use crate::domain::fork::taken_over;
+use crate::domain::interface::read_inputs;
+use crate::domain::plan::Plan;
+use crate::error::invalid_fields;
+use crate::runner::OWN_CONVERSATION;
+use crate::runner::forked::first_events;
+use crate::runner::history::{Replayed, replay};
+
+use super::Inner;
+use super::fork_edit;
+use super::recover::{Stuck, definition_of, find_target};
+use super::start::{Planned, refused};
+use super::target::{Target, TargetError};
+
+/// The scope in which request ids of forks count.
+const SCOPE: &str = "ForkRun";
+
+/// A run that has ended, with all that a fork needs of it.
+struct Source {
+    run: Run,
+    meta: RunMeta,
+    target: Target,
+    given: Map<String, Value>,
+    events: Vec<RunEvent>,
+    replayed: Replayed,
+}
+
+impl Inner {
+    /// Plans a fork, and starts it unless it was only to be planned.
+    pub(crate) async fn fork(&self, request: ForkRunRequest) -> Result<ForkRunResponse, Status> {
+        CallContext::current().enter("run")?;
+        let source = self.source(&request.run_id).await?;
+        let mut problems = Failure::invalid_fields();
+        let mut given = source.given.clone();
+        let before = source.replayed.engine.plan();
+        let edits = &request.edits;
+        let target = fork_edit::apply(&source.target, before, &mut given, edits, &mut problems);
+        if !problems.is_empty() {
+            return Err(problems.into_status());
+        }
+        let planned = target.plan(&self.library, given.clone()).await;
+        let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;
+        let taken = taken_over(&source.replayed.engine, Arc::clone(&plan), inputs.clone());
+        let (fork_plan, undecided) = self.plan_of(&source, &plan, &taken).await?;
+        if request.validate_only {
+            return Ok(ForkRunResponse {
+                plan: Some(fork_plan),
+                ..ForkRunResponse::default()
+            });
+        }
+        check(&request, &fork_plan, &undecided)?;
+        let mut start = start_of(&request, &source.meta);
+        start.input_json = Value::Object(given).to_string();
+        let now = self.clock.now();
+        start.first_events = first_events(&plan, inputs.clone(), &taken, &request.run_id, now);
+        let planned = Planned {
+            target,
+            plan,
+            inputs,
+        };
+        let (run, replayed) = self.begin(start, planned, None).await?;
+        Ok(ForkRunResponse {
+            plan: Some(fork_plan),
+            run: Some(run),
+            replayed,
+        })
+    }
+
+    async fn source(&self, run_id: &str) -> Result<Source, Status> {
+        let run = self.runs.get(run_id).await?;
+        if run.outcome.is_none() {
+            let state = RunState::try_from(run.state).unwrap_or_default();
+            let message = "the run has not ended; cancel it or wait for its end";
+            let failure = Failure::new(
+                Code::FailedPrecondition,
+                ErrorReason::RunNotFinished,
+                message,
+            );
+            let failure = failure.metadata("run_id", run_id);
+            return Err(failure.metadata("state", state.as_str_name()).into());
+        }
+        let meta = self.runs.meta(run_id).await?;
+        let target = match find_target(self, &meta).await {
+            Ok(target) => target,
+            Err(Stuck::Storage(failure)) => return Err(failure.into()),
+            Err(_) => self.present(&meta).await?.ok_or_else(|| lost(run_id))?,
+        };
+        let id: RunId = run_id.parse().map_err(|_| lost(run_id))?;
+        let events = self.runs.events(id).await?;
+        let input_json = events.iter().find_map(|event| match &event.kind {
+            Some(Kind::RunStarted(started)) => Some(started.input_json.as_str()),
+            _ => None,
+        });
+        let given = read_inputs(input_json.unwrap_or_default());
+        let given = given.map_err(|wrong| invalid_fields("run_id", &wrong))?;
+        let planned = target.plan(&self.library, given.clone()).await;
+        let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;
+        let replayed = replay(plan, inputs, run_id, &events);
+        Ok(Source {
+            replayed: replayed.map_err(|error| internal(&error))?,
+            run,
+            meta,
+            target,
+            given,
+            events,
+        })
+    }
+
+    /// Returns the definition that the workflow of a run has now, if it is the one of the run.
+    async fn present(&self, meta: &RunMeta) -> Result<Option<Target>, Status> {
+        let Some(kept) = definition_of(meta) else {
+            return Ok(None);
+        };
+        let Ok(workflow) = self.library.get(&meta.subject).await else {
+            return Ok(None);
+        };
+        let bundle = self.library.bundle(&workflow.text).await?;
+        let text = match bundle.children.is_empty() {
+            true => bundle.root.to_string(),
+            false => bundle.to_text(),
+        };
+        Ok((Hash::of(text.as_bytes()) == kept).then_some(Target::Definition(bundle)))
+    }
+
+    /// Returns the plan of a fork, and the calls of which it is not known how they ended.
+    async fn plan_of(
+        &self,
+        source: &Source,
+        plan: &Plan,
+        taken: &[Event],
+    ) -> Result<(ForkPlan, Vec<String>), Status> {
+        let kept: BTreeSet<u32> = taken.iter().map(Event::node).collect();
+        let ids = taken
+            .iter()
+            .map(|event| plan.nodes[event.node() as usize].id.to_string());
+        let again = (0..).zip(&plan.nodes).filter(|(at, _)| !kept.contains(at));
+        let mut fork = ForkPlan {
+            reused: ids.collect(),
+            redone: again.map(|(_, node)| node.id.to_string()).collect(),
+            ..ForkPlan::default()
+        };
+        let mut ended: HashMap<&str, bool> = HashMap::new();
+        let own = source.events.iter();
+        for event in own.filter(|event| event.run_id == source.run.run_id) {
+            match &event.kind {
+                Some(Kind::CallDispatched(call)) => {
+                    let around = call.node_id.split('#').next().unwrap_or_default();
+                    let node = plan.by_id.get(around);
+                    if node.is_none_or(|node| kept.contains(node)) {
+                        continue;
+                    }
+                    ended.insert(&call.effect_id, false);
+                    fork.effects_repeated.push(RepeatedEffect {
+                        path: call.node_id.clone(),
+                        tool_id: call.tool_id.clone(),
+                        before: call.effect_id.clone(),
+                        harmless: false,
+                    });
+                }
+                Some(Kind::CallSettled(settled)) => {
+                    let result = settled.result.as_ref();
+                    let known = result.filter(|result| result.status() != CallStatus::InDoubt);
+                    if let Some(end) = known.and_then(|known| ended.get_mut(&*known.effect_id)) {
+                        *end = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut undecided = Vec::new();
+        for effect in &fork.effects_repeated {
+            let known = ended.get(&*effect.before).is_some_and(|ended| *ended);
+            if !known && self.runner.is_undecided(&effect.before).await {
+                undecided.push(effect.before.clone());
+            }
+        }
+        self.judge(&mut fork).await?;
+        Ok((fork, undecided))
+    }
+
+    /// Notes which effects do no harm when they are repeated, and the digest of all if some may.
+    async fn judge(&self, fork: &mut ForkPlan) -> Result<(), Status> {
+        let tools = fork.effects_repeated.iter();
+        let tools: BTreeSet<String> = tools.map(|effect| effect.tool_id.clone()).collect();
+        if tools.is_empty() {
+            return Ok(());
+        }
+        let harmless = self
+            .runner
+            .harmless_tools(tools.into_iter().collect())
+            .await?;
+        for effect in &mut fork.effects_repeated {
+            effect.harmless = harmless.contains(&effect.tool_id);
+        }
+        if fork.effects_repeated.iter().any(|effect| !effect.harmless) {
+            let listed = fork.effects_repeated.iter().map(|effect| {
+                json!({"path": effect.path, "tool": effect.tool_id, "before": effect.before})
+            });
+            let digest = canonical_json::digest(&Value::Array(listed.collect()));
+            fork.effects_digest = hex::encode(digest);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a fork that would repeat what was not accepted, or what may still happen.
+fn check(request: &ForkRunRequest, plan: &ForkPlan, undecided: &[String]) -> Result<(), Failure> {
+    if !undecided.is_empty() {
+        let message =
+            "it is not known whether calls of the run took effect; decide with ResolveCall";
+        let failure = Failure::new(Code::FailedPrecondition, ErrorReason::CallsInDoubt, message);
+        let failure = failure.metadata("run_id", request.run_id.clone());
+        return Err(failure.metadata("effect_ids", undecided.join(",")));
+    }
+    if request.accept_effects == plan.effects_digest || plan.effects_digest.is_empty() {
+        return Ok(());
+    }
+    let message = "the fork would repeat effects; give the digest of its plan to accept them";
+    let failure = Failure::new(
+        Code::FailedPrecondition,
+        ErrorReason::EffectsNotAccepted,
+        message,
+    );
+    Err(failure.metadata("effects_digest", plan.effects_digest.clone()))
+}
+
+fn start_of(request: &ForkRunRequest, meta: &RunMeta) -> StartRun {
+    let own = meta.conversation_id.starts_with(OWN_CONVERSATION);
+    StartRun {
+        kind: "workflow",
+        subject: meta.subject.clone(),
+        conversation_id: match own {
+            true => String::new(),
+            false => meta.conversation_id.clone(),
+        },
+        request_id: request.request_id.clone(),
+        scope: SCOPE,
+        body_hash: request_hash(request),
+        input_json: String::new(),
+        input_is_model_text: false,
+        options: request.options,
+        can_wait: false,
+        concurrency_key: String::new(),
+        priority: 0,
+        deadline_cap: None,
+        owner_data: Value::Null,
+        first_events: Vec::new(),
+        path: None,
+    }
+}
+
+fn refused_edits(wrong: TargetError, target: &Target) -> Failure {
+    match wrong {
+        TargetError::Inputs(violations) => invalid_fields("edits", &violations),
+        wrong => refused(wrong, target),
+    }
+}
+
+fn lost(run_id: &str) -> Failure {
+    let message = "the definition that the run executed is no longer kept";
+    Failure::new(
+        Code::FailedPrecondition,
+        ErrorReason::DefinitionLost,
+        message,
+    )
+    .metadata("run_id", run_id)
+}
