@@ -89,11 +89,14 @@ bench: check-rust ## Measure against the floor of this machine (release profile)
 # How often processes are killed below runs, and connections below followers.
 KILLS ?= 200
 CUTS ?= 1000
+# How many histories the engine lives through in simulated time.
+SEEDS ?= 100000
 
 .PHONY: bars
 bars: check-rust python build ## Run what `make test` runs in a small size in its full one (takes hours)
 	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) $(CARGO) test --locked --package e2e --test it -- \
 	  kills:: clients_that_are_cut
+	@TAVERN_TEST_SEEDS=$(SEEDS) $(CARGO) test --locked --package workflow-execution --test it -- simulation::
 	@$(MAKE) --no-print-directory mutate soak bench
 
 # How often each scenario of `make soak` does its thing.

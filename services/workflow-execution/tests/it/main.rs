@@ -23,6 +23,7 @@ mod queue;
 mod resume;
 mod runs;
 mod schedules;
+mod simulation;
 mod streams;
 mod support;
 mod waits;
