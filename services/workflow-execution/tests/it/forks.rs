@@ -198,7 +198,9 @@ async fn w48_a_fork_of_a_cancelled_run_continues_after_a_restart() {
         .start(&branches("wait"), json!({"a": 1, "b": 1}))
         .await;
     let dispatched = |kind: &Kind| matches!(kind, Kind::CallDispatched(_));
+    let one_ended = |kind: &Kind| matches!(kind, Kind::NodeFinished(node) if node.node_id == "one");
     world.events_until(&run.run_id, dispatched).await;
+    world.events_until(&run.run_id, one_ended).await;
     let early = world.fork(fork(&run.run_id, &[])).await.unwrap_err();
     assert_eq!(grpc_kit::reason(&early), Some(ErrorReason::RunNotFinished));
     let cancel = CancelRunRequest {

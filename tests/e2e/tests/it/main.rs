@@ -22,6 +22,7 @@ mod metrics;
 mod once;
 mod requests;
 mod rules;
+mod schedules;
 mod streams;
 mod text;
 mod trace;
