@@ -15,7 +15,7 @@ use testkit::{Stack, eventually};
 /// Waits until so many runs were started, and returns all times of the schedule.
 async fn until_started(stack: &Stack, count: usize) -> anyhow::Result<Vec<ScheduleTime>> {
     eventually("the runs of the schedule", || async {
-        let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(&stack.address())).ok()?;
+        let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(stack.address())).ok()?;
         let request = ListScheduleTimesRequest {
             schedule_id: "often".to_owned(),
             page_size: 500,
@@ -50,7 +50,7 @@ async fn each_time_of_a_schedule_has_one_run_over_kills() -> anyhow::Result<()> 
         catch_up: ScheduleCatchUp::All.into(),
         ..Schedule::default()
     };
-    let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(&stack.address()))?;
+    let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(stack.address()))?;
     let request = PutScheduleRequest {
         schedule: Some(schedule),
         etag: String::new(),
