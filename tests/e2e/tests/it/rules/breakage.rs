@@ -179,7 +179,10 @@ fn entry(field: &FieldDescriptor) -> Value {
             Value::String("x".repeat(bytes))
         }
         Kind::Bytes => Value::Bytes(vec![b'x'; count("bytes", "min_len")].into()),
-        Kind::Message(message) => Value::Message(valid(&message)),
+        Kind::Message(message) => {
+            let shortest = part(part(rules, "duration"), "gte");
+            Value::Message(shortest.unwrap_or_else(|| valid(&message)))
+        }
         Kind::Enum(kind) => {
             let not_in = list(part(rules, "enum").as_ref(), "not_in");
             let number = kind.values().map(|value| value.number());
