@@ -43,6 +43,12 @@ test("a call that settled has its state and result", () => {
   assert.equal(work(items[0]).result, "1");
 });
 
+test("a streaming output grows, and a reset voids it", () => {
+  const chunk = (text: string) => ({ outputChunk: { interfaceKey: "story", text } });
+  const { items } = play(chunk("old"), { outputReset: { interfaceKey: "story" } }, chunk("ne"), chunk("w"));
+  assert.deepEqual(items, [{ kind: "live", key: "1", name: "story", text: "new" }]);
+});
+
 test("an approval waits until it was decided", () => {
   const asked = { approvalRequested: { approvalId: "apr_1", effectId: "a", toolId: "T" } };
   const decided = { approvalEnded: { approvalId: "apr_1", approved: true, approvers: ["mara"], reason: "fine" } };

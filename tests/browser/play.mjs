@@ -49,13 +49,16 @@ print('second', flush=True)
   },
 };
 
-/** A method of every public service that gives one answer to an empty request. */
+/** A method without side effects of every public service that has one. */
 const EVERYWHERE = [
   ["tavern.registry.v1.ToolRegistryService/ListTools", "tools"],
   ["tavern.registry.v1.CallService/ListCalls", undefined],
   ["tavern.registry.v1.ApprovalService/ListApprovals", undefined],
   ["tavern.workflow.v1.WorkflowService/ListWorkflows", "workflows"],
+  ["tavern.workflow.v1.ScheduleService/ListSchedules", undefined],
   ["tavern.sandbox.v1.ScriptSandboxService/ListRuntimes", "runtimes"],
+  ["tavern.sandbox.v1.BlobService/StatBlobs", undefined, { callerId: "anyone", sha256: ["0".repeat(64)] }],
+  ["tavern.sandbox.v1.SessionService/ListSessions", undefined, { callerId: "anyone" }],
   ["tavern.agent.v1.ProfileService/ListProfiles", "profiles"],
   ["tavern.agent.v1.ConversationService/ListConversations", undefined],
   ["tavern.agent.v1.ModelService/ListModels", "models"],
@@ -72,8 +75,8 @@ try {
     assert.equal(parsed.parsed.responseText, "Hello.", kind);
 
     // Every service is reached, wherever it runs.
-    for (const [path, field] of EVERYWHERE) {
-      const answer = await unary(kind, path, {});
+    for (const [path, field, request = {}] of EVERYWHERE) {
+      const answer = await unary(kind, path, request);
       if (field) assert.ok(answer[field].length > 0, `${kind}: ${path}`);
     }
 

@@ -75,8 +75,15 @@ export interface RunEvent {
   modelAnswered?: { model?: string; inputTokens?: number; outputTokens?: number; duration?: string };
   diagnosed?: { diagnostic?: { severity?: string; message?: string; hint?: string } };
   callDispatched?: { effectId?: string; toolId?: string; argumentsJson?: string; index?: number; nodeId?: string };
-  outputChunk?: { effectId?: string; stream?: string; text?: string; nodeId?: string; truncated?: boolean };
-  outputReset?: { effectId?: string; nodeId?: string };
+  outputChunk?: {
+    effectId?: string;
+    stream?: string;
+    text?: string;
+    nodeId?: string;
+    interfaceKey?: string;
+    truncated?: boolean;
+  };
+  outputReset?: { effectId?: string; nodeId?: string; interfaceKey?: string };
   callSettled?: { result?: CallResult };
   nodeStarted?: { nodeId?: string; nodeType?: string };
   nodeFinished?: {

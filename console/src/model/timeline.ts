@@ -51,7 +51,16 @@ export interface Consent {
   ended?: string;
 }
 
-export type Item = Prose | Work | Pause | Consent;
+/** What a streaming output of a workflow has so far. */
+export interface Live {
+  kind: "live";
+  key: string;
+  /** The output. */
+  name: string;
+  text: string;
+}
+
+export type Item = Prose | Work | Pause | Consent | Live;
 
 export interface Timeline {
   /** The last sequence that is in it. */
@@ -230,11 +239,14 @@ function work(items: Item[], event: RunEvent): Item[] {
   return output(items, event);
 }
 
-function output(items: Item[], { outputChunk, outputReset }: RunEvent): Item[] {
+function output(items: Item[], { sequence, outputChunk, outputReset }: RunEvent): Item[] {
   if (outputReset) {
+    if (outputReset.interfaceKey) return live(items, sequence, outputReset.interfaceKey, () => "");
     return change(items, outputReset, (work) => ({ ...work, output: [] }));
   }
   if (!outputChunk) return items;
+  const { interfaceKey, text: piece = "" } = outputChunk;
+  if (interfaceKey) return live(items, sequence, interfaceKey, (text) => text + piece);
   const wrong = outputChunk.stream === "OUTPUT_STREAM_ERR";
   const text = (outputChunk.text ?? "") + (outputChunk.truncated ? "\n(more is not shown)" : "");
   return change(items, outputChunk, (work) => {
@@ -243,6 +255,14 @@ function output(items: Item[], { outputChunk, outputReset }: RunEvent): Item[] {
     const before = joined.text === text ? work.output : work.output.slice(0, -1);
     return { ...work, output: [...before, joined] };
   });
+}
+
+/** Changes what a streaming output has so far. */
+function live(items: Item[], key: string, name: string, update: (text: string) => string): Item[] {
+  const at = items.findLastIndex((item) => item.kind === "live" && item.name === name);
+  const found = items[at];
+  if (found?.kind === "live") return items.with(at, { ...found, text: update(found.text) });
+  return [...items, { kind: "live", key, name, text: update("") }];
 }
 
 /** Changes the work that wrote something: a node by its name, a call by its effect. */

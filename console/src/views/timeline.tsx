@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 
-import { isWork, type Item, type Prose, type Work } from "../model/timeline.ts";
+import { isWork, type Item, type Live, type Prose, type Work } from "../model/timeline.ts";
 import { ApprovalRow } from "./approval.tsx";
 import { pretty } from "./text.ts";
 import { WaitRow } from "./wait.tsx";
@@ -27,8 +27,18 @@ function Row({ item }: { item: Item }) {
 
 function content(item: Item) {
   if (isWork(item)) return <WorkRow work={item} />;
+  if (item.kind === "live") return <LiveRow live={item} />;
   if (item.kind === "approval") return <ApprovalRow consent={item} />;
   return item.kind === "wait" ? <WaitRow pause={item} /> : <ProseRow prose={item} />;
+}
+
+function LiveRow({ live: { name, text } }: { live: Live }) {
+  return (
+    <>
+      <p class="note"><code class="name">{name}</code></p>
+      <pre class="output" aria-label={name}>{text}</pre>
+    </>
+  );
 }
 
 function ProseRow({ prose }: { prose: Prose }) {

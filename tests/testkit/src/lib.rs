@@ -13,5 +13,5 @@ mod wait;
 pub use process::{Process, binary, repository};
 pub use python::{PythonServer, python, python_program};
 pub use run::{Followed, collect, invoke, until};
-pub use stack::{APPROVER_KEY, Stack, StackBuilder, own_loopback_address};
+pub use stack::{APPROVER_KEY, Stack, StackBuilder, approvals_file, own_loopback_address};
 pub use wait::eventually;

@@ -187,7 +187,10 @@ impl Stack {
         let data = self.directory.path().join("data").display().to_string();
         let deploy = self.deploy().display().to_string();
         let mut environment = self.builder.environment.clone();
-        environment.push(("TAVERN__APPROVALS_FILE".to_owned(), self.approvals_file()?));
+        environment.push((
+            "TAVERN__APPROVALS_FILE".to_owned(),
+            approvals_file(&self.deploy(), self.directory.path())?,
+        ));
         let arguments = [
             "serve",
             "--listen",
@@ -303,25 +306,6 @@ impl Stack {
             .unwrap_or_else(|| repository().join("deploy"))
     }
 
-    /// Writes the rules of the deploy directory with an approver who has [`APPROVER_KEY`], and returns
-    /// the path of the file.
-    fn approvals_file(&self) -> anyhow::Result<String> {
-        let path = self.directory.path().join("approvals.json");
-        let shipped = self.deploy().join("approvals.json");
-        let rules = match shipped.is_file() {
-            true => std::fs::read_to_string(shipped)?,
-            false => "{}".to_owned(),
-        };
-        let mut file: Value = serde_json::from_str(&rules)?;
-        file["approvers"] = json!([{
-            "name": "tester",
-            "roles": ["storykeeper"],
-            "key_sha256": APPROVER_KEY_SHA256,
-        }]);
-        std::fs::write(&path, file.to_string())?;
-        Ok(path.display().to_string())
-    }
-
     fn environment(&self, service: &Service) -> anyhow::Result<Vec<(String, String)>> {
         let mut environment = self.builder.environment.clone();
         if service.program == "agent-runtime" {
@@ -363,7 +347,10 @@ impl Stack {
         match service.program {
             "tool-registry" => {
                 set("PLUGINS_DIR", deploy("plugins"));
-                set("APPROVALS_FILE", self.approvals_file()?);
+                set(
+                    "APPROVALS_FILE",
+                    approvals_file(&self.deploy(), self.directory.path())?,
+                );
             }
             "workflow-execution" => set("WORKFLOWS_DIR", deploy("workflows")),
             "agent-runtime" => {
@@ -419,6 +406,28 @@ impl Stack {
         });
         answered.await?
     }
+}
+
+/// Writes the rules of a deploy directory with an approver who has [`APPROVER_KEY`] into `directory`, and
+/// returns the path of the file.
+///
+/// # Errors
+/// The rules are no JSON, or a file cannot be read or written.
+pub fn approvals_file(deploy: &Path, directory: &Path) -> anyhow::Result<String> {
+    let path = directory.join("approvals.json");
+    let shipped = deploy.join("approvals.json");
+    let rules = match shipped.is_file() {
+        true => std::fs::read_to_string(shipped)?,
+        false => "{}".to_owned(),
+    };
+    let mut file: Value = serde_json::from_str(&rules)?;
+    file["approvers"] = json!([{
+        "name": "tester",
+        "roles": ["storykeeper"],
+        "key_sha256": APPROVER_KEY_SHA256,
+    }]);
+    std::fs::write(&path, file.to_string())?;
+    Ok(path.display().to_string())
 }
 
 /// Asks for a run that does not exist: any answer but "unavailable" means that the service serves.

@@ -107,6 +107,11 @@ impl Policy {
                 ));
             }
         }
+        if file.approvers.is_empty() && rules.roles().next().is_some() {
+            tracing::warn!(
+                "rules ask for approvals, but no approvers are configured: such calls are refused"
+            );
+        }
         match problems.is_empty() {
             true => Ok(Self {
                 rules,

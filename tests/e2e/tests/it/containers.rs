@@ -5,7 +5,7 @@ use std::path::Path;
 use contracts::tavern::run::v1::GetRunRequest;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::ClientSettings;
-use testkit::{Process, binary, eventually, repository};
+use testkit::{APPROVER_KEY, Process, approvals_file, binary, eventually, repository};
 
 /// A container: its name, its program, and its environment.
 struct Container {
@@ -83,6 +83,12 @@ fn at_home(
         .collect()
 }
 
+/// Returns the variable that adds an approver, whom neither image nor compose file can bring.
+fn with_approver(variable: &str, data: &Path) -> anyhow::Result<(String, String)> {
+    let file = approvals_file(&repository().join("deploy"), data)?;
+    Ok((variable.to_owned(), file))
+}
+
 async fn plays_every_transcript(
     host: &str,
     processes: &mut [Process],
@@ -104,7 +110,15 @@ async fn plays_every_transcript(
     }
     // The services behind the gateway may need a moment more.
     let examples = repository().join("deploy/examples").display().to_string();
-    let arguments = ["play", "--gateway", &gateway, "--examples", &examples];
+    let arguments = [
+        "play",
+        "--gateway",
+        &gateway,
+        "--examples",
+        &examples,
+        "--approver-key",
+        APPROVER_KEY,
+    ];
     eventually("every transcript to play", || {
         let nothing: [(String, String); 0] = [];
         let played = binary("tavern").and_then(|program| {
@@ -140,7 +154,10 @@ async fn what_compose_starts_plays_every_transcript() -> anyhow::Result<()> {
         assert_eq!(trusts, name != "gateway", "{name}");
         let data = directory.path().join(name);
         std::fs::create_dir(&data)?;
-        let environment = at_home(environment, &host, &names, &data);
+        let mut environment = at_home(environment, &host, &names, &data);
+        if name == "tool-registry" {
+            environment.push(with_approver("TAVERN_REGISTRY__APPROVALS_FILE", &data)?);
+        }
         processes.push(Process::start(
             name,
             &binary(program)?,
@@ -159,7 +176,8 @@ async fn the_command_of_the_image_plays_every_transcript() -> anyhow::Result<()>
     let environment = image()?;
     let data = directory.path().join("data");
     std::fs::create_dir(&data)?;
-    let environment = at_home(&environment, &host, &[], &data);
+    let mut environment = at_home(&environment, &host, &[], &data);
+    environment.push(with_approver("TAVERN__APPROVALS_FILE", &data)?);
     let program = binary("tavern")?;
     let process = Process::start(
         "tavern",
