@@ -36,7 +36,7 @@ use crate::{
     approvals::Approvals,
     dispatch::Dispatcher,
     in_flight::{InFlightCall, pending_run},
-    ledger::{Ledger, LedgerEntry, MAX_ATTEMPTS},
+    ledger::{Ledger, LedgerEntry},
     tools::Tools,
 };
 
@@ -80,7 +80,7 @@ pub struct Call {
     pub index: u32,
     /// It was repaired or has two readings, so it runs only if its tool is read-only.
     pub needs_confirmation: bool,
-    /// Which attempt at the effect it is, from 1 to [`crate::ledger::MAX_ATTEMPTS`].
+    /// Which attempt at the effect it is, from 1 to [`call_wire::MAX_ATTEMPTS`].
     pub attempt: u32,
     /// Whether no owner asks for it again after a restart.
     pub detached: bool,
@@ -332,7 +332,10 @@ impl Inner {
         effect: &EffectId,
         reason: &str,
     ) -> Result<Vec<PendingWork>, Status> {
-        let past = self.ledger.look_up(effect, MAX_ATTEMPTS, None).await?;
+        let past = self
+            .ledger
+            .look_up(effect, call_wire::MAX_ATTEMPTS, None)
+            .await?;
         let LedgerEntry::InFlight(open) = past else {
             return Ok(Vec::new());
         };

@@ -15,6 +15,7 @@ mod resolve;
 
 use std::{sync::Arc, time::Duration};
 
+use call_wire::MAX_ATTEMPTS;
 use contracts::tavern::common::v1::{
     CallDispatched, CallResult, CallSettled, CallStatus, ErrorReason, RunEvent, run_event::Kind,
 };
@@ -33,8 +34,6 @@ pub use long_output::{MAX_INLINE_BYTES, OutputKeeper, OutputPart};
 
 const SCOPE: &str = "effect";
 const KIND: &str = "effect";
-/// The most attempts at one effect.
-pub const MAX_ATTEMPTS: u32 = 32;
 const MAX_EVENTS: usize = 1_000;
 const SETTLE_TRIES: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(50);

@@ -26,4 +26,4 @@ pub use parsed::{
     span_to_proto,
 };
 pub use problem::problem_to_proto;
-pub use retry::{granted_retries, may_succeed_later};
+pub use retry::{MAX_ATTEMPTS, granted_retries, next_attempt};

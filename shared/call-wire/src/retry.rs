@@ -10,8 +10,21 @@ pub fn granted_retries(asked: u32) -> u32 {
     asked.min(MAX_RETRIES)
 }
 
+/// The most attempts at one effect.
+pub const MAX_ATTEMPTS: u32 = 32;
+
+/// Returns the attempt that a caller makes to have a call dispatched again under its effect id; zero
+/// if there is none.
+pub fn next_attempt(result: &CallResult) -> u32 {
+    let has_next = result.attempt > 0 && result.attempt < MAX_ATTEMPTS;
+    match has_next && may_succeed_later(result) {
+        true => result.attempt + 1,
+        false => 0,
+    }
+}
+
 /// Whether a call failed without effect, so that another attempt may succeed.
-pub fn may_succeed_later(result: &CallResult) -> bool {
+fn may_succeed_later(result: &CallResult) -> bool {
     let error = result.error.as_ref();
     result.status() == CallStatus::Failed && error.is_some_and(|error| error.retryable)
 }

@@ -69,9 +69,7 @@ impl Caller {
                 false => self.follow(request.clone()).await?,
             };
             let status = match asked {
-                Ok(result)
-                    if request.attempt <= retries && call_wire::may_succeed_later(&result) =>
-                {
+                Ok(result) if request.attempt <= retries && result.next_attempt > 0 => {
                     tracing::info!(
                         effect_id,
                         attempt = request.attempt,
@@ -83,7 +81,7 @@ impl Caller {
                         _ = self.stopped() => return Ok(result),
                         () = tokio::time::sleep(wait) => {}
                     }
-                    request.attempt += 1;
+                    request.attempt = result.next_attempt;
                     continue;
                 }
                 Ok(result) => return Ok(result),

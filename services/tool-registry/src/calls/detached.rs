@@ -6,7 +6,7 @@ use grpc_kit::CallContext;
 use tonic::Status;
 
 use super::{Call, CallHandle, Calls};
-use crate::ledger::{LedgerEntry, MAX_ATTEMPTS};
+use crate::ledger::LedgerEntry;
 
 /// A call that was started, now or before.
 #[derive(Debug)]
@@ -50,7 +50,10 @@ impl Calls {
     /// # Errors
     /// A status when the ledger cannot be read.
     pub async fn find(&self, effect: &EffectId) -> Result<LedgerEntry, Status> {
-        self.inner.ledger.look_up(effect, MAX_ATTEMPTS, None).await
+        self.inner
+            .ledger
+            .look_up(effect, call_wire::MAX_ATTEMPTS, None)
+            .await
     }
 
     /// Returns the time.

@@ -416,7 +416,7 @@ impl Inner {
             true => (durability_number(resolved.durability), resolved.attempt),
             false => (0, 0),
         };
-        CallResult {
+        let mut result = CallResult {
             index,
             effect_id: resolved
                 .effect_id
@@ -428,7 +428,9 @@ impl Inner {
             child_run_id: child_run_id.unwrap_or_default(),
             attempt,
             ..timed(outcome, dispatched, self.clock.now())
-        }
+        };
+        result.next_attempt = call_wire::next_attempt(&result);
+        result
     }
 }
 

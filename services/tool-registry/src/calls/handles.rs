@@ -14,7 +14,7 @@ use super::Inner;
 use crate::{
     dispatch::ResolvedCall,
     domain::definition::{self, Definition, Implementation},
-    ledger::{Entry, LedgerEntry, MAX_ATTEMPTS, Settled},
+    ledger::{Entry, LedgerEntry, Settled},
 };
 
 /// The definitions of the tools.
@@ -202,7 +202,10 @@ impl Inner {
         if resolved.effect_id.as_ref() == Some(&effect) {
             return Err(missing());
         }
-        let entry = self.ledger.look_up(&effect, MAX_ATTEMPTS, None).await;
+        let entry = self
+            .ledger
+            .look_up(&effect, call_wire::MAX_ATTEMPTS, None)
+            .await;
         let entry = entry.map_err(|status| unreadable(&status))?;
         match dispatch_of(&entry) {
             Some(of) if of.record.conversation_id == conversation.as_str() => Ok((effect, entry)),

@@ -14,7 +14,7 @@ use super::{
     detached::recorded,
     recover::{call_of, without_caller},
 };
-use crate::ledger::{LedgerEntry, MAX_ATTEMPTS, Settled};
+use crate::ledger::{LedgerEntry, Settled};
 
 /// A decision about a call in doubt.
 #[derive(Clone, Debug)]
@@ -155,8 +155,11 @@ fn check_repeat(doubtful: &Settled) -> Result<(), Status> {
                 .into_status(),
         );
     }
-    if record.attempt >= MAX_ATTEMPTS {
-        let (most, next) = (MAX_ATTEMPTS as usize, record.attempt as usize + 1);
+    if record.attempt >= call_wire::MAX_ATTEMPTS {
+        let (most, next) = (
+            call_wire::MAX_ATTEMPTS as usize,
+            record.attempt as usize + 1,
+        );
         return Err(Failure::limit_exceeded("attempt", most, next).into_status());
     }
     Ok(())
@@ -172,11 +175,13 @@ fn result_of(doubtful: &CallResult, decision: &Decision) -> CallResult {
             retryable: true,
             ..CallError::default()
         };
-        CallResult {
+        let mut result = CallResult {
             status: CallStatus::Failed.into(),
             error: Some(error),
             ..doubtful.clone()
-        }
+        };
+        result.next_attempt = call_wire::next_attempt(&result);
+        result
     };
     let tool = &doubtful.tool_id;
     match decision.resolution.decision() {

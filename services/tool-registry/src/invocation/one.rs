@@ -120,7 +120,7 @@ impl Invocation {
             let ended = self.follow(asked.clone(), &effect, control).await?;
             asked.is_first = false;
             match ended {
-                Ok(result) if asked.attempt <= retries && call_wire::may_succeed_later(&result) => {
+                Ok(result) if asked.attempt <= retries && result.next_attempt > 0 => {
                     tracing::info!(
                         effect = effect.as_str(),
                         attempt = asked.attempt,
@@ -129,7 +129,7 @@ impl Invocation {
                     if !wait(RETRY_WAIT * asked.attempt, control).await {
                         return Ok(CallEnd::Ended(result));
                     }
-                    asked.attempt += 1;
+                    asked.attempt = result.next_attempt;
                 }
                 Ok(result) => return Ok(CallEnd::Ended(result)),
                 Err(_) if control.is_cancelled() => {

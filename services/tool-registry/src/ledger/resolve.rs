@@ -13,8 +13,7 @@ use run_log::{CreateError, Created, Hash, NewEvent, NewRun, RequestKey, RunLog, 
 use tonic::Status;
 
 use super::{
-    Ledger, LedgerEntry, MAX_ATTEMPTS, Settled, encode, entry::RESOLUTION_EVENT, request_id_of,
-    storage_failure,
+    Ledger, LedgerEntry, Settled, encode, entry::RESOLUTION_EVENT, request_id_of, storage_failure,
 };
 
 const SCOPE: &str = "resolution";
@@ -98,7 +97,7 @@ impl Ledger {
         request_id: &str,
     ) -> Result<Option<Box<Settled>>, Status> {
         let key = request_id_of(effect)?;
-        for attempt in 1..=MAX_ATTEMPTS {
+        for attempt in 1..=call_wire::MAX_ATTEMPTS {
             let Some(summary) = self.by_request(&scope_of(attempt), &key).await? else {
                 continue;
             };

@@ -133,7 +133,10 @@ async fn w21_a_retryable_failure_is_dispatched_again_by_a_higher_attempt_only() 
     let (mut fixture, peer) = led_to(vec![Answer::status("8"), Answer::Succeed]).await;
     for number in [0, 1] {
         let failed = attempt(&fixture, "charge", number).await;
-        assert_eq!((failed.status(), failed.attempt), (CallStatus::Failed, 1));
+        assert_eq!(
+            (failed.status(), failed.attempt, failed.next_attempt),
+            (CallStatus::Failed, 1, 2)
+        );
         assert_eq!((failed.replayed, peer.requests()), (number == 1, 1));
     }
     let second = attempt(&fixture, "charge", 2).await;
