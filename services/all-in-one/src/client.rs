@@ -9,6 +9,7 @@ mod schedules;
 mod tools;
 mod workflows;
 
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -112,9 +113,13 @@ impl Remote {
     }
 }
 
-/// Returns the words for a refused request: what is wrong with each field, one per line.
+/// Returns the words for a refused request: what is wrong with each field, one per line. The message
+/// of the status has the only one already.
 fn refusal(status: &tonic::Status) -> anyhow::Error {
-    let violations = grpc_kit::violations(status);
+    let mut violations = grpc_kit::violations(status);
+    if violations.len() == 1 {
+        violations.clear();
+    }
     let fields = violations
         .iter()
         .map(|(field, problem)| format!("\n  {field}: {problem}"));
@@ -136,10 +141,14 @@ fn state_of(run: &Run) -> String {
     name(run.state().as_str_name(), "RUN_STATE_")
 }
 
-/// Prints text as it is.
-#[expect(clippy::print_stdout, reason = "this is the output of a command")]
+/// Prints text as it is. The command ends when its reader has read enough, as `head` does.
 fn print(text: &str) {
-    print!("{text}");
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes());
+    if let Err(error) = written.and_then(|()| stdout.flush()) {
+        let is_enough = error.kind() == ErrorKind::BrokenPipe;
+        std::process::exit(i32::from(!is_enough));
+    }
 }
 
 /// Prints rows as a table with aligned columns.

@@ -1,6 +1,6 @@
 //! The commands of `tavern` that talk to a Tavern.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use testkit::{Stack, binary};
@@ -60,6 +60,21 @@ async fn a_tool_is_called_and_a_failed_call_is_an_exit_code() -> anyhow::Result<
         &["tools", "call", "GetPlayerInfo", r#"{"playerId": "x"}"#],
     )?;
     assert!(!wrong.status.success(), "{wrong:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_has_read_enough_ends_a_command_quietly() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let mut command = Command::new(binary("tavern")?)
+        .args(["tools", "list", "--address", &stack.address()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    drop(command.stdout.take());
+    let ended = command.wait_with_output()?;
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(text(&ended.stderr), "");
     Ok(())
 }
 
