@@ -49,6 +49,14 @@ test("a streaming output grows, and a reset voids it", () => {
   assert.deepEqual(items, [{ kind: "live", key: "1", name: "story", text: "new" }]);
 });
 
+test("the latest report of a script is its progress, and a reset voids it", () => {
+  const report = (fraction: number, message: string) => ({ progressReported: { effectId: "a", fraction, message } });
+  const { items } = play(began("a"), report(0, "reading"), report(0.5, "writing"));
+  assert.deepEqual(work(items[0]).progress, { fraction: 0.5, message: "writing" });
+  const { items: after } = play(began("a"), report(0.5, ""), { outputReset: { effectId: "a" } });
+  assert.equal(work(after[0]).progress, undefined);
+});
+
 test("an approval waits until it was decided", () => {
   const asked = { approvalRequested: { approvalId: "apr_1", effectId: "a", toolId: "T" } };
   const decided = { approvalEnded: { approvalId: "apr_1", approved: true, approvers: ["mara"], reason: "fine" } };

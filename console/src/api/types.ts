@@ -84,6 +84,7 @@ export interface RunEvent {
     truncated?: boolean;
   };
   outputReset?: { effectId?: string; nodeId?: string; interfaceKey?: string };
+  progressReported?: { effectId?: string; nodeId?: string; fraction?: number; message?: string };
   callSettled?: { result?: CallResult };
   nodeStarted?: { nodeId?: string; nodeType?: string };
   nodeFinished?: {

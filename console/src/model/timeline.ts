@@ -22,6 +22,8 @@ export interface Work {
   state: State;
   input?: string;
   output: { text: string; wrong: boolean }[];
+  /** How far its script says it is; the fraction is from 0 to 1. */
+  progress?: { fraction?: number; message: string };
   result?: string;
   error?: CallError;
   duration?: string;
@@ -239,10 +241,15 @@ function work(items: Item[], event: RunEvent): Item[] {
   return output(items, event);
 }
 
-function output(items: Item[], { sequence, outputChunk, outputReset }: RunEvent): Item[] {
+function output(items: Item[], { sequence, outputChunk, outputReset, progressReported }: RunEvent): Item[] {
   if (outputReset) {
     if (outputReset.interfaceKey) return live(items, sequence, outputReset.interfaceKey, () => "");
-    return change(items, outputReset, (work) => ({ ...work, output: [] }));
+    return change(items, outputReset, ({ progress: _, ...work }) => ({ ...work, output: [] }));
+  }
+  if (progressReported) {
+    const { fraction, message = "" } = progressReported;
+    const progress = { message, ...(fraction !== undefined && { fraction }) };
+    return change(items, progressReported, (work) => ({ ...work, progress }));
   }
   if (!outputChunk) return items;
   const { interfaceKey, text: piece = "" } = outputChunk;

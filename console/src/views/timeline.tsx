@@ -70,6 +70,7 @@ function WorkRow({ work }: { work: Work }) {
         {work.duration && <span class="time">{duration(work.duration)}</span>}
       </summary>
       {input && input !== "{}" && <pre class="input" aria-label="Arguments">{input}</pre>}
+      {work.progress && work.state === "running" && <ProgressRow progress={work.progress} />}
       {work.output.length > 0 && (
         <pre class="output" aria-label="Output">
           {work.output.map((chunk, at) => (
@@ -81,6 +82,14 @@ function WorkRow({ work }: { work: Work }) {
       {work.result && <pre class="result" aria-label="Result">{pretty(work.result)}</pre>}
       {work.error && <p class="note wrong">{[work.error.code, work.error.message].filter(Boolean).join(": ")}</p>}
     </details>
+  );
+}
+
+function ProgressRow({ progress: { fraction, message } }: { progress: NonNullable<Work["progress"]> }) {
+  return (
+    <p class="note">
+      {fraction !== undefined && <progress value={fraction} aria-label="Progress" />} {message}
+    </p>
   );
 }
 

@@ -147,6 +147,9 @@ impl Timeline {
                     "the tool began again; discard its output so far",
                 );
             }
+            Some(Kind::ProgressReported(report)) => {
+                self.line(event, "progress", &progress(report));
+            }
             Some(Kind::CallSettled(settled)) => self.settled(event, settled),
             Some(Kind::NodeFinished(node)) => self.node(event, node),
             Some(Kind::Observation(observation)) => {
@@ -396,4 +399,14 @@ fn millis(nanos: i64) -> String {
 
 fn duration(duration: Option<prost_types::Duration>) -> String {
     millis(duration.map_or(0, |d| d.seconds * 1_000_000_000 + i64::from(d.nanos)))
+}
+
+/// Says how far a script says it is.
+fn progress(report: &common::ProgressReported) -> String {
+    let part = report.fraction.map(|done| format!("{:.0} %", done * 100.0));
+    let message = (!report.message.is_empty()).then(|| report.message.clone());
+    part.into_iter()
+        .chain(message)
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -30,13 +30,15 @@ pub struct ScriptDescriptors<Fd> {
     pub stderr: Fd,
     /// Written by the script as its result channel.
     pub result: Fd,
+    /// Written by the script: how far it is.
+    pub progress: Fd,
     /// Read by the init: deliveries of files.
     pub files: Fd,
     /// Read by a warm interpreter: its job. Unused when the interpreter starts after its files.
     pub job: Fd,
 }
 
-const DESCRIPTORS: usize = 6;
+const DESCRIPTORS: usize = 7;
 
 /// The bytes of a frame around a JSON text.
 ///
@@ -69,10 +71,11 @@ pub fn send_head(
         stdout,
         stderr,
         result,
+        progress,
         files,
         job,
     } = descriptors;
-    let all = [*stdin, *stdout, *stderr, *result, *files, *job];
+    let all = [*stdin, *stdout, *stderr, *result, *progress, *files, *job];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(&all)) {
@@ -115,7 +118,7 @@ pub fn receive<T: DeserializeOwned>(
             all.extend(descriptors);
         }
     }
-    let (true, Ok([stdin, stdout, stderr, result, files, job])) = (
+    let (true, Ok([stdin, stdout, stderr, result, progress, files, job])) = (
         received.bytes == head.len(),
         <[OwnedFd; DESCRIPTORS]>::try_from(all),
     ) else {
@@ -132,6 +135,7 @@ pub fn receive<T: DeserializeOwned>(
             stdout,
             stderr,
             result,
+            progress,
             files,
             job,
         },

@@ -11,7 +11,7 @@ use std::{
 use crate::{
     channel::{self, ScriptDescriptors},
     confine,
-    plan::{Confinement, JOB_FD, LaunchPlan, RESULT_FD, Start},
+    plan::{Confinement, JOB_FD, LaunchPlan, PROGRESS_FD, RESULT_FD, Start},
     report::{At, Failure, Layer, Step},
     sys,
 };
@@ -82,11 +82,18 @@ fn place(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>) -> Step {
         stdout,
         stderr,
         result,
+        progress,
         files,
         job,
     } = descriptors;
     drop(files);
-    let mut wanted = vec![(stdin, 0), (stdout, 1), (stderr, 2), (result, RESULT_FD)];
+    let mut wanted = vec![
+        (stdin, 0),
+        (stdout, 1),
+        (stderr, 2),
+        (result, RESULT_FD),
+        (progress, PROGRESS_FD),
+    ];
     match plan.start {
         Start::AtOnce | Start::Waiting => wanted.push((job, JOB_FD)),
         Start::AfterFiles => drop(job),

@@ -10,8 +10,11 @@ use serde::{Deserialize, Serialize};
 /// Number of the descriptor on which the script finds its result channel.
 pub const RESULT_FD: i32 = 3;
 
+/// Number of the descriptor to which the script writes how far it is.
+pub const PROGRESS_FD: i32 = 4;
+
 /// Number of the descriptor from which a warm interpreter reads its job.
-pub const JOB_FD: i32 = 4;
+pub const JOB_FD: i32 = 5;
 
 /// User and group id of the script as it sees itself inside a user namespace.
 pub const INSIDE_ID: u32 = 1000;

@@ -16,6 +16,7 @@ use sandbox_engine::domain::{
     isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
     limits::Limits,
     outcome::Outcome,
+    progress::ScriptProgress,
 };
 use tokio::{sync::oneshot, time::Instant};
 
@@ -29,6 +30,8 @@ pub enum StreamEvent {
     Started(Started),
     /// Input was handed over, or is closed.
     Stdin(StdinProgress),
+    /// It reported how far it is.
+    Progress(ScriptProgress),
     /// It has ended.
     Ended(Arc<Outcome>),
 }

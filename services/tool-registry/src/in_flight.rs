@@ -181,6 +181,14 @@ impl InFlightCall {
         });
     }
 
+    /// Shows how far the script of the tool says it is.
+    pub fn progress(&self, fraction: Option<f64>, message: String) {
+        self.stage.send_modify(|stage| {
+            let report = stage.output.report(fraction, message);
+            stage.output.add(self.event(Kind::ProgressReported(report)));
+        });
+    }
+
     /// Shows that the call waits for people. What they decide is stored, so the call is known.
     pub fn waits_for_approval(&self, requested: Kind) {
         self.stage.send_modify(|stage| {

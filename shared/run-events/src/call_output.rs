@@ -1,6 +1,6 @@
 //! Numbers and bounds what a tool or script writes.
 
-use contracts::tavern::common::v1::{OutputChunk, OutputReset, OutputStream};
+use contracts::tavern::common::v1::{OutputChunk, OutputReset, OutputStream, ProgressReported};
 use core_types::Timestamp;
 
 /// The most text that a call shows, in bytes.
@@ -81,6 +81,17 @@ impl CallOutput {
             node_id: self.node_id.clone(),
             interface_key: self.interface_key.clone(),
         })
+    }
+
+    /// Makes the event of a report of how far the script is.
+    pub fn report(&self, fraction: Option<f64>, message: String) -> ProgressReported {
+        ProgressReported {
+            effect_id: self.effect_id.clone(),
+            generation: self.generation,
+            node_id: self.node_id.clone(),
+            fraction,
+            message,
+        }
     }
 
     /// Begins anew: what was written before is void. Generations grow, also over restarts of the

@@ -70,6 +70,7 @@ impl ForwardedSequences {
             return match &event.kind {
                 Some(Kind::OutputChunk(chunk)) => (&chunk.effect_id, chunk.generation),
                 Some(Kind::OutputReset(reset)) => (&reset.effect_id, reset.generation),
+                Some(Kind::ProgressReported(report)) => (&report.effect_id, report.generation),
                 Some(Kind::ApprovalRequested(requested)) => (&requested.approval_id, 0),
                 Some(Kind::ApprovalEnded(ended)) => (&ended.approval_id, 0),
                 _ => (&event.run_id, 0),

@@ -7,6 +7,7 @@ pub mod limits;
 pub mod outcome;
 pub mod pool_sizer;
 pub mod profile;
+pub mod progress;
 pub mod script;
 pub mod usage;
 pub mod verdict;

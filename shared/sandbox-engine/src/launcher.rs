@@ -58,6 +58,8 @@ pub struct Launched {
     pub stderr: pipe::Receiver,
     /// The script's result channel.
     pub result: pipe::Receiver,
+    /// How far the script says it is.
+    pub progress: pipe::Receiver,
     /// The other end of the script's job channel, if the plan has one.
     pub job: Option<tokio::net::UnixStream>,
 }
@@ -220,12 +222,14 @@ impl Spawned {
         let (stdout, script_stdout) = pipe()?;
         let (stderr, script_stderr) = pipe()?;
         let (result, script_result) = pipe()?;
+        let (progress, script_progress) = pipe()?;
         if let Some(user) = plan.outside_user {
             let scripts = [
                 &script_stdin,
                 &script_stdout,
                 &script_stderr,
                 &script_result,
+                &script_progress,
             ];
             give_to(user, &scripts)?;
         }
@@ -245,6 +249,7 @@ impl Spawned {
                 stdout: script_stdout.as_fd(),
                 stderr: script_stderr.as_fd(),
                 result: script_result.as_fd(),
+                progress: script_progress.as_fd(),
                 files: init_files.as_fd(),
                 job: script_job.as_fd(),
             },
@@ -259,6 +264,7 @@ impl Spawned {
             stdout: pipe::Receiver::from_owned_fd(stdout)?,
             stderr: pipe::Receiver::from_owned_fd(stderr)?,
             result: pipe::Receiver::from_owned_fd(result)?,
+            progress: pipe::Receiver::from_owned_fd(progress)?,
             job: job.map(convert).transpose()?,
         })
     }

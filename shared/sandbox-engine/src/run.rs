@@ -27,13 +27,17 @@ use crate::{
     output_files::Collection,
     pool::WarmInterpreter,
     runtimes::Interpreter,
-    slot::{Invocation, NotStarted, SandboxedProcess, Slot, Tools, base_environment, set_variable},
+    slot::{
+        Invocation, NotStarted, PROGRESS_VARIABLE, RESULT_VARIABLE, SandboxedProcess, Slot, Tools,
+        base_environment, set_variable,
+    },
     users::User,
 };
 
 pub mod capture;
 mod feed;
 pub mod io_handler;
+pub mod progress;
 mod usage_monitor;
 mod watch;
 
@@ -225,8 +229,9 @@ async fn start(
             }
         }
         Opening::Driver => {
-            // The result channel is the driver's own.
-            environment.retain(|(name, _)| name != "TAVERN_RESULT_FD");
+            // The result channel is the driver's own, and a session has no progress.
+            environment
+                .retain(|(name, _)| ![RESULT_VARIABLE, PROGRESS_VARIABLE].contains(&name.as_str()));
             let session = profile.session.as_ref();
             Invocation {
                 command: session.map_or_else(Vec::new, |session| session.command(&executable)),

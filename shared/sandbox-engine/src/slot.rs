@@ -8,7 +8,7 @@ use std::{fs, io, sync::Arc, time::Duration};
 
 use blob_store::BlobStore;
 use sandbox_launcher::{
-    plan::{LaunchPlan, OutsideUser, ProcessLimits, RESULT_FD, Start},
+    plan::{LaunchPlan, OutsideUser, PROGRESS_FD, ProcessLimits, RESULT_FD, Start},
     report::{Failure, Layer},
 };
 use tokio::{
@@ -34,6 +34,12 @@ use crate::{
     runtimes::Interpreter,
     users::{User, Users},
 };
+
+/// Names the descriptor of the result channel to a script.
+pub(crate) const RESULT_VARIABLE: &str = "TAVERN_RESULT_FD";
+
+/// Names the descriptor for how far a script is to it.
+pub(crate) const PROGRESS_VARIABLE: &str = "TAVERN_PROGRESS_FD";
 
 /// How long a launcher may take to accept its plan.
 const PLAN_TIME: Duration = Duration::from_secs(20);
@@ -109,6 +115,8 @@ pub struct SandboxedProcess {
     pub stderr: pipe::Receiver,
     /// The program's result channel.
     pub result: pipe::Receiver,
+    /// How far the program says it is.
+    pub progress: pipe::Receiver,
     /// The other end of the program's job channel, if its start has one.
     pub job: Option<UnixStream>,
     /// The room that it sits in.
@@ -246,6 +254,7 @@ impl SandboxedProcess {
             stdout: launched.stdout,
             stderr: launched.stderr,
             result: launched.result,
+            progress: launched.progress,
             job: launched.job,
             slot,
         }
@@ -278,7 +287,8 @@ pub fn base_environment(
     for (name, value) in &profile.environment {
         set_variable(&mut variables, name, value.clone());
     }
-    set_variable(&mut variables, "TAVERN_RESULT_FD", RESULT_FD.to_string());
+    set_variable(&mut variables, RESULT_VARIABLE, RESULT_FD.to_string());
+    set_variable(&mut variables, PROGRESS_VARIABLE, PROGRESS_FD.to_string());
     variables
 }
 

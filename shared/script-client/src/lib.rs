@@ -13,7 +13,7 @@ pub use cell::{Cell, CellEvent, run_cell};
 use contracts::tavern::{
     common::v1::OutputStream,
     sandbox::v1::{
-        self as sandbox, ExecuteRequest, ExecuteResponse, ExecuteStreamRequest,
+        self as sandbox, ExecuteRequest, ExecuteResponse, ExecuteStreamRequest, ScriptProgress,
         execute_stream_request::Message, execute_stream_response::Event,
         script_sandbox_service_client::ScriptSandboxServiceClient, verdict::Kind,
     },
@@ -30,6 +30,8 @@ use tonic::{Code, Status, Streaming};
 pub enum ScriptEvent {
     /// It wrote something.
     Output(OutputStream, String),
+    /// It reported how far it is.
+    Progress(ScriptProgress),
     /// It ended. The response holds everything that it wrote. Nothing comes after it.
     Ended(Box<ExecuteResponse>),
 }
@@ -68,6 +70,10 @@ pub fn run(
                 None => (output.coalescer.release(Instant::now()), None),
                 Some(Event::Output(chunk)) => (output.take(&chunk), None),
                 Some(Event::Ended(response)) => (output.finish(), Some(response)),
+                Some(Event::Progress(progress)) => {
+                    yield ScriptEvent::Progress(progress);
+                    continue;
+                }
                 Some(Event::Started(_) | Event::Stdin(_) | Event::Alive(_)) => continue,
             };
             for (stream, text) in pieces {

@@ -50,6 +50,7 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::RunQueued(_)
         | Kind::RunDequeued(_)
         | Kind::OutputReset(_)
+        | Kind::ProgressReported(_)
         | Kind::NodeRetrying(_)
         | Kind::IterationFinished(_)
         | Kind::NodeWaiting(_)

@@ -385,6 +385,7 @@ fn word(kind: &Kind) -> &'static str {
         Kind::RunQueued(_) => "queued",
         Kind::RunDequeued(_) => "dequeued",
         Kind::OutputReset(_) => "output reset",
+        Kind::ProgressReported(_) => "progress",
         Kind::NodeRetrying(_) => "node retrying",
         Kind::IterationFinished(_) => "iteration finished",
         Kind::NodeWaiting(_) => "node waiting",

@@ -183,6 +183,7 @@ fn launch(plan: &LaunchPlan, fault: Option<Fault>) -> (Vec<Report>, String) {
         stdout: script_stdout.as_fd(),
         stderr: null.as_fd(),
         result: null.as_fd(),
+        progress: null.as_fd(),
         files: init_files.as_fd(),
         job: null.as_fd(),
     };

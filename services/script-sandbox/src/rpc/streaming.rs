@@ -212,6 +212,10 @@ impl Responses {
                 .into(),
                 dropped_bytes: progress.dropped,
             }),
+            Item::Event(StreamEvent::Progress(progress)) => Event::Progress(wire::ScriptProgress {
+                fraction: progress.fraction,
+                message: progress.message,
+            }),
             Item::Event(StreamEvent::Ended(outcome)) => {
                 self.over = true;
                 Event::Ended(outward::response(&outcome, false))

@@ -9,7 +9,10 @@ use sandbox_engine::{
         verdict::Stream,
     },
     input_files::InputFiles,
-    run::io_handler::{IoHandler, IoTasks, Progress, ScriptIo},
+    run::{
+        io_handler::{IoHandler, IoTasks, Progress, ScriptIo},
+        progress::follow,
+    },
 };
 use tokio::{
     net::{UnixStream, unix::pipe},
@@ -67,6 +70,7 @@ impl IoHandler for SessionIo {
         // is dropped here: there is none.
         IoTasks {
             outputs: [(); 3].map(|()| tokio::spawn(async { Captured::default() })),
+            progress_reader: tokio::spawn(follow(io.progress, |_| {})),
             helpers: JoinSet::new(),
             progress,
         }

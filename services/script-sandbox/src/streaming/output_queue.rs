@@ -123,14 +123,15 @@ impl<E> OutputQueue<E> {
         self.changed.notify_one();
     }
 
-    /// Adds an event, or puts it in the place of the last one if that still waits and is
-    /// `outdated` by it.
+    /// Adds an event, and takes away the last one that still waits and is `outdated` by it.
     pub fn put_latest(&self, event: E, outdated: impl Fn(&E) -> bool) {
         let mut state = self.lock();
-        match state.items.back_mut() {
-            Some((Item::Event(last), _)) if outdated(last) => *last = event,
-            _ => state.items.push_back((Item::Event(event), 0)),
+        let is_outdated =
+            |(item, _): &(Item<E>, usize)| matches!(item, Item::Event(event) if outdated(event));
+        if let Some(place) = state.items.iter().rposition(is_outdated) {
+            state.items.remove(place);
         }
+        state.items.push_back((Item::Event(event), 0));
         drop(state);
         self.changed.notify_one();
     }

@@ -11,9 +11,11 @@ use sandbox_engine::{
     run::{
         capture::{Overflow, capture},
         io_handler::{IoHandler, IoTasks, Progress, ScriptIo, Stage},
+        progress::follow,
     },
 };
 use tokio::{
+    net::unix::pipe,
     sync::{mpsc, watch},
     task::JoinSet,
 };
@@ -46,6 +48,7 @@ impl IoHandler for StreamIo {
             stdout,
             stderr,
             result,
+            progress: progress_pipe,
             job: _,
             delivery,
             script,
@@ -91,6 +94,8 @@ impl IoHandler for StreamIo {
                 overflow.clone(),
             )),
         ];
+        let reports = report(progress_pipe, announced.subscribe(), queue.clone());
+        let progress_reader = tokio::spawn(reports);
         let (seen, events) = (progress.subscribe(), queue.clone());
         tokio::spawn(announce(seen, started, events, announced));
         let mut helpers = JoinSet::new();
@@ -110,6 +115,7 @@ impl IoHandler for StreamIo {
         });
         IoTasks {
             outputs,
+            progress_reader,
             helpers,
             progress,
         }
@@ -135,6 +141,20 @@ async fn announce(
     announced.send_replace(true);
     let _ = progress.wait_for(reached(Stage::Gone)).await;
     queue.lift();
+}
+
+/// Puts what the script reports of its progress into the queue, behind its start.
+async fn report(
+    pipe: pipe::Receiver,
+    mut announced: watch::Receiver<bool>,
+    queue: Arc<OutputQueue<StreamEvent>>,
+) {
+    let _ = announced.wait_for(|announced| *announced).await;
+    let show = |progress| {
+        let is_progress = |event: &StreamEvent| matches!(event, StreamEvent::Progress(_));
+        queue.put_latest(StreamEvent::Progress(progress), is_progress);
+    };
+    follow(pipe, show).await;
 }
 
 /// Moves a stream to its end.

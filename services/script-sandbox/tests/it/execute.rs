@@ -104,7 +104,7 @@ fn the_environment_is_built_from_nothing() {
         assert_eq!(
             names,
             "HOME LANG OPENSSL_CONF PATH PWD SHLVL TAVERN_CONVERSATION_ID TAVERN_EFFECT_ID \
-             TAVERN_RESULT_FD TMPDIR _ "
+             TAVERN_PROGRESS_FD TAVERN_RESULT_FD TMPDIR _ "
         );
     });
 }

@@ -1,5 +1,7 @@
 //! Talks with running scripts.
 
+mod progress;
+
 use std::time::Duration;
 
 use contracts::tavern::sandbox::v1::{

@@ -39,6 +39,9 @@ impl Position {
             Some(Kind::OutputReset(reset)) if reset.effect_id == effect.as_str() => {
                 reset.generation
             }
+            Some(Kind::ProgressReported(report)) if report.effect_id == effect.as_str() => {
+                report.generation
+            }
             _ => self.generation,
         };
         let is_new = generation != self.generation || event.sequence > self.sequence;

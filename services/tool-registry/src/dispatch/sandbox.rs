@@ -98,6 +98,9 @@ impl Sandbox {
             match event? {
                 ScriptEvent::Output(stream, _) if answer == Some(stream) => {}
                 ScriptEvent::Output(stream, text) => resolved.in_flight.output(stream, text),
+                ScriptEvent::Progress(report) => {
+                    resolved.in_flight.progress(report.fraction, report.message);
+                }
                 ScriptEvent::Ended(response) => return Ok(*response),
             }
         }

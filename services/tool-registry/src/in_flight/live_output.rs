@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contracts::tavern::common::v1::{
-    OutputChunk, OutputReset, OutputStream, RunEvent, run_event::Kind,
+    OutputChunk, OutputReset, OutputStream, ProgressReported, RunEvent, run_event::Kind,
 };
 use core_types::Timestamp;
 use run_events::CallOutput;
@@ -58,6 +58,11 @@ impl LiveOutput {
     /// Makes the chunk of what was written next. Returns nothing if no more is shown.
     pub(super) fn write(&mut self, stream: OutputStream, text: String) -> Option<OutputChunk> {
         self.output.write(stream, text)
+    }
+
+    /// Makes the event of a report of how far the script is.
+    pub(super) fn report(&self, fraction: Option<f64>, message: String) -> ProgressReported {
+        self.output.report(fraction, message)
     }
 
     /// Begins anew. What was written before is void and no longer kept.

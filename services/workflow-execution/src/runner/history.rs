@@ -364,6 +364,9 @@ impl Replayed {
             })) => return Ok(self.zone_of_effect(&result.effect_id)),
             Some(Kind::OutputChunk(chunk)) => return Ok(self.zone_of_effect(&chunk.effect_id)),
             Some(Kind::OutputReset(reset)) => return Ok(self.zone_of_effect(&reset.effect_id)),
+            Some(Kind::ProgressReported(report)) => {
+                return Ok(self.zone_of_effect(&report.effect_id));
+            }
             _ => return Ok(None),
         };
         match self.place(node_id) {

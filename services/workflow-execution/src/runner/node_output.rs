@@ -1,6 +1,9 @@
 //! What the script or model of a node writes, on its way into the log of its run.
 
-use contracts::tavern::common::v1::{OutputStream, run_event::Kind};
+use contracts::tavern::{
+    common::v1::{OutputStream, run_event::Kind},
+    sandbox::v1::ScriptProgress,
+};
 use run_events::{CallOutput, Recorder};
 use run_log::AppendError;
 
@@ -68,5 +71,14 @@ impl NodeOutput {
             self.recorder.submit(kind).await?;
         }
         Ok(())
+    }
+
+    /// Records how far the script says it is.
+    pub(super) async fn report(&mut self, report: ScriptProgress) -> Result<(), AppendError> {
+        let reported = self.output.report(report.fraction, report.message);
+        self.recorder
+            .submit(Kind::ProgressReported(reported))
+            .await
+            .map(drop)
     }
 }

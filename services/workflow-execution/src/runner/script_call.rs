@@ -114,6 +114,9 @@ async fn ask(
                     .await
                     .map_err(ExecuteError::Log)?;
             }
+            ScriptEvent::Progress(report) => {
+                output.report(report).await.map_err(ExecuteError::Log)?;
+            }
             ScriptEvent::Ended(response) => return Ok(*response),
         }
     }

@@ -13,7 +13,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use super::feed;
+use super::{feed, progress};
 use crate::{
     domain::{
         isolation::{MemoryEnforcement, MissingLayer},
@@ -38,6 +38,8 @@ pub struct ScriptIo {
     pub stderr: pipe::Receiver,
     /// The script's result channel.
     pub result: pipe::Receiver,
+    /// How far the script says it is.
+    pub progress: pipe::Receiver,
     /// The other end of the job channel of an interpreter that starts at once.
     pub job: Option<UnixStream>,
     /// The first delivery.
@@ -58,6 +60,8 @@ pub struct IoTasks {
     /// What the three streams held, in the order of [`ScriptIo`]; each ends when everybody who could
     /// write to it has gone.
     pub outputs: [JoinHandle<Captured>; 3],
+    /// What reads how far the script says it is; ends as the outputs do.
+    pub progress_reader: JoinHandle<()>,
     /// What ends with the script.
     pub helpers: JoinSet<()>,
     /// Receives how far the script is.
@@ -107,6 +111,7 @@ impl IoHandler for Collector {
             stdout,
             stderr,
             result,
+            progress,
             job: _,
             missing: _,
             enforcement: _,
@@ -131,6 +136,7 @@ impl IoHandler for Collector {
         });
         IoTasks {
             outputs,
+            progress_reader: tokio::spawn(progress::follow(progress, |_| {})),
             helpers,
             progress: watch::Sender::default(),
         }

@@ -92,6 +92,7 @@ pub(super) async fn watch(
         stdout,
         stderr,
         result,
+        progress: progress_pipe,
         job,
         mut slot,
     } = process;
@@ -111,6 +112,7 @@ pub(super) async fn watch(
     let (overflow, overflows) = mpsc::channel(3);
     let IoTasks {
         outputs,
+        progress_reader,
         helpers,
         progress,
     } = handler.handle(ScriptIo {
@@ -119,6 +121,7 @@ pub(super) async fn watch(
         stdout,
         stderr,
         result,
+        progress: progress_pipe,
         job,
         delivery,
         script,
@@ -130,7 +133,10 @@ pub(super) async fn watch(
     watch.assignment = assignment;
     watch.follow(reports, say, overflows, cancel).await;
     drop(helpers);
-    (watch.conclude(supervisor, outputs).await, slot)
+    (
+        watch.conclude(supervisor, outputs, progress_reader).await,
+        slot,
+    )
 }
 
 struct Watch {
@@ -393,6 +399,7 @@ impl Watch {
         mut self,
         supervisor: Supervisor,
         streams: [JoinHandle<Captured>; 3],
+        progress_reader: JoinHandle<()>,
     ) -> Watched {
         let now = Instant::now();
         let orphaned = !self.gone;
@@ -421,6 +428,7 @@ impl Watch {
         self.reach(Stage::Gone);
         let [stdout, stderr, result] = streams.map(drain);
         let (stdout, stderr, result) = (stdout.await, stderr.await, result.await);
+        drain(progress_reader).await;
 
         let loud = too_loud([
             (Stream::Stdout, &stdout),
@@ -489,12 +497,12 @@ fn too_loud(streams: [(Stream, &Captured); 3]) -> Option<Stopped> {
 }
 
 /// What a stream held. It ends with the last process that could write to it.
-async fn drain(mut stream: JoinHandle<Captured>) -> Captured {
+async fn drain<T: Default>(mut stream: JoinHandle<T>) -> T {
     match tokio::time::timeout(DRAIN, &mut stream).await {
         Ok(captured) => captured.unwrap_or_default(),
         Err(_) => {
             stream.abort();
-            Captured::default()
+            T::default()
         }
     }
 }

@@ -20,6 +20,7 @@ mod ledger;
 mod left_files;
 mod metrics;
 mod once;
+mod progress;
 mod requests;
 mod rules;
 mod schedules;

@@ -1,0 +1,100 @@
+//! Reads how far a script says it is, no faster than anybody wants to know.
+
+use std::time::Duration;
+
+use tokio::{
+    io::AsyncReadExt,
+    net::unix::pipe,
+    time::{Instant, sleep_until},
+};
+
+use crate::domain::progress::{ProgressLines, ScriptProgress};
+
+/// One read.
+const CHUNK: usize = 4 << 10;
+
+/// How many reads fit into a [`WINDOW`]. A script that writes faster than 64 KiB in that time waits in
+/// its own write.
+const READS: u32 = 16;
+
+/// The time over which reads are counted.
+const WINDOW: Duration = Duration::from_millis(20);
+
+/// The least time between two reports.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// The part of the time so far that passes between two reports of a script that runs for long, so that
+/// the reports of no script are many.
+const SHARE: u32 = 500;
+
+/// Reads to the end, and shows the latest report at most every [`INTERVAL`], and at the end.
+pub async fn follow(mut pipe: pipe::Receiver, show: impl Fn(ScriptProgress) + Send) {
+    let began = Instant::now();
+    let (mut window, mut reads) = (began, 0);
+    let (mut latest, mut due) = (None, began);
+    let mut lines = ProgressLines::default();
+    let mut chunk = [0; CHUNK];
+    loop {
+        let read = tokio::select! {
+            read = async {
+                if reads == READS {
+                    sleep_until(window + WINDOW).await;
+                }
+                pipe.read(&mut chunk).await
+            } => read,
+            () = sleep_until(due), if latest.is_some() => {
+                latest.take().into_iter().for_each(&show);
+                let now = Instant::now();
+                due = now + INTERVAL.max((now - began) / SHARE);
+                continue;
+            }
+        };
+        let Ok(read @ 1..) = read else {
+            break;
+        };
+        latest = lines.take(&chunk[..read]).or(latest);
+        if window.elapsed() >= WINDOW {
+            (window, reads) = (Instant::now(), 0);
+        }
+        reads += 1;
+    }
+    latest.into_iter().for_each(show);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, sync::Mutex};
+
+    use super::*;
+
+    /// Writes and closes; returns what was shown.
+    async fn shown(written: Vec<u8>) -> Vec<ScriptProgress> {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let writing = tokio::task::spawn_blocking(move || {
+            std::fs::File::from(writer).write_all(&written).unwrap();
+        });
+        let all = Mutex::new(Vec::new());
+        let pipe = pipe::Receiver::from_owned_fd(reader).unwrap();
+        follow(pipe, |progress| all.lock().unwrap().push(progress)).await;
+        writing.await.unwrap();
+        all.into_inner().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_last_report_is_shown_and_most_of_a_flood_is_not() {
+        let mut flood = Vec::new();
+        for step in 0..20_000 {
+            writeln!(flood, "{{\"progress\": {}}}", f64::from(step) / 20_000.0).unwrap();
+        }
+        flood.extend(b"{\"progress\":1,\"message\":\"done\"}\n");
+        let shown = shown(flood).await;
+        let last = shown.last().unwrap();
+        assert_eq!((last.fraction, &*last.message), (Some(1.0), "done"));
+        assert!(shown.len() < 200, "{}", shown.len());
+    }
+
+    #[tokio::test]
+    async fn a_script_that_says_nothing_shows_nothing() {
+        assert_eq!(shown(Vec::new()).await, []);
+    }
+}
