@@ -15,6 +15,7 @@ mod faults;
 mod follow;
 mod followers;
 mod foreign;
+mod forward;
 mod kills;
 mod ledger;
 mod left_files;

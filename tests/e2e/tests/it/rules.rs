@@ -73,7 +73,7 @@ async fn send(transport: &Transport, case: &Breakage) -> anyhow::Result<Result<(
 
 /// Sends bytes as they are, and reads no answer.
 #[derive(Clone, Copy, Default)]
-struct RawCodec;
+pub(crate) struct RawCodec;
 
 impl Codec for RawCodec {
     type Encode = Vec<u8>;
