@@ -1,6 +1,7 @@
 """Clients of the gateway's edges that share no code with Tavern.
 
     edge_clients.py ADDRESS openai|closing|session|cuts
+    edge_clients.py ADDRESS ask AGENT MESSAGE
 
 Each part ends with exit code 0 if everything was as it should be.
 """
@@ -87,6 +88,14 @@ def use_openai(address):
     assert (unknown.code, unknown.param) == ("model_not_found", "model"), unknown
     expect(openai.BadRequestError, lambda: ask(messages=history))
     expect(openai.BadRequestError, lambda: ask(messages=[{"role": "tool", "content": "x"}]))
+
+
+def ask(address, agent, message):
+    """Prints an agent's answer."""
+    client = openai.OpenAI(base_url=f"http://{address}/v1", api_key="none")
+    messages = [{"role": "user", "content": message}]
+    answer = client.chat.completions.create(model=agent, messages=messages)
+    print(answer.choices[0].message.content)
 
 
 def close_openai(address):
@@ -253,6 +262,7 @@ def cut_often(address):
 
 
 PARTS = {
+    "ask": ask,
     "openai": use_openai,
     "closing": close_openai,
     "session": use_session,
@@ -264,9 +274,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("address")
     parser.add_argument("part", choices=PARTS)
+    parser.add_argument("rest", nargs="*")
     arguments = parser.parse_args()
     address = urllib.parse.urlsplit(arguments.address).netloc or arguments.address
-    PARTS[arguments.part](address)
+    PARTS[arguments.part](address, *arguments.rest)
 
 
 if __name__ == "__main__":

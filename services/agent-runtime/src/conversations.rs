@@ -236,7 +236,7 @@ impl Conversations {
                 Part::Appended(batch) => Some(history::appended(&batch)),
             };
             let Some(earlier) = earlier else { continue };
-            let texts = earlier.messages.iter().map(|message| message.text.len());
+            let texts = earlier.messages.iter().map(|said| said.message.bytes());
             bytes += texts.sum::<usize>();
             history.push(earlier);
             if bytes > most_bytes {

@@ -16,6 +16,7 @@ mod gate;
 mod golden;
 mod model;
 mod models;
+mod native_names;
 
 use std::{
     sync::Arc,
@@ -50,6 +51,8 @@ pub struct ModelRequest {
     pub seed: Option<i64>,
     /// The tools that the model may call natively, each with `name`, `description` and `parameters`.
     pub tools: Vec<serde_json::Value>,
+    /// Whether the model may call these tools now, or only read of them.
+    pub may_call: bool,
     /// When the whole answer must be there.
     pub deadline: Instant,
 }
@@ -57,7 +60,7 @@ pub struct ModelRequest {
 impl ModelRequest {
     /// Returns how many bytes of text the model reads.
     fn bytes(&self) -> usize {
-        let messages: usize = self.messages.iter().map(|message| message.text.len()).sum();
+        let messages: usize = self.messages.iter().map(ChatMessage::bytes).sum();
         let tools: usize = self.tools.iter().map(|tool| tool.to_string().len()).sum();
         messages + tools
     }

@@ -127,11 +127,12 @@ impl Runner {
         room: Room,
     ) {
         let now = self.inner.clock.now();
-        let turn = Turn::new(plan.budgets, &input.opening, now);
+        let turn =
+            Turn::new(plan.budgets, &input.opening, now).with_native_calls(plan.tools.is_native());
         let given = input
             .history
             .iter()
-            .map(|message| message.at(now))
+            .map(|message| message.clone().at(now))
             .collect();
         let span = telemetry::spans::invoke_agent(&meta.subject);
         self.execute(
@@ -251,7 +252,7 @@ impl Resumed {
             turn,
             given,
             opening,
-        } = fold(&plan, own.clone())?;
+        } = fold(&plan, plan.tools.is_native(), own.clone())?;
         let mut resumed = Self::fresh(turn, given, &opening);
         for event in own {
             match &event.kind {

@@ -16,6 +16,8 @@ pub(crate) fn role_to_proto(role: Role) -> common::ChatRole {
         Role::System => common::ChatRole::System,
         Role::User => common::ChatRole::User,
         Role::Assistant => common::ChatRole::Assistant,
+        // Messages of tools are made for a request; what others see is text.
+        Role::Tool => common::ChatRole::User,
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod given;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -35,120 +34,6 @@ fn json_text(arguments: Option<&Value>) -> String {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
-    }
-}
-
-/// Puts streamed chat-completions deltas together.
-#[derive(Debug, Clone, Default)]
-pub struct OpenAiDeltas {
-    calls: BTreeMap<u64, NativeCall>,
-    bytes: usize,
-}
-
-/// More streamed arguments than this are not kept.
-const MOST_BYTES: usize = 4 << 20;
-const MOST_CALLS: usize = 256;
-
-impl OpenAiDeltas {
-    /// Takes the `delta` of a choice; gives the names of calls that became known with it.
-    pub fn push(&mut self, delta: &Value) -> Vec<String> {
-        let mut named = Vec::new();
-        for part in delta
-            .get("tool_calls")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
-            // Servers that leave the index out send whole calls.
-            let next = self.calls.len() as u64;
-            let index = part.get("index").and_then(Value::as_u64).unwrap_or(next);
-            if self.calls.len() >= MOST_CALLS && !self.calls.contains_key(&index) {
-                continue;
-            }
-            let call = self.calls.entry(index).or_default();
-            if let Some(id) = part
-                .get("id")
-                .and_then(Value::as_str)
-                .filter(|id| !id.is_empty())
-            {
-                call.id = id.to_owned();
-            }
-            let Some(function) = part.get("function") else {
-                continue;
-            };
-            if let Some(name) = function
-                .get("name")
-                .and_then(Value::as_str)
-                .filter(|name| !name.is_empty())
-            {
-                // Some servers repeat the name in every delta.
-                if call.name != name {
-                    call.name.push_str(name);
-                    named.push(call.name.clone());
-                }
-            }
-            let more = json_text(function.get("arguments"));
-            if self.bytes + more.len() <= MOST_BYTES {
-                self.bytes += more.len();
-                call.arguments_json.push_str(&more);
-            }
-        }
-        named
-    }
-
-    /// The calls in order of their index.
-    pub fn finish(self) -> Vec<NativeCall> {
-        self.calls
-            .into_values()
-            .filter(|call| !call.name.is_empty())
-            .collect()
-    }
-}
-
-/// Puts streamed Anthropic events together: `content_block_start` and `content_block_delta`.
-#[derive(Debug, Clone, Default)]
-pub struct AnthropicEvents {
-    calls: BTreeMap<u64, NativeCall>,
-    bytes: usize,
-}
-
-impl AnthropicEvents {
-    /// Takes one event; gives the name of a call that became known with it.
-    pub fn push(&mut self, event: &Value) -> Option<String> {
-        let index = event.get("index").and_then(Value::as_u64)?;
-        if let Some(block) = event.get("content_block") {
-            let started = given::read(block).calls.into_iter().next()?;
-            if self.calls.len() >= MOST_CALLS {
-                return None;
-            }
-            let name = started.name.clone();
-            // The input of a start is an empty object; the text follows in deltas.
-            let arguments_json = if started.arguments_json == "{}" {
-                String::new()
-            } else {
-                started.arguments_json
-            };
-            self.calls.insert(
-                index,
-                NativeCall {
-                    arguments_json,
-                    ..started
-                },
-            );
-            return Some(name);
-        }
-        let more = event.get("delta")?.get("partial_json")?.as_str()?;
-        let call = self.calls.get_mut(&index)?;
-        if self.bytes + more.len() <= MOST_BYTES {
-            self.bytes += more.len();
-            call.arguments_json.push_str(more);
-        }
-        None
-    }
-
-    /// The calls in order of their blocks.
-    pub fn finish(self) -> Vec<NativeCall> {
-        self.calls.into_values().collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! One message of a conversation.
 
+use call_text::native::NativeCall;
 use core_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,8 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+    /// A tool: the result of a native call.
+    Tool,
 }
 
 impl Role {
@@ -22,6 +25,7 @@ impl Role {
             Role::System => "system",
             Role::User => "user",
             Role::Assistant => "assistant",
+            Role::Tool => "tool",
         }
     }
 }
@@ -33,6 +37,21 @@ pub struct ChatMessage {
     pub role: Role,
     /// What is said.
     pub text: String,
+    /// The native calls of an answer, by the ids of the tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<NativeCall>,
+    /// Which call a tool's message is the result of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_of: Option<EndedCall>,
+}
+
+/// A native call that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedCall {
+    /// The id of the call.
+    pub id: String,
+    /// Whether it did not succeed.
+    pub failed: bool,
 }
 
 impl ChatMessage {
@@ -41,17 +60,24 @@ impl ChatMessage {
         Self {
             role,
             text: text.into(),
+            calls: Vec::new(),
+            result_of: None,
         }
+    }
+
+    /// Returns how many bytes a model reads of it.
+    pub fn bytes(&self) -> usize {
+        let calls = self.calls.iter();
+        let calls = calls.map(|call| call.name.len() + call.arguments_json.len());
+        self.text.len() + calls.sum::<usize>()
     }
 }
 
 /// A message as a turn made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnMessage {
-    /// Who says it.
-    pub role: Role,
-    /// What is said.
-    pub text: String,
+    /// The message.
+    pub message: ChatMessage,
     /// Whether it is an observation and not the user's own.
     pub observation: bool,
     /// When it was said.
@@ -60,10 +86,9 @@ pub struct TurnMessage {
 
 impl ChatMessage {
     /// Returns the message as one that was said at a time.
-    pub fn at(&self, time: Timestamp) -> TurnMessage {
+    pub fn at(self, time: Timestamp) -> TurnMessage {
         TurnMessage {
-            role: self.role,
-            text: self.text.clone(),
+            message: self,
             observation: false,
             time,
         }

@@ -37,6 +37,44 @@ impl Budgets {
     };
 }
 
+/// How an agent's model is offered its tools (rule G501). Calls in its text and native calls are read
+/// in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolOffer {
+    /// Taught in the prompt.
+    #[default]
+    Text,
+    /// Declared to the model's API.
+    Native,
+    /// Both.
+    Both,
+}
+
+impl ToolOffer {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::Text, Self::Native, Self::Both];
+
+    /// Returns the word for it in a profile.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Native => "native",
+            Self::Both => "both",
+        }
+    }
+
+    /// Whether tools are declared to the model's API.
+    pub fn is_native(self) -> bool {
+        self != Self::Text
+    }
+
+    /// Whether tools are taught in the prompt.
+    pub fn is_text(self) -> bool {
+        self != Self::Native
+    }
+}
+
 /// What a turn begins with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -84,6 +122,9 @@ pub struct Plan {
     pub dialect: Option<Dialect>,
     /// The language of the list of tools.
     pub language: Language,
+    /// How the model is offered its tools.
+    #[serde(default)]
+    pub tools: ToolOffer,
     /// The sampling temperature.
     pub temperature: Option<f64>,
     /// The most tokens of one answer.

@@ -16,6 +16,8 @@ use core_types::{LoadDiagnostic, ProfileId};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::plan::ToolOffer;
+
 /// The largest profile that is read, in bytes.
 pub const MAX_PROFILE_BYTES: usize = 1 << 20;
 /// The most tools that a profile may name.
@@ -84,6 +86,8 @@ pub struct TavernSection {
     pub language: Option<Language>,
     /// The instructions before the list of tools; made from name and description if missing.
     pub system_prompt: Option<String>,
+    /// How the model is offered its tools; as text if missing.
+    pub tools: Option<ToolOffer>,
     /// The sampling temperature; the endpoint's own if missing.
     pub temperature: Option<f64>,
     /// The most tokens of one answer; the endpoint's own limit if missing.
@@ -332,9 +336,10 @@ impl Reader {
 
     fn tavern(&mut self, object: &Map<String, Value>) -> TavernSection {
         const PLACE: &str = "/custom_metadata/tavern";
-        const KEYS: [&str; 7] = [
+        const KEYS: [&str; 8] = [
             "model",
             "dialect",
+            "tools",
             "language",
             "system_prompt",
             "temperature",
@@ -381,6 +386,10 @@ impl Reader {
                         .find(|dialect| dialect.as_str() == word && *dialect != Dialect::Native)
                 },
             ),
+            tools: self.word(section, "tools", "text, native or both", |word| {
+                let mut all = ToolOffer::ALL.into_iter();
+                all.find(|offer| offer.as_str() == word)
+            }),
             language: self.word(
                 section,
                 "language",

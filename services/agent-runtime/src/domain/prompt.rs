@@ -32,7 +32,7 @@ pub fn assemble(
     while turns_left_out > 0 {
         let bytes: usize = earlier[turns_left_out - 1]
             .iter()
-            .map(|message| message.text.len())
+            .map(|said| said.message.bytes())
             .sum();
         if bytes > room {
             break;
@@ -49,7 +49,7 @@ pub fn assemble(
         messages.push(ChatMessage::new(Role::System, system));
     }
     let said = earlier[turns_left_out..].iter().flatten().chain(present);
-    messages.extend(said.map(|message| ChatMessage::new(message.role, message.text.clone())));
+    messages.extend(said.map(|said| said.message.clone()));
     Prompt {
         messages,
         turns_left_out,
@@ -62,20 +62,23 @@ impl Prompt {
         let mut hasher = Sha256::new();
         for message in &self.messages {
             // Lengths keep one message from running into the next.
-            hasher.update(message.role.as_str());
-            hasher.update(
-                u64::try_from(message.text.len())
-                    .unwrap_or(u64::MAX)
-                    .to_be_bytes(),
-            );
-            hasher.update(&message.text);
+            let mut part = |text: &str| {
+                hasher.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
+                hasher.update(text);
+            };
+            part(message.role.as_str());
+            part(&message.text);
+            for call in &message.calls {
+                part(&call.name);
+                part(&call.arguments_json);
+            }
         }
         hex::encode(hasher.finalize())
     }
 
     /// Returns how many bytes the messages hold.
     pub fn bytes(&self) -> usize {
-        self.messages.iter().map(|message| message.text.len()).sum()
+        self.messages.iter().map(ChatMessage::bytes).sum()
     }
 }
 
@@ -86,12 +89,7 @@ mod tests {
     use super::*;
 
     fn said(role: Role, text: &str) -> TurnMessage {
-        TurnMessage {
-            role,
-            text: text.to_owned(),
-            observation: false,
-            time: Timestamp::default(),
-        }
+        ChatMessage::new(role, text).at(Timestamp::default())
     }
 
     fn turn(text: &str) -> Vec<TurnMessage> {

@@ -24,7 +24,7 @@ mod finish;
 use core_types::Timestamp;
 
 use crate::domain::{
-    message::{Role, TurnMessage},
+    message::{ChatMessage, Role, TurnMessage},
     plan::{Budgets, Opening},
 };
 
@@ -175,6 +175,8 @@ enum Phase {
 pub struct Turn {
     budgets: Budgets,
     go_on: bool,
+    /// Whether the model reads its native calls and their results in the form of its API.
+    native: bool,
     rounds: u32,
     answers: u32,
     /// How often the answer that is due was lost after calls of it had left.
@@ -195,15 +197,11 @@ impl Turn {
                 (*go_on, Role::Assistant, text, Phase::Opening(text.clone()))
             }
         };
-        let opening = TurnMessage {
-            role,
-            text: text.clone(),
-            observation: false,
-            time,
-        };
+        let opening = ChatMessage::new(role, text).at(time);
         Self {
             budgets,
             go_on,
+            native: false,
             rounds: 0,
             answers: 0,
             lost: 0,
@@ -213,6 +211,12 @@ impl Turn {
             equal_failures: None,
             phase,
         }
+    }
+
+    /// Writes native calls and their results in the form of the model's API from now on; otherwise
+    /// they are text.
+    pub fn with_native_calls(self, native: bool) -> Self {
+        Self { native, ..self }
     }
 
     /// Takes what happened.
@@ -247,13 +251,8 @@ impl Turn {
             (Phase::Asked(answer), TurnEvent::ModelAnswered(text)) => {
                 let answer = std::mem::replace(answer, Answer::new(None));
                 self.answers += 1;
-                let message = TurnMessage {
-                    role: Role::Assistant,
-                    text,
-                    observation: false,
-                    time,
-                };
-                self.messages.push(message);
+                let message = ChatMessage::new(Role::Assistant, text);
+                self.messages.push(message.at(time));
                 self.phase = Phase::Acting(answer);
             }
             (Phase::Asked(answer) | Phase::Acting(answer), TurnEvent::CallRead(call))
@@ -402,7 +401,7 @@ impl Turn {
     pub fn messages(&self) -> Vec<TurnMessage> {
         let mut messages = self.messages.clone();
         if let Phase::Acting(answer) = &self.phase {
-            answer.write_messages(&mut messages);
+            answer.write_messages(self.native, &mut messages);
         }
         messages
     }
@@ -440,7 +439,7 @@ impl Turn {
     /// Moves the answer at hand into the history.
     fn close_answer(&mut self) {
         if let Phase::Acting(answer) = std::mem::replace(&mut self.phase, Phase::Ready) {
-            answer.write_messages(&mut self.messages);
+            answer.write_messages(self.native, &mut self.messages);
             self.equal_failures = self.failure_after(&answer);
         }
     }

@@ -1,5 +1,6 @@
 //! The messages wire of Anthropic and of everything that is compatible with it.
 
+use call_text::native::NativeCall;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use serde_json::{Map, Value, json};
 use settings::Secret;
@@ -74,7 +75,8 @@ impl ModelApi for Anthropic {
         }
         if !request.tools.is_empty() {
             body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
-            body.insert("tool_choice".to_owned(), json!({"type": "auto"}));
+            let choice = if request.may_call { "auto" } else { "none" };
+            body.insert("tool_choice".to_owned(), json!({"type": choice}));
         }
         Value::Object(body)
     }
@@ -109,15 +111,24 @@ fn messages(conversation: &[ChatMessage]) -> Value {
     for message in conversation {
         let (role, text) = match message.role {
             Role::Assistant => ("assistant", message.text.trim_end()),
-            Role::User | Role::System => ("user", message.text.as_str()),
+            Role::User | Role::System | Role::Tool => ("user", message.text.as_str()),
         };
-        if text.trim().is_empty() {
+        let mut blocks = Vec::new();
+        if let Some(ended) = &message.result_of {
+            blocks.push(
+                json!({"type": "tool_result", "tool_use_id": ended.id, "content": text,
+                               "is_error": ended.failed}),
+            );
+        } else if !text.trim().is_empty() {
+            blocks.push(json!({"type": "text", "text": text}));
+        }
+        blocks.extend(message.calls.iter().map(tool_use));
+        if blocks.is_empty() {
             continue;
         }
-        let block = json!({"type": "text", "text": text});
         match turns.last_mut().filter(|(last, _)| *last == role) {
-            Some((_, blocks)) => blocks.push(block),
-            None => turns.push((role, vec![block])),
+            Some((_, earlier)) => earlier.extend(blocks),
+            None => turns.push((role, blocks)),
         }
     }
     if turns.first().is_none_or(|(role, _)| *role != "user") {
@@ -128,6 +139,12 @@ fn messages(conversation: &[ChatMessage]) -> Value {
     }
     let message = |(role, content)| json!({"role": role, "content": Value::Array(content)});
     turns.into_iter().map(message).collect()
+}
+
+/// Writes a native call. Arguments that are no JSON object were never carried out.
+fn tool_use(call: &NativeCall) -> Value {
+    let input = serde_json::from_str::<Map<String, Value>>(&call.arguments_json);
+    json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input.unwrap_or_default()})
 }
 
 /// Writes a tool, which has its schema under another name here.

@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 
+use call_text::native::NativeCall;
+use serde_json::json;
+
 use super::{
     ModelRequest, Usage,
     api::{self, ModelApi},
 };
-use crate::domain::message::{ChatMessage, Role};
+use crate::domain::message::{ChatMessage, EndedCall, Role};
 
 /// A request that leaves everything to the endpoint.
 pub(super) fn request(messages: &[(Role, &str)]) -> ModelRequest {
@@ -20,8 +23,35 @@ pub(super) fn request(messages: &[(Role, &str)]) -> ModelRequest {
         top_p: None,
         seed: None,
         tools: Vec::new(),
+        may_call: true,
         deadline: std::time::Instant::now(),
     }
+}
+
+/// A conversation in which a tool was called natively.
+pub(super) fn request_after_a_call() -> ModelRequest {
+    let mut request = request(&[(Role::User, "What is the weather?")]);
+    request.messages.push(ChatMessage {
+        calls: vec![NativeCall {
+            id: "c1".to_owned(),
+            name: "ReadWorldStateTool".to_owned(),
+            arguments_json: r#"{"path":"weather"}"#.to_owned(),
+        }],
+        ..ChatMessage::new(Role::Assistant, "Let me look.")
+    });
+    let mist = "Observation: Tool ReadWorldStateTool executed successfully. Result: mist";
+    request.messages.push(ChatMessage {
+        result_of: Some(EndedCall {
+            id: "c1".to_owned(),
+            failed: false,
+        }),
+        ..ChatMessage::new(Role::Tool, mist)
+    });
+    request
+        .messages
+        .push(ChatMessage::new(Role::User, "Observation: Go on."));
+    request.tools = vec![json!({"name": "ReadWorldStateTool", "parameters": {"type": "object"}})];
+    request
 }
 
 /// Asserts that every `*.events` in `tests/golden/<api>` comes to the `*.expected` beside it. With

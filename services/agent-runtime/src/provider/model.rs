@@ -9,6 +9,7 @@ use futures::StreamExt;
 
 use super::{
     AnswerEnd, FailedAttempt, ModelError, ModelRequest, Piece, Pieces, Provider, gate::Gate,
+    native_names::NativeNames,
 };
 use crate::domain::usage::{Booking, PriceList};
 
@@ -102,8 +103,9 @@ impl Model {
     /// A request that did not arrive or was refused for a while is sent again; when that does not
     /// help, the fallbacks are asked in order. Nothing is repeated once a piece of an answer is
     /// out.
-    pub fn generate(&self, request: ModelRequest) -> Pieces {
+    pub fn generate(&self, mut request: ModelRequest) -> Pieces {
         let candidates = Arc::clone(&self.candidates);
+        let names = NativeNames::publish(&mut request);
         let request = Arc::new(request);
         Box::pin(async_stream::try_stream! {
             let mut failed: Vec<FailedAttempt> = Vec::new();
@@ -115,7 +117,8 @@ impl Model {
                     let mut released = 0;
                     let error = loop {
                         match pieces.next().await {
-                            Some(Ok(Piece::End(end))) => {
+                            Some(Ok(Piece::End(mut end))) => {
+                                names.restore(&mut end);
                                 let end = AnswerEnd { failed_attempts: failed, ..end };
                                 yield Piece::End(candidate.book(end, request.bytes(), released));
                                 return;

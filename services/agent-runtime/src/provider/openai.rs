@@ -1,5 +1,6 @@
 //! The chat-completions wire of OpenAI and of everything that is compatible with it.
 
+use call_text::native::NativeCall;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, InvalidHeaderValue};
 use serde_json::{Map, Value, json};
 use settings::Secret;
@@ -9,7 +10,7 @@ use super::{
     api::{Assembly, Draft, ModelApi, tokens},
     http::refusal::vendor_message,
 };
-use crate::domain::message::Role;
+use crate::domain::message::{ChatMessage, Role};
 
 /// Chat completions.
 #[derive(Clone, Copy, Debug)]
@@ -34,14 +35,17 @@ impl ModelApi for OpenAi {
         Ok(headers)
     }
 
-    /// Messages without text are left out: endpoints refuse them, and an answer that held
-    /// structured calls only may have none.
+    /// Answers without text and calls are left out: endpoints refuse them.
     fn request_body(&self, model: &str, request: &ModelRequest) -> Value {
         let messages: Vec<Value> = request
             .messages
             .iter()
-            .filter(|message| message.role != Role::Assistant || !message.text.trim().is_empty())
-            .map(|message| json!({"role": message.role.as_str(), "content": message.text}))
+            .filter(|message| {
+                message.role != Role::Assistant
+                    || !message.text.trim().is_empty()
+                    || !message.calls.is_empty()
+            })
+            .map(message)
             .collect();
         let mut body = Map::new();
         body.insert("model".to_owned(), model.into());
@@ -66,7 +70,8 @@ impl ModelApi for OpenAi {
                 "tools".to_owned(),
                 request.tools.iter().map(function).collect(),
             );
-            body.insert("tool_choice".to_owned(), "auto".into());
+            let choice = if request.may_call { "auto" } else { "none" };
+            body.insert("tool_choice".to_owned(), choice.into());
         }
         Value::Object(body)
     }
@@ -94,6 +99,24 @@ impl ModelApi for OpenAi {
         let end = Box::new(chunks).finish("the answer says no reason for its end")?;
         Ok((pieces, end))
     }
+}
+
+fn message(message: &ChatMessage) -> Value {
+    let mut written = Map::new();
+    written.insert("role".to_owned(), message.role.as_str().into());
+    written.insert("content".to_owned(), message.text.as_str().into());
+    if !message.calls.is_empty() {
+        let call = |call: &NativeCall| {
+            json!({"id": call.id, "type": "function",
+                   "function": {"name": call.name, "arguments": call.arguments_json}})
+        };
+        let calls = message.calls.iter().map(call).collect();
+        written.insert("tool_calls".to_owned(), calls);
+    }
+    if let Some(ended) = &message.result_of {
+        written.insert("tool_call_id".to_owned(), ended.id.as_str().into());
+    }
+    Value::Object(written)
 }
 
 /// Puts the chunks of a streamed answer together.

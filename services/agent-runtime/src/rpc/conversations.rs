@@ -76,13 +76,13 @@ impl ConversationRpc {
             .enumerate()
             .skip(skip)
             .take(size + 1)
-            .map(|(place, (run_id, message))| {
+            .map(|(place, (run_id, said))| {
                 let message = proto::Message {
-                    role: wire::role_to_proto(message.role).into(),
-                    text: message.text,
-                    observation: message.observation,
+                    role: wire::role_to_proto(said.message.role).into(),
+                    text: said.message.text,
+                    observation: said.observation,
                     run_id,
-                    time: Some(timestamp_to_proto(message.time)),
+                    time: Some(timestamp_to_proto(said.time)),
                 };
                 (place, message)
             })

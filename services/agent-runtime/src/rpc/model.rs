@@ -152,6 +152,7 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
         .remaining()
         .map_or(timeout, |remaining| remaining.min(timeout));
     Ok(ModelRequest {
+        may_call: true,
         messages,
         max_output_tokens: (request.max_output_tokens > 0).then_some(request.max_output_tokens),
         temperature: request.temperature,

@@ -95,6 +95,7 @@ pub(super) fn plan(asked: &Asked, profile: &Profile, default_model: &str) -> Pla
         opening_dialect: asked.dialect,
         dialect: profile.tavern.dialect,
         language: profile.tavern.language.unwrap_or_default(),
+        tools: profile.tavern.tools.unwrap_or_default(),
         temperature: profile.tavern.temperature,
         max_output_tokens: profile.tavern.max_output_tokens,
         stop_at_unknown_tool: profile.tavern.stop_at_unknown_tool.unwrap_or(true),

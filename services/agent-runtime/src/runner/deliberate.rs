@@ -181,7 +181,7 @@ impl Driver {
 
     fn prompt(&self) -> Prompt {
         let catalogue = self.catalogue();
-        let tools = match catalogue.is_empty() {
+        let tools = match catalogue.is_empty() || !self.plan.tools.is_text() {
             true => String::new(),
             false => {
                 tool_prompt::render_tools(
@@ -310,10 +310,27 @@ impl Driver {
             temperature: self.plan.temperature,
             top_p: None,
             seed: None,
-            tools: Vec::new(),
+            tools: self.declared_tools(),
+            may_call: self.turn.last().is_none(),
             // The run's own deadline comes first, through its control.
             deadline: started + self.recorder.remaining() + Duration::from_secs(1),
         })
+    }
+
+    /// Returns the tools as they are declared to the model's API (rule G501).
+    fn declared_tools(&self) -> Vec<serde_json::Value> {
+        let tools = self.catalogue().tools();
+        let offered = tools.filter(|_| self.plan.tools.is_native());
+        offered
+            .map(|tool| {
+                let parameters = match &tool.parameters {
+                    serde_json::Value::Object(schema) => schema.clone().into(),
+                    _ => serde_json::json!({"type": "object"}),
+                };
+                serde_json::json!({"name": tool.id, "description": tool.description,
+                                   "parameters": parameters})
+            })
+            .collect()
     }
 
     /// Notes everything that was read from an answer, so that it becomes durable together. The

@@ -44,7 +44,7 @@ pub(crate) async fn turn(
     };
     let events = runs.events(run_id).await?;
     let own = events.iter().filter(|event| event.run_id == run.run_id);
-    let folded = match super::replay::fold(plan, own.clone()) {
+    let folded = match super::replay::fold(plan, false, own.clone()) {
         Ok(folded) => folded,
         Err(error) => {
             tracing::error!(
@@ -75,7 +75,7 @@ pub(crate) fn appended(batch: &Batch) -> Earlier {
     let messages: Vec<TurnMessage> = batch
         .messages
         .iter()
-        .map(|message| message.at(batch.created))
+        .map(|message| message.clone().at(batch.created))
         .collect();
     Earlier {
         run_id: String::new(),
@@ -87,7 +87,8 @@ pub(crate) fn appended(batch: &Batch) -> Earlier {
 
 /// Returns what the user is said to have written before a turn.
 pub(crate) fn untrusted_given(given: &[TurnMessage]) -> Vec<String> {
-    let by_user = given.iter().filter(|message| message.role == Role::User);
+    let messages = given.iter().map(|given| &given.message);
+    let by_user = messages.filter(|message| message.role == Role::User);
     by_user.map(|message| message.text.clone()).collect()
 }
 

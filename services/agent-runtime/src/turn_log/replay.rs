@@ -39,12 +39,14 @@ pub struct Folded {
     pub opening: Opening,
 }
 
-/// Replays a turn's own events.
+/// Replays a turn's own events. With `native`, native calls and their results keep that form in its
+/// messages; otherwise they are text.
 ///
 /// # Errors
 /// [`ReplayError`] for a log that this machine did not write.
 pub fn fold<'a>(
     plan: &Plan,
+    native: bool,
     mut own: impl Iterator<Item = &'a common::RunEvent>,
 ) -> Result<Folded, ReplayError> {
     let first = own.next().ok_or(ReplayError::NoBeginning)?;
@@ -59,7 +61,7 @@ pub fn fold<'a>(
         },
         false => Opening::UserMessage(text),
     };
-    let mut turn = Turn::new(plan.budgets, &opening, time_of(first));
+    let mut turn = Turn::new(plan.budgets, &opening, time_of(first)).with_native_calls(native);
     let mut given = Vec::new();
     for event in own {
         let kind = event.kind.as_ref();

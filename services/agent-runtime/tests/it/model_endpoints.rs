@@ -34,6 +34,7 @@ pub(crate) fn request() -> ModelRequest {
         top_p: None,
         seed: None,
         tools: Vec::new(),
+        may_call: true,
         deadline: Instant::now() + Duration::from_secs(60),
     }
 }

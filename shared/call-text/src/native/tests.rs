@@ -12,28 +12,9 @@ const EXPECTED: &str = r#"{"arguments":{"city":"Oslo","days":3},"tool":"weather"
 
 #[test]
 fn every_shape_gives_the_same_call() {
-    let mut deltas = OpenAiDeltas::default();
-    let mut named = deltas.push(
-        &json!({"tool_calls":[{"index":0,"id":"c1","function":{"name":"weather","arguments":""}}]}),
-    );
-    for piece in ["{\"ci", "ty\":\"Oslo\",", "\"days\":3}"] {
-        named.extend(
-            deltas.push(&json!({"tool_calls":[{"index":0,"function":{"arguments":piece}}]})),
-        );
-    }
-    assert_eq!(named, ["weather"]);
-    let mut events = AnthropicEvents::default();
-    events.push(&json!({"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"weather","input":{}}}));
-    events.push(&json!({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"city\":\"Oslo\","}}));
-    events.push(&json!({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"\"days\":3}"}}));
     let whole = json!({"tool_calls":[{"id":"c1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\",\"days\":3}"}}]});
     let content = json!([{"type":"text","text":"hm"},{"type":"tool_use","id":"c1","name":"weather","input":{"city":"Oslo","days":3}}]);
-    for calls in [
-        deltas.finish(),
-        events.finish(),
-        read(&whole).calls,
-        read(&content).calls,
-    ] {
+    for calls in [read(&whole).calls, read(&content).calls] {
         let typed = typed(&calls, &catalogue(), &Policy::default());
         assert_eq!(typed.len(), 1);
         assert_eq!(typed[0].canonical(), EXPECTED);

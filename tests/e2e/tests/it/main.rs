@@ -15,6 +15,7 @@ mod faults;
 mod follow;
 mod followers;
 mod foreign;
+mod forms;
 mod forward;
 mod kills;
 mod ledger;

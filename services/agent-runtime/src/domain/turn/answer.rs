@@ -1,9 +1,10 @@
 //! One answer of the model while its calls are carried out.
 
+use call_text::native::NativeCall;
 use core_types::Timestamp;
 
 use super::{Budget, CallStatus, Command, ReadCall};
-use crate::domain::message::{Role, TurnMessage};
+use crate::domain::message::{ChatMessage, EndedCall, Role, TurnMessage};
 
 /// Where a call stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,37 +226,66 @@ impl Answer {
         name_failure(calls, of_text.map(|observed| observed.text.as_str()))
     }
 
-    /// Adds what this answer brings to the conversation: its structured calls in writing, and one
-    /// message with everything that the model reads about it.
-    pub(super) fn write_messages(&self, messages: &mut Vec<TurnMessage>) {
-        let native: Vec<String> = self
-            .calls
-            .iter()
-            .filter(|progress| progress.call.native)
-            .map(|progress| written(&progress.call))
-            .collect();
-        if let Some(message) = messages.last_mut().filter(|_| !native.is_empty()) {
-            if !message.text.is_empty() {
-                message.text.push('\n');
+    /// Adds what this answer brings to the conversation: its native calls, and what the model reads
+    /// about it. Unless `native` is set, all of it is text.
+    pub(super) fn write_messages(&self, native: bool, messages: &mut Vec<TurnMessage>) {
+        let calls = self.calls.iter().filter(|progress| progress.call.native);
+        let calls: Vec<&Progress> = calls.collect();
+        let answer = messages.len();
+        let id_of = |call: &ReadCall| format!("call_{answer}_{}", call.index);
+        if let Some(TurnMessage { message, .. }) = messages.last_mut().filter(|_| !calls.is_empty())
+        {
+            if native {
+                let calls = calls.iter().map(|progress| NativeCall {
+                    id: id_of(&progress.call),
+                    name: progress.call.tool_id.clone(),
+                    arguments_json: progress.call.arguments_json.clone(),
+                });
+                message.calls.extend(calls);
+            } else {
+                let calls: Vec<String> = calls
+                    .iter()
+                    .map(|progress| written(&progress.call))
+                    .collect();
+                if !message.text.is_empty() {
+                    message.text.push('\n');
+                }
+                message.text.push_str(&calls.join("\n"));
             }
-            message.text.push_str(&native.join("\n"));
         }
-        let Some(last) = self.observations.last() else {
+        let Some(time) = self.observations.last().map(|last| last.time) else {
             return;
         };
         let mut observed: Vec<&Observed> = self.observations.iter().collect();
         observed.sort_by_key(|observed| observed.index.unwrap_or(u32::MAX));
-        let text = observed
-            .iter()
-            .map(|observed| observed.text.as_str())
-            .collect::<Vec<_>>()
-            .join("\n");
-        messages.push(TurnMessage {
-            role: Role::User,
-            text,
-            observation: true,
-            time: last.time,
-        });
+        let mut say = |message: ChatMessage| {
+            messages.push(TurnMessage {
+                observation: true,
+                ..message.at(time)
+            })
+        };
+        if native {
+            for Progress { call, state } in calls {
+                let of_call = |observed: &&&Observed| observed.index == Some(call.index);
+                say(ChatMessage {
+                    result_of: Some(EndedCall {
+                        id: id_of(call),
+                        failed: !matches!(
+                            state,
+                            CallState::Settled {
+                                status: CallStatus::Succeeded,
+                                ..
+                            }
+                        ),
+                    }),
+                    ..ChatMessage::new(Role::Tool, joined(observed.iter().filter(of_call).copied()))
+                });
+                observed.retain(|observed| observed.index != Some(call.index));
+            }
+        }
+        if !observed.is_empty() {
+            say(ChatMessage::new(Role::User, joined(observed.into_iter())));
+        }
     }
 
     fn find(&mut self, index: u32) -> Option<&mut Progress> {
@@ -285,6 +315,11 @@ pub fn name_failure<'a>(
 }
 
 /// Writes a structured call as text, so that a model without them reads what it did.
+fn joined<'a>(observed: impl Iterator<Item = &'a Observed>) -> String {
+    let texts = observed.map(|observed| observed.text.as_str());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
 fn written(call: &ReadCall) -> String {
     let name = serde_json::Value::String(call.tool_id.clone());
     format!(

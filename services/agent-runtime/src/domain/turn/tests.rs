@@ -3,6 +3,7 @@ mod together;
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::message::EndedCall;
 
 fn budgets(iterations: u32, calls: u32) -> Budgets {
     Budgets {
@@ -75,7 +76,7 @@ fn observed(index: u32, text: &str) -> TurnEvent {
 fn texts(turn: &Turn) -> Vec<(Role, String)> {
     turn.messages()
         .into_iter()
-        .map(|message| (message.role, message.text))
+        .map(|said| (said.message.role, said.message.text))
         .collect()
 }
 
@@ -339,25 +340,75 @@ fn a_text_of_the_caller_is_read_and_the_model_goes_on_only_if_asked_to() {
 
 #[test]
 fn structured_calls_are_written_into_the_history() {
-    let mut turn = asked_turn(budgets(3, 9));
-    let native = ReadCall {
+    let turn = after_native_calls(asked_turn(budgets(3, 9)));
+    assert_eq!(
+        texts(&turn)[1..],
+        [
+            (
+                Role::Assistant,
+                "<tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call>\n\
+                 <tool_call>{\"name\":\"b\",\"arguments\":{}}</tool_call>"
+                    .to_owned()
+            ),
+            (Role::User, "fine\nnot there\nTwo calls.".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn g501_native_calls_and_their_results_keep_the_form_of_the_api() {
+    let turn = after_native_calls(asked_turn(budgets(3, 9)).with_native_calls(true));
+    let messages = turn.messages();
+    let said: Vec<&ChatMessage> = messages.iter().map(|said| &said.message).collect();
+    let calls: Vec<(&str, &str)> = said[1]
+        .calls
+        .iter()
+        .map(|call| (call.id.as_str(), call.name.as_str()))
+        .collect();
+    assert_eq!(calls, [("call_2_0", "a"), ("call_2_1", "b")]);
+    let ended = |id: &str, failed| {
+        let id = id.to_owned();
+        Some(EndedCall { id, failed })
+    };
+    let results: Vec<_> = said[2..]
+        .iter()
+        .map(|said| (said.role, said.text.as_str(), said.result_of.clone()))
+        .collect();
+    assert_eq!(
+        results,
+        [
+            (Role::Tool, "fine", ended("call_2_0", false)),
+            (Role::Tool, "not there", ended("call_2_1", true)),
+            (Role::User, "Two calls.", None),
+        ]
+    );
+}
+
+/// Lets a turn take an answer with two native calls, of which the second fails.
+fn after_native_calls(mut turn: Turn) -> Turn {
+    let native = |index, tool| ReadCall {
         native: true,
-        ..call(0, "a")
+        ..call(index, tool)
     };
     apply(
         &mut turn,
         [
             answered(""),
-            read(&native),
+            read(&native(0, "a")),
+            read(&native(1, "b")),
             dispatched(0),
             settled(0, CallStatus::Succeeded),
             observed(0, "fine"),
+            dispatched(1),
+            settled(1, CallStatus::Failed),
+            observed(1, "not there"),
+            TurnEvent::Observed {
+                index: None,
+                text: "Two calls.".to_owned(),
+            },
         ],
     );
-    assert_eq!(
-        texts(&turn)[1].1,
-        r#"<tool_call>{"name":"a","arguments":{}}</tool_call>"#
-    );
+    turn
 }
 
 #[test]

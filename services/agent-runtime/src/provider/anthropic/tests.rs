@@ -1,7 +1,7 @@
 use super::*;
 use crate::provider::{
     api::MAX_TOOL_CALLS,
-    golden::{check_streams, request},
+    golden::{check_streams, request, request_after_a_call},
 };
 
 #[test]
@@ -104,4 +104,26 @@ fn an_answer_without_end_is_bounded() {
         })
         .unwrap();
     assert_eq!(error.code(), "model_malformed");
+}
+
+#[test]
+fn a_native_call_and_its_result_go_back_in_the_form_of_the_api() {
+    let mut asked = request_after_a_call();
+    asked.may_call = false;
+    let body = Anthropic.request_body("m", &asked);
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let result = "Observation: Tool ReadWorldStateTool executed successfully. Result: mist";
+    let expected = json!([
+        {"role": "user", "content": [text("What is the weather?")]},
+        {"role": "assistant", "content": [
+            text("Let me look."),
+            {"type": "tool_use", "id": "c1", "name": "ReadWorldStateTool", "input": {"path": "weather"}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "c1", "content": result, "is_error": false},
+            text("Observation: Go on."),
+        ]},
+    ]);
+    assert_eq!(body["messages"], expected);
+    assert_eq!(body["tool_choice"], json!({"type": "none"}));
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::provider::{
     api::MAX_TOOL_CALLS,
-    golden::{check_streams, request},
+    golden::{check_streams, request, request_after_a_call},
 };
 
 #[test]
@@ -75,4 +75,22 @@ fn an_answer_without_end_is_bounded() {
         .find_map(|_| assembly.push(&call).err())
         .unwrap();
     assert_eq!(error.code(), "model_malformed");
+}
+
+#[test]
+fn a_native_call_and_its_result_go_back_in_the_form_of_the_api() {
+    let mut asked = request_after_a_call();
+    asked.may_call = false;
+    let body = OpenAi.request_body("m", &asked);
+    let function = json!({"name": "ReadWorldStateTool", "arguments": r#"{"path":"weather"}"#});
+    let expected = json!([
+        {"role": "user", "content": "What is the weather?"},
+        {"role": "assistant", "content": "Let me look.",
+         "tool_calls": [{"id": "c1", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "c1",
+         "content": "Observation: Tool ReadWorldStateTool executed successfully. Result: mist"},
+        {"role": "user", "content": "Observation: Go on."},
+    ]);
+    assert_eq!(body["messages"], expected);
+    assert_eq!(body["tool_choice"], "none");
 }
