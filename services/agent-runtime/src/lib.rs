@@ -6,7 +6,7 @@
 //! without a call or a budget ends. Every step is in the run's log before it has an effect, so
 //! that a turn survives its process.
 //!
-//! - [`settings`], [`error`], [`service`]: putting the service together.
+//! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
 //! - [`domain`]: the turn as a pure state machine, and everything that is decided.
 //! - [`provider`]: language models, one file per model API.
 //! - [`store`]: what is stored beside the runs.
@@ -19,6 +19,7 @@
 pub mod conversations;
 pub mod domain;
 pub mod error;
+pub mod peers;
 pub mod profiles;
 mod program;
 pub mod provider;
@@ -31,5 +32,6 @@ pub mod turn_log;
 mod wire;
 
 pub use error::BuildError;
-pub use service::{AgentRuntime, Environment, Peers, build};
+pub use peers::Peers;
+pub use service::{AgentRuntime, Environment, build};
 pub use settings::AgentSettings;

@@ -24,7 +24,10 @@ impl Program for AgentRuntime {
     async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
         // Clients of model endpoints need a TLS provider. This fails only where one was chosen before.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let peers = Peers::over(grpc_kit::remote(&settings.registry)?);
+        let peers = Peers::over(
+            grpc_kit::remote(&settings.registry)?,
+            grpc_kit::remote(&settings.workflow)?,
+        );
         Ok(crate::build(settings, peers, Environment::system()).await?)
     }
 

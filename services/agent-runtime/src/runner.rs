@@ -5,12 +5,15 @@
 //! continues where it stopped: an answer that is in the log is never asked for again, and a call
 //! that had left is asked about with the same effect id.
 
+mod asked;
 mod call;
 mod caller;
 mod deliberate;
+mod deliberation;
 mod driver;
 mod flights;
 mod inventory;
+mod observations;
 mod reading_context;
 mod spending;
 mod stop;
@@ -19,19 +22,13 @@ mod text_coalescer;
 
 use std::{sync::Arc, time::Duration};
 
-use contracts::tavern::{
-    common::v1::run_event::Kind,
-    registry::v1::{
-        call_service_client::CallServiceClient,
-        tool_registry_service_client::ToolRegistryServiceClient,
-    },
-};
+use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Clock;
-use grpc_kit::{Failure, Transport};
+use grpc_kit::Failure;
 use run_events::{OpenRun, Recorder, RunMeta, Runs};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use self::{driver::Driver, spending::Spending};
+use self::{driver::Driver, observations::Observations, spending::Spending};
 use crate::{
     conversations::Conversations,
     domain::{
@@ -39,6 +36,7 @@ use crate::{
         plan::{Opening, Plan, TurnInput},
         turn::Turn,
     },
+    peers::Peers,
     provider::Models,
     settings::AgentSettings,
     turn_log::{
@@ -72,8 +70,7 @@ struct Inner {
     runs: Runs,
     conversations: Conversations,
     models: Models,
-    registry: ToolRegistryServiceClient<Transport>,
-    calls: CallServiceClient<Transport>,
+    peers: Peers,
     clock: Arc<dyn Clock>,
     history_bytes: usize,
     room: Arc<Semaphore>,
@@ -85,8 +82,7 @@ impl Runner {
         runs: Runs,
         conversations: Conversations,
         models: Models,
-        registry: ToolRegistryServiceClient<Transport>,
-        calls: CallServiceClient<Transport>,
+        peers: Peers,
         clock: Arc<dyn Clock>,
         settings: &AgentSettings,
     ) -> Self {
@@ -97,8 +93,7 @@ impl Runner {
                 runs,
                 conversations,
                 models,
-                registry,
-                calls,
+                peers,
                 clock,
                 history_bytes,
                 room,
@@ -226,6 +221,8 @@ struct Resumed {
     cancel: Option<String>,
     /// What the turn has used of its models.
     spending: Spending,
+    /// What the calls of the newest answer came to.
+    observations: Observations,
 }
 
 impl Resumed {
@@ -240,6 +237,7 @@ impl Resumed {
             replayed: false,
             cancel: None,
             spending: Spending::default(),
+            observations: Observations::default(),
         }
     }
 
@@ -261,6 +259,7 @@ impl Resumed {
                 Some(kind) => {
                     resumed.replayed = true;
                     resumed.untrusted.extend(history::untrusted_of(kind));
+                    resumed.observations.take(kind);
                     resumed.handle_given |= history::gives_handle(kind);
                     if let Kind::ModelAnswered(answered) = kind {
                         resumed.spending.add(answered);

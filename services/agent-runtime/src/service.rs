@@ -2,19 +2,13 @@
 
 use std::{collections::HashMap, ffi::OsString, fmt, sync::Arc};
 
-use contracts::tavern::{
-    agent::v1::{
-        agent_service_server::AgentServiceServer,
-        conversation_service_server::ConversationServiceServer,
-        model_service_server::ModelServiceServer, profile_service_server::ProfileServiceServer,
-    },
-    registry::v1::{
-        call_service_client::CallServiceClient,
-        tool_registry_service_client::ToolRegistryServiceClient,
-    },
+use contracts::tavern::agent::v1::{
+    agent_service_server::AgentServiceServer,
+    conversation_service_server::ConversationServiceServer,
+    model_service_server::ModelServiceServer, profile_service_server::ProfileServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
-use grpc_kit::{Failure, Services, Transport};
+use grpc_kit::{Failure, Services};
 use run_events::Runs;
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
@@ -22,6 +16,7 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use crate::{
     conversations::Conversations,
     error::BuildError,
+    peers::Peers,
     profiles::Profiles,
     provider::Models,
     rpc::{AgentRpc, ConversationRpc, ModelRpc, ProfileRpc},
@@ -29,25 +24,6 @@ use crate::{
     settings::AgentSettings,
     store::{self, AgentStore},
 };
-
-/// The services that agent-runtime calls.
-#[derive(Clone, Debug)]
-pub struct Peers {
-    /// The tools of tool-registry.
-    pub registry: ToolRegistryServiceClient<Transport>,
-    /// The calls of tool-registry.
-    pub calls: CallServiceClient<Transport>,
-}
-
-impl Peers {
-    /// Takes tool-registry behind a transport.
-    pub fn over(registry: Transport) -> Self {
-        Self {
-            registry: ToolRegistryServiceClient::new(registry.clone()),
-            calls: CallServiceClient::new(registry),
-        }
-    }
-}
 
 /// What the service takes from outside instead of asking the system.
 #[derive(Clone)]
@@ -133,8 +109,7 @@ pub async fn build(
         runs.clone(),
         conversations.clone(),
         models.clone(),
-        peers.registry,
-        peers.calls,
+        peers,
         clock,
         &settings,
     );

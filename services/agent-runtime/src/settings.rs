@@ -22,6 +22,8 @@ pub struct AgentSettings {
     pub telemetry: telemetry::TelemetrySettings,
     /// Where tool-registry is. Default `http://127.0.0.1:7402`.
     pub registry: grpc_kit::ClientSettings,
+    /// Where workflow-execution is. Default `http://127.0.0.1:7403`.
+    pub workflow: grpc_kit::ClientSettings,
     /// Where turns are stored. Default `data`.
     pub data_dir: PathBuf,
     /// Where agent profiles are: `*.json` in it and `agent_profile.json` one level below. Default
@@ -52,6 +54,7 @@ impl Default for AgentSettings {
             server,
             telemetry: telemetry::TelemetrySettings::default(),
             registry: grpc_kit::ClientSettings::to("http://127.0.0.1:7402"),
+            workflow: grpc_kit::ClientSettings::to("http://127.0.0.1:7403"),
             data_dir: PathBuf::from("data"),
             agents_dir: PathBuf::from("deploy/agents"),
             scripts_dir: PathBuf::from("deploy/models"),
@@ -71,6 +74,7 @@ impl settings::Settings for AgentSettings {
         self.server.check("server", problems);
         self.telemetry.check("telemetry", problems);
         self.registry.check("registry", problems);
+        self.workflow.check("workflow", problems);
         self.check_own("", problems);
     }
 }

@@ -71,7 +71,7 @@ impl Tavern {
 
         let agent = agent_runtime::build(
             service.agent,
-            agent_runtime::Peers::over(registry_transport.clone()),
+            agent_runtime::Peers::over(registry_transport.clone(), workflow_transport.clone()),
             agent_runtime::Environment::system(),
         );
         let agent = agent.await.context("agent-runtime")?;

@@ -8,7 +8,6 @@
 
 pub mod backend;
 pub mod builtin;
-pub(crate) mod retry;
 pub mod runs;
 pub mod sandbox;
 pub mod script;

@@ -48,7 +48,7 @@ pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_a
 pub use health::{Health, check_health, check_liveness};
 pub use program::Program;
 pub use readiness::Need;
-pub use retry::{Backoff, FailureClass};
+pub use retry::{Backoff, FailureClass, Patience};
 pub use server::bind::{BindError, bind};
 pub use server::{ServeError, Served, Server};
 pub use services::Services;

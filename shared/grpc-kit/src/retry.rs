@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use contracts::tavern::common::v1::ErrorReason;
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 /// The wait before the second attempt, before jitter.
@@ -85,6 +86,49 @@ impl Backoff {
         let wait = jittered(self.next);
         self.next = (self.next * 2).min(LONGEST);
         wait
+    }
+}
+
+/// How long to continue asking a service that is not there, and how long to wait in between.
+#[derive(Debug)]
+pub struct Patience {
+    limit: Duration,
+    deadline: Instant,
+    until: Instant,
+    backoff: Backoff,
+}
+
+impl Patience {
+    /// Continues for `limit`, but not past `deadline`.
+    pub fn new(limit: Duration, deadline: Instant) -> Self {
+        Self {
+            limit,
+            deadline,
+            until: deadline.min(Instant::now() + limit),
+            backoff: Backoff::default(),
+        }
+    }
+
+    /// Waits before the next try. Returns false if there should be none: because the failure is of
+    /// another kind, or because it has lasted too long.
+    pub async fn wait_after(&mut self, status: &Status) -> bool {
+        let overloaded =
+            status.code() == Code::ResourceExhausted && crate::retry_after(status).is_some();
+        if status.code() != Code::Unavailable && !overloaded {
+            return false;
+        }
+        let wait = self.backoff.after(status);
+        if Instant::now() + wait >= self.until {
+            return false;
+        }
+        tokio::time::sleep(wait).await;
+        true
+    }
+
+    /// Begins again, after something went well.
+    pub fn reset(&mut self) {
+        self.until = self.deadline.min(Instant::now() + self.limit);
+        self.backoff = Backoff::default();
     }
 }
 

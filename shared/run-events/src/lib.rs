@@ -20,6 +20,7 @@ mod control;
 mod deliver;
 mod executor;
 mod failure;
+mod follow;
 mod forwarded_sequences;
 mod list;
 mod meta;
@@ -44,6 +45,7 @@ pub use codec::{
 pub use control::{CancelReason, RunControl, StartGuard, Tracked};
 pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure};
+pub use follow::{Followed, follow, follow_to_the_end};
 pub use meta::RunMeta;
 pub use recorder::Recorder;
 pub use runs::{OpenRun, Runs};

@@ -333,7 +333,7 @@ impl Stack {
                 ("SANDBOX", &SANDBOX),
                 ("AGENT", &AGENT),
             ],
-            "agent-runtime" => &[("REGISTRY", &REGISTRY)],
+            "agent-runtime" => &[("REGISTRY", &REGISTRY), ("WORKFLOW", &WORKFLOW)],
             _ => &[],
         };
         for (key, peer) in peers {

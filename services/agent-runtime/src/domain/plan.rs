@@ -111,6 +111,9 @@ pub struct Plan {
     pub ephemeral: bool,
     /// The model; missing if the turn never asks one.
     pub model: Option<String>,
+    /// The workflow that is run in the model's place; missing for the built-in deliberation.
+    #[serde(default)]
+    pub deliberation: Option<String>,
     /// The tools that the agent may use.
     pub inventory: Vec<String>,
     /// The instructions before the list of tools.

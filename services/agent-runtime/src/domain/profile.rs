@@ -8,8 +8,7 @@
 //! ```
 //!
 //! Profiles come from people, so everything that is wrong with one is reported together. What is
-//! not carried out here yet (goals, events, private state, the deliberation workflow) is kept, and
-//! its use is a finding, as is a key that nothing reads.
+//! not carried out here yet (goals, events, private state) is kept, and its use is a finding, as is a key that nothing reads.
 
 use call_text::{Dialect, prompt::Language};
 use core_types::{LoadDiagnostic, ProfileId};
@@ -38,6 +37,8 @@ pub struct Profile {
     pub tool_ids: Vec<String>,
     /// Tools that the skills of `skill_workflow_ids_inventory` are known by.
     pub skill_tool_ids: Vec<String>,
+    /// The workflow that deliberates; the built-in deliberation if missing.
+    pub deliberation: Option<String>,
     /// `custom_metadata.tavern`.
     pub tavern: TavernSection,
     /// What the file asks for that has no effect.
@@ -156,6 +157,7 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
         .unwrap_or_default();
     let tool_ids = reader.ids(object, "tool_ids_inventory");
     let skills = reader.ids(object, "skill_workflow_ids_inventory");
+    let deliberation = reader.optional_text(object, "", "core_deliberation_workflow_id");
     let tavern = reader.tavern(object);
     if tool_ids.len() + skills.len() > MAX_INVENTORY {
         reader.problem(
@@ -174,6 +176,9 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
             id,
             description,
             tool_ids,
+            deliberation: deliberation
+                .filter(|id| !id.is_empty())
+                .map(|id| workflow_stem(&id).to_owned()),
             skill_tool_ids: skills.iter().map(|skill| skill_tool(skill)).collect(),
             tavern,
             diagnostics: diagnose(object),
@@ -186,22 +191,19 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
 }
 
 /// The keys that ComfyTavern defines and that are carried out or need not be.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "id",
     "name",
     "description",
     "version",
     "schema_version",
+    "core_deliberation_workflow_id",
     "skill_workflow_ids_inventory",
     "tool_ids_inventory",
     "custom_metadata",
 ];
 /// The keys that ComfyTavern defines and that have no effect yet, with what happens instead.
-const NOT_SUPPORTED: [(&str, &str); 6] = [
-    (
-        "core_deliberation_workflow_id",
-        "the built-in deliberation runs instead of the workflow",
-    ),
+const NOT_SUPPORTED: [(&str, &str); 5] = [
     (
         "initial_private_state_schema",
         "agents have no private state yet",
@@ -222,6 +224,18 @@ const NOT_SUPPORTED: [(&str, &str); 6] = [
         "initial_goals_reference",
         "the model is not shown any goals yet",
     ),
+];
+
+/// The settings of `custom_metadata.tavern`.
+const TAVERN_KEYS: [&str; 8] = [
+    "model",
+    "dialect",
+    "tools",
+    "language",
+    "system_prompt",
+    "temperature",
+    "max_output_tokens",
+    "stop_at_unknown_tool",
 ];
 
 /// Finds what a profile asks for that has no effect.
@@ -264,11 +278,14 @@ fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
 
 /// Returns the tool by which a skill is called: the workflow that its id or path names.
 fn skill_tool(skill: &str) -> String {
-    if skill.starts_with("workflow:") {
-        return skill.to_owned();
-    }
-    let file = skill.rsplit(['/', '\\']).next().unwrap_or(skill);
-    format!("workflow:{}", file.strip_suffix(".json").unwrap_or(file))
+    format!("workflow:{}", workflow_stem(skill))
+}
+
+/// Returns the id of the workflow that an id, a tool's id or a path names (rule G107).
+fn workflow_stem(written: &str) -> &str {
+    let id = written.strip_prefix("workflow:").unwrap_or(written);
+    let file = id.rsplit(['/', '\\']).next().unwrap_or(id);
+    file.strip_suffix(".json").unwrap_or(file)
 }
 
 #[derive(Default)]
@@ -336,16 +353,6 @@ impl Reader {
 
     fn tavern(&mut self, object: &Map<String, Value>) -> TavernSection {
         const PLACE: &str = "/custom_metadata/tavern";
-        const KEYS: [&str; 8] = [
-            "model",
-            "dialect",
-            "tools",
-            "language",
-            "system_prompt",
-            "temperature",
-            "max_output_tokens",
-            "stop_at_unknown_tool",
-        ];
         let section = match object
             .get("custom_metadata")
             .and_then(|metadata| metadata.get("tavern"))
@@ -357,11 +364,11 @@ impl Reader {
                 return TavernSection::default();
             }
         };
-        for key in section.keys().filter(|key| !KEYS.contains(&key.as_str())) {
-            self.problem(
-                &format!("{PLACE}/{key}"),
-                format!("no such setting; the settings are {}", KEYS.join(", ")),
-            );
+        let known = |key: &&String| TAVERN_KEYS.contains(&key.as_str());
+        for key in section.keys().filter(|key| !known(key)) {
+            let all = TAVERN_KEYS.join(", ");
+            let problem = format!("no such setting; the settings are {all}");
+            self.problem(&format!("{PLACE}/{key}"), problem);
         }
         let system_prompt = self.optional_text(section, PLACE, "system_prompt");
         if system_prompt

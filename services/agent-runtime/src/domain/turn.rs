@@ -363,6 +363,16 @@ impl Turn {
         }
     }
 
+    /// Returns how many answers of the model are complete.
+    pub fn answers(&self) -> u32 {
+        self.answers
+    }
+
+    /// Returns the number of the round, from 1.
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
     /// Returns how many calls of the turn may still leave.
     pub fn calls_left(&self) -> u32 {
         self.budgets.calls.saturating_sub(self.dispatched)

@@ -49,7 +49,7 @@ pub(super) fn request_after_a_call() -> ModelRequest {
     });
     request
         .messages
-        .push(ChatMessage::new(Role::User, "Observation: Go on."));
+        .push(ChatMessage::new(Role::User, "Observation: Continue."));
     request.tools = vec![json!({"name": "ReadWorldStateTool", "parameters": {"type": "object"}})];
     request
 }

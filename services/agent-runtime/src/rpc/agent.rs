@@ -124,7 +124,7 @@ impl Inner {
     }
 
     fn check_model(&self, plan: &Plan) -> Result<(), Failure> {
-        if !plan.go_on {
+        if !plan.go_on || plan.deliberation.is_some() {
             return Ok(());
         }
         match &plan.model {

@@ -53,6 +53,7 @@ impl ProfileRpc {
             diagnostics: diagnostics_to_proto(&profile.diagnostics),
             etag: profile.etag(),
             from_file: known.from_file,
+            deliberation_workflow_id: profile.deliberation.clone().unwrap_or_default(),
         }
     }
 

@@ -90,6 +90,7 @@ pub(super) fn plan(asked: &Asked, profile: &Profile, default_model: &str) -> Pla
         go_on,
         ephemeral: asked.ephemeral,
         model: profile.tavern.model.clone().or(default_model),
+        deliberation: profile.deliberation.clone(),
         inventory: profile.inventory(),
         system_prompt: profile.system_prompt(),
         opening_dialect: asked.dialect,

@@ -32,7 +32,7 @@ impl Driver {
             let fetched = tokio::select! {
                 biased;
                 () = self.control.cancelled() => return Err(self.stopped()),
-                fetched = inventory::fetch(self.shared.registry.clone(), &self.plan.inventory) => fetched,
+                fetched = inventory::fetch(self.shared.peers.registry.clone(), &self.plan.inventory) => fetched,
             };
             let status = match fetched {
                 Ok(inventory) => return Ok(inventory),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use call_text::{FinishReason, Parsed, Parser, Policy, prompt as tool_prompt};
+use call_text::{FinishReason, Parsed, Policy};
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use futures::StreamExt;
 use run_events::{CancelReason, outcome};
@@ -13,7 +13,7 @@ use super::{
     driver::{Driver, settled},
     history, journal,
     reading_context::{ReadingContext, selected},
-    stop::Stop,
+    stop::{Asking, Stop, model_failure},
     streaming_answer::StreamingAnswer,
     text_coalescer::Part,
 };
@@ -24,7 +24,7 @@ use crate::{
         reading::{self, CallReading, Context, Reader, RefusalKind},
         turn::{Ask, CallStatus, TurnEvent},
     },
-    provider::{AnswerEnd, MAX_ANSWER_BYTES, Model, ModelError, ModelRequest, Piece, Pieces},
+    provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, Piece},
     wire,
 };
 
@@ -58,13 +58,7 @@ impl Driver {
             }
             Ask::Again => {}
         }
-        let Some(model) = self.plan.model.clone() else {
-            return Err(model_failure(
-                "model_not_found",
-                "the agent has no model; name one in its profile or as default_model",
-                false,
-            ));
-        };
+        let model = self.model_name()?;
         let prompt = self.prompt();
         self.note(Kind::ModelRequested(common::ModelRequested {
             model: model.clone(),
@@ -80,6 +74,11 @@ impl Driver {
         let answered = match answered {
             Ok(answered) => answered,
             Err(Asking::Stopped(stop)) => return Err(stop),
+            // As after a crash, the answer is lost and asked for again.
+            Err(Asking::Void(sequence)) => {
+                self.void_until = (self.turn.answers() + 1, sequence);
+                return Ok(());
+            }
             Err(Asking::Model(error)) => {
                 telemetry::spans::fail(&span, error.code(), &error.to_string());
                 let message = format!("the model `{model}` gave no answer: {error}");
@@ -119,6 +118,18 @@ impl Driver {
             self.note(journal::observation(Some(index), text))?;
         }
         Ok(())
+    }
+
+    /// Returns the name of what is asked, as events give it.
+    fn model_name(&self) -> Result<String, Stop> {
+        let model = match &self.plan.deliberation {
+            Some(workflow) => Some(format!("workflow:{workflow}")),
+            None => self.plan.model.clone(),
+        };
+        model.ok_or_else(|| {
+            let message = "the agent has no model; name one in its profile or as default_model";
+            model_failure("model_not_found", message, false)
+        })
     }
 
     /// Reads the text that the caller gave in the model's place.
@@ -180,18 +191,9 @@ impl Driver {
     }
 
     fn prompt(&self) -> Prompt {
-        let catalogue = self.catalogue();
-        let tools = match catalogue.is_empty() || !self.plan.tools.is_text() {
-            true => String::new(),
-            false => {
-                tool_prompt::render_tools(
-                    catalogue,
-                    self.plan.taught_dialect(),
-                    self.plan.language,
-                    tool_prompt::Detail::Full,
-                )
-                .text
-            }
+        let tools = match self.plan.tools.is_text() {
+            true => self.manifest(),
+            false => String::new(),
         };
         let present = self.turn.messages();
         let prompt = prompt::assemble(
@@ -220,12 +222,8 @@ impl Driver {
     ) -> Result<Answered, Asking> {
         let started = Instant::now();
         let prompt_bytes = prompt.bytes();
-        let asked = self.model(model)?;
-        let mut pieces = self.request(&asked, prompt, started);
-        let mut parser = Parser::new(
-            reading_context.catalogue.clone(),
-            reading_context.policy.clone(),
-        );
+        let (asked, mut pieces) = self.begin(model, prompt, started).await?;
+        let mut parser = reading_context.parser();
         let mut answer = StreamingAnswer::default();
         let mut text = String::new();
         let control = self.control.clone();
@@ -233,7 +231,11 @@ impl Driver {
         let end = loop {
             let piece = tokio::select! {
                 biased;
-                () = control.cancelled() => return Err(Asking::Stopped(Stop::Cancelled(control.why().unwrap_or(CancelReason::Deadline)))),
+                () = control.cancelled() => {
+                    asked.cancel("the turn ends").await;
+                    let reason = control.why().unwrap_or(CancelReason::Deadline);
+                    return Err(Asking::Stopped(Stop::Cancelled(reason)));
+                }
                 Some(landed) = self.flights.next() => {
                     self.land_early(landed, &mut answer).await?;
                     continue;
@@ -253,6 +255,7 @@ impl Driver {
                     self.on_parser_events(parser.push(&piece), &mut answer, reading_context)
                         .await?;
                     if answer.unknown.is_some() && self.plan.stop_at_unknown_tool {
+                        asked.cancel("it names a tool that is not there").await;
                         break asked.stopped(STOPPED_AT_UNKNOWN_TOOL, prompt_bytes, text.len());
                     }
                 }
@@ -263,13 +266,12 @@ impl Driver {
                 Some(Ok(Piece::End(end))) => break end,
                 Some(Err(error)) => {
                     self.tell_all(answer.text.release()).await?;
-                    return Err(Asking::Model(error));
+                    return Err(error);
                 }
                 None => {
-                    return Err(Asking::Model(ModelError::Cut {
-                        released: text.len(),
-                        detail: "the provider ended without an end".to_owned(),
-                    }));
+                    let detail = "the provider ended without an end".to_owned();
+                    let released = text.len();
+                    return Err(Asking::Model(ModelError::Cut { released, detail }));
                 }
             }
         };
@@ -290,47 +292,6 @@ impl Driver {
             took: started.elapsed(),
             answer,
         })
-    }
-
-    fn model(&self, name: &str) -> Result<Model, Asking> {
-        self.shared.models.get(name).ok_or_else(|| {
-            Asking::Stopped(model_failure(
-                "model_not_found",
-                &format!("no model is called `{name}` in the settings"),
-                false,
-            ))
-        })
-    }
-
-    /// Sends a prompt to a model; what it answers comes in pieces.
-    fn request(&self, model: &Model, prompt: Prompt, started: Instant) -> Pieces {
-        model.generate(ModelRequest {
-            messages: prompt.messages,
-            max_output_tokens: self.plan.max_output_tokens,
-            temperature: self.plan.temperature,
-            top_p: None,
-            seed: None,
-            tools: self.declared_tools(),
-            may_call: self.turn.last().is_none(),
-            // The run's own deadline comes first, through its control.
-            deadline: started + self.recorder.remaining() + Duration::from_secs(1),
-        })
-    }
-
-    /// Returns the tools as they are declared to the model's API (rule G501).
-    fn declared_tools(&self) -> Vec<serde_json::Value> {
-        let tools = self.catalogue().tools();
-        let offered = tools.filter(|_| self.plan.tools.is_native());
-        offered
-            .map(|tool| {
-                let parameters = match &tool.parameters {
-                    serde_json::Value::Object(schema) => schema.clone().into(),
-                    _ => serde_json::json!({"type": "object"}),
-                };
-                serde_json::json!({"name": tool.id, "description": tool.description,
-                                   "parameters": parameters})
-            })
-            .collect()
     }
 
     /// Notes everything that was read from an answer, so that it becomes durable together. The
@@ -399,32 +360,12 @@ impl Driver {
     }
 }
 
-/// Why there is no answer.
-pub(super) enum Asking {
-    /// The turn ends.
-    Stopped(Stop),
-    /// The model failed.
-    Model(ModelError),
-}
-
-impl From<Stop> for Asking {
-    fn from(stop: Stop) -> Self {
-        Asking::Stopped(stop)
-    }
-}
-
 /// Reports an answer that holds more text than any may.
 fn too_large() -> Asking {
     Asking::Model(ModelError::TooLarge {
         what: "text",
         limit: MAX_ANSWER_BYTES,
     })
-}
-
-fn model_failure(code: &str, message: &str, retryable: bool) -> Stop {
-    let mut error = outcome::error(common::ErrorCategory::Dependency, code, message);
-    error.retryable = retryable;
-    Stop::Failed(Box::new(error))
 }
 
 /// Says on the span what the model used.

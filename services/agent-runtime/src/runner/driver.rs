@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Inner, Resumed, caller::Caller, flights::Flights, history, inventory::Inventory, journal,
-    spending::Spending, stop::Stop,
+    observations::Observations, spending::Spending, stop::Stop,
 };
 use crate::domain::{
     message::TurnMessage,
@@ -43,6 +43,10 @@ pub(super) struct Driver {
     pub(super) give_up_flights: CancellationToken,
     /// What the turn has used of its models.
     spending: Spending,
+    /// What the calls of the newest answer came to.
+    pub(super) observations: Observations,
+    /// The answer of a workflow that is void up to an event of its run: its number and that event.
+    pub(super) void_until: (u32, u64),
     /// The turn's span.
     pub(super) span: tracing::Span,
     /// Recorded with the next commit.
@@ -74,6 +78,8 @@ impl Driver {
             flights: Flights::default(),
             give_up_flights: CancellationToken::new(),
             spending: resumed.spending,
+            observations: resumed.observations,
+            void_until: (0, 0),
             span: tracing::Span::none(),
             pending: Vec::new(),
             replayed: resumed.replayed,
@@ -167,7 +173,7 @@ impl Driver {
     /// Returns what asks the registry for the calls of this turn.
     pub(super) fn caller(&self) -> Caller {
         Caller {
-            calls: self.shared.calls.clone(),
+            calls: self.shared.peers.calls.clone(),
             recorder: self.recorder.clone(),
             control: self.control.clone(),
             conversation_id: self.meta.conversation_id.clone(),
@@ -232,6 +238,7 @@ impl Driver {
     fn take(&mut self, kind: &Kind) -> Result<(), Stop> {
         self.untrusted.extend(history::untrusted_of(kind));
         self.handle_given |= history::gives_handle(kind);
+        self.observations.take(kind);
         if let Kind::ModelAnswered(answered) = kind {
             self.spending.add(answered);
         }

@@ -1,6 +1,6 @@
 //! What the reading of an answer depends on, and how a call that was read is recorded.
 
-use call_text::{Catalogue, Policy};
+use call_text::{Catalogue, Parser, Policy};
 use contracts::tavern::common::v1::run_event::Kind;
 
 use super::journal;
@@ -16,6 +16,13 @@ pub(super) struct ReadingContext {
     pub(super) left: u32,
     /// How many untrusted texts the model was shown.
     pub(super) shown: usize,
+}
+
+impl ReadingContext {
+    /// Returns a parser that reads an answer while it is written.
+    pub(super) fn parser(&self) -> Parser {
+        Parser::new(self.catalogue.clone(), self.policy.clone())
+    }
 }
 
 /// Writes that a call was read, and by which rule it does not run.

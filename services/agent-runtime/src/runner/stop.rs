@@ -4,7 +4,7 @@ use contracts::tavern::common::v1 as common;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
 
-use crate::domain::turn::Divergence;
+use crate::{domain::turn::Divergence, provider::ModelError};
 
 /// Why a turn ends before the model stops.
 #[derive(Debug)]
@@ -24,4 +24,27 @@ impl From<Divergence> for Stop {
         let error = outcome::internal(&trace_id).error.unwrap_or_default();
         Stop::Failed(Box::new(error))
     }
+}
+
+/// Why there is no answer.
+pub(super) enum Asking {
+    /// The turn ends.
+    Stopped(Stop),
+    /// The model failed.
+    Model(ModelError),
+    /// The workflow began its answer again; what it wrote before this event of its run is void.
+    Void(u64),
+}
+
+impl From<Stop> for Asking {
+    fn from(stop: Stop) -> Self {
+        Asking::Stopped(stop)
+    }
+}
+
+/// Reports that a model gave no answer.
+pub(super) fn model_failure(code: &str, message: &str, retryable: bool) -> Stop {
+    let mut error = outcome::error(common::ErrorCategory::Dependency, code, message);
+    error.retryable = retryable;
+    Stop::Failed(Box::new(error))
 }

@@ -92,7 +92,7 @@ impl World {
     /// Builds the runtime with another way to the registry.
     pub(crate) async fn build_with(&self, registry: Transport) -> Running {
         telemetry::init_for_tests();
-        let peers = Peers::over(registry);
+        let peers = Peers::over(registry.clone(), registry);
         let runtime = build(self.settings.clone(), peers, Environment::system())
             .await
             .unwrap();

@@ -4,14 +4,12 @@ use std::{pin::pin, time::Duration};
 
 use contracts::tavern::common::v1::{CallResult, RunEvent};
 use futures::{Stream, StreamExt};
+use run_events::{Followed, follow};
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{CallHandle, Calls};
-use crate::{
-    dispatch::runs::{Followed, follow},
-    in_flight::{OutputCursor, Stage},
-};
+use crate::in_flight::{OutputCursor, Stage};
 
 /// How long the events of a run may come after its result, before they are given up.
 const EVENT_GRACE: Duration = Duration::from_secs(2);

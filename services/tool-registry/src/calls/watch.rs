@@ -6,14 +6,12 @@ use contracts::tavern::common::v1::{CallResult, RunEvent, run_event::Kind};
 use core_types::EffectId;
 use futures::{Stream, StreamExt};
 use grpc_kit::Drain;
+use run_events::{Followed, follow};
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{CallHandle, CallProgress, Calls, follow::FOLLOW_LIMIT, resolve::refusal_of_missing};
-use crate::{
-    dispatch::runs::{Followed, follow},
-    ledger::LedgerEntry,
-};
+use crate::ledger::LedgerEntry;
 
 /// How long a watch may be silent before it shows a sign of life.
 const HEARTBEAT: Duration = Duration::from_secs(10);

@@ -3,7 +3,6 @@
 //! The effect id is the request id of the run, so that a call that is dispatched again finds the
 //! run that it started the first time.
 
-mod follow;
 mod outcome;
 
 use call_outcome::{CallOutcome, Category, Failure, Violation};
@@ -17,16 +16,14 @@ use contracts::tavern::{
         workflow_service_client::WorkflowServiceClient,
     },
 };
-use grpc_kit::Transport;
+use grpc_kit::{Patience, Transport};
 use run_log::Hash;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::{ResolvedCall, retry::Patience, timeout};
+use super::{ResolvedCall, timeout};
 use crate::{domain::definition::Implementation, in_flight::pending_run};
-
-pub use follow::{Followed, follow};
 
 /// How long to wait for a workflow service that is not there when a run is to be started.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -167,7 +164,7 @@ impl WorkflowRuns {
         cancel: &CancellationToken,
     ) -> Stop {
         tokio::select! {
-            ended = follow::to_the_end(self.runs(), run_id, resolved.deadline) => match ended {
+            ended = run_events::follow_to_the_end(self.runs(), run_id, resolved.deadline) => match ended {
                 Ok(run) => Stop::Ended(Box::new(run)),
                 // The deadline travels with the watch, so the other end may notice it first.
                 Err(status) if status.code() == Code::DeadlineExceeded => Stop::OutOfTime,
@@ -198,7 +195,9 @@ impl WorkflowRuns {
             for work in still_running.into_iter().filter(|work| work.id != run_id) {
                 resolved.in_flight.leave_running(work);
             }
-            follow::to_the_end(self.runs(), run_id, until).await.ok()
+            run_events::follow_to_the_end(self.runs(), run_id, until)
+                .await
+                .ok()
         });
         let ended = tokio::time::timeout_at(until, ended).await.ok().flatten();
         if ended.is_none() {

@@ -14,12 +14,12 @@ use contracts::tavern::{
     },
 };
 use futures::StreamExt;
-use grpc_kit::Transport;
+use grpc_kit::{Patience, Transport};
 use script_client::{Broken, ScriptEvent};
 use sha2::{Digest, Sha256};
 use tonic::{Code, Status};
 
-use super::{ResolvedCall, retry::Patience};
+use super::ResolvedCall;
 
 pub use sessions::Sessions;
 

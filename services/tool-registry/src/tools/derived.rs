@@ -10,19 +10,17 @@ use contracts::tavern::{
         Slot, Workflow,
     },
 };
+use grpc_kit::Patience;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{Missing, Shared};
-use crate::{
-    dispatch::retry::Patience,
-    domain::{
-        definition::Definition,
-        interface::{self, Input},
-        tool::{Origin, Tool},
-    },
+use crate::domain::{
+    definition::Definition,
+    interface::{self, Input},
+    tool::{Origin, Tool},
 };
 
 /// What a derived tool is made of.

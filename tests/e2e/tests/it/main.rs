@@ -6,6 +6,7 @@ mod cells;
 mod command_line;
 mod console;
 mod containers;
+mod deliberation;
 mod dialects;
 mod drain;
 mod early;

@@ -44,6 +44,7 @@ fn a_comfytavern_profile_is_read_unmodified() {
             "workflow:greet"
         ]
     );
+    assert_eq!(profile.deliberation.as_deref(), Some("deliberate"));
     assert_eq!(profile.system_prompt(), "You are Elara.");
     assert_eq!(profile.tavern.dialect, Some(Dialect::TamV1));
     assert_eq!(profile.tavern.language, Some(Language::Zh));
@@ -61,7 +62,6 @@ fn what_has_no_effect_is_found_and_what_is_empty_is_not() {
     assert_eq!(
         found,
         [
-            ("/core_deliberation_workflow_id", "not_supported"),
             ("/initial_private_state_values", "not_supported"),
             ("/knowledge_base_references", "not_supported"),
             ("/subscribed_event_types", "not_supported"),

@@ -121,7 +121,7 @@ fn a_native_call_and_its_result_go_back_in_the_form_of_the_api() {
         ]},
         {"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": "c1", "content": result, "is_error": false},
-            text("Observation: Go on."),
+            text("Observation: Continue."),
         ]},
     ]);
     assert_eq!(body["messages"], expected);

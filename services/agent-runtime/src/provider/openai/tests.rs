@@ -89,7 +89,7 @@ fn a_native_call_and_its_result_go_back_in_the_form_of_the_api() {
          "tool_calls": [{"id": "c1", "type": "function", "function": function}]},
         {"role": "tool", "tool_call_id": "c1",
          "content": "Observation: Tool ReadWorldStateTool executed successfully. Result: mist"},
-        {"role": "user", "content": "Observation: Go on."},
+        {"role": "user", "content": "Observation: Continue."},
     ]);
     assert_eq!(body["messages"], expected);
     assert_eq!(body["tool_choice"], "none");

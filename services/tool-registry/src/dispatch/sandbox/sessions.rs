@@ -14,12 +14,12 @@ use contracts::tavern::{
     },
 };
 use futures::StreamExt;
-use grpc_kit::Transport;
+use grpc_kit::{Patience, Transport};
 use script_client::{Broken, Cell, CellEvent};
 use tonic::Status;
 
 use super::{PATIENCE, failure_of, lost};
-use crate::dispatch::{ResolvedCall, retry::Patience};
+use crate::dispatch::ResolvedCall;
 
 /// Runs cells in the interpreters of conversations.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Following a run of the workflow service, over broken connections and restarts.
+//! Following a run of another service, over broken connections and restarts.
 
 use std::time::Duration;
 
@@ -7,11 +7,9 @@ use contracts::tavern::{
     run::v1::{WatchRunRequest, WatchRunResponse, run_service_client::RunServiceClient},
 };
 use futures::{Stream, StreamExt};
-use grpc_kit::Transport;
+use grpc_kit::{Patience, Transport};
 use tokio::time::Instant;
 use tonic::Status;
-
-use crate::dispatch::retry::Patience;
 
 /// How long a run may stay out of reach before it is given up, if its deadline does not come first.
 const OUT_OF_REACH: Duration = Duration::from_secs(10 * 60);
@@ -66,8 +64,11 @@ pub fn follow(
     }
 }
 
-/// Follows a run to its end and gives the run.
-pub(super) async fn to_the_end(
+/// Follows a run to its end and returns it.
+///
+/// # Errors
+/// The run does not exist or stays out of reach.
+pub async fn follow_to_the_end(
     client: RunServiceClient<Transport>,
     run_id: &str,
     deadline: Instant,

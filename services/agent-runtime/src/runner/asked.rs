@@ -1,0 +1,170 @@
+//! What gives an answer, and what it is asked with.
+
+use std::time::{Duration, Instant};
+
+use call_text::prompt as tool_prompt;
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use super::{
+    deliberation::{Answer, Deliberation, Question},
+    driver::Driver,
+    stop::{Asking, model_failure},
+};
+use crate::{
+    domain::{deliberation::Situation, message::Role, prompt::Prompt},
+    provider::{AnswerEnd, Model, ModelRequest, Pieces},
+};
+
+/// What gives an answer.
+pub(super) enum Asked {
+    Model(Model),
+    Workflow(Box<Deliberation>),
+}
+
+impl Asked {
+    /// Ends a run that dropping the pieces of the answer does not end.
+    pub(super) async fn cancel(&self, reason: &str) {
+        if let Self::Workflow(deliberation) = self {
+            deliberation.cancel(reason).await;
+        }
+    }
+
+    /// Returns how an answer ends that was not read to its end.
+    pub(super) fn stopped(
+        &self,
+        reason: &str,
+        prompt_bytes: usize,
+        answer_bytes: usize,
+    ) -> AnswerEnd {
+        match self {
+            Self::Model(model) => model.stopped(reason, prompt_bytes, answer_bytes),
+            Self::Workflow(deliberation) => deliberation.stopped(reason, answer_bytes),
+        }
+    }
+}
+
+impl Driver {
+    /// Asks the model, or the agent's deliberation workflow.
+    pub(super) async fn begin(
+        &mut self,
+        model: &str,
+        prompt: Prompt,
+        started: Instant,
+    ) -> Result<(Asked, Answer), Asking> {
+        let Some(question) = self.question(&prompt) else {
+            let model = self.model(model)?;
+            let pieces = self.request(&model, prompt, started);
+            let pieces = pieces.map(|piece| piece.map_err(Asking::Model)).boxed();
+            return Ok((Asked::Model(model), pieces));
+        };
+        let (peers, recorder) = (self.shared.peers.clone(), self.recorder.clone());
+        let context = self.control.call_context();
+        let prepared = Deliberation::prepare(peers, recorder, context, question).await?;
+        let pieces = prepared.answer();
+        Ok((Asked::Workflow(Box::new(prepared)), pieces))
+    }
+
+    fn model(&self, name: &str) -> Result<Model, Asking> {
+        self.shared.models.get(name).ok_or_else(|| {
+            Asking::Stopped(model_failure(
+                "model_not_found",
+                &format!("no model is called `{name}` in the settings"),
+                false,
+            ))
+        })
+    }
+
+    /// Returns what the agent's deliberation workflow is asked; none if there is no such workflow.
+    fn question(&self, prompt: &Prompt) -> Option<Question> {
+        Some(Question {
+            workflow_id: self.plan.deliberation.clone()?,
+            conversation_id: self.meta.conversation_id.clone(),
+            number: self.turn.answers() + 1,
+            situation: self.situation(prompt),
+            void_until: match self.void_until {
+                (number, sequence) if number == self.turn.answers() + 1 => sequence,
+                _ => 0,
+            },
+        })
+    }
+
+    /// Returns what a workflow deliberates about (rule G201).
+    fn situation(&self, prompt: &Prompt) -> Situation {
+        let said = prompt.messages.iter();
+        let said = said.filter(|message| message.role != Role::System);
+        let is_last = self.turn.last().is_some();
+        Situation {
+            user_query: match self.turn.messages().first() {
+                Some(opening) if opening.message.role == Role::User => opening.message.text.clone(),
+                _ => String::new(),
+            },
+            conversation: said
+                .map(|message| json!({"role": message.role.as_str(), "content": message.text}))
+                .collect(),
+            observations: self.observations.items(),
+            manifest: if is_last {
+                String::new()
+            } else {
+                self.manifest()
+            },
+            tools: if is_last {
+                Vec::new()
+            } else {
+                self.described_tools()
+            },
+            system_prompt: self.plan.system_prompt.clone(),
+            agent: json!({"instance_id": self.meta.conversation_id,
+                          "profile_id": self.meta.subject, "scene_id": ""}),
+            trigger: json!({"kind": "user", "id": self.recorder.run_id().to_string()}),
+            iteration: self.turn.rounds(),
+            calls_remaining: if is_last { 0 } else { self.turn.calls_left() },
+        }
+    }
+
+    /// Sends a prompt to a model; what it answers comes in pieces.
+    fn request(&self, model: &Model, prompt: Prompt, started: Instant) -> Pieces {
+        model.generate(ModelRequest {
+            messages: prompt.messages,
+            max_output_tokens: self.plan.max_output_tokens,
+            temperature: self.plan.temperature,
+            top_p: None,
+            seed: None,
+            tools: match self.plan.tools.is_native() {
+                true => self.described_tools(),
+                false => Vec::new(),
+            },
+            may_call: self.turn.last().is_none(),
+            // The run's own deadline comes first, through its control.
+            deadline: started + self.recorder.remaining() + Duration::from_secs(1),
+        })
+    }
+
+    /// Returns the tools with `name`, `description` and `parameters`.
+    fn described_tools(&self) -> Vec<Value> {
+        let tools = self.catalogue().tools();
+        tools
+            .map(|tool| {
+                let parameters = match &tool.parameters {
+                    Value::Object(schema) => schema.clone().into(),
+                    _ => json!({"type": "object"}),
+                };
+                json!({"name": tool.id, "description": tool.description,
+                                   "parameters": parameters})
+            })
+            .collect()
+    }
+
+    /// Returns the list of tools as a prompt teaches them; empty if there are none.
+    pub(super) fn manifest(&self) -> String {
+        let catalogue = self.catalogue();
+        let (dialect, language) = (self.plan.taught_dialect(), self.plan.language);
+        match catalogue.is_empty() {
+            true => String::new(),
+            false => {
+                tool_prompt::render_tools(catalogue, dialect, language, tool_prompt::Detail::Full)
+                    .text
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Deliberation by a workflow: a run of it is asked in the place of a model (rules G201 to G205).
+//!
+//! The request id of the run is the turn and the number of its answer, so that a turn that resumes
+//! finds the run that it started. What the workflow writes into its answer is read while it is written.
+
+use std::{
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use contracts::tavern::{
+    common::v1::{self as common, ErrorReason, RunOptions, RunState, run_event::Kind},
+    run::v1::CancelRunRequest,
+    workflow::v1::{GetWorkflowRequest, StartRunRequest, start_run_request::Target},
+};
+use futures::{StreamExt, stream::BoxStream};
+use grpc_kit::{CallContext, Patience};
+use run_events::{Followed, Recorder};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::stop::{Asking, Stop, model_failure};
+use crate::{
+    domain::{
+        deliberation::{Situation, answer_output},
+        usage::Booking,
+    },
+    peers::Peers,
+    provider::{AnswerEnd, ModelError, Piece, Usage},
+};
+
+/// How long to wait for a workflow service that is not there.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the workflow may take to end when it is cancelled.
+const CANCEL_WAIT: Duration = Duration::from_millis(1_800);
+
+/// The pieces of an answer of a model or a workflow.
+pub(super) type Answer = BoxStream<'static, Result<Piece, Asking>>;
+
+/// One run of a deliberation workflow.
+#[derive(Clone)]
+pub(super) struct Deliberation {
+    workflow_id: String,
+    peers: Peers,
+    recorder: Recorder,
+    context: CallContext,
+    request: StartRunRequest,
+    /// The output that is the answer.
+    output: String,
+    /// The event of the run up to which everything was read and is void.
+    void_until: u64,
+    /// The run, once it is known.
+    run: Arc<OnceLock<String>>,
+}
+
+/// What one answer of a turn is asked with.
+pub(super) struct Question {
+    pub(super) workflow_id: String,
+    pub(super) conversation_id: String,
+    /// The number of the answer in the turn, from 1.
+    pub(super) number: u32,
+    pub(super) situation: Situation,
+    /// The event of its run up to which everything was read and is void; zero for none.
+    pub(super) void_until: u64,
+}
+
+impl Deliberation {
+    /// Prepares the run that is asked.
+    pub(super) async fn prepare(
+        peers: Peers,
+        recorder: Recorder,
+        context: CallContext,
+        question: Question,
+    ) -> Result<Self, Asking> {
+        let id = question.workflow_id;
+        let definition = definition(&peers, &id, deadline_of(&recorder)).await?;
+        let interface = |side: &str| {
+            let slots = definition.get(side).and_then(Value::as_object);
+            slots.cloned().unwrap_or_default()
+        };
+        let outputs = interface("interfaceOutputs");
+        let Some(output) = answer_output(&outputs) else {
+            let message = format!(
+                "the workflow `{id}` has no output for the answer; call one of its outputs full_text"
+            );
+            return Err(stop("deliberation_invalid", message, false));
+        };
+        let inputs = question.situation.inputs(&interface("interfaceInputs"));
+        let durability = run_events::durability_to_proto(recorder.durability());
+        Ok(Self {
+            request: StartRunRequest {
+                request_id: format!("{}/{}", recorder.run_id(), question.number),
+                target: Some(Target::WorkflowId(id.clone())),
+                inputs_json: Value::Object(inputs).to_string(),
+                conversation_id: question.conversation_id,
+                // A turn that resumes sends the same body, so the time that is left is not in it: the
+                // end of the turn cancels the run.
+                options: Some(RunOptions {
+                    durability: durability.into(),
+                    timeout: None,
+                }),
+                ..StartRunRequest::default()
+            },
+            workflow_id: id,
+            output: output.to_owned(),
+            peers,
+            recorder,
+            context,
+            void_until: question.void_until,
+            run: Arc::default(),
+        })
+    }
+
+    /// Runs the workflow; what it answers comes in pieces. Dropping them does not end the run.
+    pub(super) fn answer(&self) -> Answer {
+        let this = self.clone();
+        Box::pin(async_stream::try_stream! {
+            let run_id = this.start().await?;
+            let deadline = deadline_of(&this.recorder);
+            let runs = this.peers.workflow_runs.clone();
+            let mut followed = pin!(run_events::follow(runs, run_id.clone(), this.void_until, deadline));
+            let mut shown = String::new();
+            while let Some(next) = followed.next().await {
+                match next.map_err(|status| this.lost(&status))? {
+                    Followed::Event(event) => {
+                        let is_own = event.run_id == run_id;
+                        match &event.kind {
+                            Some(Kind::OutputChunk(chunk)) => {
+                                if is_own && chunk.interface_key == this.output {
+                                    shown.push_str(&chunk.text);
+                                    yield Piece::Text(chunk.text.clone());
+                                }
+                            }
+                            Some(Kind::OutputReset(reset))
+                                if is_own && reset.interface_key == this.output => {
+                                if !shown.is_empty() {
+                                    Err(Asking::Void(event.sequence))?;
+                                }
+                            }
+                            _ => this.recorder.submit_child(*event).await.map_err(Stop::Storage)?,
+                        }
+                    }
+                    Followed::Ended(run) => {
+                        let outputs = this.outputs(*run)?;
+                        let text = outputs.get(&this.output).and_then(Value::as_str).unwrap_or("");
+                        let Some(rest) = text.strip_prefix(shown.as_str()) else {
+                            Err(this.changed(shown.len()))?;
+                            return;
+                        };
+                        if !rest.is_empty() {
+                            yield Piece::Text(rest.to_owned());
+                        }
+                        yield Piece::End(this.end(&outputs, text.len()));
+                        return;
+                    }
+                }
+            }
+        })
+    }
+
+    /// Ends the run. One whose start may be on its way is started, so that it can be ended.
+    pub(super) async fn cancel(&self, reason: &str) {
+        let context = CallContext::new(self.context.path().clone()).with_timeout(CANCEL_WAIT);
+        let cancelled = context.scope(async {
+            let run_id = match self.run.get() {
+                Some(run_id) => run_id.clone(),
+                None => {
+                    let mut workflows = self.peers.workflows.clone();
+                    let started = workflows.start_run(self.request.clone()).await?;
+                    started.into_inner().run.unwrap_or_default().run_id
+                }
+            };
+            let request = CancelRunRequest {
+                run_id,
+                reason: reason.to_owned(),
+            };
+            self.peers.workflow_runs.clone().cancel_run(request).await
+        });
+        if let Err(status) = cancelled.await {
+            tracing::warn!(
+                workflow = self.workflow_id,
+                error = status.message(),
+                "a deliberation could not be cancelled"
+            );
+        }
+    }
+
+    /// Returns how an answer ends that was not read to its end.
+    pub(super) fn stopped(&self, finish_reason: &str, answer_bytes: usize) -> AnswerEnd {
+        AnswerEnd {
+            finish_reason: finish_reason.to_owned(),
+            ..self.end(&Map::new(), answer_bytes)
+        }
+    }
+
+    async fn start(&self) -> Result<String, Asking> {
+        let mut patience = Patience::new(PATIENCE, deadline_of(&self.recorder));
+        loop {
+            let mut workflows = self.peers.workflows.clone();
+            match workflows.start_run(self.request.clone()).await {
+                Ok(answer) => {
+                    let run_id = answer.into_inner().run.unwrap_or_default().run_id;
+                    return Ok(self.run.get_or_init(|| run_id).clone());
+                }
+                Err(status) if patience.wait_after(&status).await => {}
+                Err(status) => return Err(refused(&self.workflow_id, &status)),
+            }
+        }
+    }
+
+    /// Reads what the run came to.
+    fn outputs(&self, run: common::Run) -> Result<Map<String, Value>, Asking> {
+        let outcome = run.outcome.unwrap_or_default();
+        if outcome.state() != RunState::Succeeded {
+            let error = outcome.error.unwrap_or_default();
+            let message = format!(
+                "the workflow `{}` gave no answer: {}",
+                self.workflow_id, error.message
+            );
+            return Err(stop("deliberation_failed", message, error.retryable));
+        }
+        serde_json::from_str(&outcome.result_json).map_err(|error| {
+            let message = format!(
+                "the outputs of `{}` cannot be read: {error}",
+                self.workflow_id
+            );
+            stop("deliberation_failed", message, false)
+        })
+    }
+
+    fn end(&self, outputs: &Map<String, Value>, answer_bytes: usize) -> AnswerEnd {
+        let calls = outputs.get("tool_calls").and_then(Value::as_array);
+        let calls = calls.filter(|calls| !calls.is_empty()).cloned();
+        let default = if calls.is_some() {
+            "tool_calls"
+        } else {
+            "stop"
+        };
+        let reason = outputs.get("finish_reason").and_then(Value::as_str);
+        let request_bytes = self.request.inputs_json.len();
+        AnswerEnd {
+            finish_reason: reason.unwrap_or(default).to_owned(),
+            booking: Booking::new(Usage::default(), request_bytes, answer_bytes, None),
+            tool_calls: calls.map(Value::Array),
+            model: format!("workflow:{}", self.workflow_id),
+            ..AnswerEnd::default()
+        }
+    }
+
+    fn changed(&self, released: usize) -> Asking {
+        Asking::Model(ModelError::Cut {
+            released,
+            detail: format!(
+                "the workflow `{}` ended with another text than it wrote",
+                self.workflow_id
+            ),
+        })
+    }
+
+    fn lost(&self, status: &Status) -> Asking {
+        let message = format!(
+            "the workflow `{}` can no longer be followed: {}",
+            self.workflow_id,
+            status.message()
+        );
+        stop("deliberation_lost", message, true)
+    }
+}
+
+/// Reads a definition.
+async fn definition(peers: &Peers, id: &str, deadline: Instant) -> Result<Value, Asking> {
+    let mut patience = Patience::new(PATIENCE, deadline);
+    loop {
+        let request = GetWorkflowRequest {
+            workflow_id: id.to_owned(),
+        };
+        match peers.workflows.clone().get_workflow(request).await {
+            Ok(found) => {
+                let workflow = found.into_inner().workflow.unwrap_or_default();
+                return serde_json::from_str(&workflow.definition_json).map_err(|error| {
+                    let message = format!("the workflow `{id}` cannot be read: {error}");
+                    stop("deliberation_invalid", message, false)
+                });
+            }
+            Err(status) if patience.wait_after(&status).await => {}
+            Err(status) => return Err(refused(id, &status)),
+        }
+    }
+}
+
+fn refused(id: &str, status: &Status) -> Asking {
+    let said = status.message();
+    match grpc_kit::reason(status) {
+        Some(ErrorReason::WorkflowNotFound) => {
+            let message = format!(
+                "no workflow is called `{id}`; store it, or change core_deliberation_workflow_id"
+            );
+            stop("deliberation_missing", message, false)
+        }
+        Some(ErrorReason::InvalidFields | ErrorReason::WorkflowInvalid) => {
+            let message = format!("the workflow `{id}` cannot deliberate: {said}");
+            stop("deliberation_invalid", message, false)
+        }
+        _ => {
+            let message = format!("the workflow `{id}` was not started: {said}");
+            stop("deliberation_failed", message, true)
+        }
+    }
+}
+
+fn stop(code: &str, message: String, retryable: bool) -> Asking {
+    Asking::Stopped(model_failure(code, &message, retryable))
+}
+
+fn deadline_of(recorder: &Recorder) -> Instant {
+    Instant::now() + recorder.remaining()
+}
