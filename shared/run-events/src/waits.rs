@@ -134,6 +134,18 @@ impl Waits {
         woken.await.map_err(|_| AppendError::Fenced)
     }
 
+    /// Refuses signals from now on, because the run is about to end; returns those that no wait has
+    /// consumed, by name.
+    pub async fn close(&self) -> Vec<common::UnconsumedSignals> {
+        let mut board = self.inner.board.lock().await;
+        let unconsumed = board.close().into_iter();
+        let unconsumed = unconsumed.map(|(name, count)| common::UnconsumedSignals {
+            name: name.to_owned(),
+            count,
+        });
+        unconsumed.collect()
+    }
+
     async fn until(&self, due: Option<Timestamp>) {
         let Some(due) = due else {
             return std::future::pending().await;

@@ -33,7 +33,7 @@ use crate::wire;
 use super::history::{Attempts, Calls, RecordedCall, Zones};
 use super::interface_stream::InterfaceStreams;
 use super::permits::Permit;
-use super::settle::{call_settled, check_effect, settled_tool};
+use super::settle::{call_settled, check_effect, settled_tool, with_unconsumed_signals};
 use super::tool_call::ToolEnd;
 use super::tool_text::ToolText;
 use super::zone::ZoneEnd;
@@ -64,14 +64,17 @@ pub(super) async fn run(
     control: RunControl,
 ) -> End {
     let turn = place.turn(&recorder, &control).await;
-    let waits = RunWaits::new(waits, place);
-    let mut drive = Drive::new(runner, prepared, String::new(), waits, recorder, control);
+    let of_run = RunWaits::new(waits.clone(), place);
+    let mut drive = Drive::new(runner, prepared, String::new(), of_run, recorder, control);
     let reached = match turn {
         Ok(()) => drive.reach_end().await,
         Err(error) => Err(error),
     };
     match reached {
-        Ok(Reached::End) => End::Finished(drive.outcome()),
+        Ok(Reached::End) => {
+            let unconsumed = waits.close().await;
+            End::Finished(with_unconsumed_signals(drive.outcome(), unconsumed))
+        }
         Ok(Reached::Stop) => End::Finished(drive.stopped()),
         Err(AppendError::Invalid(violations)) => {
             tracing::error!(?violations, "an event of a run does not fit into the log");

@@ -204,6 +204,20 @@ pub(super) fn with_partial_result(
     }
 }
 
+/// Adds the signals that no node consumed to the outcome of a run, if it succeeded.
+pub(super) fn with_unconsumed_signals(
+    ended: common::RunOutcome,
+    unconsumed_signals: Vec<common::UnconsumedSignals>,
+) -> common::RunOutcome {
+    match ended.state() {
+        common::RunState::Succeeded => common::RunOutcome {
+            unconsumed_signals,
+            ..ended
+        },
+        _ => ended,
+    }
+}
+
 fn handled_failures(engine: &Engine) -> Vec<common::NodeFailure> {
     let handled = engine.handled().iter().take(MAX_HANDLED);
     let failures = handled.map(|(node, failure)| common::NodeFailure {

@@ -237,6 +237,30 @@ async fn w40_signals_are_kept_in_order_until_a_node_waits_and_repeats_change_not
 }
 
 #[tokio::test]
+async fn w8_signals_that_no_node_consumed_are_counted_in_the_outcome() {
+    let world = World::new().await;
+    let definition = json!({
+        "nodes": [
+            tool("t", "wait"),
+            {"id": "a", "type": "core:WaitSignal", "configValues": {"name": "go"}},
+        ],
+        "edges": [edge("t", "status", "a", "value")],
+    });
+    let run = world.start(&definition, json!({})).await.run_id;
+    for payload in 0..3 {
+        world.signal(&run, json!(payload), "").await.unwrap();
+    }
+    let world = world.restart().await;
+    world.registry.release();
+    let outcome = world.outcome(&run).await;
+    let left = outcome.unconsumed_signals.iter();
+    let left: Vec<_> = left.map(|left| (left.name.as_str(), left.count)).collect();
+    assert_eq!(left, [("go", 2)]);
+    let late = world.signal(&run, json!(3), "").await;
+    assert_eq!(reason(late), Some(ErrorReason::RunFinished));
+}
+
+#[tokio::test]
 async fn w40_a_run_keeps_at_most_a_thousand_signals() {
     let world = World::new().await;
     let definition = json!({

@@ -34,6 +34,8 @@ pub struct RecordedWaits {
     /// The digest of what each id of a signal or an answer was used for.
     seen: HashMap<String, Hash>,
     received: usize,
+    /// Whether the run is about to end, so that a signal would come too late.
+    closed: bool,
 }
 
 /// When a wait began, and its id.
@@ -150,6 +152,21 @@ impl RecordedWaits {
     /// Returns the number of signals that nothing has consumed, and the size of their payloads.
     pub(super) fn kept_signals(&self) -> (usize, usize) {
         (self.signals.len(), self.signal_bytes)
+    }
+
+    /// Takes no further signal; returns how many of each name nothing has consumed, by name.
+    pub(super) fn close(&mut self) -> BTreeMap<&str, u32> {
+        self.closed = true;
+        let mut unconsumed = BTreeMap::new();
+        for signal in &self.signals {
+            *unconsumed.entry(signal.name.as_str()).or_default() += 1;
+        }
+        unconsumed
+    }
+
+    /// Whether the run is about to end.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Returns the number of signals since the run began.

@@ -5,6 +5,7 @@ use contracts::tavern::common::v1::{self as common, ErrorReason, WaitKind, WakeC
 use contracts::tavern::run::v1::{AnswerWaitRequest, SignalRunRequest};
 use grpc_kit::Failure;
 use json_schema::{Schema, nearest_names, parse_json_strict};
+use run_log::AppendError;
 use serde_json::Value;
 use tonic::Code;
 
@@ -43,6 +44,9 @@ impl Waits {
             "signal_id",
         )? {
             return Ok(replayed);
+        }
+        if board.is_closed() {
+            return Err(append_failure(&AppendError::Finished));
         }
         let woken = board
             .oldest_for(&signal.name)
