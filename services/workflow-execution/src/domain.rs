@@ -15,6 +15,7 @@ pub mod cache;
 pub mod cache_key;
 pub mod compile;
 pub mod composite;
+pub mod config_schema;
 pub mod cycle;
 pub mod data_flow;
 pub mod diagnose;

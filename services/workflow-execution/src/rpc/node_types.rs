@@ -2,6 +2,7 @@
 
 use contracts::tavern::workflow::v1 as workflow;
 
+use crate::domain::config_schema::config_schema;
 use crate::domain::data_flow::DataFlow;
 use crate::domain::node_definition::{
     Bypass, ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, NodeMode, Reuse,
@@ -30,6 +31,7 @@ pub(super) fn to_proto(definition: &NodeDefinition) -> workflow::NodeType {
         read_only: definition.effects != NodeEffects::External,
         mutes_on_bypass: definition.bypass == Bypass::Mute,
         result_reuse: reuse_to_proto(definition.reuse).into(),
+        config_schema_json: config_schema(definition).to_string(),
     }
 }
 

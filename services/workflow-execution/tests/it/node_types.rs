@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use contracts::tavern::workflow::v1::{
     DataFlowType, FurtherSlots, ListNodeTypesRequest, NodeType, ResultReuse, Slot,
 };
+use json_schema::Schema;
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -99,6 +101,31 @@ async fn settings_have_types_and_bounds() {
     let continues = &nodes["core:ExecuteTool"].config[0];
     assert_eq!(continues.key, "continueOnError");
     assert_eq!(continues.default_json, "false");
+}
+
+#[tokio::test]
+async fn settings_have_a_schema_that_accepts_their_defaults_and_refuses_what_is_out_of_bounds() {
+    for (full_type, node) in node_types().await {
+        let schema: Value = serde_json::from_str(&node.config_schema_json).unwrap();
+        let schema = Schema::compile(&schema).unwrap();
+        let with_default = node
+            .config
+            .iter()
+            .filter(|slot| !slot.default_json.is_empty());
+        let defaults = with_default.map(|slot| {
+            let default: Value = serde_json::from_str(&slot.default_json).unwrap();
+            (slot.key.clone(), default)
+        });
+        let defaults = Value::Object(defaults.collect());
+        let violations = schema.validate(&defaults);
+        assert!(violations.is_empty(), "{full_type}: {violations:?}");
+        for slot in node.config.iter().filter(|slot| slot.maximum.is_some()) {
+            for wrong in [slot.above.unwrap(), slot.maximum.unwrap() + 1.0] {
+                let found = schema.validate(&json!({ slot.key.clone(): wrong }));
+                assert_eq!(found.len(), 1, "{full_type}: {} {wrong}", slot.key);
+            }
+        }
+    }
 }
 
 #[tokio::test]
