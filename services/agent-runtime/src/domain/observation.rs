@@ -32,6 +32,14 @@ pub fn no_calls_remain(budget: Budget) -> String {
     )
 }
 
+/// Words that the same calls gave the same results (rule G706).
+pub fn repeated(times: usize) -> String {
+    format!(
+        "Observation: The same call with the same result was made {times} times in a row. \
+         Do something else, or answer in plain text."
+    )
+}
+
 /// Keeps a text to the bound, saying how much was cut.
 pub fn bounded(text: String) -> String {
     if text.len() <= MAX_OBSERVATION_BYTES {

@@ -20,6 +20,7 @@
 
 mod answer;
 mod finish;
+mod repetition;
 
 use core_types::Timestamp;
 
@@ -31,6 +32,7 @@ use crate::domain::{
 use answer::Answer;
 pub use answer::{CallState, MAX_AT_ONCE, Progress, name_failure};
 pub use finish::{Budget, Finish};
+use repetition::Repetition;
 
 /// How often the same failure to call is answered before the turn is given up (rule L7).
 pub const MAX_EQUAL_FAILURES: u32 = 3;
@@ -185,6 +187,7 @@ pub struct Turn {
     said: String,
     messages: Vec<TurnMessage>,
     equal_failures: Option<(String, u32)>,
+    repetition: Repetition,
     phase: Phase,
 }
 
@@ -209,6 +212,7 @@ impl Turn {
             said: String::new(),
             messages: vec![opening],
             equal_failures: None,
+            repetition: Repetition::default(),
             phase,
         }
     }
@@ -329,10 +333,31 @@ impl Turn {
         {
             return Command::Finish(Finish::RepeatedFailure(failure.0));
         }
+        let (_, times) = self.repetitions(answer);
+        if let Some(last) = answer.calls().last().filter(|_| times >= repetition::ENDED) {
+            return Command::Finish(Finish::Repetition(last.call.tool_id.clone()));
+        }
         match self.spent_budget() {
             Some(budget) => Command::Ask(Ask::Last(budget)),
             None => Command::Ask(Ask::Round(self.rounds + 1)),
         }
+    }
+
+    /// Returns how often the newest calls were made one after the other, without an answer and with it.
+    fn repetitions(&self, answer: &Answer) -> (usize, usize) {
+        let mut after = self.repetition.clone();
+        answer.repeat_in(&mut after);
+        (self.repetition.count(), after.count())
+    }
+
+    /// Returns how often the newest calls were made one after the other, if the model is to be informed
+    /// of it before it is asked again (rule G706).
+    pub fn remarked_repetition(&self) -> Option<usize> {
+        let Phase::Acting(answer) = &self.phase else {
+            return None;
+        };
+        let (before, times) = self.repetitions(answer);
+        (before < repetition::REMARKED && times >= repetition::REMARKED).then_some(times)
     }
 
     /// Returns what the turn has said since the model was last asked, its end trimmed.
@@ -451,6 +476,7 @@ impl Turn {
         if let Phase::Acting(answer) = std::mem::replace(&mut self.phase, Phase::Ready) {
             answer.write_messages(self.native, &mut self.messages);
             self.equal_failures = self.failure_after(&answer);
+            answer.repeat_in(&mut self.repetition);
         }
     }
 

@@ -45,6 +45,10 @@ impl Driver {
     pub(super) async fn ask(&mut self, ask: Ask) -> Result<(), Stop> {
         match ask {
             Ask::Round(iteration) => {
+                if let Some(times) = self.turn.remarked_repetition() {
+                    let remark = observation::repeated(times);
+                    self.note(journal::observation(None, remark))?;
+                }
                 self.note(Kind::IterationStarted(common::IterationStarted {
                     iteration,
                     limit: self.turn.budgets().iterations,

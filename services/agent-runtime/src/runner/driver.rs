@@ -294,6 +294,13 @@ impl Driver {
                 );
                 self.failed(error, StopReason::RepeatedFailure)
             }
+            Finish::Repetition(tool_id) => {
+                let message = format!(
+                    "the model made the same call with the same result five times in a row, {tool_id} last"
+                );
+                let error = outcome::error(common::ErrorCategory::Limit, "repetition", message);
+                self.failed(error, StopReason::Repetition)
+            }
             Finish::InDoubt(effects) => {
                 let message = "a call was dispatched and it is not known whether it took effect; look at its target, \
                                then continue in a new turn";

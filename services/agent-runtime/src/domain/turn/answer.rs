@@ -3,7 +3,7 @@
 use call_text::native::NativeCall;
 use core_types::Timestamp;
 
-use super::{Budget, CallStatus, Command, ReadCall};
+use super::{Budget, CallStatus, Command, ReadCall, repetition::Repetition};
 use crate::domain::message::{ChatMessage, EndedCall, Role, TurnMessage};
 
 /// Where a call stands.
@@ -216,6 +216,14 @@ impl Answer {
         (!under_way.is_empty()).then_some(Command::Await(under_way))
     }
 
+    /// Adds the calls and what the model reads about them.
+    pub(super) fn repeat_in(&self, repetition: &mut Repetition) {
+        for Progress { call, .. } in &self.calls {
+            let of_call = |observed: &&Observed| observed.index == Some(call.index);
+            repetition.take(call, &joined(self.observations.iter().filter(of_call)));
+        }
+    }
+
     /// Names the failure if the answer came to nothing but failures to call.
     pub(super) fn failure(&self) -> Option<String> {
         let calls = self.calls.iter().map(|progress| &progress.call);
@@ -314,12 +322,12 @@ pub fn name_failure<'a>(
     (!failure.is_empty()).then(|| failure.join("\n"))
 }
 
-/// Writes a structured call as text, so that a model without them reads what it did.
 fn joined<'a>(observed: impl Iterator<Item = &'a Observed>) -> String {
     let texts = observed.map(|observed| observed.text.as_str());
     texts.collect::<Vec<_>>().join("\n")
 }
 
+/// Writes a structured call as text, so that a model without them reads what it did.
 fn written(call: &ReadCall) -> String {
     let name = serde_json::Value::String(call.tool_id.clone());
     format!(

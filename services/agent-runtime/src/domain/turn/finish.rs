@@ -18,6 +18,8 @@ pub enum Finish {
     Budget(Budget),
     /// The model made the same mistake again and again; what it was.
     RepeatedFailure(String),
+    /// The model made the same calls with the same results again and again; the last tool.
+    Repetition(String),
     /// Calls left and it is not known whether they took effect.
     InDoubt(Vec<String>),
 }

@@ -36,7 +36,7 @@ fn answered(text: &str) -> TurnEvent {
     TurnEvent::ModelAnswered(text.to_owned())
 }
 
-fn call(index: u32, tool: &str) -> ReadCall {
+pub(super) fn call(index: u32, tool: &str) -> ReadCall {
     ReadCall {
         index,
         tool_id: tool.to_owned(),
@@ -567,4 +567,31 @@ proptest! {
         apply(&mut replayed, history[cut..].iter().cloned());
         prop_assert_eq!(&replayed, &ended);
     }
+}
+
+#[test]
+fn g706_the_third_equal_call_is_remarked_and_the_fifth_ends_the_turn() {
+    let mut turn = asked_turn(budgets(40, 40));
+    for time in 1..=5 {
+        apply(
+            &mut turn,
+            [
+                answered("<ACTION>"),
+                read(&call(0, "look")),
+                dispatched(0),
+                settled(0, CallStatus::Succeeded),
+                observed(0, "mist"),
+            ],
+        );
+        assert_eq!(turn.remarked_repetition(), (time == 3).then_some(3));
+        if time < 5 {
+            assert_eq!(turn.next(), Command::Ask(Ask::Round(time + 1)));
+            apply(
+                &mut turn,
+                [TurnEvent::IterationStarted, TurnEvent::ModelRequested],
+            );
+        }
+    }
+    let finish = Finish::Repetition("look".to_owned());
+    assert_eq!(turn.next(), Command::Finish(finish));
 }

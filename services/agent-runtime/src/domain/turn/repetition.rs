@@ -1,0 +1,103 @@
+//! Notices a model that makes the same calls with the same results again and again (rule G706).
+
+use std::collections::VecDeque;
+
+use sha2::{Digest, Sha256};
+
+use super::ReadCall;
+
+/// The occurrence that the model is informed of.
+pub(super) const REMARKED: usize = 3;
+/// The occurrence that ends the turn.
+pub(super) const ENDED: usize = 5;
+/// The most calls that a cycle has.
+const LONGEST_CYCLE: usize = 3;
+
+/// The newest calls of a turn with what came of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Repetition {
+    recent: VecDeque<[u8; 32]>,
+}
+
+impl Repetition {
+    /// Takes a call and what the model read about it.
+    pub(super) fn take(&mut self, call: &ReadCall, read: &str) {
+        let arguments = serde_json::from_str(&call.arguments_json);
+        let arguments = arguments.map_or_else(
+            |_| call.arguments_json.clone(),
+            |arguments| canonical_json::to_string(&arguments),
+        );
+        let mut hasher = Sha256::new();
+        for part in [&call.tool_id, &arguments, read] {
+            // Lengths keep one part from running into the next.
+            hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hasher.update(part);
+        }
+        self.recent.push_back(hasher.finalize().into());
+        if self.recent.len() > LONGEST_CYCLE * ENDED {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Returns how often the newest calls stand there one after the other: one call, or a cycle of two
+    /// or three.
+    pub(super) fn count(&self) -> usize {
+        let newest: Vec<_> = self.recent.iter().rev().collect();
+        let times = |length: usize| {
+            let mut cycles = newest.chunks_exact(length);
+            let first = cycles.next();
+            first.map_or(0, |first| {
+                1 + cycles.take_while(|cycle| *cycle == first).count()
+            })
+        };
+        (1..=LONGEST_CYCLE).map(times).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes a call for each letter, whose result is the letter, and counts.
+    fn count(letters: &str) -> usize {
+        let mut repetition = Repetition::default();
+        for letter in letters.chars() {
+            let call = super::super::tests::call(0, "look");
+            repetition.take(&call, &letter.to_string());
+        }
+        repetition.count()
+    }
+
+    #[test]
+    fn g706_equal_calls_and_cycles_of_two_and_three_are_counted_from_the_newest() {
+        for (letters, expected) in [
+            ("", 0),
+            ("a", 1),
+            ("aa", 2),
+            ("baaa", 3),
+            ("aaaaa", 5),
+            ("aaaaab", 1),
+            ("ababab", 3),
+            ("xababababab", 5),
+            ("abcabcabc", 3),
+            ("abcabcabcabcabc", 5),
+            ("abcdabcdabcd", 1),
+        ] {
+            assert_eq!(count(letters), expected, "{letters}");
+        }
+    }
+
+    #[test]
+    fn g706_the_spelling_of_arguments_makes_no_difference_and_another_result_does() {
+        let call = |arguments: &str| ReadCall {
+            arguments_json: arguments.to_owned(),
+            ..super::super::tests::call(0, "look")
+        };
+        let mut repetition = Repetition::default();
+        repetition.take(&call(r#"{"a":1,"b":2.0}"#), "mist");
+        repetition.take(&call(r#"{ "b": 2, "a": 1 }"#), "mist");
+        assert_eq!(repetition.count(), 2);
+        repetition.take(&call(r#"{"a":1,"b":2}"#), "sun");
+        assert_eq!(repetition.count(), 1);
+    }
+}
