@@ -11,7 +11,7 @@ use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandbox
 use contracts::tavern::sandbox::v1::session_service_client::SessionServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use gateway::Gateway;
-use grpc_kit::{Services, Shutdown, Transport};
+use grpc_kit::{ServerSettings, Services, Shutdown, Transport};
 use script_sandbox::Sandbox;
 use tool_registry::ToolRegistry;
 use workflow_execution::WorkflowExecution;
@@ -29,6 +29,17 @@ pub struct Tavern {
     services: Services,
 }
 
+/// Returns the bounds of a service that is reached in memory: no narrower than those of the server, so
+/// that a raised limit holds on the whole way.
+fn room(server: &ServerSettings) -> ServerSettings {
+    let usual = ServerSettings::default();
+    ServerSettings {
+        max_calls: usual.max_calls.max(server.max_calls),
+        max_streams: usual.max_streams.max(server.max_streams),
+        ..usual
+    }
+}
+
 impl Tavern {
     /// Builds every service on the data directory of the settings.
     ///
@@ -36,11 +47,12 @@ impl Tavern {
     /// What keeps the first service that cannot be built from being built.
     pub async fn build(settings: &TavernSettings) -> anyhow::Result<Self> {
         let service = settings.services()?;
+        let room = room(&settings.server);
+        let local = |services: &Services| grpc_kit::local_with(services, &room);
         let sandbox = script_sandbox::build(service.sandbox)
             .await
             .context("script-sandbox")?;
-        let sandbox_transport =
-            grpc_kit::local(&script_sandbox::rpc::services(Arc::clone(&sandbox)));
+        let sandbox_transport = local(&script_sandbox::rpc::services(Arc::clone(&sandbox)));
 
         // The registry calls workflows, workflows call tools and models, and the agent runtime calls
         // tools: some have to be built before what they call is there.
@@ -55,7 +67,7 @@ impl Tavern {
             },
         );
         let registry = registry.await.context("tool-registry")?;
-        let registry_transport = grpc_kit::local(&registry.services());
+        let registry_transport = local(&registry.services());
 
         let (agent_transport, agent_slot) = grpc_kit::late();
         let workflow = workflow_execution::build(
@@ -67,7 +79,7 @@ impl Tavern {
             ),
         );
         let workflow = workflow.await.context("workflow-execution")?;
-        workflow_slot.fill(grpc_kit::local(&workflow.services()));
+        workflow_slot.fill(local(&workflow.services()));
 
         let agent = agent_runtime::build(
             service.agent,
@@ -75,7 +87,7 @@ impl Tavern {
             agent_runtime::Environment::system(),
         );
         let agent = agent.await.context("agent-runtime")?;
-        agent_slot.fill(grpc_kit::local(&agent.services()));
+        agent_slot.fill(local(&agent.services()));
 
         let peers = gateway::Peers::over(registry_transport, workflow_transport, agent_transport);
         let gateway = gateway::build(service.gateway, peers);

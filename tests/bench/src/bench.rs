@@ -3,6 +3,7 @@
 mod cached;
 mod call;
 mod durable;
+mod edges;
 mod follow;
 mod parse;
 mod script;
@@ -32,6 +33,8 @@ pub(crate) enum Benchmark {
     Durable,
     /// Following and resuming a run.
     Follow,
+    /// Following a run at the edges.
+    Edges,
     /// Scripts in the sandbox.
     Script,
     /// Starting the program, and what it needs while idle.
@@ -42,13 +45,14 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 9] = [
+    pub(crate) const ALL: [Benchmark; 10] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Workflow,
         Benchmark::Cached,
         Benchmark::Durable,
         Benchmark::Follow,
+        Benchmark::Edges,
         Benchmark::Script,
         Benchmark::Serve,
         Benchmark::Tracing,
@@ -66,6 +70,7 @@ impl Benchmark {
             Benchmark::Cached => cached::run(effort).await,
             Benchmark::Durable => durable::run(effort).await,
             Benchmark::Follow => follow::run(effort).await,
+            Benchmark::Edges => edges::run(effort).await,
             Benchmark::Script => script::run(effort).await,
             Benchmark::Serve => serve::run(effort).await,
             Benchmark::Tracing => tracing::run(effort).await,

@@ -11,6 +11,8 @@ pub(crate) enum Unit {
     MegabytesPerSecond,
     /// Memory, in units of 2^20 bytes.
     Mebibytes,
+    /// Memory, in units of 2^10 bytes.
+    Kibibytes,
 }
 
 impl Unit {
@@ -48,6 +50,7 @@ impl Unit {
             Unit::PerSecond => (value, "/s"),
             Unit::MegabytesPerSecond => (value, "MB/s"),
             Unit::Mebibytes => (value, "MiB"),
+            Unit::Kibibytes => (value, "KiB"),
         };
         format!("{} {unit}", three_digits(scaled))
     }

@@ -1,6 +1,7 @@
 //! What several benchmarks need.
 
 pub(crate) mod echo;
+pub(crate) mod edge;
 pub(crate) mod in_process;
 pub(crate) mod processes;
 pub(crate) mod receiver;

@@ -63,19 +63,26 @@ impl Encoding {
                 let message = message.map_err(|error| grpc_kit::internal(&error))?;
                 let text = proto_json::to_text(&message);
                 let text = text.map_err(|error| grpc_kit::internal(&error))?;
-                Ok(Bytes::from_owner(Written {
-                    text,
-                    _bounded: bytes,
-                }))
+                Ok(Written::until_sent(text, bytes))
             }
         }
     }
 }
 
 /// A message as JSON, with the bytes that count against the share of its peer.
-struct Written {
+pub(super) struct Written {
     text: String,
     _bounded: Bytes,
+}
+
+impl Written {
+    /// Keeps the message that a text was made from until the text is sent.
+    pub(super) fn until_sent(text: String, message: Bytes) -> Bytes {
+        Bytes::from_owner(Self {
+            text,
+            _bounded: message,
+        })
+    }
 }
 
 impl AsRef<[u8]> for Written {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_stream::stream;
 use axum::Extension;
+use axum::body::Bytes;
 use axum::extract::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, close_code};
@@ -44,8 +45,15 @@ const MAX_OPEN: usize = 16;
 /// The longest id of a request, in bytes.
 const MAX_ID: usize = 64;
 
-/// What goes to the client: the id of the request, the frame, and whether it is the last.
-type Piece = (Arc<str>, String, bool);
+/// What goes to the client.
+struct Piece {
+    /// The id of the request.
+    id: Arc<str>,
+    frame: String,
+    is_last: bool,
+    /// The message in the frame, whose bytes count against the share of the peer until it is sent.
+    bounded: Bytes,
+}
 
 /// The open requests of one socket.
 struct Session {
@@ -96,11 +104,12 @@ impl Session {
                 return Some(close_code::AWAY);
             }
             tokio::select! {
-                Some((id, frame, last)) = self.open.next() => {
-                    if last {
-                        self.ids.remove(&id);
+                Some(piece) = self.open.next() => {
+                    if piece.is_last {
+                        self.ids.remove(&piece.id);
                     }
-                    send(socket, frame).await?;
+                    send(socket, piece.frame).await?;
+                    drop(piece.bounded);
                 }
                 message = socket.recv() => match message {
                     Some(Ok(Message::Text(text))) => {
@@ -180,9 +189,10 @@ fn answers(
             Err(status) => end["end"]["error"] = error_to_json(&status),
             Ok(mut answer) => loop {
                 match next(&mut answer, &method).await {
-                    Ok(Some(message)) => {
+                    Ok(Some((message, bounded))) => {
                         let frame = format!("{{\"id\":{},\"message\":{message}}}", json!(&*id));
-                        yield (Arc::clone(&id), frame, false);
+                        drop(message);
+                        yield Piece { id: Arc::clone(&id), frame, is_last: false, bounded };
                     }
                     Ok(None) => break,
                     Err(status) => {
@@ -192,7 +202,7 @@ fn answers(
                 }
             },
         }
-        yield (Arc::clone(&id), end.to_string(), true);
+        yield Piece { id, frame: end.to_string(), is_last: true, bounded: Bytes::new() };
     }
 }
 
@@ -207,10 +217,17 @@ async fn start(
     Ok(Answer::of(calls, &contract::path_of(method), metadata, body).await)
 }
 
-async fn next(answer: &mut Answer, method: &MethodDescriptor) -> Result<Option<String>, Status> {
+/// Returns the next message as JSON, with its bytes.
+async fn next(
+    answer: &mut Answer,
+    method: &MethodDescriptor,
+) -> Result<Option<(String, Bytes)>, Status> {
     let Some(message) = answer.next().await? else {
         return Ok(None);
     };
-    let written = Encoding::Json.write(&method.output(), message)?;
-    Ok(Some(String::from_utf8_lossy(&written).into_owned()))
+    let written = Encoding::Json.write(&method.output(), message.clone())?;
+    Ok(Some((
+        String::from_utf8_lossy(&written).into_owned(),
+        message,
+    )))
 }

@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 
 use async_stream::stream;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 
-use super::connect::{error_to_json, http_error};
-use super::watch::{END, Follow, Record, Watch};
+use super::connect::{Written, error_to_json, http_error};
+use super::watch::{END, Follow, Form, Record, Watch};
 
 /// How a client waits before it reconnects, in milliseconds: the default of browsers is seconds.
 const RETRY: &str = "retry: 500\n\n";
@@ -17,22 +17,31 @@ const RETRY: &str = "retry: 500\n\n";
 /// sequence to resume after.
 pub(super) async fn answer(follow: Follow) -> Response {
     let mut last = follow.after;
-    let watch = Watch::start(follow.calls, follow.metadata, follow.run_id, last);
+    let watch = Watch::start(
+        follow.calls,
+        follow.metadata,
+        follow.run_id,
+        last,
+        Form::Content,
+    );
     let mut watch = match watch.await {
         Ok(watch) => watch,
         Err(status) => return http_error(&status),
     };
     let pieces = stream! {
-        yield Ok::<_, Infallible>(RETRY.to_owned());
+        yield Ok::<_, Infallible>(Bytes::from_static(RETRY.as_bytes()));
         loop {
             match watch.next().await {
                 Ok(Some(record)) => {
                     last = record.sequence.unwrap_or(last);
-                    yield Ok(print(&record, last));
+                    let Record { kind, sequence, text, bounded } = record;
+                    let event = print(&kind, sequence, text, last);
+                    yield Ok(Written::until_sent(event, bounded));
                 }
                 Ok(None) => return,
                 Err(status) => {
-                    yield Ok(format!("event: failure\ndata: {}\n\n", error_to_json(&status)));
+                    let failure = format!("event: failure\ndata: {}\n\n", error_to_json(&status));
+                    yield Ok(failure.into());
                     return;
                 }
             }
@@ -51,13 +60,12 @@ pub(super) fn ended() -> Response {
 }
 
 /// Prints a record. JSON has no line breaks outside of strings, and none inside.
-fn print(record: &Record, last: u64) -> String {
-    let (kind, data) = (&record.kind, record.content());
-    match kind.as_str() {
+fn print(kind: &str, sequence: Option<u64>, data: String, last: u64) -> String {
+    match kind {
         // A comment keeps the connection open and reaches no script.
         "heartbeat" => format!(": {data}\n\n"),
         "terminal" => format!("event: {kind}\nid: {last}{END}\ndata: {data}\n\n"),
-        _ => match record.sequence {
+        _ => match sequence {
             Some(sequence) => format!("event: {kind}\nid: {sequence}\ndata: {data}\n\n"),
             None => format!("event: {kind}\ndata: {data}\n\n"),
         },

@@ -1,9 +1,10 @@
 //! Following a run by the watch convention, as JSON.
 
+use axum::body::Bytes;
 use grpc_kit::Calls;
 use http::HeaderMap;
 use prost::Message;
-use prost_reflect::{DynamicMessage, Value};
+use prost_reflect::DynamicMessage;
 use tonic::Status;
 use tonic::body::Body;
 
@@ -29,7 +30,19 @@ pub(super) struct Follow {
 
 /// The records of a run.
 #[derive(Debug)]
-pub(super) struct Watch(Answer);
+pub(super) struct Watch {
+    answer: Answer,
+    form: Form,
+}
+
+/// How much of a record its text says.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// An object whose key is the kind of the record.
+    Whole,
+    /// What the record says, without its kind.
+    Content,
+}
 
 /// A record of a watch.
 #[derive(Debug)]
@@ -38,9 +51,11 @@ pub(super) struct Record {
     pub(super) kind: String,
     /// The sequence to resume after, of an event or a gap.
     pub(super) sequence: Option<u64>,
-    /// The record, as its kind has it.
-    content: Value,
-    whole: DynamicMessage,
+    /// The record as JSON.
+    pub(super) text: String,
+    /// The message, whose bytes count against the share of the peer for as long as this is kept: until
+    /// the text is sent.
+    pub(super) bounded: Bytes,
 }
 
 impl Watch {
@@ -53,6 +68,7 @@ impl Watch {
         metadata: HeaderMap,
         run_id: String,
         after: u64,
+        form: Form,
     ) -> Result<Self, Status> {
         let request = WatchRunRequest {
             run_id,
@@ -63,7 +79,7 @@ impl Watch {
         let mut answer = Answer::of(calls, METHOD, metadata, body).await;
         match answer.refusal() {
             Some(status) => Err(status),
-            None => Ok(Self(answer)),
+            None => Ok(Self { answer, form }),
         }
     }
 
@@ -73,16 +89,16 @@ impl Watch {
     /// What broke the watch off.
     pub(super) async fn next(&mut self) -> Result<Option<Record>, Status> {
         loop {
-            let Some(bytes) = self.0.next().await? else {
+            let Some(bytes) = self.answer.next().await? else {
                 return Ok(None);
             };
             let Some(descriptor) = contract::message(RESPONSE) else {
                 return Ok(None);
             };
-            let response = DynamicMessage::decode(descriptor, bytes);
+            let response = DynamicMessage::decode(descriptor, bytes.clone());
             let response = response.map_err(|error| grpc_kit::internal(&error))?;
             // A kind of a newer server is nothing that could be shown.
-            if let Some(record) = Record::of(&response) {
+            if let Some(record) = Record::of(&response, self.form, bytes) {
                 return Ok(Some(record));
             }
         }
@@ -90,33 +106,26 @@ impl Watch {
 }
 
 impl Record {
-    fn of(response: &DynamicMessage) -> Option<Self> {
+    fn of(response: &DynamicMessage, form: Form, bounded: Bytes) -> Option<Self> {
         let record = response.get_field_by_name("record")?;
-        let whole = record.as_message()?.clone();
+        let whole = record.as_message()?;
         let (field, content) = whole.fields().next()?;
-        let (kind, content) = (field.name().to_owned(), content.clone());
+        let (kind, content) = (field.name().to_owned(), content.as_message()?);
         let sequence = match kind.as_str() {
             "event" => "sequence",
             "gap" => "last_sequence",
             _ => "",
         };
-        let sequence = content.as_message()?.get_field_by_name(sequence);
+        let sequence = content.get_field_by_name(sequence);
         Some(Self {
             sequence: sequence.and_then(|sequence| sequence.as_u64()),
             kind,
-            content,
-            whole,
+            text: write(match form {
+                Form::Whole => whole,
+                Form::Content => content,
+            }),
+            bounded,
         })
-    }
-
-    /// Returns what the record says, without its kind.
-    pub(super) fn content(&self) -> String {
-        self.content.as_message().map(write).unwrap_or_default()
-    }
-
-    /// Returns the record as an object whose key is its kind.
-    pub(super) fn whole(&self) -> String {
-        write(&self.whole)
     }
 }
 

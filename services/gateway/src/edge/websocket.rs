@@ -9,7 +9,7 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use super::connect::error_to_json;
-use super::watch::{Follow, Watch};
+use super::watch::{Follow, Form, Watch};
 
 /// Bytes that a socket reads at once; it holds as many while it is idle.
 const READ_BUFFER: usize = 4 << 10;
@@ -47,7 +47,13 @@ pub(super) fn answer(upgrade: WebSocketUpgrade, follow: Follow) -> Response {
 
 /// Sends records until the watch ends, and returns how to close; `None` if the client has gone.
 async fn send_records(socket: &mut WebSocket, follow: Follow) -> Option<CloseCode> {
-    let watch = Watch::start(follow.calls, follow.metadata, follow.run_id, follow.after);
+    let watch = Watch::start(
+        follow.calls,
+        follow.metadata,
+        follow.run_id,
+        follow.after,
+        Form::Whole,
+    );
     let mut watch = match watch.await {
         Ok(watch) => watch,
         Err(status) => return fail(socket, &status).await,
@@ -57,7 +63,8 @@ async fn send_records(socket: &mut WebSocket, follow: Follow) -> Option<CloseCod
         tokio::select! {
             next = watch.next() => match next {
                 Ok(Some(record)) => {
-                    send(socket, record.whole()).await?;
+                    send(socket, record.text).await?;
+                    drop(record.bounded);
                     last = record.kind;
                 }
                 Ok(None) => return Some(match last.as_str() {

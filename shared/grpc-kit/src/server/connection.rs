@@ -21,6 +21,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -44,6 +45,10 @@ use crate::{
 /// Bytes that a connection must send in time: as many as the preface of HTTP/2 has, and fewer
 /// than any HTTP/1.1 request.
 const FIRST_BYTES: u64 = 24;
+
+/// The most bytes that the kernel takes for a peer before it has sent those before them. What a peer does
+/// not read is bounded where it is made, and only as long as it stays there.
+const UNSENT: u32 = 32 << 10;
 
 /// Bytes that wait for the handler of one request, or for the reader of one answer.
 const STREAM_WINDOW: u32 = 64 << 10;
@@ -92,6 +97,10 @@ pub(super) async fn run(
     // Without it, small answers wait for the peer's delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "no-delay refused");
+    }
+    // Without it, the kernel takes megabytes for a peer that does not read.
+    if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT) {
+        tracing::debug!(%peer, %error, "a bound on unsent bytes refused");
     }
     let settings = &endpoint.settings;
     let ending = endpoint.ends.go_away.is_cancelled();

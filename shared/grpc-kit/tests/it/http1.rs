@@ -1,11 +1,12 @@
 //! gRPC and plain HTTP on one port.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::routing::get;
+use futures::StreamExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 use tower::ServiceExt;
 
@@ -116,4 +117,35 @@ async fn without_a_router_only_http2_is_spoken() {
     )
     .await;
     assert!(!answer.contains("200"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_is_sent_little() {
+    const PIECE: usize = 64 << 10;
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let pieces = || {
+        futures::stream::iter(0..128).map(|_| {
+            MADE.fetch_add(PIECE, Ordering::SeqCst);
+            Ok::<_, std::convert::Infallible>(vec![b'x'; PIECE])
+        })
+    };
+    let page = get(move || async move { axum::body::Body::from_stream(pieces()) });
+    let router = axum::Router::new().route("/page", page);
+    let server = TestServer::start_with(Default::default(), |server| server.http(router)).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let mut peer = socket.connect(server.address).await.unwrap();
+    let request = b"GET /page HTTP/1.1\r\nhost: x\r\n\r\n";
+    peer.write_all(request).await.unwrap();
+    soon("the first byte", peer.read_u8()).await.unwrap();
+    // What is made stops growing while others are served.
+    let mut client = server.client();
+    let mut made = 0;
+    while made != MADE.load(Ordering::SeqCst) {
+        made = MADE.load(Ordering::SeqCst);
+        for _ in 0..100 {
+            client.say("echo x").await.unwrap();
+        }
+    }
+    assert!(made <= 512 << 10, "{made} bytes were made");
 }

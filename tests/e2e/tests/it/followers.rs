@@ -3,6 +3,8 @@
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::{CancelRunRequest, WatchRunRequest, WatchRunResponse};
 use testkit::{Process, Stack, eventually, invoke, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
 use tonic::{Streaming, transport::Channel, transport::Endpoint};
 
 use crate::text::{failing_agents, model_text, user_message};
@@ -98,13 +100,25 @@ async fn settled(stack: &mut Stack) -> anyhow::Result<u64> {
 /// passes their messages on.
 const MOST_KIB: u64 = 400 * 64 + 4 * (8 << 10);
 
-async fn stalled_followers_cost_little(mut stack: Stack) -> anyhow::Result<()> {
+/// Makes a run with records of a megabyte; returns its id, and the memory of all processes.
+async fn long_run(stack: &mut Stack) -> anyhow::Result<(String, u64)> {
     let text = "A long answer without a call. ".repeat(33_000);
     let run = invoke(&stack.gateway(), model_text(&text)).await?;
     let run_id = run.run.run_id;
     // What the first followers cost the caches of the process is no stream's.
     testkit::collect(&stack.runs(), &run_id, 0).await?;
-    let before = settled(&mut stack).await?;
+    Ok((run_id, settled(stack).await?))
+}
+
+/// Checks that streams that are held cost little.
+async fn cost_little<S>(stack: &mut Stack, before: u64, held: &[S]) -> anyhow::Result<()> {
+    let grown = settled(stack).await?.saturating_sub(before);
+    assert!(grown <= MOST_KIB, "{grown} KiB for {} streams", held.len());
+    Ok(())
+}
+
+async fn stalled_followers_cost_little(mut stack: Stack) -> anyhow::Result<()> {
+    let (run_id, before) = long_run(&mut stack).await?;
     let mut held = Vec::new();
     for _ in 0..4 {
         let mut client = one_connection(&stack, DEFAULT_WINDOW).await?;
@@ -112,16 +126,43 @@ async fn stalled_followers_cost_little(mut stack: Stack) -> anyhow::Result<()> {
             held.push(watch(&mut client, &run_id).await?);
         }
     }
-    let stalled = settled(&mut stack).await?;
-    let grown = stalled.saturating_sub(before);
-    assert!(grown <= MOST_KIB, "{grown} KiB for {} streams", held.len());
-
+    cost_little(&mut stack, before, &held).await?;
     drop(held);
     eventually("the memory to come back", || {
         let left = resident_of_all(&mut stack).saturating_sub(before);
         async move { (left <= MOST_KIB * 2 / 3).then_some(()) }
     })
     .await
+}
+
+/// Follows a run as a page does, and reads nothing but the first byte.
+async fn page(stack: &Stack, run_id: &str, headers: &str) -> anyhow::Result<TcpStream> {
+    let address = stack.address();
+    let host = address.trim_start_matches("http://");
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(4 << 10)?;
+    let mut stream = socket.connect(host.parse()?).await?;
+    let request = format!("GET /v1/runs/{run_id}/events HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    stream.read_u8().await?;
+    Ok(stream)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stalled_pages_that_follow_a_long_run_cost_little_memory() -> anyhow::Result<()> {
+    const UPGRADE: &str = "connection: upgrade\r\nupgrade: websocket\r\n\
+        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let mut stack = Stack::builder()
+        .env("TAVERN__SERVER__MAX_CONNECTIONS_PER_PEER", "500")
+        .start()
+        .await?;
+    let (run_id, before) = long_run(&mut stack).await?;
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        held.push(page(&stack, &run_id, UPGRADE).await?);
+        held.push(page(&stack, &run_id, "accept: text/event-stream\r\n").await?);
+    }
+    cost_little(&mut stack, before, &held).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
