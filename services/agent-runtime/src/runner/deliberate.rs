@@ -43,25 +43,7 @@ struct Answered {
 impl Driver {
     /// Asks the model and carries its answer up to where its calls leave.
     pub(super) async fn ask(&mut self, ask: Ask) -> Result<(), Stop> {
-        match ask {
-            Ask::Round(iteration) => {
-                if let Some(times) = self.turn.remarked_repetition() {
-                    let remark = observation::repeated(times);
-                    self.note(journal::observation(None, remark))?;
-                }
-                self.note(Kind::IterationStarted(common::IterationStarted {
-                    iteration,
-                    limit: self.turn.budgets().iterations,
-                }))?
-            }
-            Ask::Last(budget) => {
-                self.note(journal::observation(
-                    None,
-                    observation::no_calls_remain(budget),
-                ))?;
-            }
-            Ask::Again => {}
-        }
+        self.note_ask(ask)?;
         let model = self.model_name()?;
         let prompt = self.prompt();
         self.note(Kind::ModelRequested(common::ModelRequested {
@@ -120,6 +102,30 @@ impl Driver {
         )?;
         for (index, text) in observed {
             self.note(journal::observation(Some(index), text))?;
+        }
+        Ok(())
+    }
+
+    /// Notes what the model reads before it is asked.
+    fn note_ask(&mut self, ask: Ask) -> Result<(), Stop> {
+        match ask {
+            Ask::Round(iteration) => {
+                if let Some(times) = self.turn.remarked_repetition() {
+                    let remark = observation::repeated(times);
+                    self.note(journal::observation(None, remark))?;
+                }
+                self.note(Kind::IterationStarted(common::IterationStarted {
+                    iteration,
+                    limit: self.turn.budgets().iterations,
+                }))?
+            }
+            Ask::Last(budget) => {
+                self.note(journal::observation(
+                    None,
+                    observation::no_calls_remain(budget),
+                ))?;
+            }
+            Ask::Again => {}
         }
         Ok(())
     }
