@@ -86,6 +86,18 @@ impl Ends {
     }
 }
 
+/// Sets what the kernel does for a connection.
+fn tune(stream: &TcpStream, peer: SocketAddr) {
+    // Without it, small answers wait for the peer's delayed acknowledgement.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "no-delay refused");
+    }
+    // Without it, the kernel takes megabytes for a peer that does not read.
+    if let Err(error) = SockRef::from(stream).set_tcp_notsent_lowat(UNSENT) {
+        tracing::debug!(%peer, %error, "a bound on unsent bytes refused");
+    }
+}
+
 /// Serves one connection; `permit` and `task` are held until it ends, also as another protocol.
 pub(super) async fn run(
     endpoint: Arc<Endpoint>,
@@ -94,14 +106,7 @@ pub(super) async fn run(
     permit: ConnectionPermit,
     task: TaskTrackerToken,
 ) {
-    // Without it, small answers wait for the peer's delayed acknowledgement.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "no-delay refused");
-    }
-    // Without it, the kernel takes megabytes for a peer that does not read.
-    if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT) {
-        tracing::debug!(%peer, %error, "a bound on unsent bytes refused");
-    }
+    tune(&stream, peer);
     let settings = &endpoint.settings;
     let ending = endpoint.ends.go_away.is_cancelled();
     let drain = endpoint.ends.drain.child_token();
