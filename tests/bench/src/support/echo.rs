@@ -9,6 +9,7 @@ use contracts::tavern::agent::v1::model_service_server::{ModelService, ModelServ
 use contracts::tavern::agent::v1::{
     GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse,
 };
+use contracts::tavern::common::v1::{ChatMessage, ChatRole};
 use futures::{Stream, StreamExt};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -86,6 +87,11 @@ pub(crate) fn message(bytes: usize) -> ListModelsRequest {
 pub(crate) fn messages(count: u32, bytes: usize) -> GenerateRequest {
     GenerateRequest {
         model: "e".repeat(bytes),
+        // The contract wants one.
+        messages: vec![ChatMessage {
+            role: ChatRole::User.into(),
+            ..ChatMessage::default()
+        }],
         max_output_tokens: count,
         ..GenerateRequest::default()
     }
