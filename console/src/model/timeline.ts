@@ -22,7 +22,7 @@ export interface Work {
   state: State;
   input?: string;
   output: { text: string; wrong: boolean }[];
-  /** How far its script says it is; the fraction is from 0 to 1. */
+  /** What its script reported last; the fraction is from 0 to 1. */
   progress?: { fraction?: number; message: string };
   result?: string;
   error?: CallError;

@@ -401,7 +401,7 @@ fn duration(duration: Option<prost_types::Duration>) -> String {
     millis(duration.map_or(0, |d| d.seconds * 1_000_000_000 + i64::from(d.nanos)))
 }
 
-/// Says how far a script says it is.
+/// Writes a report of a script's progress.
 fn progress(report: &common::ProgressReported) -> String {
     let part = report.fraction.map(|done| format!("{:.0} %", done * 100.0));
     let message = (!report.message.is_empty()).then(|| report.message.clone());

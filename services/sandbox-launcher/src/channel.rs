@@ -30,7 +30,7 @@ pub struct ScriptDescriptors<Fd> {
     pub stderr: Fd,
     /// Written by the script as its result channel.
     pub result: Fd,
-    /// Written by the script: how far it is.
+    /// Written by the script: its progress.
     pub progress: Fd,
     /// Read by the init: deliveries of files.
     pub files: Fd,

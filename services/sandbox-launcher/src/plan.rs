@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Number of the descriptor on which the script finds its result channel.
 pub const RESULT_FD: i32 = 3;
 
-/// Number of the descriptor to which the script writes how far it is.
+/// Number of the descriptor to which the script writes its progress.
 pub const PROGRESS_FD: i32 = 4;
 
 /// Number of the descriptor from which a warm interpreter reads its job.

@@ -30,7 +30,7 @@ pub enum StreamEvent {
     Started(Started),
     /// Input was handed over, or is closed.
     Stdin(StdinProgress),
-    /// It reported how far it is.
+    /// It reported its progress.
     Progress(ScriptProgress),
     /// It has ended.
     Ended(Arc<Outcome>),

@@ -181,7 +181,7 @@ impl InFlightCall {
         });
     }
 
-    /// Shows how far the script of the tool says it is.
+    /// Shows a report of the progress of the tool's script.
     pub fn progress(&self, fraction: Option<f64>, message: String) {
         self.stage.send_modify(|stage| {
             let report = stage.output.report(fraction, message);

@@ -39,6 +39,7 @@ pub use catalogue::{Catalogue, CatalogueError, NameReading, Tool, ToolKind, Tool
 pub use diagnostic::{Diagnostic, Severity, Tolerance};
 pub use dialect::Dialect;
 pub use event::{Event, ToolState};
+pub use names::squash;
 pub use parsed::{
     Block, BlockEnd, Call, Parsed, RawArgument, Segment, SegmentKind, SourceText, StepControl,
 };

@@ -45,7 +45,7 @@ pub(crate) fn is_invisible(c: char) -> bool {
 }
 
 /// Lower case, letters and digits only (N1). Works for every script.
-pub(crate) fn squash(name: &str) -> String {
+pub fn squash(name: &str) -> String {
     if !name.is_ascii() {
         return squashed(name).collect();
     }

@@ -16,7 +16,7 @@ use tower::Service;
 use crate::{
     Drain,
     rpc::{Origin, Stack},
-    server::ConnectionPermit,
+    server::gate::ConnectionPermit,
 };
 
 /// The services of a server, as a handler of plain HTTP calls them: on behalf of the peer of the HTTP

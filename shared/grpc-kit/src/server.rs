@@ -10,7 +10,7 @@ mod accept;
 pub(crate) mod bind;
 mod connection;
 mod flood;
-mod gate;
+pub(crate) mod gate;
 
 use std::{io, pin::pin, sync::Arc};
 
@@ -27,7 +27,6 @@ use crate::{
 use accept::Connections;
 
 use connection::{Endpoint, Ends};
-pub(crate) use gate::ConnectionPermit;
 
 /// A server could not start.
 #[derive(Debug, thiserror::Error)]

@@ -83,7 +83,7 @@ impl CallOutput {
         })
     }
 
-    /// Makes the event of a report of how far the script is.
+    /// Makes the event of a script's report of its progress.
     pub fn report(&self, fraction: Option<f64>, message: String) -> ProgressReported {
         ProgressReported {
             effect_id: self.effect_id.clone(),

@@ -38,7 +38,7 @@ use crate::{
 /// Names the descriptor of the result channel to a script.
 pub(crate) const RESULT_VARIABLE: &str = "TAVERN_RESULT_FD";
 
-/// Names the descriptor for how far a script is to it.
+/// Names to a script the descriptor for its progress.
 pub(crate) const PROGRESS_VARIABLE: &str = "TAVERN_PROGRESS_FD";
 
 /// How long a launcher may take to accept its plan.

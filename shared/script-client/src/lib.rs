@@ -30,7 +30,7 @@ use tonic::{Code, Status, Streaming};
 pub enum ScriptEvent {
     /// It wrote something.
     Output(OutputStream, String),
-    /// It reported how far it is.
+    /// It reported its progress.
     Progress(ScriptProgress),
     /// It ended. The response holds everything that it wrote. Nothing comes after it.
     Ended(Box<ExecuteResponse>),

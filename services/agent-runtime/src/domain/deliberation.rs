@@ -1,28 +1,10 @@
 //! What a deliberation workflow is given, and which of its outputs is the answer (rules G201 and G202).
 
+use call_text::squash;
 use serde_json::{Map, Value, json};
 
-/// The inputs that a workflow may declare, each with its other names.
-const INPUTS: [(&str, &[&str]); 13] = [
-    ("user_query", &["user_input", "message"]),
-    (
-        "conversation",
-        &["chat_history", "messages", "interaction_history"],
-    ),
-    ("observations", &["observation"]),
-    ("private_state", &[]),
-    ("world_state", &[]),
-    ("events", &["incoming_events"]),
-    ("goals", &["active_goals"]),
-    ("tools", &["available_tools", "available_capabilities"]),
-    ("system_prompt", &[]),
-    ("agent", &[]),
-    ("trigger", &[]),
-    ("iteration", &[]),
-    ("calls_remaining", &[]),
-];
-/// The outputs that are the answer, the first that is there.
-const ANSWERS: [&str; 4] = ["full_text", "llm_text_output", "text", "response"];
+/// The outputs that are the answer, squashed; the first that is there.
+const ANSWERS: [&str; 4] = ["fulltext", "llmtextoutput", "text", "response"];
 
 /// What there is to deliberate about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,45 +36,45 @@ impl Situation {
     pub fn inputs(&self, interface: &Map<String, Value>) -> Map<String, Value> {
         let mut inputs = Map::new();
         for (key, slot) in interface {
-            let written = squashed(key);
-            let named = |(name, others): &(&'static str, &[&str])| {
-                let mut all = std::iter::once(name).chain(*others);
-                all.any(|name| squashed(name) == written).then_some(*name)
-            };
-            let Some(name) = INPUTS.iter().find_map(named) else {
-                continue;
-            };
             let is_text = slot.get("dataFlowType").and_then(Value::as_str) == Some("STRING");
-            let value = match self.value(name, is_text) {
-                value @ Value::String(_) => value,
-                structure if is_text => structure.to_string().into(),
-                structure => structure,
+            let value = match self.value(&squash(key), is_text) {
+                Some(value @ Value::String(_)) => value,
+                Some(structure) if is_text => structure.to_string().into(),
+                Some(structure) => structure,
+                None => continue,
             };
             inputs.insert(key.clone(), value);
         }
         inputs
     }
 
-    fn value(&self, name: &str, is_text: bool) -> Value {
-        match name {
-            "user_query" => self.user_query.clone().into(),
-            "conversation" => self.conversation.clone().into(),
-            "observations" if is_text => {
+    /// Returns the value of an input by its squashed name; none if it has no meaning here.
+    fn value(&self, squashed: &str, is_text: bool) -> Option<Value> {
+        Some(match squashed {
+            "userquery" | "userinput" | "message" => self.user_query.clone().into(),
+            "conversation" | "chathistory" | "messages" | "interactionhistory" => {
+                self.conversation.clone().into()
+            }
+            "observations" | "observation" if is_text => {
                 let texts = self.observations.iter();
                 let texts = texts.filter_map(|observation| observation["text"].as_str());
                 texts.collect::<Vec<_>>().join("\n").into()
             }
-            "observations" => self.observations.clone().into(),
-            "tools" if is_text => self.manifest.clone().into(),
-            "tools" => self.tools.clone().into(),
-            "system_prompt" => self.system_prompt.clone().into(),
+            "observations" | "observation" => self.observations.clone().into(),
+            "tools" | "availabletools" | "availablecapabilities" if is_text => {
+                self.manifest.clone().into()
+            }
+            "tools" | "availabletools" | "availablecapabilities" => self.tools.clone().into(),
+            "systemprompt" => self.system_prompt.clone().into(),
             "agent" => self.agent.clone(),
             "trigger" => self.trigger.clone(),
             "iteration" => self.iteration.into(),
-            "calls_remaining" => self.calls_remaining.into(),
-            "events" | "goals" => json!([]),
-            _ => json!({}),
-        }
+            "callsremaining" => self.calls_remaining.into(),
+            // Agents have none of these yet.
+            "events" | "incomingevents" | "goals" | "activegoals" => json!([]),
+            "privatestate" | "worldstate" => json!({}),
+            _ => return None,
+        })
     }
 }
 
@@ -100,7 +82,7 @@ impl Situation {
 pub fn answer_output(interface: &Map<String, Value>) -> Option<&str> {
     let named = ANSWERS.iter().find_map(|answer| {
         let mut keys = interface.keys();
-        keys.find(|key| squashed(key) == squashed(answer))
+        keys.find(|key| squash(key) == *answer)
     });
     let mut texts = interface
         .iter()
@@ -111,12 +93,6 @@ pub fn answer_output(interface: &Map<String, Value>) -> Option<&str> {
         _ => None,
     };
     named.or(only).map(String::as_str)
-}
-
-/// Returns a name without the ways in which spellings differ.
-fn squashed(name: &str) -> String {
-    let kept = name.chars().filter(|c| c.is_alphanumeric());
-    kept.flat_map(char::to_lowercase).collect()
 }
 
 #[cfg(test)]

@@ -82,10 +82,7 @@ impl Driver {
             conversation_id: self.meta.conversation_id.clone(),
             number: self.turn.answers() + 1,
             situation: self.situation(prompt),
-            void_until: match self.void_until {
-                (number, sequence) if number == self.turn.answers() + 1 => sequence,
-                _ => 0,
-            },
+            void_until: self.void_until,
         })
     }
 

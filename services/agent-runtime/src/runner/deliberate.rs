@@ -62,7 +62,7 @@ impl Driver {
             Err(Asking::Stopped(stop)) => return Err(stop),
             // As after a crash, the answer is lost and asked for again.
             Err(Asking::Void(sequence)) => {
-                self.void_until = (self.turn.answers() + 1, sequence);
+                self.void_until = sequence;
                 return Ok(());
             }
             Err(Asking::Model(error)) => {
@@ -71,6 +71,7 @@ impl Driver {
                 return Err(model_failure(error.code(), &message, error.is_retryable()));
             }
         };
+        self.void_until = 0;
         describe(&span, &answered.end);
         self.note(Kind::ModelAnswered(common::ModelAnswered {
             text: answered.text,
@@ -201,7 +202,9 @@ impl Driver {
     }
 
     fn prompt(&self) -> Prompt {
-        let tools = match self.plan.tools.is_text() {
+        // A deliberation workflow is given the list of tools beside the messages.
+        let is_taught = self.plan.tools.is_text() && self.plan.deliberation.is_none();
+        let tools = match is_taught {
             true => self.manifest(),
             false => String::new(),
         };

@@ -45,8 +45,8 @@ pub(super) struct Driver {
     spending: Spending,
     /// What the calls of the newest answer came to.
     pub(super) observations: Observations,
-    /// The answer of a workflow that is void up to an event of its run: its number and that event.
-    pub(super) void_until: (u32, u64),
+    /// The event up to which what the present deliberation workflow wrote is void; zero for none.
+    pub(super) void_until: u64,
     /// The turn's span.
     pub(super) span: tracing::Span,
     /// Recorded with the next commit.
@@ -79,7 +79,7 @@ impl Driver {
             give_up_flights: CancellationToken::new(),
             spending: resumed.spending,
             observations: resumed.observations,
-            void_until: (0, 0),
+            void_until: 0,
             span: tracing::Span::none(),
             pending: Vec::new(),
             replayed: resumed.replayed,

@@ -60,7 +60,7 @@ impl LiveOutput {
         self.output.write(stream, text)
     }
 
-    /// Makes the event of a report of how far the script is.
+    /// Makes the event of a script's report of its progress.
     pub(super) fn report(&self, fraction: Option<f64>, message: String) -> ProgressReported {
         self.output.report(fraction, message)
     }

@@ -73,7 +73,7 @@ impl NodeOutput {
         Ok(())
     }
 
-    /// Records how far the script says it is.
+    /// Records a report of the script's progress.
     pub(super) async fn report(&mut self, report: ScriptProgress) -> Result<(), AppendError> {
         let reported = self.output.report(report.fraction, report.message);
         self.recorder

@@ -26,7 +26,7 @@ use crate::runner::history::{Replayed, replay};
 use super::Inner;
 use super::fork_edit;
 use super::recover::{Stuck, definition_of, find_target};
-use super::start::{Planned, refused};
+use super::start::{Planned, refused, start_by};
 use super::target::{Target, TargetError};
 
 /// The scope in which request ids of forks count.
@@ -244,25 +244,17 @@ fn check(request: &ForkRunRequest, plan: &ForkPlan, undecided: &[String]) -> Res
 fn start_of(request: &ForkRunRequest, meta: &RunMeta) -> StartRun {
     let own = meta.conversation_id.starts_with(OWN_CONVERSATION);
     StartRun {
-        kind: "workflow",
         subject: meta.subject.clone(),
         conversation_id: match own {
             true => String::new(),
             false => meta.conversation_id.clone(),
         },
-        request_id: request.request_id.clone(),
-        scope: SCOPE,
-        body_hash: request_hash(request),
-        input_json: String::new(),
-        input_is_model_text: false,
-        options: request.options,
-        can_wait: false,
-        concurrency_key: String::new(),
-        priority: 0,
-        deadline_cap: None,
-        owner_data: Value::Null,
-        first_events: Vec::new(),
-        path: None,
+        ..start_by(
+            SCOPE,
+            &request.request_id,
+            request_hash(request),
+            request.options,
+        )
     }
 }
 

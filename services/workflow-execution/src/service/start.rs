@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1::run_event::Kind;
-use contracts::tavern::common::v1::{ErrorCategory, Run, RunEvent};
+use contracts::tavern::common::v1::{ErrorCategory, Run, RunEvent, RunOptions};
 use contracts::tavern::workflow::v1::{
     RunConcurrency, StartRunRequest, StartRunResponse, start_run_request,
 };
@@ -16,6 +16,7 @@ use run_events::{
     DeclaredSignals, End, RecordedWaits, Recorder, StartRun, Started, Waits, append_failure,
     durability_from_proto, outcome, request_hash,
 };
+use run_log::Hash;
 use serde_json::{Map, Value};
 use telemetry::attributes::{CONVERSATION_ID, RUN_ID};
 use tonic::Status;
@@ -283,18 +284,38 @@ impl Inner {
 /// Makes of a request what the log needs to know of it before it is looked into.
 fn start_of(request: &StartRunRequest) -> StartRun {
     StartRun {
-        kind: "workflow",
-        subject: String::new(),
         conversation_id: request.conversation_id.clone(),
-        request_id: request.request_id.clone(),
-        scope: SCOPE,
-        body_hash: request_hash(request),
-        input_json: String::new(),
-        input_is_model_text: false,
-        options: request.options,
-        can_wait: false,
         concurrency_key: concurrency::key_of(request),
         priority: request.priority,
+        ..start_by(
+            SCOPE,
+            &request.request_id,
+            request_hash(request),
+            request.options,
+        )
+    }
+}
+
+/// Makes of a request by its id what the log needs to know of any run of a workflow.
+pub(super) fn start_by(
+    scope: &'static str,
+    request_id: &str,
+    body_hash: Hash,
+    options: Option<RunOptions>,
+) -> StartRun {
+    StartRun {
+        kind: "workflow",
+        subject: String::new(),
+        conversation_id: String::new(),
+        request_id: request_id.to_owned(),
+        scope,
+        body_hash,
+        input_json: String::new(),
+        input_is_model_text: false,
+        options,
+        can_wait: false,
+        concurrency_key: String::new(),
+        priority: 0,
         deadline_cap: None,
         owner_data: Value::Null,
         first_events: Vec::new(),

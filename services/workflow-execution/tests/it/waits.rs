@@ -236,9 +236,8 @@ async fn w40_signals_are_kept_in_order_until_a_node_waits_and_repeats_change_not
     assert_eq!(result(&outcome), json!({"a": 1, "b": 2}));
 }
 
-#[tokio::test]
-async fn w8_signals_that_no_node_consumed_are_counted_in_the_outcome() {
-    let world = World::new().await;
+/// Starts a run that waits for the signal `go` once the call of a tool has been released.
+async fn start_wait_behind_a_call(world: &World) -> String {
     let definition = json!({
         "nodes": [
             tool("t", "wait"),
@@ -246,7 +245,13 @@ async fn w8_signals_that_no_node_consumed_are_counted_in_the_outcome() {
         ],
         "edges": [edge("t", "status", "a", "value")],
     });
-    let run = world.start(&definition, json!({})).await.run_id;
+    world.start(&definition, json!({})).await.run_id
+}
+
+#[tokio::test]
+async fn w8_signals_that_no_node_consumed_are_counted_in_the_outcome() {
+    let world = World::new().await;
+    let run = start_wait_behind_a_call(&world).await;
     for payload in 0..3 {
         world.signal(&run, json!(payload), "").await.unwrap();
     }
@@ -263,14 +268,7 @@ async fn w8_signals_that_no_node_consumed_are_counted_in_the_outcome() {
 #[tokio::test]
 async fn w40_a_run_keeps_at_most_a_thousand_signals() {
     let world = World::new().await;
-    let definition = json!({
-        "nodes": [
-            tool("t", "wait"),
-            {"id": "a", "type": "core:WaitSignal", "configValues": {"name": "go"}},
-        ],
-        "edges": [edge("t", "status", "a", "value")],
-    });
-    let run = world.start(&definition, json!({})).await.run_id;
+    let run = start_wait_behind_a_call(&world).await;
     let sent = (0..1_000).map(|n| world.signal(&run, json!(n), ""));
     futures::future::try_join_all(sent).await.unwrap();
     let status = world.signal(&run, json!(0), "").await.unwrap_err();

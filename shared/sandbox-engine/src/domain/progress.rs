@@ -1,4 +1,4 @@
-//! How far a script says it is: lines of JSON, from a source that nothing is believed of.
+//! The progress that a script reports, as lines of JSON. They are untrusted.
 
 use serde::Deserialize;
 
@@ -8,16 +8,16 @@ const MAX_LINE: usize = 4 << 10;
 /// The longest message that is kept, in bytes.
 const MAX_MESSAGE: usize = 256;
 
-/// How far a script says it is. It says one of the two at least.
+/// A report of a script. It has a fraction, a message or both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptProgress {
     /// How much is done, from 0 to 1.
     pub fraction: Option<f64>,
-    /// What the script is about, on one line; may be empty.
+    /// What the script is doing, on one line; may be empty.
     pub message: String,
 }
 
-/// Puts lines together that come in pieces. What is malformed is ignored.
+/// Joins lines that arrive in pieces. Malformed lines are ignored.
 #[derive(Debug, Default)]
 pub struct ProgressLines {
     begun: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct ProgressLines {
 }
 
 impl ProgressLines {
-    /// Takes a piece and returns what its last well-formed line says, if it completes one.
+    /// Takes a piece and returns the last report that it completes.
     pub fn take(&mut self, mut piece: &[u8]) -> Option<ScriptProgress> {
         let mut last = None;
         while let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
@@ -70,7 +70,7 @@ fn read(line: &[u8]) -> Option<ScriptProgress> {
     })
 }
 
-/// Cuts a message, and takes from it what could change how the text around it is shown.
+/// Shortens a message, and removes what could change how the text around it is shown.
 fn on_one_line(message: &str) -> String {
     let printable = message.replace(char::is_control, " ");
     let mut line = printable.trim().to_owned();

@@ -60,11 +60,11 @@ pub struct IoTasks {
     /// What the three streams held, in the order of [`ScriptIo`]; each ends when everybody who could
     /// write to it has gone.
     pub outputs: [JoinHandle<Captured>; 3],
-    /// What reads how far the script says it is; ends as the outputs do.
+    /// Reads the reports of progress; ends as the outputs do.
     pub progress_reader: JoinHandle<()>,
     /// What ends with the script.
     pub helpers: JoinSet<()>,
-    /// Receives how far the script is.
+    /// Receives the reports of progress.
     pub progress: watch::Sender<Progress>,
 }
 

@@ -1,4 +1,4 @@
-//! Reads how far a script says it is, no faster than anybody wants to know.
+//! Reads the progress that a script reports, at a bounded pace.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ const WINDOW: Duration = Duration::from_millis(20);
 /// The least time between two reports.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The part of the time so far that passes between two reports of a script that runs for long, so that
-/// the reports of no script are many.
+/// Divides the time so far: of a long script, reports are at least this part of it apart, so that no
+/// script causes many.
 const SHARE: u32 = 500;
 
 /// Reads to the end, and shows the latest report at most every [`INTERVAL`], and at the end.

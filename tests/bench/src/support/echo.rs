@@ -87,7 +87,7 @@ pub(crate) fn message(bytes: usize) -> ListModelsRequest {
 pub(crate) fn messages(count: u32, bytes: usize) -> GenerateRequest {
     GenerateRequest {
         model: "e".repeat(bytes),
-        // The contract wants one.
+        // The contract requires one.
         messages: vec![ChatMessage {
             role: ChatRole::User.into(),
             ..ChatMessage::default()
