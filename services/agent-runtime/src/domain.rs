@@ -5,6 +5,7 @@
 //! resumed, `turn` is the state machine, `reading` decides what the calls of an answer come to,
 //! `observation` words what the model reads, `prompt` puts a request to the model together.
 
+pub mod budgets;
 pub mod deliberation;
 pub mod message;
 pub mod observation;

@@ -6,6 +6,7 @@
 //! that had left is asked about with the same effect id.
 
 mod asked;
+mod budgets;
 mod call;
 mod caller;
 mod deliberate;
@@ -41,7 +42,7 @@ use crate::{
     settings::AgentSettings,
     turn_log::{
         history, journal,
-        replay::{Folded, ReplayError, fold},
+        replay::{Folded, ReplayError, fold, time_of},
     },
 };
 
@@ -261,9 +262,7 @@ impl Resumed {
                     resumed.untrusted.extend(history::untrusted_of(kind));
                     resumed.observations.take(kind);
                     resumed.handle_given |= history::gives_handle(kind);
-                    if let Kind::ModelAnswered(answered) = kind {
-                        resumed.spending.add(answered);
-                    }
+                    resumed.spending.take(kind, time_of(event));
                 }
             }
         }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
-use crate::domain::plan::Budgets;
+use crate::domain::budgets::Budgets;
 
 pub use models::{EndpointSettings, ModelSettings, ScriptedSettings};
 
@@ -105,23 +105,12 @@ impl AgentSettings {
                 "name one of the models, or leave it empty",
             );
         }
-        let most = Budgets::MOST;
-        for (name, value, most) in [
-            ("iterations", self.budgets.iterations, most.iterations),
-            (
-                "calls_per_response",
-                self.budgets.calls_per_response,
-                most.calls_per_response,
-            ),
-            ("calls", self.budgets.calls, most.calls),
-        ] {
-            if value == 0 || value > most {
-                problems.add(
-                    format!("{key}budgets.{name}"),
-                    format!("is {value}"),
-                    format!("give a number from 1 to {most}"),
-                );
-            }
+        for (name, value, most) in self.budgets.beyond_most() {
+            problems.add(
+                format!("{key}budgets.{name}"),
+                format!("is {value}"),
+                format!("give a number from 1 to {most}"),
+            );
         }
         if self.max_turns == 0 || self.max_turns > 100_000 {
             problems.add(

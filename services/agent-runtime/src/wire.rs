@@ -1,9 +1,10 @@
-//! Chat messages and usage as messages of the contract, and back.
+//! Chat messages, usage and budgets as messages of the contract, and back.
 
 use contracts::tavern::common::v1 as common;
 
 use crate::{
     domain::{
+        budgets::Budget,
         message::{ChatMessage, Role},
         usage::Booking,
     },
@@ -66,4 +67,30 @@ pub(crate) fn attempt_to_proto(attempt: &FailedAttempt) -> common::FailedModelAt
         message: attempt.message.clone(),
         wait: prost_types::Duration::try_from(attempt.wait).ok(),
     }
+}
+
+/// Converts what a budget counts.
+pub(crate) fn budget_unit(budget: Budget) -> common::BudgetUnit {
+    match budget {
+        Budget::Iterations(_) => common::BudgetUnit::Iterations,
+        Budget::Calls(_) => common::BudgetUnit::Calls,
+        Budget::Bytes(_) => common::BudgetUnit::Bytes,
+        Budget::Tokens(_) => common::BudgetUnit::Tokens,
+        Budget::Money(_) => common::BudgetUnit::MoneyMicros,
+        Budget::Wall(_) => common::BudgetUnit::WallSeconds,
+    }
+}
+
+/// Converts a budget that was reached; none if its unit is not known here or its limit too large.
+pub(crate) fn budget_from_proto(reached: &common::BudgetReached) -> Option<Budget> {
+    let limit = reached.limit;
+    Some(match reached.unit() {
+        common::BudgetUnit::Unspecified => return None,
+        common::BudgetUnit::Iterations => Budget::Iterations(u32::try_from(limit).ok()?),
+        common::BudgetUnit::Calls => Budget::Calls(u32::try_from(limit).ok()?),
+        common::BudgetUnit::Bytes => Budget::Bytes(limit),
+        common::BudgetUnit::Tokens => Budget::Tokens(limit),
+        common::BudgetUnit::MoneyMicros => Budget::Money(limit),
+        common::BudgetUnit::WallSeconds => Budget::Wall(limit),
+    })
 }

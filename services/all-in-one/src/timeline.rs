@@ -197,6 +197,7 @@ impl Timeline {
                 );
                 self.line(event, "approval", &text);
             }
+            Kind::BudgetReached(reached) => self.line(event, "budget", &budget(reached)),
             Kind::ApprovalEnded(ended) => {
                 self.line(event, "approval", &waits::approval(ended));
             }
@@ -399,6 +400,18 @@ fn millis(nanos: i64) -> String {
 
 fn duration(duration: Option<prost_types::Duration>) -> String {
     millis(duration.map_or(0, |d| d.seconds * 1_000_000_000 + i64::from(d.nanos)))
+}
+
+/// Writes how much of a budget is used.
+fn budget(reached: &common::BudgetReached) -> String {
+    let name = reached.unit().as_str_name();
+    let name = name.trim_start_matches("BUDGET_UNIT_").to_lowercase();
+    let state = if reached.spent {
+        "spent"
+    } else {
+        "nearly spent"
+    };
+    format!("{name}: {} of {} ({state})", reached.used, reached.limit)
 }
 
 /// Writes a report of a script's progress.

@@ -66,6 +66,7 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::SignalReceived(_) => 37,
         Kind::ApprovalRequested(_) => 50,
         Kind::ApprovalEnded(_) => 51,
+        Kind::BudgetReached(_) => 52,
     }
 }
 
@@ -130,6 +131,7 @@ mod tests {
             Kind::SignalReceived(common::SignalReceived::default()),
             Kind::ApprovalRequested(common::ApprovalRequested::default()),
             Kind::ApprovalEnded(common::ApprovalEnded::default()),
+            Kind::BudgetReached(common::BudgetReached::default()),
         ];
         for kind in cases {
             let number = kind_number(&kind);

@@ -2,7 +2,7 @@
 
 use call_text::observation;
 
-use super::turn::Budget;
+use super::budgets::Budget;
 
 /// The longest observation of one call, in bytes. What is beyond it stays in the log.
 pub const MAX_OBSERVATION_BYTES: usize = 64 << 10;
@@ -22,13 +22,26 @@ pub fn beyond_budget(tool_id: &str, limit: &str) -> String {
 
 /// Words that no calls remain (rule L6).
 pub fn no_calls_remain(budget: Budget) -> String {
-    let why = match budget {
-        Budget::Iterations(rounds) => format!("this turn has used all of its {rounds} rounds"),
-        Budget::Calls(calls) => format!("this turn has used all of its {calls} calls"),
-    };
     format!(
-        "Observation: No calls remain: {why}. Answer now in plain text with what is known; \
-         further calls will not be executed."
+        "Observation: No calls remain: this turn has used all of its {}. Answer now in plain text with \
+         what is known; further calls will not be executed.",
+        budget.words()
+    )
+}
+
+/// Words that a budget is nearly used up (rule G701).
+pub fn nearly_spent(budget: Budget, used: u64) -> String {
+    format!(
+        "Observation: This turn has used {used} of its {}. Come to an end soon.",
+        budget.words()
+    )
+}
+
+/// Words that a call was not started, as a budget is used up.
+pub fn withheld(tool_id: &str, budget: Budget) -> String {
+    format!(
+        "Observation: Error - {tool_id} was not executed: this turn has used all of its {}.",
+        budget.words()
     )
 }
 

@@ -1,41 +1,9 @@
 //! What a turn was started with, kept beside its log so that it can be resumed.
 
 use call_text::{Dialect, Policy, prompt::Language};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::message::ChatMessage;
-
-/// How much a turn may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Budgets {
-    /// How many rounds of deliberation there may be. Default 40, at most 200.
-    pub iterations: u32,
-    /// How many calls of one answer are carried out. Default 16, at most 64.
-    pub calls_per_response: u32,
-    /// How many calls the turn may make in all. Default 64, at most 1,000.
-    pub calls: u32,
-}
-
-impl Default for Budgets {
-    fn default() -> Self {
-        Self {
-            iterations: 40,
-            calls_per_response: 16,
-            calls: 64,
-        }
-    }
-}
-
-impl Budgets {
-    /// The most that anybody may ask for.
-    pub const MOST: Self = Self {
-        iterations: 200,
-        calls_per_response: 64,
-        calls: 1_000,
-    };
-}
+use super::{budgets::Budgets, message::ChatMessage};
 
 /// How an agent's model is offered its tools (rule G501). Calls in its text and native calls are read
 /// in any case.
@@ -111,6 +79,9 @@ pub struct Plan {
     pub ephemeral: bool,
     /// The model; missing if the turn never asks one.
     pub model: Option<String>,
+    /// The models that are asked in its place, in order; those of the settings if missing.
+    #[serde(default)]
+    pub fallbacks: Option<Vec<String>>,
     /// The workflow that is run in the model's place; missing for the built-in deliberation.
     #[serde(default)]
     pub deliberation: Option<String>,

@@ -12,8 +12,9 @@ use call_text::{
 };
 
 use super::{
+    budgets::Budget,
     observation::{beyond_budget, bounded},
-    turn::{Budget, CallStatus, ReadCall, name_failure},
+    turn::{CallStatus, ReadCall, name_failure},
 };
 
 /// The longest arguments that a call may have, in bytes of JSON.

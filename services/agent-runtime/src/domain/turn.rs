@@ -25,13 +25,14 @@ mod repetition;
 use core_types::Timestamp;
 
 use crate::domain::{
+    budgets::{Budget, Budgets},
     message::{ChatMessage, Role, TurnMessage},
-    plan::{Budgets, Opening},
+    plan::Opening,
 };
 
 use answer::Answer;
 pub use answer::{CallState, MAX_AT_ONCE, Progress, name_failure};
-pub use finish::{Budget, Finish};
+pub use finish::Finish;
 use repetition::Repetition;
 
 /// How often the same failure to call is answered before the turn is given up (rule L7).
@@ -109,6 +110,8 @@ pub enum TurnEvent {
         /// The text.
         text: String,
     },
+    /// A budget is used up that the turn does not count itself.
+    BudgetSpent(Budget),
     /// The opening text was read to its end. Not in the log: reading again changes nothing.
     OpeningRead,
 }
@@ -134,6 +137,13 @@ pub enum Command {
         call: ReadCall,
         /// The tool whose failure keeps it from running.
         failed_tool: String,
+    },
+    /// Settle a call as skipped, as a budget is used up.
+    Withhold {
+        /// The call.
+        call: ReadCall,
+        /// The budget.
+        budget: Budget,
     },
     /// End the turn.
     Finish(Finish),
@@ -188,6 +198,8 @@ pub struct Turn {
     messages: Vec<TurnMessage>,
     equal_failures: Option<(String, u32)>,
     repetition: Repetition,
+    /// A budget that is used up and not counted here.
+    spent: Option<Budget>,
     phase: Phase,
 }
 
@@ -213,6 +225,7 @@ impl Turn {
             messages: vec![opening],
             equal_failures: None,
             repetition: Repetition::default(),
+            spent: None,
             phase,
         }
     }
@@ -281,6 +294,7 @@ impl Turn {
                     return Err(self.divergence("CallSettled"));
                 }
             }
+            (_, TurnEvent::BudgetSpent(budget)) => self.spent = Some(budget),
             (Phase::Acting(answer), TurnEvent::Observed { index, text }) => {
                 answer.observe(index, text, time)
             }
@@ -305,13 +319,20 @@ impl Turn {
     pub fn next(&self) -> Command {
         match &self.phase {
             Phase::Opening(text) => Command::ReadOpening(text.clone()),
-            Phase::Ready => Command::Ask(Ask::Round(self.rounds + 1)),
+            Phase::Ready => match self.spent {
+                Some(budget) => Command::Finish(Finish::Budget(budget)),
+                None => Command::Ask(Ask::Round(self.rounds + 1)),
+            },
             Phase::Begun => Command::Ask(Ask::Again),
             Phase::Asked(answer) => match answer.under_way() {
                 left if left.is_empty() => Command::Ask(Ask::Again),
                 left => Command::GiveUp(left),
             },
-            Phase::Acting(answer) => answer.next().unwrap_or_else(|| self.after(answer)),
+            Phase::Acting(answer) => match (answer.next(), self.spent) {
+                (Some(Command::Dispatch(call)), Some(budget)) => Command::Withhold { call, budget },
+                (Some(command), _) => command,
+                (None, _) => self.after(answer),
+            },
         }
     }
 
@@ -403,6 +424,11 @@ impl Turn {
         self.budgets.calls.saturating_sub(self.dispatched)
     }
 
+    /// Returns how many calls of the turn have left.
+    pub fn dispatched(&self) -> u32 {
+        self.dispatched
+    }
+
     /// Returns the budgets.
     pub fn budgets(&self) -> Budgets {
         self.budgets
@@ -451,13 +477,11 @@ impl Turn {
     }
 
     fn spent_budget(&self) -> Option<Budget> {
-        if self.calls_left() == 0 {
-            Some(Budget::Calls(self.budgets.calls))
-        } else if self.rounds >= self.budgets.iterations {
-            Some(Budget::Iterations(self.budgets.iterations))
-        } else {
-            None
-        }
+        let calls = (self.calls_left() == 0).then_some(Budget::Calls(self.budgets.calls));
+        let iterations = Budget::Iterations(self.budgets.iterations);
+        let has_rounds = self.rounds < self.budgets.iterations;
+        let counted = calls.or((!has_rounds).then_some(iterations));
+        self.spent.or(counted)
     }
 
     fn be_asked(&mut self, last: Option<Budget>) {

@@ -92,6 +92,14 @@ impl Booking {
 }
 
 impl Prices {
+    /// Returns how many tokens of an answer an amount in millionths buys after a request.
+    pub fn affordable(&self, micros: u64, request_tokens: u64) -> u64 {
+        let request = u128::from(request_tokens) * u128::from(self.input);
+        let left = (u128::from(micros) * 1_000_000).saturating_sub(request);
+        let tokens = left.checked_div(self.output.into());
+        tokens.map_or(u64::MAX, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX))
+    }
+
     /// Returns the cost in millionths, rounded up.
     fn cost(&self, usage: &Usage) -> u64 {
         let cached = usage
@@ -117,7 +125,8 @@ impl Prices {
     }
 }
 
-fn estimate(bytes: usize) -> u32 {
+/// Estimates the tokens of a text.
+pub fn estimate(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u32::MAX)
 }
 

@@ -79,9 +79,31 @@ impl Model {
         }
     }
 
+    /// Returns the model with other models as its fallbacks, without theirs.
+    pub(super) fn with_fallbacks<'a>(&self, others: impl IntoIterator<Item = &'a Model>) -> Self {
+        let own = |model: &Model| Arc::clone(&model.candidates[0]);
+        Self::new(own(self), others.into_iter().map(own))
+    }
+
     /// Returns the way to the model itself.
     pub fn provider(&self) -> &dyn Provider {
         self.candidates[0].provider.as_ref()
+    }
+
+    /// Whether the model and all of its fallbacks have prices.
+    pub fn is_priced(&self) -> bool {
+        self.candidates
+            .iter()
+            .all(|candidate| candidate.price_list.is_some())
+    }
+
+    /// Returns how many tokens of an answer an amount in millionths buys at least after a request,
+    /// whichever of them answers.
+    pub fn affordable(&self, micros: u64, request_tokens: u64) -> u64 {
+        let lists = self.candidates.iter();
+        let lists = lists.filter_map(|candidate| candidate.price_list.as_ref());
+        let each = lists.map(|list| list.prices.affordable(micros, request_tokens));
+        each.min().unwrap_or(u64::MAX)
     }
 
     /// Ends an answer of the model itself that its reader did not let come to its end.

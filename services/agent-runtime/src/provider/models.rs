@@ -102,6 +102,25 @@ impl Models {
         self.by_name.get(name).cloned()
     }
 
+    /// Returns the model with this name, and instead of the fallbacks of its settings those that are
+    /// given.
+    ///
+    /// # Errors
+    /// The name that no model has.
+    pub fn with_fallbacks<'a>(
+        &self,
+        name: &'a str,
+        fallbacks: Option<&'a [String]>,
+    ) -> Result<Model, &'a str> {
+        let find = |name: &'a str| self.by_name.get(name).ok_or(name);
+        let model = find(name)?;
+        let Some(fallbacks) = fallbacks else {
+            return Ok(model.clone());
+        };
+        let fallbacks = fallbacks.iter().map(|name| find(name));
+        Ok(model.with_fallbacks(fallbacks.collect::<Result<Vec<_>, _>>()?))
+    }
+
     /// Returns all models by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Model)> {
         self.by_name

@@ -14,7 +14,10 @@ use tonic::{Code, Request, Response, Status};
 use super::{model::model_not_found, profiles::no_such_profile, start};
 use crate::{
     conversations::Conversations,
-    domain::plan::{Budgets, Opening, Plan},
+    domain::{
+        budgets::Budgets,
+        plan::{Opening, Plan},
+    },
     profiles::Profiles,
     provider::Models,
     runner::{Runner, TURN},
@@ -72,10 +75,10 @@ impl AgentRpc {
 impl Inner {
     async fn start(&self, request: StartTurnRequest) -> Result<StartTurnResponse, Failure> {
         let body_hash = request_hash(&request);
-        let asked = start::read(&request, self.budgets, self.ids.as_ref())?;
+        let asked = start::read(&request, self.ids.as_ref())?;
         let known = self.profiles.get(&request.profile_id);
         let profile = known.ok_or_else(|| no_such_profile(&request.profile_id))?;
-        let plan = start::plan(&asked, &profile.profile, &self.default_model);
+        let plan = start::plan(&asked, &profile.profile, &self.budgets, &self.default_model);
         self.check_model(&plan)?;
         let _one_at_a_time = self.conversations.lock(&asked.conversation_id).await;
         if !self.is_known(&request.request_id).await? {
@@ -128,8 +131,17 @@ impl Inner {
             return Ok(());
         }
         match &plan.model {
-            Some(model) if self.models.get(model).is_some() => Ok(()),
-            Some(model) => Err(model_not_found(model)),
+            Some(name) => match self.models.with_fallbacks(name, plan.fallbacks.as_deref()) {
+                Ok(model) if plan.budgets.money_micros.is_some() && !model.is_priced() => {
+                    let problem = format!(
+                        "cannot be kept, as the model `{name}` or one of its fallbacks has no prices; \
+                         state them in its settings, or leave the budget out of request and profile"
+                    );
+                    Err(Failure::invalid_fields().violation("budgets.money_micros", problem))
+                }
+                Ok(_) => Ok(()),
+                Err(unknown) => Err(model_not_found(unknown)),
+            },
             None => Err(Failure::new(
                 Code::NotFound,
                 ErrorReason::ModelNotFound,

@@ -9,8 +9,9 @@ use grpc_kit::Failure;
 
 use crate::{
     domain::{
+        budgets::{Budgets, Limits},
         message::ChatMessage,
-        plan::{Budgets, Opening, Plan, TurnInput},
+        plan::{Opening, Plan, TurnInput},
         profile::Profile,
     },
     wire,
@@ -31,16 +32,12 @@ pub(super) struct Asked {
     pub(super) input_json: String,
     pub(super) conversation_id: String,
     pub(super) ephemeral: bool,
-    pub(super) budgets: Budgets,
+    pub(super) budgets: Limits,
     pub(super) dialect: Option<call_text::Dialect>,
 }
 
 /// Reads a request; every field that is wrong is named.
-pub(super) fn read(
-    request: &StartTurnRequest,
-    defaults: Budgets,
-    ids: &dyn IdSource,
-) -> Result<Asked, Failure> {
+pub(super) fn read(request: &StartTurnRequest, ids: &dyn IdSource) -> Result<Asked, Failure> {
     let mut failure = Failure::invalid_fields();
     if !request.request_id.is_empty()
         && let Err(error) = RequestId::new(request.request_id.as_str())
@@ -63,7 +60,7 @@ pub(super) fn read(
     };
     let (opening, input_json) = opening(request, &mut failure);
     let history = messages("history", &request.history, &mut failure);
-    let budgets = budgets(request.budgets.unwrap_or_default(), defaults);
+    let budgets = limits(&request.budgets.unwrap_or_default());
     let dialect = dialect(request.dialect, &mut failure);
     match failure.is_empty() {
         true => Ok(Asked {
@@ -79,17 +76,23 @@ pub(super) fn read(
 }
 
 /// Puts down what the turn needs to be resumed.
-pub(super) fn plan(asked: &Asked, profile: &Profile, default_model: &str) -> Plan {
+pub(super) fn plan(
+    asked: &Asked,
+    profile: &Profile,
+    defaults: &Budgets,
+    default_model: &str,
+) -> Plan {
     let go_on = match &asked.input.opening {
         Opening::UserMessage(_) => true,
         Opening::ModelText { go_on, .. } => *go_on,
     };
     let default_model = (!default_model.is_empty()).then(|| default_model.to_owned());
     Plan {
-        budgets: asked.budgets,
+        budgets: Budgets::settled(defaults, &profile.tavern.budgets, &asked.budgets),
         go_on,
         ephemeral: asked.ephemeral,
         model: profile.tavern.model.clone().or(default_model),
+        fallbacks: profile.tavern.fallbacks.clone(),
         deliberation: profile.deliberation.clone(),
         inventory: profile.inventory(),
         system_prompt: profile.system_prompt(),
@@ -170,12 +173,19 @@ fn text_of(opening: &Opening) -> &str {
     }
 }
 
-fn budgets(asked: proto::Budgets, defaults: Budgets) -> Budgets {
-    let or_default = |asked: u32, default: u32| if asked == 0 { default } else { asked };
-    Budgets {
-        iterations: or_default(asked.iterations, defaults.iterations),
-        calls_per_response: or_default(asked.calls_per_response, defaults.calls_per_response),
-        calls: or_default(asked.calls, defaults.calls),
+/// Reads what a request says about budgets; zero leaves a unit to the profile.
+fn limits(asked: &proto::Budgets) -> Limits {
+    fn given<T: Default + PartialEq + Copy>(asked: T) -> Option<T> {
+        (asked != T::default()).then_some(asked)
+    }
+    Limits {
+        iterations: given(asked.iterations),
+        calls_per_response: given(asked.calls_per_response),
+        calls: given(asked.calls),
+        bytes: given(asked.bytes),
+        tokens: given(asked.tokens),
+        money_micros: given(asked.money_micros),
+        wall_seconds: given(asked.wall_seconds),
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     stop::{Asking, model_failure},
 };
 use crate::{
-    domain::{deliberation::Situation, message::Role, prompt::Prompt},
+    domain::{budgets, deliberation::Situation, message::Role, prompt::Prompt},
     provider::{AnswerEnd, Model, ModelRequest, Pieces},
 };
 
@@ -65,13 +65,12 @@ impl Driver {
         Ok((Asked::Workflow(Box::new(prepared)), pieces))
     }
 
-    fn model(&self, name: &str) -> Result<Model, Asking> {
-        self.shared.models.get(name).ok_or_else(|| {
-            Asking::Stopped(model_failure(
-                "model_not_found",
-                &format!("no model is called `{name}` in the settings"),
-                false,
-            ))
+    pub(super) fn model(&self, name: &str) -> Result<Model, Asking> {
+        let fallbacks = self.plan.fallbacks.as_deref();
+        let found = self.shared.models.with_fallbacks(name, fallbacks);
+        found.map_err(|unknown| {
+            let message = format!("no model is called `{unknown}` in the settings");
+            Asking::Stopped(model_failure("model_not_found", &message, false))
         })
     }
 
@@ -121,9 +120,11 @@ impl Driver {
 
     /// Sends a prompt to a model; what it answers comes in pieces.
     fn request(&self, model: &Model, prompt: Prompt, started: Instant) -> Pieces {
+        let reserved = self.reserved(self.turn.last().is_some());
+        let reserved = reserved.unwrap_or(Some(budgets::SHORTEST_ANSWER));
         model.generate(ModelRequest {
             messages: prompt.messages,
-            max_output_tokens: self.plan.max_output_tokens,
+            max_output_tokens: budgets::within(self.plan.max_output_tokens, reserved),
             temperature: self.plan.temperature,
             top_p: None,
             seed: None,

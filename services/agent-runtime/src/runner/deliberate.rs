@@ -115,6 +115,9 @@ impl Driver {
                     let remark = observation::repeated(times);
                     self.note(journal::observation(None, remark))?;
                 }
+                if iteration > 1 {
+                    self.note_nearly_spent()?;
+                }
                 self.note(Kind::IterationStarted(common::IterationStarted {
                     iteration,
                     limit: self.turn.budgets().iterations,
@@ -201,7 +204,7 @@ impl Driver {
         })
     }
 
-    fn prompt(&self) -> Prompt {
+    pub(super) fn prompt(&self) -> Prompt {
         // A deliberation workflow is given the list of tools beside the messages.
         let is_taught = self.plan.tools.is_text() && self.plan.deliberation.is_none();
         let tools = match is_taught {

@@ -14,10 +14,11 @@ use super::{
     observations::Observations, spending::Spending, stop::Stop,
 };
 use crate::domain::{
+    budgets::Budget,
     message::TurnMessage,
     observation,
     plan::Plan,
-    turn::{Budget, Command, Finish, ReadCall, Turn},
+    turn::{Ask, Command, Finish, ReadCall, Turn},
 };
 
 /// How often a commit is tried again while the storage does not work.
@@ -42,7 +43,7 @@ pub(super) struct Driver {
     /// Ends them while the turn continues to its own end.
     pub(super) give_up_flights: CancellationToken,
     /// What the turn has used of its models.
-    spending: Spending,
+    pub(super) spending: Spending,
     /// What the calls of the newest answer came to.
     pub(super) observations: Observations,
     /// The event up to which what the present deliberation workflow wrote is void; zero for none.
@@ -119,6 +120,7 @@ impl Driver {
     }
 
     async fn go(&mut self) -> Result<common::RunOutcome, Stop> {
+        self.spending.resume_at(self.shared.clock.now());
         if let Some(reason) = self.cancelled_before.take() {
             self.cancel_calls().await;
             return Err(Stop::Cancelled(CancelReason::Requested(reason)));
@@ -132,9 +134,18 @@ impl Driver {
                 Command::ReadOpening(text) => self.read_opening(&text)?,
                 Command::Ask(ask) => {
                     self.until_resumed().await?;
-                    self.ask(ask).await?;
+                    match ask {
+                        Ask::Round(_) if self.note_spent_before_round()? => {}
+                        Ask::Last(budget) if self.reserved(true).is_err() => {
+                            self.commit().await?;
+                            return Ok(self.outcome(&Finish::Budget(budget)));
+                        }
+                        ask => self.ask(ask).await?,
+                    }
                 }
+                Command::Dispatch(_) if self.note_spent()? => {}
                 Command::Dispatch(call) => self.dispatch(call).await?,
+                Command::Withhold { call, budget } => self.withhold(&call, budget)?,
                 Command::Await(left) => self.await_one(&left).await?,
                 Command::GiveUp(left) => self.give_up(&left).await?,
                 Command::Skip { call, failed_tool } => self.skip(&call, &failed_tool)?,
@@ -239,11 +250,10 @@ impl Driver {
         self.untrusted.extend(history::untrusted_of(kind));
         self.handle_given |= history::gives_handle(kind);
         self.observations.take(kind);
-        if let Kind::ModelAnswered(answered) = kind {
-            self.spending.add(answered);
-        }
+        let now = self.shared.clock.now();
+        self.spending.take(kind, now);
         match journal::read(kind) {
-            Some(event) => Ok(self.turn.apply(event, self.shared.clock.now())?),
+            Some(event) => Ok(self.turn.apply(event, now)?),
             None => Ok(()),
         }
     }
@@ -314,20 +324,22 @@ impl Driver {
 
     /// A turn whose budget is used up succeeds only if the model had something to say at the end.
     fn out_of_budget(&self, budget: Budget) -> common::RunOutcome {
-        let (stop, field, used) = match budget {
-            Budget::Iterations(rounds) => (
-                StopReason::Iterations,
-                "iterations",
-                format!("{rounds} rounds"),
-            ),
-            Budget::Calls(calls) => (StopReason::Calls, "calls", format!("{calls} calls")),
+        let stop = match budget {
+            Budget::Iterations(_) => StopReason::Iterations,
+            Budget::Calls(_) => StopReason::Calls,
+            Budget::Bytes(_) => StopReason::Bytes,
+            Budget::Tokens(_) => StopReason::Tokens,
+            Budget::Money(_) => StopReason::Money,
+            Budget::Wall(_) => StopReason::Wall,
         };
         if !self.turn.final_text().is_empty() {
             return self.succeeded(stop);
         }
         let message = format!(
-            "the turn used all of its {used} and the model wrote no closing text; continue in a new \
-             turn, or raise budgets.{field}"
+            "the turn used all of its {} and the model wrote no closing text; continue in a new \
+             turn, or raise budgets.{}",
+            budget.words(),
+            budget.name()
         );
         let error = outcome::error(common::ErrorCategory::Limit, "budget_exhausted", message);
         self.failed(error, stop)

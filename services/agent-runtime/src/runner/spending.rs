@@ -1,19 +1,94 @@
 //! What a turn has used of its models.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use contracts::tavern::common::v1::{ModelAnswered, ModelTotal, ModelUsage};
+use contracts::tavern::common::v1::{
+    CallResult, ModelAnswered, ModelTotal, ModelUsage, run_event::Kind,
+};
+use core_types::Timestamp;
 
-/// What a turn has used, by model.
+use crate::domain::{budgets::Used, turn::Turn};
+
+/// What a turn has used, by model and of its budgets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
     totals: BTreeMap<String, ModelTotal>,
+    tokens: u64,
+    money_micros: u64,
+    bytes: u64,
+    /// The time at work before `since`.
+    wall: Duration,
+    /// When what is under way began or was last counted.
+    since: Timestamp,
+    /// Whether the model was asked and has not answered.
+    is_asking: bool,
+    /// How many calls are under way.
+    calling: u32,
+    /// The units of the budgets that were reported as nearly used up.
+    reported: Vec<i32>,
 }
 
 impl Spending {
-    /// Adds an answer.
-    pub(super) fn add(&mut self, answered: &ModelAnswered) {
+    /// Takes what happened.
+    pub(super) fn take(&mut self, kind: &Kind, time: Timestamp) {
+        // A model is asked again after a crash, and the time between was not spent.
+        if !(self.is_asking && matches!(kind, Kind::ModelRequested(_))) {
+            self.wall += self.under_way_since(time);
+        }
+        self.since = time;
+        match kind {
+            Kind::ModelRequested(_) => self.is_asking = true,
+            Kind::ModelAnswered(answered) => {
+                self.is_asking = false;
+                self.add(answered);
+            }
+            Kind::CallDispatched(_) => self.calling += 1,
+            Kind::CallSettled(settled) => {
+                let result = settled.result.as_ref();
+                let has_left = result.is_some_and(|result| !result.effect_id.is_empty());
+                self.calling = self.calling.saturating_sub(u32::from(has_left));
+                self.bytes = self.bytes.saturating_add(result.map_or(0, output_bytes));
+            }
+            Kind::BudgetReached(reached) => self.reported.push(reached.unit),
+            _ => {}
+        }
+    }
+
+    /// Continues after a time in which nothing was under way, as this process had not begun.
+    pub(super) fn resume_at(&mut self, now: Timestamp) {
+        self.since = now;
+    }
+
+    /// Whether it was reported that a budget is nearly used up.
+    pub(super) fn is_reported(&self, unit: i32) -> bool {
+        self.reported.contains(&unit)
+    }
+
+    /// Returns what a turn has used up to now.
+    pub(super) fn used(&self, turn: &Turn, now: Timestamp) -> Used {
+        Used {
+            iterations: turn.rounds(),
+            calls: turn.dispatched(),
+            bytes: self.bytes,
+            tokens: self.tokens,
+            money_micros: self.money_micros,
+            wall: self.wall + self.under_way_since(now),
+        }
+    }
+
+    fn under_way_since(&self, time: Timestamp) -> Duration {
+        match self.is_asking || self.calling > 0 {
+            true => time.since(self.since),
+            false => Duration::ZERO,
+        }
+    }
+
+    fn add(&mut self, answered: &ModelAnswered) {
         let Some(used) = &answered.usage else { return };
+        let tokens = used.input_tokens.saturating_add(used.output_tokens);
+        self.tokens = self.tokens.saturating_add(tokens);
+        let cost = used.cost_micros.unwrap_or_default();
+        self.money_micros = self.money_micros.saturating_add(cost);
         let total = self
             .totals
             .entry(answered.model.clone())
@@ -29,6 +104,14 @@ impl Spending {
     /// Returns the totals by the name of the model.
     pub(super) fn totals(&self) -> Vec<ModelTotal> {
         self.totals.values().cloned().collect()
+    }
+}
+
+/// Returns how many bytes the output of a call has.
+fn output_bytes(result: &CallResult) -> u64 {
+    match &result.long_output {
+        Some(long) => long.total_bytes,
+        None => result.output_json.len().try_into().unwrap_or(u64::MAX),
     }
 }
 

@@ -135,6 +135,9 @@ impl Driver {
     async fn leave_early(&mut self, announced: usize) -> Result<(), Stop> {
         let is_sure = |index| usize::try_from(index).is_ok_and(|index| index < announced);
         while let Some(call) = self.turn.next_early(is_sure) {
+            if self.note_spent()? {
+                break;
+            }
             self.dispatch(call).await?;
         }
         Ok(())

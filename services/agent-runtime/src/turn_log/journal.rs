@@ -7,6 +7,7 @@ use contracts::tavern::common::v1::{self as common, run_event::Kind};
 
 use crate::{
     domain::{
+        budgets::Budget,
         message::ChatMessage,
         turn::{CallStatus, ReadCall, TurnEvent},
     },
@@ -32,11 +33,15 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
                 status: status(result.status()),
             }
         }
+        Kind::BudgetReached(reached) if reached.spent => {
+            TurnEvent::BudgetSpent(wire::budget_from_proto(reached)?)
+        }
         Kind::Observation(observation) => TurnEvent::Observed {
             index: observation.index,
             text: observation.text.clone(),
         },
-        Kind::RunStarted(_)
+        Kind::BudgetReached(_)
+        | Kind::RunStarted(_)
         | Kind::Thinking(_)
         | Kind::Diagnosed(_)
         | Kind::OutputChunk(_)
@@ -127,6 +132,16 @@ pub fn tool_selected(call: &ReadCall, written: &call_text::Call) -> Kind {
     }
     Kind::ToolSelected(common::ToolSelected {
         call: Some(selected),
+    })
+}
+
+/// Writes that a budget is nearly used up, or used up.
+pub fn budget_reached(budget: Budget, used: u64, spent: bool) -> Kind {
+    Kind::BudgetReached(common::BudgetReached {
+        unit: wire::budget_unit(budget).into(),
+        limit: budget.limit(),
+        used,
+        spent,
     })
 }
 

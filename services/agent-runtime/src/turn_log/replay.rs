@@ -84,7 +84,8 @@ pub fn fold<'a>(
     })
 }
 
-fn time_of(event: &common::RunEvent) -> Timestamp {
+/// Returns when an event happened.
+pub fn time_of(event: &common::RunEvent) -> Timestamp {
     let Some(time) = &event.time else {
         return Timestamp::default();
     };

@@ -16,6 +16,7 @@ mod profiles;
 mod registry;
 mod shipped;
 mod turns;
+mod turns_budgets;
 mod turns_early;
 mod turns_ending;
 mod turns_history;

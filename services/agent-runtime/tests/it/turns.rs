@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A call of a tool with one text.
-fn call(tool: &str, parameter: &str, value: &str) -> String {
+pub(crate) fn call(tool: &str, parameter: &str, value: &str) -> String {
     format!("<ACTION><{tool}><{parameter}>{value}</{parameter}></{tool}></ACTION>")
 }
 
@@ -23,7 +23,7 @@ fn answers(texts: &[&str]) -> Value {
         .collect()
 }
 
-async fn play(world: &World, request: StartTurnRequest) -> Ended {
+pub(crate) async fn play(world: &World, request: StartTurnRequest) -> Ended {
     world.build().await.play(request).await
 }
 
@@ -536,6 +536,7 @@ async fn every_field_that_is_wrong_is_named_at_once() {
             iterations: 1_000,
             calls: 5_000,
             calls_per_response: 65,
+            ..Budgets::default()
         }),
         ..says("")
     };

@@ -28,7 +28,7 @@ use crate::{
 const KEY: &str = "sk-never-shown";
 
 /// Makes a world whose agent asks the endpoint, with a key from a file.
-fn world_with(endpoint: &Endpoint, settings: EndpointSettings) -> World {
+pub(crate) fn world_with(endpoint: &Endpoint, settings: EndpointSettings) -> World {
     let mut world = World::new(TestRegistry::default(), &[], &json!([]));
     let key = world.directory.path().join("key");
     std::fs::write(&key, KEY).unwrap();
@@ -43,7 +43,7 @@ fn world_with(endpoint: &Endpoint, settings: EndpointSettings) -> World {
     world
 }
 
-fn priced() -> Option<Prices> {
+pub(crate) fn priced() -> Option<Prices> {
     Some(Prices {
         input: 3_000_000,
         output: 15_000_000,

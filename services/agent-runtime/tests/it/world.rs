@@ -391,6 +391,7 @@ fn word(kind: &Kind) -> &'static str {
         Kind::NodeWaiting(_) => "node waiting",
         Kind::NodeWoken(_) => "node woken",
         Kind::SignalReceived(_) => "signal received",
+        Kind::BudgetReached(_) => "budget reached",
         Kind::ApprovalRequested(_) => "approval requested",
         Kind::ApprovalEnded(_) => "approval ended",
     }

@@ -1,3 +1,5 @@
+use call_text::{Dialect, prompt::Language};
+
 use super::*;
 
 /// A profile with every key of ComfyTavern's format and one that is unknown.

@@ -3,7 +3,8 @@
 use call_text::native::NativeCall;
 use core_types::Timestamp;
 
-use super::{Budget, CallStatus, Command, ReadCall, repetition::Repetition};
+use super::{CallStatus, Command, ReadCall, repetition::Repetition};
+use crate::domain::budgets::Budget;
 use crate::domain::message::{ChatMessage, EndedCall, Role, TurnMessage};
 
 /// Where a call stands.

@@ -1,13 +1,6 @@
 //! Why a turn ends.
 
-/// A budget that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budget {
-    /// The rounds of deliberation; how many there were.
-    Iterations(u32),
-    /// The calls of the turn; how many there were.
-    Calls(u32),
-}
+use crate::domain::budgets::Budget;
 
 /// How a turn ends by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

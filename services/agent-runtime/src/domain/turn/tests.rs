@@ -1,6 +1,5 @@
+mod random;
 mod together;
-
-use proptest::prelude::*;
 
 use super::*;
 use crate::domain::message::EndedCall;
@@ -10,6 +9,7 @@ fn budgets(iterations: u32, calls: u32) -> Budgets {
         iterations,
         calls_per_response: 16,
         calls,
+        ..Budgets::default()
     }
 }
 
@@ -448,124 +448,6 @@ fn what_cannot_happen_is_refused_and_changes_nothing() {
             "{event:?}"
         );
         assert_eq!(after, turn, "{event:?}");
-    }
-}
-
-/// What a made-up world answers: the calls of each answer, how each ends, whether it is well written
-/// and whether it may run beside others.
-#[derive(Clone, Debug)]
-struct World {
-    answers: Vec<Vec<(u8, bool, bool)>>,
-}
-
-fn world() -> impl Strategy<Value = World> {
-    let calls = prop::collection::vec((0_u8..5, any::<bool>(), any::<bool>()), 0..5);
-    prop::collection::vec(calls, 1..12).prop_map(|answers| World { answers })
-}
-
-/// Carries a turn out in a made-up world and returns everything that happened.
-fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
-    let mut turn = Turn::new(
-        budgets,
-        &Opening::UserMessage("hello".to_owned()),
-        Timestamp::default(),
-    );
-    let mut history = Vec::new();
-    let mut answers = world.answers.iter();
-    let mut fates: Vec<u8> = Vec::new();
-    for _ in 0..1_000 {
-        let events = match turn.next() {
-            Command::Finish(_) => return (turn, history),
-            Command::ReadOpening(_) => vec![TurnEvent::OpeningRead],
-            Command::Skip { call, .. } => {
-                vec![
-                    settled(call.index, CallStatus::Skipped),
-                    observed(call.index, "skipped"),
-                ]
-            }
-            Command::Dispatch(call) => vec![dispatched(call.index)],
-            Command::GiveUp(_) => panic!("no answer is lost here"),
-            Command::Await(left) => {
-                // The one that left last ends first.
-                let index = left[left.len() - 1];
-                match fates[index as usize] {
-                    0 => vec![settled(index, CallStatus::InDoubt)],
-                    1 => vec![
-                        settled(index, CallStatus::Failed),
-                        observed(index, "failed"),
-                    ],
-                    _ => vec![
-                        settled(index, CallStatus::Succeeded),
-                        observed(index, "fine"),
-                    ],
-                }
-            }
-            Command::Ask(ask) => {
-                let calls = answers.next().cloned().unwrap_or_default();
-                let mut events = match ask {
-                    Ask::Round(_) => vec![TurnEvent::IterationStarted],
-                    Ask::Last(_) => vec![TurnEvent::Observed {
-                        index: None,
-                        text: "last".to_owned(),
-                    }],
-                    Ask::Again => Vec::new(),
-                };
-                events.extend([TurnEvent::ModelRequested, answered("text")]);
-                let allowed = turn.calls_left();
-                fates = calls.iter().map(|(fate, ..)| *fate).collect();
-                let mut refused = Vec::new();
-                for (index, (_, good, parallel_safe)) in (0_u32..).zip(&calls) {
-                    let problems = if *good {
-                        Vec::new()
-                    } else {
-                        vec!["wrong".to_owned()]
-                    };
-                    events.push(read(&ReadCall {
-                        problems,
-                        parallel_safe: *parallel_safe,
-                        ..call(index, "tool")
-                    }));
-                    if !good || index >= allowed {
-                        refused.push(settled(index, CallStatus::Failed));
-                        refused.push(observed(index, "refused"));
-                    }
-                }
-                events.extend(refused);
-                events
-            }
-        };
-        for event in events {
-            turn.apply(event.clone(), Timestamp::default()).unwrap();
-            history.push(event);
-        }
-    }
-    panic!("the turn did not end: {history:?}");
-}
-
-proptest! {
-    #[test]
-    fn every_turn_ends_and_keeps_its_budgets(world in world(), iterations in 1_u32..5, calls in 1_u32..6) {
-        let (_, history) = play(&world, budgets(iterations, calls));
-        let count = |wanted: fn(&TurnEvent) -> bool| history.iter().filter(|event| wanted(event)).count() as u32;
-        prop_assert!(count(|event| matches!(event, TurnEvent::IterationStarted)) <= iterations);
-        prop_assert!(count(|event| matches!(event, TurnEvent::ModelRequested)) <= iterations + 1);
-        let dispatched = count(|event| matches!(event, TurnEvent::CallDispatched { .. }));
-        prop_assert!(dispatched <= calls);
-    }
-
-    #[test]
-    fn every_prefix_of_a_history_replays_to_the_same_state(world in world(), cut in 0_usize..100) {
-        let budgets = budgets(4, 5);
-        let (ended, history) = play(&world, budgets);
-        let cut = cut.min(history.len());
-        let new = || Turn::new(budgets, &Opening::UserMessage("hello".to_owned()), Timestamp::default());
-        let (mut live, mut replayed) = (new(), new());
-        apply(&mut live, history[..cut].iter().cloned());
-        apply(&mut replayed, history[..cut].iter().cloned());
-        prop_assert_eq!(&live, &replayed);
-        prop_assert_eq!(live.next(), replayed.next());
-        apply(&mut replayed, history[cut..].iter().cloned());
-        prop_assert_eq!(&replayed, &ended);
     }
 }
 

@@ -158,7 +158,13 @@ impl Completion {
 fn finish(outcome: &RunOutcome) -> Next {
     let budget = matches!(
         outcome.stop_reason(),
-        StopReason::Iterations | StopReason::Calls | StopReason::Deadline
+        StopReason::Iterations
+            | StopReason::Calls
+            | StopReason::Tokens
+            | StopReason::Money
+            | StopReason::Wall
+            | StopReason::Bytes
+            | StopReason::Deadline
     );
     match outcome.state() {
         _ if budget => Next::Finished("length"),

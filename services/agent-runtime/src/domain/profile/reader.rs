@@ -1,0 +1,178 @@
+//! Reads values of a JSON document, and collects everything that is wrong with them.
+
+use serde_json::{Map, Value};
+
+/// Everything that is wrong with a profile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct ProfileError {
+    /// The problems in the order in which they were found; never empty.
+    pub problems: Vec<ProfileProblem>,
+}
+
+/// One thing that is wrong with a profile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}{message}", .pointer, if .pointer.is_empty() { "" } else { ": " })]
+pub struct ProfileProblem {
+    /// JSON pointer into the profile; empty for the profile as a whole.
+    pub pointer: String,
+    /// What is wrong, with the remedy.
+    pub message: String,
+}
+
+impl ProfileError {
+    /// Reports one problem of the profile as a whole.
+    pub(super) fn whole(message: impl ToString) -> Self {
+        Self {
+            problems: vec![ProfileProblem {
+                pointer: String::new(),
+                message: message.to_string(),
+            }],
+        }
+    }
+}
+
+/// Collects what is wrong with a document.
+#[derive(Default)]
+pub(super) struct Reader {
+    pub(super) problems: Vec<ProfileProblem>,
+}
+
+impl Reader {
+    pub(super) fn problem(&mut self, pointer: &str, message: impl std::fmt::Display) {
+        self.problems.push(ProfileProblem {
+            pointer: pointer.to_owned(),
+            message: message.to_string(),
+        });
+    }
+
+    pub(super) fn required_text(
+        &mut self,
+        object: &Map<String, Value>,
+        key: &str,
+    ) -> Option<String> {
+        let text = self.optional_text(object, "", key);
+        if !object.contains_key(key) {
+            self.problem(&format!("/{key}"), "it is missing; give a text");
+        }
+        text
+    }
+
+    pub(super) fn optional_text(
+        &mut self,
+        object: &Map<String, Value>,
+        above: &str,
+        key: &str,
+    ) -> Option<String> {
+        match object.get(key) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(_) => {
+                self.problem(
+                    &format!("{above}/{key}"),
+                    "it is not a text; put it in quotes",
+                );
+                None
+            }
+        }
+    }
+
+    pub(super) fn ids(&mut self, object: &Map<String, Value>, key: &str) -> Vec<String> {
+        let entries = match object.get(key) {
+            None | Some(Value::Null) => return Vec::new(),
+            Some(Value::Array(entries)) => entries,
+            Some(_) => {
+                self.problem(&format!("/{key}"), "it is not a list; give a list of ids");
+                return Vec::new();
+            }
+        };
+        let mut ids = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            match entry.as_str().map(core_types::ToolId::new) {
+                Some(Ok(id)) => ids.push(id.to_string()),
+                Some(Err(error)) => self.problem(&format!("/{key}/{index}"), error),
+                None => self.problem(
+                    &format!("/{key}/{index}"),
+                    "it is not a text; give a tool's id",
+                ),
+            }
+        }
+        ids
+    }
+}
+
+/// A strict part of a document: an object all of whose keys are known.
+pub(super) struct Section<'a> {
+    reader: &'a mut Reader,
+    object: &'a Map<String, Value>,
+    place: String,
+}
+
+impl<'a> Section<'a> {
+    /// Opens the part at a place; none, and a problem, if it is not an object.
+    pub(super) fn open(reader: &'a mut Reader, value: &'a Value, place: &str) -> Option<Self> {
+        let Value::Object(object) = value else {
+            reader.problem(place, "it is not an object; give settings by name");
+            return None;
+        };
+        let place = place.to_owned();
+        Some(Self {
+            reader,
+            object,
+            place,
+        })
+    }
+
+    /// Refuses every key that is not known.
+    pub(super) fn refuse_others(&mut self, known: impl IntoIterator<Item = &'static str>) {
+        let known: Vec<&str> = known.into_iter().collect();
+        for key in self.object.keys() {
+            if !known.contains(&key.as_str()) {
+                let problem = format!("no such setting; the settings are {}", known.join(", "));
+                self.reader
+                    .problem(&format!("{}/{key}", self.place), problem);
+            }
+        }
+    }
+
+    /// Opens a part of the part; none if it is missing.
+    pub(super) fn section(&mut self, key: &str) -> Option<Section<'_>> {
+        let value = self.object.get(key).filter(|value| !value.is_null())?;
+        let place = format!("{}/{key}", self.place);
+        Section::open(self.reader, value, &place)
+    }
+
+    /// Reads a text; none if it is missing.
+    pub(super) fn text(&mut self, key: &str) -> Option<String> {
+        self.reader.optional_text(self.object, &self.place, key)
+    }
+
+    /// Reads a whole number from 1; none if it is missing.
+    pub(super) fn count(&mut self, key: &str, most: u64) -> Option<u64> {
+        self.read(key, &format!("a whole number from 1 to {most}"), |value| {
+            value.as_u64().filter(|count| (1..=most).contains(count))
+        })
+    }
+
+    /// Reads a value; none if it is missing, none and a problem if it is not what is expected.
+    pub(super) fn read<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.object.get(key).filter(|value| !value.is_null())?;
+        let read = read(value);
+        if read.is_none() {
+            // A long value would hide the remedy.
+            let written = match value.to_string() {
+                written if written.len() <= 200 => format!("it is {written}"),
+                _ => "it is something else".to_owned(),
+            };
+            let problem = format!("{written}; give {expected}");
+            self.reader
+                .problem(&format!("{}/{key}", self.place), problem);
+        }
+        read
+    }
+}

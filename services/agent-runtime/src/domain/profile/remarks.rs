@@ -1,0 +1,92 @@
+//! What a profile asks for that has no effect.
+
+use core_types::LoadDiagnostic;
+use serde_json::{Map, Value};
+
+use super::tavern::WITHOUT_EFFECT;
+
+/// The keys that ComfyTavern defines and that are carried out or need not be.
+const KEYS: [&str; 9] = [
+    "id",
+    "name",
+    "description",
+    "version",
+    "schema_version",
+    "core_deliberation_workflow_id",
+    "skill_workflow_ids_inventory",
+    "tool_ids_inventory",
+    "custom_metadata",
+];
+/// The keys that ComfyTavern defines and that have no effect yet, with what happens instead.
+const NOT_SUPPORTED: [(&str, &str); 5] = [
+    (
+        "initial_private_state_schema",
+        "agents have no private state yet",
+    ),
+    (
+        "initial_private_state_values",
+        "agents have no private state yet",
+    ),
+    (
+        "knowledge_base_references",
+        "agents have no knowledge bases yet",
+    ),
+    (
+        "subscribed_event_types",
+        "no events are delivered to agents yet",
+    ),
+    (
+        "initial_goals_reference",
+        "the model is not shown any goals yet",
+    ),
+];
+
+/// Finds what a profile asks for that has no effect.
+pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
+    let is_used = |value: &Value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    };
+    let mut findings = Vec::new();
+    for (key, value) in object {
+        let pointer = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+        let known = NOT_SUPPORTED.iter().find(|(known, _)| known == key);
+        match known {
+            Some((_, instead)) if is_used(value) => {
+                findings.push(LoadDiagnostic::not_supported(pointer, *instead));
+            }
+            None if !KEYS.contains(&key.as_str()) => {
+                let all = KEYS.into_iter().chain(NOT_SUPPORTED.map(|(key, _)| key));
+                let near = json_schema::nearest_names(key, all);
+                let nearest = near.first().map(String::as_str);
+                findings.push(LoadDiagnostic::unknown_key(pointer, key, nearest));
+            }
+            _ => {}
+        }
+        if findings.len() == LoadDiagnostic::MAX {
+            break;
+        }
+    }
+    let tavern = object
+        .get("custom_metadata")
+        .and_then(|metadata| metadata.get("tavern"));
+    for (key, instead) in WITHOUT_EFFECT {
+        if tavern
+            .and_then(|section| section.get(key))
+            .is_some_and(is_used)
+        {
+            let pointer = format!("/custom_metadata/tavern/{key}");
+            findings.push(LoadDiagnostic::not_supported(pointer, instead));
+        }
+    }
+    let version = object.get("schema_version").and_then(Value::as_str);
+    if version.is_some_and(|version| version.split('.').next() != Some("1")) {
+        let message = "only version 1 is known; the file is read as such";
+        findings.push(LoadDiagnostic::not_supported("/schema_version", message));
+    }
+    findings.truncate(LoadDiagnostic::MAX);
+    findings
+}

@@ -1,0 +1,160 @@
+//! `custom_metadata.tavern`: what a profile says to Tavern. Unlike the rest of a profile it is strict
+//! (rule G101).
+
+use call_text::{Dialect, prompt::Language};
+use serde_json::{Map, Value};
+
+use super::{
+    MAX_SYSTEM_PROMPT_BYTES,
+    reader::{Reader, Section},
+};
+use crate::domain::{
+    budgets::{Budgets, Limits, MOST_COUNT, MOST_SECONDS},
+    plan::ToolOffer,
+};
+
+/// Where the section stands.
+const PLACE: &str = "/custom_metadata/tavern";
+/// The most models that may be asked in the place of another.
+const MAX_FALLBACKS: usize = 16;
+
+/// The settings that are read.
+const KEYS: [&str; 10] = [
+    "model",
+    "fallbacks",
+    "dialect",
+    "tools",
+    "language",
+    "system_prompt",
+    "temperature",
+    "max_output_tokens",
+    "stop_at_unknown_tool",
+    "budgets",
+];
+/// The settings that have no effect yet, with what happens instead.
+pub(super) const WITHOUT_EFFECT: [(&str, &str); 12] = [
+    (
+        "approvals",
+        "the rules of the registry's own file are in force, these are not",
+    ),
+    (
+        "on_repair",
+        "a call that needed a repair is not carried out",
+    ),
+    ("interaction", "agents ask people no questions yet"),
+    ("world_write", "agents have no world yet"),
+    ("compaction", "the oldest turns are left out whole"),
+    ("reduction", "long outputs are cut"),
+    ("nonce", "blocks have no nonce yet"),
+    ("tick_when_idle", "agents have no ticks yet"),
+    ("queue_limit", "turns of a conversation do not queue yet"),
+    ("thinking_tokens", "the endpoint decides on thinking"),
+    ("missing_deliberation", "a turn without its workflow fails"),
+    ("profile_revision", "the newest revision is in force"),
+];
+
+/// What `custom_metadata.tavern` says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TavernSection {
+    /// The model, as the settings name it; the default model if missing.
+    pub model: Option<String>,
+    /// The dialect that the agent is taught and read in; ACTION is taught and any is read if
+    /// missing.
+    pub dialect: Option<Dialect>,
+    /// The language of the list of tools; English if missing.
+    pub language: Option<Language>,
+    /// The instructions before the list of tools; made from name and description if missing.
+    pub system_prompt: Option<String>,
+    /// How the model is offered its tools; as text if missing.
+    pub tools: Option<ToolOffer>,
+    /// The sampling temperature; the endpoint's own if missing.
+    pub temperature: Option<f64>,
+    /// The most tokens of one answer; the endpoint's own limit if missing.
+    pub max_output_tokens: Option<u32>,
+    /// The models that are asked in its place, in order; those of the settings if missing.
+    pub fallbacks: Option<Vec<String>>,
+    /// What a turn may use at most.
+    pub budgets: Limits,
+    /// Whether the model is stopped as soon as it names a tool that is not there; it is if missing.
+    pub stop_at_unknown_tool: Option<bool>,
+}
+
+/// Reads the section; one that is missing is empty.
+pub(super) fn read(reader: &mut Reader, profile: &Map<String, Value>) -> TavernSection {
+    let metadata = profile.get("custom_metadata");
+    let section = match metadata.and_then(|metadata| metadata.get("tavern")) {
+        None | Some(Value::Null) => return TavernSection::default(),
+        Some(section) => section,
+    };
+    let Some(mut section) = Section::open(reader, section, PLACE) else {
+        return TavernSection::default();
+    };
+    section.refuse_others(KEYS.into_iter().chain(WITHOUT_EFFECT.map(|(key, _)| key)));
+    let within = format!("a text of at most {MAX_SYSTEM_PROMPT_BYTES} bytes");
+    TavernSection {
+        model: section.text("model"),
+        fallbacks: section.read("fallbacks", "a list of at most 16 models", |value| {
+            let names = value
+                .as_array()
+                .filter(|names| names.len() <= MAX_FALLBACKS)?;
+            names
+                .iter()
+                .map(|name| name.as_str().map(str::to_owned))
+                .collect()
+        }),
+        dialect: section.read(
+            "dialect",
+            "action, tam_v1, tam_v2, vcp, tool_tag or tool_json",
+            |value| {
+                let all = Dialect::ALL.iter().copied();
+                let mut taught = all.filter(|dialect| *dialect != Dialect::Native);
+                taught.find(|dialect| Some(dialect.as_str()) == value.as_str())
+            },
+        ),
+        tools: section.read("tools", "text, native or both", |value| {
+            let mut all = ToolOffer::ALL.into_iter();
+            all.find(|offer| Some(offer.as_str()) == value.as_str())
+        }),
+        language: section.read("language", "en, zh or a tag such as zh-CN", |value| {
+            Language::from_tag(value.as_str()?).ok()
+        }),
+        system_prompt: section.read("system_prompt", &within, |value| {
+            let prompt = value.as_str()?;
+            (prompt.len() <= MAX_SYSTEM_PROMPT_BYTES).then(|| prompt.to_owned())
+        }),
+        temperature: section.read("temperature", "a number from 0 to 2", |value| {
+            value.as_f64().filter(|number| (0.0..=2.0).contains(number))
+        }),
+        max_output_tokens: section
+            .count("max_output_tokens", 1_000_000)
+            .and_then(|most| u32::try_from(most).ok()),
+        stop_at_unknown_tool: section.read("stop_at_unknown_tool", "true or false", Value::as_bool),
+        budgets: section.section("budgets").map(budgets).unwrap_or_default(),
+    }
+}
+
+fn budgets(mut section: Section<'_>) -> Limits {
+    section.refuse_others([
+        "iterations",
+        "calls_per_answer",
+        "calls",
+        "bytes",
+        "tokens",
+        "money_micros",
+        "wall_seconds",
+        "depth",
+    ]);
+    let narrow = |count: Option<u64>| count.and_then(|count| u32::try_from(count).ok());
+    let most = Budgets::MOST;
+    Limits {
+        iterations: narrow(section.count("iterations", most.iterations.into())),
+        calls_per_response: narrow(
+            section.count("calls_per_answer", most.calls_per_response.into()),
+        ),
+        calls: narrow(section.count("calls", most.calls.into())),
+        bytes: section.count("bytes", most.bytes),
+        tokens: section.count("tokens", MOST_COUNT),
+        money_micros: section.count("money_micros", MOST_COUNT),
+        wall_seconds: section.count("wall_seconds", MOST_SECONDS),
+    }
+}
