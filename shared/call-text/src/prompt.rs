@@ -2,17 +2,18 @@
 //!
 //! The same tools give the same bytes: nothing in it depends on time, order of hashing or place.
 
+mod examples;
 mod words;
 
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use self::words::Words;
 use crate::catalogue::Entry;
-use crate::observation::{neutralise, skeleton};
+use crate::observation::neutralise;
 use crate::schema::{Schema, Types};
 use crate::{Catalogue, Dialect, ToolKind};
 
@@ -56,7 +57,7 @@ pub struct UnknownLanguage(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Detail {
-    /// Descriptions, parameters with descriptions, and a worked example.
+    /// Descriptions, parameters with descriptions, and worked examples.
     #[default]
     Full,
     /// Descriptions and the names and types of parameters.
@@ -107,7 +108,8 @@ pub fn render_tools(
         text.push_str(words.closing(dialect));
         text.push('\n');
         if detail == Detail::Full {
-            how_to(&mut text, catalogue, dialect, words);
+            let _ = write!(text, "\n{}\n", words.rules(dialect));
+            examples::write(&mut text, catalogue, dialect, words);
         }
     }
     let digest = hex::encode(Sha256::digest(text.as_bytes()));
@@ -209,54 +211,6 @@ fn example_of(name: &str, example: &Value, schema: Schema<'_>, dialect: Dialect)
         Dialect::TamV2 => format!("{name}:»»»{text}«««"),
         Dialect::ToolJson | Dialect::Native => format!("\"{name}\": {example}"),
     }
-}
-
-/// How a call is written, with a worked example of the first tools.
-fn how_to(text: &mut String, catalogue: &Catalogue, dialect: Dialect, words: &Words) {
-    let _ = write!(text, "\n{}\n", words.rules(dialect));
-    let entries = catalogue.entries();
-    let example = entries
-        .iter()
-        .find_map(|entry| skeleton(&entry.tool, dialect, catalogue));
-    if let Some(example) = example {
-        let _ = write!(text, "\n{}\n\n{example}\n", words.worked_example);
-    }
-    if dialect.is_field_based() && dialect != Dialect::Vcp && entries.len() > 1 {
-        let chain = chain(entries, dialect);
-        let _ = write!(text, "\n{}\n\n{chain}\n", words.chain);
-    }
-}
-
-/// Two calls in one block, numbered.
-fn chain(entries: &[Entry], dialect: Dialect) -> String {
-    let mut out = String::from("<|[REQUEST_TOOL]|>\n");
-    let (open, close, joint) = if dialect == Dialect::TamV2 {
-        ("»»»", "«««", "_")
-    } else {
-        ("「始」", "「末」", "")
-    };
-    for (step, entry) in (1..).zip(entries.iter().take(2)) {
-        let _ = writeln!(out, "command{joint}{step}:{open}{}{close}", entry.tool.id);
-        let schema = Schema::root(&entry.tool.parameters);
-        let examples: Map<String, Value> = schema
-            .required()
-            .into_iter()
-            .map(|name| {
-                (
-                    name.to_owned(),
-                    crate::observation::example_value(name, schema.member(name)),
-                )
-            })
-            .collect();
-        for (name, value) in examples {
-            let value = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            let _ = writeln!(out, "{name}{joint}{step}:{open}{value}{close}");
-        }
-    }
-    out.push_str("<|[END_TOOL]|>");
-    out
 }
 
 /// A description in one line; marks in it are neutralised, since descriptions come from outside.

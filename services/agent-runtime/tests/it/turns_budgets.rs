@@ -47,19 +47,19 @@ fn seen() -> TestRegistry {
 
 #[tokio::test]
 async fn g701_tokens_are_remarked_at_four_fifths_and_a_tenth_is_kept_for_the_last_word() {
-    let mut turns = looks(2, &json!({"input_tokens": 4_000, "output_tokens": 100}));
-    turns[1]["answer"]["output_tokens"] = json!(300);
+    let mut turns = looks(2, &json!({"input_tokens": 40_000, "output_tokens": 1_000}));
+    turns[1]["answer"]["output_tokens"] = json!(3_000);
     turns.push(json!({
-        "expect": {"last_contains": ["used 8400 of its 10000 tokens"]},
-        "answer": {"text": call("Look", "at", "the last"), "input_tokens": 500, "output_tokens": 200}
+        "expect": {"last_contains": ["used 84000 of its 100000 tokens"]},
+        "answer": {"text": call("Look", "at", "the last"), "input_tokens": 5_000, "output_tokens": 2_000}
     }));
     turns.push(json!({
-        "expect": {"last_contains": ["No calls remain", "all of its 10000 tokens"]},
+        "expect": {"last_contains": ["No calls remain", "all of its 100000 tokens"]},
         "answer": {"text": "Enough."}
     }));
     let world = World::new(seen(), &["Look"], &json!(turns));
     let budgets = Budgets {
-        tokens: 10_000,
+        tokens: 100_000,
         ..Budgets::default()
     };
     let ended = play(&world, within(budgets)).await;
@@ -71,13 +71,13 @@ async fn g701_tokens_are_remarked_at_four_fifths_and_a_tenth_is_kept_for_the_las
     );
     let expected = |used, spent| BudgetReached {
         unit: BudgetUnit::Tokens.into(),
-        limit: 10_000,
+        limit: 100_000,
         used,
         spent,
     };
     assert_eq!(
         reached(&ended),
-        [expected(8_400, false), expected(9_100, true)]
+        [expected(84_000, false), expected(91_000, true)]
     );
 }
 

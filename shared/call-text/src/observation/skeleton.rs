@@ -101,6 +101,12 @@ pub(crate) fn example(name: &str, schema: Schema<'_>) -> Value {
     {
         return value.clone();
     }
+    // Authors write examples of objects and lists as JSON text, too.
+    let read = |text: &Value| serde_json::from_str(text.as_str()?).ok();
+    let mut written = schema.examples().iter().filter_map(read);
+    if let Some(value) = written.find(|value: &Value| types.has(Types::of_value(value))) {
+        return value;
+    }
     if let Some(first) = schema.allowed().and_then(|values| values.first().copied()) {
         return first.clone();
     }

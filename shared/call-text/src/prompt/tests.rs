@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::words::Example;
 use super::*;
 use crate::{Policy, Tool, parse};
 
@@ -24,6 +25,22 @@ fn seed_tools() -> Catalogue {
         },
         "required": ["path"]
     });
+    let update = json!({
+        "type": "object",
+        "properties": {
+            "key": {"type": "string", "description": "The key in your private state to update."},
+            "value": {"description": "The new value for the key."}
+        },
+        "required": ["key", "value"]
+    });
+    let describe = json!({
+        "type": "object",
+        "properties": {
+            "image_analysis_data": {"type": "object", "description": "Data from a previous image analysis step. Use CDATA for complex JSON/XML."},
+            "desired_style": {"type": "string", "description": "Preferred style for the description (e.g., \"poetic\", \"technical\")."}
+        },
+        "required": ["image_analysis_data"]
+    });
     let greet = json!({
         "type": "object",
         "properties": {
@@ -40,6 +57,11 @@ fn seed_tools() -> Catalogue {
                 read,
             ),
             Tool::new(
+                "UpdatePrivateStateTool",
+                "Updates a value in your private state.",
+                update,
+            ),
+            Tool::new(
                 "PublishEventTool",
                 "Publishes an event to the event bus.",
                 publish,
@@ -50,13 +72,18 @@ fn seed_tools() -> Catalogue {
                 greet,
             )
             .skill(),
+            Tool::new(
+                "skill_generate_image_description",
+                "Generates a textual description for an image, possibly to be used by another image generation skill.",
+                describe,
+            )
+            .skill(),
         ],
         vec![],
     )
     .unwrap()
 }
 
-/// The lines of seed 002 §4.2 for these tools, byte for byte.
 #[test]
 fn a_language_is_known_by_its_tag() {
     for (tag, language) in [
@@ -75,8 +102,9 @@ fn a_language_is_known_by_its_tag() {
     }
 }
 
+/// The whole of seed 002 §4.2, byte for byte.
 #[test]
-fn seed_002_section_4_2_list_lines() {
+fn seed_002_section_4_2_is_the_manifest() {
     let text = render_tools(&seed_tools(), Dialect::Action, Language::En, Detail::Full).text;
     let expected = r#"You have access to the following tools and skills:
 
@@ -86,6 +114,10 @@ fn seed_002_section_4_2_list_lines() {
     *   Parameters:
         *   `<path>` (string, required): The dot-separated path to the value in the world state (e.g., "environment.time.current_hour").
         *   `<default_value>` (any, optional): Value to return if path is not found.
+*   `<UpdatePrivateStateTool>`: Updates a value in your private state.
+    *   Parameters:
+        *   `<key>` (string, required): The key in your private state to update.
+        *   `<value>` (any, required): The new value for the key.
 *   `<PublishEventTool>`: Publishes an event to the event bus.
     *   Parameters:
         *   `<event_type>` (string, required): The type of the event (e.g., "agent.action.completed").
@@ -98,44 +130,113 @@ fn seed_002_section_4_2_list_lines() {
     *   Parameters:
         *   `<player_id>` (string, required): The ID of the player to greet.
         *   `<greeting_context>` (string, optional): Additional context for the greeting (e.g., "first_encounter", "quest_reminder").
+*   `<skill_generate_image_description>`: Generates a textual description for an image, possibly to be used by another image generation skill.
+    *   Parameters:
+        *   `<image_analysis_data>` (object, required): Data from a previous image analysis step. Use CDATA for complex JSON/XML.
+        *   `<desired_style>` (string, optional): Preferred style for the description (e.g., "poetic", "technical").
 
 When you decide to use a tool or skill, first explain your reasoning, then output the <ACTION> block with the chosen tool/skill ID as the main tag, and its parameters as child tags. If no action is needed, just provide your textual response.
 "#;
     assert!(text.starts_with(expected), "{text}");
 }
 
+const DIALECTS: [Dialect; 6] = [
+    Dialect::Action,
+    Dialect::TamV1,
+    Dialect::TamV2,
+    Dialect::Vcp,
+    Dialect::ToolTag,
+    Dialect::ToolJson,
+];
+
+/// Returns the examples of a section by their titles.
+fn examples(text: &str, words: &Words) -> Vec<(String, String)> {
+    let (_, examples) = text.split_once(words.examples).expect("examples");
+    let mut found: Vec<(String, String)> = Vec::new();
+    for line in examples.lines() {
+        let next = format!("{}. ", found.len() + 1);
+        match (line.strip_prefix(&next), found.last_mut()) {
+            (Some(title), _) => found.push((title.to_owned(), String::new())),
+            (None, Some((_, body))) => {
+                body.push_str(line);
+                body.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    found
+}
+
 #[test]
-fn the_worked_examples_are_calls_that_are_read_back() {
+fn seed_002_section_4_3_each_example_is_read_as_what_it_shows() {
     let catalogue = seed_tools();
-    for dialect in [
-        Dialect::Action,
-        Dialect::TamV1,
-        Dialect::TamV2,
-        Dialect::Vcp,
-        Dialect::ToolTag,
-        Dialect::ToolJson,
-    ] {
+    for dialect in DIALECTS {
         for language in [Language::En, Language::Zh] {
             let rendered = render_tools(&catalogue, dialect, language, Detail::Full);
             let words = Words::of(language);
-            let (_, example) = rendered
-                .text
-                .split_once(words.worked_example)
-                .expect("a worked example");
-            let parsed = parse(
-                example,
-                &catalogue,
-                &Policy {
-                    multi_block: crate::MultiBlock::All,
-                    ..Policy::default()
-                },
-            );
-            assert!(
-                parsed.ready_calls().count() >= 1,
-                "{dialect}: {example}\n{parsed:#?}"
-            );
-            assert_eq!(parsed.problems().count(), 0, "{dialect}: {example}");
+            let examples = examples(&rendered.text, words);
+            let titles: Vec<&str> = examples.iter().map(|(title, _)| title.as_str()).collect();
+            let mut shown = vec![
+                Example::Plain,
+                Example::Call,
+                Example::Structured,
+                Example::Awkward,
+                Example::Correction,
+            ];
+            if matches!(dialect, Dialect::TamV1 | Dialect::TamV2) {
+                shown.push(Example::Chain);
+            }
+            let expected: Vec<&str> = shown.iter().map(|shown| words.example(*shown).0).collect();
+            assert_eq!(titles, expected, "{dialect}: {}", rendered.text);
+            for (shown, (title, example)) in shown.iter().zip(&examples) {
+                let parsed = parse(example, &catalogue, &Policy::fixed(dialect));
+                let calls = match shown {
+                    Example::Plain => 0,
+                    Example::Chain => 2,
+                    _ => 1,
+                };
+                assert_eq!(
+                    parsed.ready_calls().count(),
+                    calls,
+                    "{dialect}, {title} {example}"
+                );
+                assert_eq!(parsed.problems().count(), 0, "{dialect}, {title} {example}");
+            }
         }
+    }
+}
+
+#[test]
+fn seed_002_section_4_3_an_example_has_an_object_awkward_text_and_an_error() {
+    let text = render_tools(&seed_tools(), Dialect::Action, Language::En, Detail::Full).text;
+    let of = |example| {
+        let title = Words::of(Language::En).example(example).0;
+        let all = examples(&text, Words::of(Language::En));
+        all.into_iter().find(|(found, _)| found == title).unwrap().1
+    };
+    assert!(
+        of(Example::Structured).contains("<payload>{\"message\":\"Task done\"}</payload>"),
+        "{text}"
+    );
+    assert!(
+        of(Example::Awkward).contains("<![CDATA[\nif a < b"),
+        "{text}"
+    );
+    assert!(
+        of(Example::Correction).contains(
+            "Observation: Error - Invalid parameters for ReadWorldStateTool: Unknown parameter 'pat', did you mean 'path'?"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn tools_without_parameters_have_an_example_too() {
+    let tools = vec![Tool::new("Now", "Returns the time.", json!({}))];
+    let catalogue = Catalogue::new(tools, vec![]).unwrap();
+    for dialect in DIALECTS {
+        let text = render_tools(&catalogue, dialect, Language::En, Detail::Full).text;
+        assert_eq!(examples(&text, Words::of(Language::En)).len(), 2, "{text}");
     }
 }
 

@@ -3,6 +3,23 @@
 use super::Language;
 use crate::Dialect;
 
+/// What a worked example shows.
+#[derive(Clone, Copy)]
+pub(super) enum Example {
+    /// An answer without a call.
+    Plain,
+    /// One call.
+    Call,
+    /// A list or an object as a parameter.
+    Structured,
+    /// A text that has to be delimited.
+    Awkward,
+    /// A call after an error.
+    Correction,
+    /// Several calls.
+    Chain,
+}
+
 pub(super) struct Words {
     pub(super) intro: &'static str,
     pub(super) tools: &'static str,
@@ -11,8 +28,13 @@ pub(super) struct Words {
     pub(super) required: &'static str,
     pub(super) optional: &'static str,
     pub(super) example: &'static str,
-    pub(super) worked_example: &'static str,
-    pub(super) chain: &'static str,
+    pub(super) examples: &'static str,
+    plain: (&'static str, &'static str),
+    call: (&'static str, &'static str),
+    structured: (&'static str, &'static str),
+    awkward: (&'static str, &'static str),
+    correction: (&'static str, &'static str),
+    chain: (&'static str, &'static str),
     action_closing: &'static str,
     block_closing: &'static str,
     action_rules: &'static str,
@@ -39,6 +61,18 @@ impl Words {
         }
     }
 
+    /// Returns the title of an example, and what its author says before the call.
+    pub(super) fn example(&self, example: Example) -> (&'static str, &'static str) {
+        match example {
+            Example::Plain => self.plain,
+            Example::Call => self.call,
+            Example::Structured => self.structured,
+            Example::Awkward => self.awkward,
+            Example::Correction => self.correction,
+            Example::Chain => self.chain,
+        }
+    }
+
     pub(super) fn rules(&self, dialect: Dialect) -> &'static str {
         match dialect {
             Dialect::Action => self.action_rules,
@@ -59,8 +93,28 @@ static ENGLISH: Words = Words {
     required: "required",
     optional: "optional",
     example: "Example",
-    worked_example: "A complete call:",
-    chain: "Several calls in one block run one after the other and are numbered:",
+    examples: "Examples (the values are made up):",
+    plain: (
+        "No tool is needed:",
+        "A day has 24 hours; I know that without a tool.",
+    ),
+    call: ("One call:", "I do not know this yet, so I look it up."),
+    structured: (
+        "A list or an object as a parameter:",
+        "This parameter has parts, so I write each of them.",
+    ),
+    awkward: (
+        "A value with special characters and several lines:",
+        "I write the text exactly as it is meant.",
+    ),
+    correction: (
+        "A correction after an error:",
+        "I misspelled a parameter, so I call the tool again with the right name.",
+    ),
+    chain: (
+        "Several calls in one block, which run one after the other and are numbered:",
+        "I need both, so I ask for both at once.",
+    ),
     action_closing: "When you decide to use a tool or skill, first explain your reasoning, then output the <ACTION> block with the chosen tool/skill ID as the main tag, and its parameters as child tags. If no action is needed, just provide your textual response.",
     block_closing: "When you decide to use a tool or skill, first explain your reasoning, then output one call block. If no action is needed, just provide your textual response.",
     action_rules: "Write one <ACTION> block, outside of code fences, and stop after </ACTION>; the result comes as an Observation. Wrap values that hold <, & or several lines in <![CDATA[ and ]]>. Write lists as repeated <item> elements and objects as nested elements.",
@@ -79,8 +133,22 @@ static CHINESE: Words = Words {
     required: "必需",
     optional: "可选",
     example: "示例",
-    worked_example: "一次完整的调用：",
-    chain: "一个块中的多个调用按编号依次执行：",
+    examples: "示例（其中的值都是虚构的）：",
+    plain: ("不需要工具：", "一天有 24 小时，这不需要工具就能回答。"),
+    call: ("一次调用：", "这一点我还不知道，所以先查一下。"),
+    structured: (
+        "以列表或对象作为参数：",
+        "这个参数由几部分组成，所以我逐一写出。",
+    ),
+    awkward: ("含有特殊字符和多行内容的值：", "我把这段文字原样写出。"),
+    correction: (
+        "出错后的纠正：",
+        "我把参数名写错了，所以用正确的名称再调用一次。",
+    ),
+    chain: (
+        "一个块中的多个调用，编号后依次执行：",
+        "两者都需要，所以一次提出。",
+    ),
     action_closing: "当你决定使用工具或技能时，先说明理由，再输出 <ACTION> 块，以所选工具或技能的 ID 作为主标签，参数作为子标签。如果不需要行动，直接用文字回应即可。",
     block_closing: "当你决定使用工具或技能时，先说明理由，再输出一个调用块。如果不需要行动，直接用文字回应即可。",
     action_rules: "只写一个 <ACTION> 块，不要放在代码围栏里，写完 </ACTION> 就停下；结果会以 Observation 给出。含有 <、& 或多行内容的值用 <![CDATA[ 和 ]]> 包裹。列表写成重复的 <item> 元素，对象写成嵌套元素。",
