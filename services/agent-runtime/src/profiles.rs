@@ -8,6 +8,7 @@ use std::{
     ops::Bound,
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use core_types::LoadDiagnostic;
@@ -19,7 +20,10 @@ use crate::{
     store::{AgentStore, StoreError},
 };
 
-use files::Files;
+use files::{Files, Look};
+
+/// How often the files are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The profiles by id. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -30,6 +34,8 @@ pub struct Profiles {
 #[derive(Debug)]
 struct Inner {
     directory: PathBuf,
+    /// The files as they looked before they were read for the first time.
+    first_look: Look,
     store: AgentStore,
     /// Locked for a look-up or a change, never across an await.
     known: RwLock<Known>,
@@ -39,7 +45,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Known {
-    files: Files,
+    files: Arc<Files>,
     stored: BTreeMap<String, Arc<Profile>>,
 }
 
@@ -108,7 +114,8 @@ impl Profiles {
     /// # Errors
     /// A store that does not work.
     pub async fn open(directory: PathBuf, store: AgentStore) -> Result<Self, StoreError> {
-        let files = Files::load(&directory).unwrap_or_else(|error| {
+        let first_look = Look::at(&directory);
+        let files = Files::load(&directory, &Files::default()).unwrap_or_else(|error| {
             let path = directory.display();
             tracing::warn!(%path, %error, "the directory of agent profiles cannot be read; it has no agents");
             Files::default()
@@ -125,8 +132,12 @@ impl Profiles {
         Ok(Self {
             inner: Arc::new(Inner {
                 directory,
+                first_look,
                 store,
-                known: RwLock::new(Known { files, stored }),
+                known: RwLock::new(Known {
+                    files: Arc::new(files),
+                    stored,
+                }),
                 changing: Mutex::default(),
             }),
         })
@@ -211,8 +222,9 @@ impl Profiles {
     pub async fn reload(&self) -> io::Result<Reloaded> {
         let _one_at_a_time = self.inner.changing.lock().await;
         let directory = self.inner.directory.clone();
-        let load = tokio::task::spawn_blocking(move || Files::load(&directory));
-        let now = load.await.map_err(io::Error::other)??;
+        let before = self.read(|known| Arc::clone(&known.files));
+        let load = tokio::task::spawn_blocking(move || Files::load(&directory, &before));
+        let now = Arc::new(load.await.map_err(io::Error::other)??);
         Ok(self.write(|known| {
             let before = std::mem::replace(&mut known.files, now);
             let now = &known.files.by_id;
@@ -226,10 +238,30 @@ impl Profiles {
                     Some(_) => {}
                 }
             }
-            let removed = before.by_id.into_keys().filter(|id| !now.contains_key(id));
-            reloaded.removed.extend(removed);
+            let removed = before.by_id.keys().filter(|id| !now.contains_key(*id));
+            reloaded.removed.extend(removed.cloned());
             reloaded
         }))
+    }
+
+    /// Reads the directory again whenever a file in it has changed, within two seconds (rule G103).
+    /// Never returns.
+    pub async fn follow_files(&self) {
+        let mut seen = None;
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            let directory = self.inner.directory.clone();
+            let Ok(look) = tokio::task::spawn_blocking(move || Look::at(&directory)).await else {
+                continue;
+            };
+            if seen.as_ref().unwrap_or(&self.inner.first_look) != &look {
+                match self.reload().await {
+                    Ok(reloaded) => tracing::info!(?reloaded, "agent profiles were read again"),
+                    Err(error) => tracing::warn!(%error, "agent profiles cannot be read again"),
+                }
+            }
+            seen = Some(look);
+        }
     }
 
     fn check_etag(&self, id: &str, etag: &str) -> Result<(), ChangeError> {

@@ -12,6 +12,7 @@ use grpc_kit::{Failure, Services};
 use run_events::Runs;
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     conversations::Conversations,
@@ -75,6 +76,8 @@ pub struct AgentRuntime {
     profile: ProfileRpc,
     conversation: ConversationRpc,
     model: ModelRpc,
+    /// Reads the files of profiles again; ends with the last clone.
+    _following: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 /// Builds the service on its data directory.
@@ -104,6 +107,11 @@ pub async fn build(
     let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
     let store = AgentStore::new(database.map_err(BuildError::Database)?);
     let profiles = Profiles::open(settings.agents_dir.clone(), store.clone()).await?;
+    let following = settings.follow_agents_dir.then(|| {
+        let profiles = profiles.clone();
+        let following = tokio::spawn(async move { profiles.follow_files().await });
+        Arc::new(AbortOnDropHandle::new(following))
+    });
     let conversations = Conversations::new(store.clone(), runs.clone(), Arc::clone(&clock));
     let runner = Runner::new(
         runs.clone(),
@@ -130,6 +138,7 @@ pub async fn build(
         profile: ProfileRpc::new(profiles, settings.default_model),
         conversation: ConversationRpc::new(conversations),
         model: ModelRpc::new(models),
+        _following: following,
     })
 }
 

@@ -29,6 +29,8 @@ pub struct AgentSettings {
     /// Where agent profiles are: `*.json` in it and `agent_profile.json` one level below. Default
     /// `deploy/agents`.
     pub agents_dir: PathBuf,
+    /// Whether that directory is read again within two seconds when a file in it changes. Default true.
+    pub follow_agents_dir: bool,
     /// Where the files of scripted models are. Default `deploy/models`.
     pub scripts_dir: PathBuf,
     /// The model of agents that name none; empty for none. Default empty.
@@ -57,6 +59,7 @@ impl Default for AgentSettings {
             workflow: grpc_kit::ClientSettings::to("http://127.0.0.1:7403"),
             data_dir: PathBuf::from("data"),
             agents_dir: PathBuf::from("deploy/agents"),
+            follow_agents_dir: true,
             scripts_dir: PathBuf::from("deploy/models"),
             default_model: String::new(),
             models: BTreeMap::new(),

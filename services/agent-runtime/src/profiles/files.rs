@@ -5,6 +5,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use core_types::LoadDiagnostic;
@@ -18,6 +19,7 @@ const MAX_FILES: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct Files {
     pub(super) by_id: BTreeMap<String, Arc<Profile>>,
+    by_path: BTreeMap<PathBuf, Arc<Profile>>,
     /// A finding for each file that was left out, at most [`LoadDiagnostic::MAX`].
     pub(super) left_out: Vec<LoadDiagnostic>,
 }
@@ -25,21 +27,29 @@ pub(super) struct Files {
 impl Files {
     /// Reads `*.json` in `directory` and `agent_profile.json` one level below.
     ///
-    /// A file that cannot be read is left out, and the log names it with everything that is wrong.
-    /// Of two profiles with one id, the one whose path comes first counts.
-    pub(super) fn load(directory: &Path) -> io::Result<Self> {
+    /// A file that cannot be read is left out, and the log names it with everything that is wrong; if it
+    /// could be read `before`, it stays as it was (rule G103). Of two profiles with one id, the one whose
+    /// path comes first counts.
+    pub(super) fn load(directory: &Path, before: &Self) -> io::Result<Self> {
         let mut loaded = Self::default();
         for file in files(directory)? {
             let path = file.display();
             let profile = match read(&file) {
-                Ok(profile) => profile,
-                Err(problem) => {
-                    tracing::warn!(%path, problem, "an agent profile is left out");
+                Ok(profile) => Arc::new(profile),
+                Err(mut problem) => {
+                    let earlier = before.by_path.get(&file);
+                    if earlier.is_some() {
+                        problem.push_str("; the profile as it was before stays in force");
+                    }
+                    tracing::warn!(%path, problem, "an agent profile cannot be read");
                     let path = below(directory, &file);
                     loaded
                         .left_out
                         .push(LoadDiagnostic::left_out(path, &problem));
-                    continue;
+                    match earlier {
+                        Some(earlier) => Arc::clone(earlier),
+                        None => continue,
+                    }
                 }
             };
             let id = profile.id.to_string();
@@ -55,10 +65,27 @@ impl Files {
             for finding in &profile.diagnostics {
                 tracing::warn!(%path, id, %finding, "an agent profile asks for something that has no effect");
             }
-            loaded.by_id.insert(id, Arc::new(profile));
+            loaded.by_path.insert(file, Arc::clone(&profile));
+            loaded.by_id.insert(id, profile);
         }
         loaded.left_out.truncate(LoadDiagnostic::MAX);
         Ok(loaded)
+    }
+}
+
+/// What the files of a directory look like from outside: path, time of change and size.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Look(Vec<(PathBuf, Option<SystemTime>, u64)>);
+
+impl Look {
+    /// Looks at the files of a directory; those of one that cannot be listed are none.
+    pub(super) fn at(directory: &Path) -> Self {
+        let look = |file: PathBuf| {
+            let metadata = fs::metadata(&file).ok()?;
+            Some((file, metadata.modified().ok(), metadata.len()))
+        };
+        let files = files(directory).unwrap_or_default();
+        Self(files.into_iter().filter_map(look).collect())
     }
 }
 

@@ -183,6 +183,45 @@ async fn a_reload_reads_the_directory_again() {
 }
 
 #[tokio::test]
+async fn g103_a_changed_file_is_in_force_by_itself_and_a_broken_one_leaves_its_predecessor() {
+    let mut world = world();
+    world.settings.follow_agents_dir = true;
+    let running = world.build().await;
+    let file = world.settings.agents_dir.join("ada.json");
+    let left_out = async || {
+        let request = ListProfilesRequest::default();
+        let page = running.profiles.clone().list_profiles(request).await;
+        page.unwrap().into_inner().diagnostics
+    };
+    std::fs::write(&file, profile("ada", "Ada II")).unwrap();
+    while running.profile("ada").await.unwrap().name != "Ada II" {
+        tokio::task::yield_now().await;
+    }
+    std::fs::write(
+        &file,
+        r#"{"id": "ada", "name": 7, "tool_ids_inventory": 8}"#,
+    )
+    .unwrap();
+    let diagnostics = loop {
+        match left_out().await {
+            none if none.is_empty() => tokio::task::yield_now().await,
+            some => break some,
+        }
+    };
+    assert_eq!(diagnostics[0].path, "ada.json");
+    for part in ["/name", "/tool_ids_inventory", "stays in force"] {
+        let message = &diagnostics[0].message;
+        assert!(message.contains(part), "{part} is not in: {message}");
+    }
+    assert_eq!(running.profile("ada").await.unwrap().name, "Ada II");
+    std::fs::write(&file, profile("ada", "Ada III")).unwrap();
+    while !left_out().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(running.profile("ada").await.unwrap().name, "Ada III");
+}
+
+#[tokio::test]
 async fn lists_and_batches_hold_files_and_stored_profiles() {
     let running = world().build().await;
     for id in ["aaron", "bob"] {

@@ -73,6 +73,7 @@ impl World {
             data_dir: directory.path().join("data"),
             agents_dir: agents,
             scripts_dir: directory.path().to_owned(),
+            follow_agents_dir: false,
             models: [("play".to_owned(), ModelSettings::Scripted(play))].into(),
             ..AgentSettings::default()
         };

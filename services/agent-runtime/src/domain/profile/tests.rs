@@ -1,6 +1,7 @@
 use call_text::{Dialect, prompt::Language};
 
 use super::*;
+use crate::domain::plan::ToolOffer;
 
 /// A profile with every key of ComfyTavern's format and one that is unknown.
 const FULL: &str = r#"{
@@ -143,4 +144,66 @@ fn an_inventory_beyond_the_limit_is_refused() {
         .collect();
     let text = serde_json::json!({"id": "a", "tool_ids_inventory": ids}).to_string();
     assert!(problems(&text).contains("500 are the most"));
+}
+
+/// The profiles of a story, as their authors wrote them.
+const ELARA: &str = include_str!("../../../tests/fixtures/elara.agent_profile.json");
+const GM: &str = include_str!("../../../tests/fixtures/gm.agent_profile.json");
+
+#[test]
+fn g101_the_documents_of_a_story_are_read_as_they_are_written() {
+    let elara = read(ELARA).unwrap();
+    assert_eq!(elara.text, ELARA);
+    assert_eq!(elara.deliberation.as_deref(), Some("npc_deliberation"));
+    assert_eq!(
+        elara.skill_tool_ids,
+        ["workflow:greet_player", "workflow:offer_trade"]
+    );
+    assert_eq!(
+        elara.tavern.fallbacks.as_deref(),
+        Some(&["spare".to_owned()][..])
+    );
+    let budgets = elara.tavern.budgets;
+    assert_eq!(
+        (budgets.iterations, budgets.tokens, budgets.wall_seconds),
+        (Some(6), Some(40_000), Some(120))
+    );
+    let gm = read(GM).unwrap();
+    assert_eq!(gm.text, GM);
+    assert_eq!(gm.deliberation, None);
+    assert_eq!(gm.tavern.tools, Some(ToolOffer::Both));
+    assert_eq!(gm.tavern.dialect, Some(Dialect::TamV2));
+    assert!(gm.inventory().contains(&"agent:elara_herbalist".to_owned()));
+}
+
+#[test]
+fn g108_each_field_that_has_no_effect_gets_one_remark() {
+    let gm = read(GM).unwrap();
+    let mut paths: Vec<&str> = gm
+        .diagnostics
+        .iter()
+        .map(|found| found.path.as_str())
+        .collect();
+    paths.sort_unstable();
+    let mut once = paths.clone();
+    once.dedup();
+    assert_eq!(paths, once);
+    assert!(
+        paths.contains(&"/custom_metadata/tavern/approvals"),
+        "{paths:?}"
+    );
+}
+
+#[test]
+fn g101_an_unknown_key_in_a_strict_section_is_refused_with_those_that_are_known() {
+    let wrong = r#"{"id": "a", "custom_metadata": {"tavern": {"budgets": {"rounds": 3, "calls": 0, "tokens": -1}, "modle": "x"}}}"#;
+    let found = problems(wrong);
+    for part in [
+        "/custom_metadata/tavern/modle: no such setting",
+        "/custom_metadata/tavern/budgets/rounds: no such setting",
+        "/custom_metadata/tavern/budgets/calls: it is 0; give a whole number from 1 to 1000",
+        "/custom_metadata/tavern/budgets/tokens: it is -1",
+    ] {
+        assert!(found.contains(part), "{part} is not in: {found}");
+    }
 }
