@@ -57,6 +57,12 @@ test("the latest report of a script is its progress, and a reset voids it", () =
   assert.equal(work(after[0]).progress, undefined);
 });
 
+test("a message of a person stands where the model is asked with it", () => {
+  const accepted = { steeringAccepted: { message: "Only the top shelf." } };
+  const { items } = play(began("a"), accepted, { steered: { message: "Only the top shelf." } });
+  assert.deepEqual(items.map(({ kind }) => kind), ["call", "note", "input"]);
+});
+
 test("an approval waits until it was decided", () => {
   const asked = { approvalRequested: { approvalId: "apr_1", effectId: "a", toolId: "T" } };
   const decided = { approvalEnded: { approvalId: "apr_1", approved: true, approvers: ["mara"], reason: "fine" } };

@@ -101,6 +101,9 @@ export interface RunEvent {
   approvalRequested?: { approvalId?: string; effectId?: string; toolId?: string; ruleIds?: string[] };
   approvalEnded?: { approvalId?: string; approved?: boolean; approvers?: string[]; reason?: string };
   observation?: { text?: string };
+  steeringAccepted?: { message?: string };
+  steered?: { message?: string };
+  budgetsEdited?: object;
   runFinished?: { outcome?: RunOutcome };
   cancelRequested?: { reason?: string };
   runPaused?: { reason?: string };

@@ -22,8 +22,7 @@ export const shown = signal<Shown | undefined>(undefined);
 
 /** Starts a run and follows it; it replaces the one that is shown. */
 export function start(target: object, began: (runId: string) => void): void {
-  const requestId = `console-${crypto.getRandomValues(new BigUint64Array(2)).join("-")}`;
-  void follow("", { requestId, ...target }, began);
+  void follow("", { requestId: fresh(), ...target }, began);
 }
 
 /** Follows a run that exists. */
@@ -32,10 +31,24 @@ export function open(runId: string): void {
 }
 
 export async function cancel(): Promise<void> {
+  await ask("run.v1.RunService/CancelRun", { reason: "cancelled on the page" });
+}
+
+/** Gives the turn that is shown a message, which its model reads next. */
+export async function steer(message: string): Promise<void> {
+  await ask("agent.v1.AgentService/SteerTurn", { requestId: fresh(), message });
+}
+
+/** Returns a request id. */
+function fresh(): string {
+  return `console-${crypto.getRandomValues(new BigUint64Array(2)).join("-")}`;
+}
+
+async function ask(method: string, request: object): Promise<void> {
   const current = shown.value;
   if (!current) return;
   try {
-    await call("run.v1.RunService/CancelRun", { runId: current.runId, reason: "cancelled on the page" });
+    await call(method, { runId: current.runId, ...request });
   } catch (error) {
     if (shown.value?.runId === current.runId) update({ problem: (error as Error).message });
   }

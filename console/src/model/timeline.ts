@@ -168,6 +168,9 @@ function add(items: Item[], event: RunEvent): Item[] {
     return own(text, severity === "SEVERITY_ERROR");
   }
   if (event.cancelRequested) return own(because("cancel was requested", event.cancelRequested.reason));
+  if (event.steeringAccepted) return own("a message waits for the model");
+  if (event.steered) return [...items, { kind: "input", key, text: event.steered.message ?? "" }];
+  if (event.budgetsEdited) return own("the budgets were changed");
   if (event.runPaused) return own(because("paused", event.runPaused.reason));
   if (event.runResumed) return own("resumed");
   if (event.runQueued) return own("queued until its turn comes");

@@ -3,11 +3,13 @@ import { useRef, useState } from "preact/hooks";
 import { list } from "../api/connect.ts";
 import type { Profile } from "../api/types.ts";
 import { go } from "../model/route.ts";
-import { cancel, shown, start } from "../model/run.ts";
+import { cancel, shown, start, steer } from "../model/run.ts";
 import { useLoaded } from "./load.ts";
 
 /** The choice beside the agents: text that a model wrote elsewhere. */
 const MODEL_TEXT = "";
+/** What the box says while a turn runs. */
+const STEERS = "Message for the turn that runs (Enter sends, Escape cancels it)";
 
 export function Composer() {
   const profiles = useLoaded(() => list<Profile>("agent.v1.ProfileService/ListProfiles", "profiles"), "");
@@ -18,15 +20,22 @@ export function Composer() {
   const profileId = chosen ?? profiles.value?.[0]?.profileId ?? MODEL_TEXT;
   const busy = shown.value !== undefined && !shown.value.timeline.ended && !shown.value.problem;
 
+  // What is said to an agent while its turn runs goes into that turn.
+  const steers = busy && shown.value?.runId.startsWith("turn_") === true;
+
   const send = () => {
-    if (!text.trim() || busy) return;
+    if (!text.trim() || (busy && !steers)) return;
+    setText("");
+    box.current?.focus();
+    if (steers) {
+      void steer(text);
+      return;
+    }
     const conversationId = conversation.trim();
     const target = profileId
       ? { agent: { profileId, userMessage: text, conversationId } }
       : { calls: { text, conversationId } };
     start(target, (runId) => go("run", runId));
-    setText("");
-    box.current?.focus();
   };
   const keydown = (event: KeyboardEvent) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -72,13 +81,13 @@ export function Composer() {
             ref={box}
             rows={3}
             aria-label={profileId ? "Message" : "Model text"}
-            placeholder={profileId ? "Message (Enter sends, Escape cancels)" : "<ACTION>…</ACTION>"}
+            placeholder={steers ? STEERS : profileId ? "Message (Enter sends, Escape cancels)" : "<ACTION>…</ACTION>"}
             value={text}
             onInput={(event) => setText(event.currentTarget.value)}
             onKeyDown={keydown}
           />
-          <button type="submit" class="primary" disabled={!text.trim() || busy}>
-            Send
+          <button type="submit" class="primary" disabled={!text.trim() || (busy && !steers)}>
+            {steers ? "Steer" : "Send"}
           </button>
         </div>
         {profiles.problem && <p class="problem" role="alert">{profiles.problem}</p>}

@@ -5,6 +5,7 @@ mod conversations;
 mod model;
 mod profiles;
 mod start;
+mod steering;
 
 pub use agent::AgentRpc;
 pub use conversations::ConversationRpc;

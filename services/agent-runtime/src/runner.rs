@@ -11,6 +11,7 @@ mod call;
 mod caller;
 mod deliberate;
 mod deliberation;
+mod directives;
 mod driver;
 mod flights;
 mod inventory;
@@ -27,9 +28,14 @@ use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Clock;
 use grpc_kit::Failure;
 use run_events::{OpenRun, Recorder, RunMeta, Runs};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use self::{driver::Driver, observations::Observations, spending::Spending};
+use self::{
+    directives::{Steering, Switchboard},
+    driver::Driver,
+    observations::Observations,
+    spending::Spending,
+};
 use crate::{
     conversations::Conversations,
     domain::{
@@ -47,6 +53,7 @@ use crate::{
 };
 
 pub(crate) use deliberate::describe;
+pub(crate) use directives::Directive;
 
 /// The kind of run that a turn is.
 pub const TURN: &str = "turn";
@@ -75,6 +82,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     history_bytes: usize,
     room: Arc<Semaphore>,
+    switchboard: Switchboard,
 }
 
 impl Runner {
@@ -98,8 +106,14 @@ impl Runner {
                 clock,
                 history_bytes,
                 room,
+                switchboard: Switchboard::default(),
             }),
         }
+    }
+
+    /// Returns where the directives for a turn go; none if it does not run here.
+    pub(crate) fn directives_to(&self, run_id: &str) -> Option<mpsc::Sender<Directive>> {
+        self.inner.switchboard.to(run_id)
     }
 
     /// Makes room for one more turn.
@@ -224,6 +238,8 @@ struct Resumed {
     spending: Spending,
     /// What the calls of the newest answer came to.
     observations: Observations,
+    /// What people asked of it.
+    steering: Steering,
 }
 
 impl Resumed {
@@ -239,6 +255,7 @@ impl Resumed {
             cancel: None,
             spending: Spending::default(),
             observations: Observations::default(),
+            steering: Steering::default(),
         }
     }
 
@@ -263,6 +280,7 @@ impl Resumed {
                     resumed.observations.take(kind);
                     resumed.handle_given |= history::gives_handle(kind);
                     resumed.spending.take(kind, time_of(event));
+                    resumed.steering.replay(event);
                 }
             }
         }

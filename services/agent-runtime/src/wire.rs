@@ -4,7 +4,7 @@ use contracts::tavern::common::v1 as common;
 
 use crate::{
     domain::{
-        budgets::Budget,
+        budgets::{Budget, Budgets},
         message::{ChatMessage, Role},
         usage::Booking,
     },
@@ -93,4 +93,32 @@ pub(crate) fn budget_from_proto(reached: &common::BudgetReached) -> Option<Budge
         common::BudgetUnit::MoneyMicros => Budget::Money(limit),
         common::BudgetUnit::WallSeconds => Budget::Wall(limit),
     })
+}
+
+/// Converts the budgets of a turn for an event.
+pub(crate) fn budgets_edited(budgets: &Budgets, request_id: String) -> common::BudgetsEdited {
+    common::BudgetsEdited {
+        iterations: budgets.iterations,
+        calls_per_response: budgets.calls_per_response,
+        calls: budgets.calls,
+        tokens: budgets.tokens.unwrap_or_default(),
+        money_micros: budgets.money_micros.unwrap_or_default(),
+        wall_seconds: budgets.wall_seconds.unwrap_or_default(),
+        bytes: budgets.bytes,
+        request_id,
+    }
+}
+
+/// Converts the budgets of a turn from an event.
+pub(crate) fn edited_budgets(edited: &common::BudgetsEdited) -> Budgets {
+    let bounded = |limit: u64| (limit > 0).then_some(limit);
+    Budgets {
+        iterations: edited.iterations,
+        calls_per_response: edited.calls_per_response,
+        calls: edited.calls,
+        bytes: edited.bytes,
+        tokens: bounded(edited.tokens),
+        money_micros: bounded(edited.money_micros),
+        wall_seconds: bounded(edited.wall_seconds),
+    }
 }

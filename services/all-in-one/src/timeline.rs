@@ -197,6 +197,9 @@ impl Timeline {
                 );
                 self.line(event, "approval", &text);
             }
+            Kind::SteeringAccepted(accepted) => self.line(event, "steering", &accepted.message),
+            Kind::Steered(_) => self.line(event, "steering", "the model is asked with the message"),
+            Kind::BudgetsEdited(_) => self.line(event, "budget", "the budgets were changed"),
             Kind::BudgetReached(reached) => self.line(event, "budget", &budget(reached)),
             Kind::ApprovalEnded(ended) => {
                 self.line(event, "approval", &waits::approval(ended));

@@ -67,6 +67,9 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::ApprovalRequested(_) => 50,
         Kind::ApprovalEnded(_) => 51,
         Kind::BudgetReached(_) => 52,
+        Kind::SteeringAccepted(_) => 53,
+        Kind::Steered(_) => 54,
+        Kind::BudgetsEdited(_) => 55,
     }
 }
 
@@ -132,6 +135,9 @@ mod tests {
             Kind::ApprovalRequested(common::ApprovalRequested::default()),
             Kind::ApprovalEnded(common::ApprovalEnded::default()),
             Kind::BudgetReached(common::BudgetReached::default()),
+            Kind::SteeringAccepted(common::SteeringAccepted::default()),
+            Kind::Steered(common::Steered::default()),
+            Kind::BudgetsEdited(common::BudgetsEdited::default()),
         ];
         for kind in cases {
             let number = kind_number(&kind);

@@ -191,6 +191,19 @@ impl Budgets {
         }
     }
 
+    /// Puts other limits in the place of those that are given.
+    pub fn edited(&self, limits: &Limits) -> Self {
+        Self {
+            iterations: limits.iterations.unwrap_or(self.iterations),
+            calls_per_response: limits.calls_per_response.unwrap_or(self.calls_per_response),
+            calls: limits.calls.unwrap_or(self.calls),
+            bytes: limits.bytes.unwrap_or(self.bytes),
+            tokens: limits.tokens.or(self.tokens),
+            money_micros: limits.money_micros.or(self.money_micros),
+            wall_seconds: limits.wall_seconds.or(self.wall_seconds),
+        }
+    }
+
     /// Returns the units that are zero or more than a turn may use: name, value and the most.
     pub fn beyond_most(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
         let most = Self::MOST;

@@ -112,6 +112,10 @@ pub enum TurnEvent {
     },
     /// A budget is used up that the turn does not count itself.
     BudgetSpent(Budget),
+    /// A person said something to the turn while it ran.
+    Steered(String),
+    /// The budgets were changed.
+    BudgetsEdited(Budgets),
     /// The opening text was read to its end. Not in the log: reading again changes nothing.
     OpeningRead,
 }
@@ -198,6 +202,8 @@ pub struct Turn {
     messages: Vec<TurnMessage>,
     equal_failures: Option<(String, u32)>,
     repetition: Repetition,
+    /// How often people said something.
+    steered: u32,
     /// A budget that is used up and not counted here.
     spent: Option<Budget>,
     phase: Phase,
@@ -225,6 +231,7 @@ impl Turn {
             messages: vec![opening],
             equal_failures: None,
             repetition: Repetition::default(),
+            steered: 0,
             spent: None,
             phase,
         }
@@ -295,6 +302,19 @@ impl Turn {
                 }
             }
             (_, TurnEvent::BudgetSpent(budget)) => self.spent = Some(budget),
+            (_, TurnEvent::BudgetsEdited(budgets)) => {
+                self.budgets = budgets;
+                self.spent = None;
+            }
+            (Phase::Acting(answer), TurnEvent::Steered(text)) if answer.is_settled() => {
+                answer.steer(text, time);
+                self.be_steered();
+            }
+            (Phase::Ready | Phase::Begun | Phase::Asked(_), TurnEvent::Steered(text)) => {
+                let message = ChatMessage::new(Role::User, text);
+                self.messages.push(message.at(time));
+                self.be_steered();
+            }
             (Phase::Acting(answer), TurnEvent::Observed { index, text }) => {
                 answer.observe(index, text, time)
             }
@@ -345,7 +365,7 @@ impl Turn {
         if let Some(budget) = answer.last() {
             return Command::Finish(Finish::Budget(budget));
         }
-        if !answer.has_observations() || (self.answers == 0 && !self.go_on) {
+        if !answer.is_answered() || !self.asks_model() {
             return Command::Finish(Finish::Stop);
         }
         if let Some(failure) = self
@@ -381,6 +401,11 @@ impl Turn {
         (before < repetition::REMARKED && times >= repetition::REMARKED).then_some(times)
     }
 
+    /// Whether the model is asked after the caller's text, or has been.
+    pub fn asks_model(&self) -> bool {
+        self.go_on || self.answers > 0
+    }
+
     /// Returns what the turn has said since the model was last asked, its end trimmed.
     pub fn final_text(&self) -> &str {
         self.said.trim_end()
@@ -407,6 +432,11 @@ impl Turn {
             0 => answer.to_string(),
             lost => format!("{answer}.{lost}"),
         }
+    }
+
+    /// Returns how often people said something to the turn while it ran.
+    pub fn steered(&self) -> u32 {
+        self.steered
     }
 
     /// Returns how many answers of the model are complete.
@@ -482,6 +512,11 @@ impl Turn {
         let has_rounds = self.rounds < self.budgets.iterations;
         let counted = calls.or((!has_rounds).then_some(iterations));
         self.spent.or(counted)
+    }
+
+    fn be_steered(&mut self) {
+        self.steered += 1;
+        self.repetition = Repetition::default();
     }
 
     fn be_asked(&mut self, last: Option<Budget>) {

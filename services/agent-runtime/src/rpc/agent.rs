@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use contracts::tavern::{
-    agent::v1::{StartTurnRequest, StartTurnResponse, agent_service_server::AgentService},
+    agent::v1::{
+        EditBudgetsRequest, EditBudgetsResponse, StartTurnRequest, StartTurnResponse,
+        SteerTurnRequest, SteerTurnResponse, agent_service_server::AgentService,
+    },
     common::v1::ErrorReason,
 };
 use core_types::{IdSource, RequestId};
@@ -11,7 +14,7 @@ use grpc_kit::Failure;
 use run_events::{Runs, StartRun, Started, request_hash};
 use tonic::{Code, Request, Response, Status};
 
-use super::{model::model_not_found, profiles::no_such_profile, start};
+use super::{model::model_not_found, profiles::no_such_profile, start, steering};
 use crate::{
     conversations::Conversations,
     domain::{
@@ -171,5 +174,23 @@ impl AgentService for AgentRpc {
         request: Request<StartTurnRequest>,
     ) -> Result<Response<StartTurnResponse>, Status> {
         Ok(Response::new(self.inner.start(request.into_inner()).await?))
+    }
+
+    async fn steer_turn(
+        &self,
+        request: Request<SteerTurnRequest>,
+    ) -> Result<Response<SteerTurnResponse>, Status> {
+        let (runner, runs) = (&self.inner.runner, &self.inner.runs);
+        let steered = steering::steer(runner, runs, request.into_inner()).await?;
+        Ok(Response::new(steered))
+    }
+
+    async fn edit_budgets(
+        &self,
+        request: Request<EditBudgetsRequest>,
+    ) -> Result<Response<EditBudgetsResponse>, Status> {
+        let (runner, runs) = (&self.inner.runner, &self.inner.runs);
+        let edited = steering::edit_budgets(runner, runs, request.into_inner()).await?;
+        Ok(Response::new(edited))
     }
 }

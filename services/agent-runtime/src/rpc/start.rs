@@ -174,7 +174,7 @@ fn text_of(opening: &Opening) -> &str {
 }
 
 /// Reads what a request says about budgets; zero leaves a unit to the profile.
-fn limits(asked: &proto::Budgets) -> Limits {
+pub(super) fn limits(asked: &proto::Budgets) -> Limits {
     fn given<T: Default + PartialEq + Copy>(asked: T) -> Option<T> {
         (asked != T::default()).then_some(asked)
     }

@@ -79,7 +79,10 @@ impl Driver {
         Some(Question {
             workflow_id: self.plan.deliberation.clone()?,
             conversation_id: self.meta.conversation_id.clone(),
-            number: self.turn.answers() + 1,
+            number: match self.turn.steered() {
+                0 => (self.turn.answers() + 1).to_string(),
+                steered => format!("{}.{steered}", self.turn.answers() + 1),
+            },
             situation: self.situation(prompt),
             void_until: self.void_until,
         })

@@ -25,14 +25,14 @@ impl Driver {
 
     /// Notes a budget that keeps calls from leaving; false if there is none.
     pub(super) fn note_spent(&mut self) -> Result<bool, Stop> {
-        let spent = self.plan.budgets.spent(&self.used());
+        let spent = self.turn.budgets().spent(&self.used());
         self.note_if_spent(spent)
     }
 
     /// Notes a budget that keeps a round from beginning; false if there is none.
     pub(super) fn note_spent_before_round(&mut self) -> Result<bool, Stop> {
         let used = self.used();
-        let spent = self.plan.budgets.spent_before_round(&used);
+        let spent = self.turn.budgets().spent_before_round(&used);
         let spent = spent.or_else(|| {
             let budget = self.reserved(false).err()?;
             let used = match budget {
@@ -54,7 +54,7 @@ impl Driver {
     /// Informs the model once of each budget that is nearly used up (rule G701).
     pub(super) fn note_nearly_spent(&mut self) -> Result<(), Stop> {
         let used = self.used();
-        let budgets = self.plan.budgets;
+        let budgets = self.turn.budgets();
         for (budget, used) in budgets.nearly_spent(&used) {
             if !self.spending.is_reported(wire::budget_unit(budget).into()) {
                 self.note(journal::budget_reached(budget, used, false))?;
@@ -72,7 +72,7 @@ impl Driver {
     /// # Errors
     /// The budget that leaves too little for an answer.
     pub(super) fn reserved(&self, is_last: bool) -> Result<Option<u64>, Budget> {
-        let budgets = &self.plan.budgets;
+        let budgets = self.turn.budgets();
         let is_bounded = budgets.tokens.is_some() || budgets.money_micros.is_some();
         let name = self.plan.model.as_ref();
         let model = name.and_then(|name| self.model(name).ok());

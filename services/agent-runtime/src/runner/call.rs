@@ -6,6 +6,7 @@ use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use core_types::EffectId;
 use grpc_kit::{Backoff, FailureClass};
 use run_events::{CancelReason, outcome};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
@@ -83,7 +84,16 @@ impl Driver {
                 self.fly(call, effect_id, true);
             }
         }
-        match self.flights.next().await {
+        let landed = tokio::select! {
+            biased;
+            landed = self.flights.next() => landed,
+            directive = self.inbox.next() => {
+                // A message of a person waits until the calls have ended.
+                self.obey(directive).await?;
+                return Ok(());
+            }
+        };
+        match landed {
             Some(landed) => match self.land(landed)? {
                 (index, Some(text)) => self.note(journal::observation(Some(index), text)),
                 (_, None) => Ok(()),
@@ -133,6 +143,13 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Ends the calls of an answer that is dropped while it is written, and notes what became of them.
+    pub(super) async fn drop_flights(&mut self) -> Result<(), Stop> {
+        let ended = self.end_flights().await;
+        self.give_up_flights = CancellationToken::new();
+        ended
     }
 
     /// Asks the registry to end what had left before a crash, of a turn that was cancelled.

@@ -63,7 +63,11 @@ impl Driver {
             // As after a crash, the answer is lost and asked for again.
             Err(Asking::Void(sequence)) => {
                 self.void_until = sequence;
-                return Ok(());
+                return self.drop_flights().await;
+            }
+            Err(Asking::Interrupted) => {
+                self.void_until = 0;
+                return self.drop_flights().await;
             }
             Err(Asking::Model(error)) => {
                 telemetry::spans::fail(&span, error.code(), &error.to_string());
@@ -254,6 +258,14 @@ impl Driver {
                 }
                 Some(landed) = self.flights.next() => {
                     self.land_early(landed, &mut answer).await?;
+                    continue;
+                }
+                directive = self.inbox.next() => {
+                    if self.obey(directive).await? {
+                        asked.cancel("a person steers the turn").await;
+                        self.tell_all(answer.text.release()).await?;
+                        return Err(Asking::Interrupted);
+                    }
                     continue;
                 }
                 piece = pieces.next() => piece,

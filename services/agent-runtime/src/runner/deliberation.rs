@@ -59,8 +59,8 @@ pub(super) struct Deliberation {
 pub(super) struct Question {
     pub(super) workflow_id: String,
     pub(super) conversation_id: String,
-    /// The number of the answer in the turn, from 1.
-    pub(super) number: u32,
+    /// The number of the answer in the turn, from 1, and how often people steered it.
+    pub(super) number: String,
     pub(super) situation: Situation,
     /// The event of its run up to which everything was read and is void; zero for none.
     pub(super) void_until: u64,

@@ -10,8 +10,16 @@ use run_log::AppendError;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Inner, Resumed, caller::Caller, flights::Flights, history, inventory::Inventory, journal,
-    observations::Observations, spending::Spending, stop::Stop,
+    Inner, Resumed,
+    caller::Caller,
+    directives::{Inbox, Steering},
+    flights::Flights,
+    history,
+    inventory::Inventory,
+    journal,
+    observations::Observations,
+    spending::Spending,
+    stop::Stop,
 };
 use crate::domain::{
     budgets::Budget,
@@ -48,6 +56,10 @@ pub(super) struct Driver {
     pub(super) observations: Observations,
     /// The event up to which what the present deliberation workflow wrote is void; zero for none.
     pub(super) void_until: u64,
+    /// What people ask of the turn.
+    pub(super) inbox: Inbox,
+    /// Their messages for the model.
+    pub(super) steering: Steering,
     /// The turn's span.
     pub(super) span: tracing::Span,
     /// Recorded with the next commit.
@@ -65,6 +77,7 @@ impl Driver {
         plan: Plan,
         resumed: Resumed,
     ) -> Self {
+        let inbox = shared.switchboard.connect(recorder.run_id().to_string());
         Self {
             shared,
             recorder,
@@ -81,6 +94,8 @@ impl Driver {
             spending: resumed.spending,
             observations: resumed.observations,
             void_until: 0,
+            inbox,
+            steering: resumed.steering,
             span: tracing::Span::none(),
             pending: Vec::new(),
             replayed: resumed.replayed,
@@ -130,7 +145,16 @@ impl Driver {
             if let Some(reason) = self.control.why() {
                 return Err(Stop::Cancelled(reason));
             }
+            while let Some(directive) = self.inbox.waiting() {
+                self.obey(directive).await?;
+            }
             match self.turn.next() {
+                // What people say is read before the model is asked, and keeps a turn from stopping.
+                Command::Ask(_) | Command::Finish(Finish::Stop)
+                    if self.steering.is_waiting() && self.turn.asks_model() =>
+                {
+                    self.steer().await?;
+                }
                 Command::ReadOpening(text) => self.read_opening(&text)?,
                 Command::Ask(ask) => {
                     self.until_resumed().await?;
@@ -171,9 +195,14 @@ impl Driver {
             // What has ended is shown while the turn waits.
             self.commit().await?;
         }
-        tokio::select! {
-            () = self.control.until_resumed() => {}
-            () = self.control.cancelled() => {}
+        let control = self.control.clone();
+        loop {
+            let directive = tokio::select! {
+                () = control.until_resumed() => break,
+                () = control.cancelled() => break,
+                directive = self.inbox.next() => directive,
+            };
+            self.obey(directive).await?;
         }
         match self.control.why() {
             Some(reason) => Err(Stop::Cancelled(reason)),
@@ -258,16 +287,26 @@ impl Driver {
         }
     }
 
+    /// Notes something and makes it durable with everything noted before. Returns its sequence.
+    pub(super) async fn note_now(&mut self, kind: Kind) -> Result<u64, Stop> {
+        self.note(kind)?;
+        self.record().await
+    }
+
     /// Makes everything noted durable, in one commit.
     pub(super) async fn commit(&mut self) -> Result<(), Stop> {
-        if self.pending.is_empty() {
-            return Ok(());
+        match self.pending.is_empty() {
+            true => Ok(()),
+            false => self.record().await.map(drop),
         }
+    }
+
+    async fn record(&mut self) -> Result<u64, Stop> {
         let kinds = std::mem::take(&mut self.pending);
         let mut wait = Duration::from_millis(50);
         for _ in 1..STORE_TRIES {
             match self.recorder.record(kinds.clone()).await {
-                Ok(_) => return Ok(()),
+                Ok(last) => return Ok(last),
                 Err(AppendError::Storage(error)) => {
                     tracing::warn!(error = %error, "an event could not be stored yet");
                     tokio::time::sleep(wait).await;
@@ -276,11 +315,7 @@ impl Driver {
                 Err(error) => return Err(Stop::Storage(error)),
             }
         }
-        self.recorder
-            .record(kinds)
-            .await
-            .map(drop)
-            .map_err(Stop::Storage)
+        self.recorder.record(kinds).await.map_err(Stop::Storage)
     }
 
     fn skip(&mut self, call: &ReadCall, failed_tool: &str) -> Result<(), Stop> {

@@ -34,6 +34,8 @@ pub(super) enum Asking {
     Model(ModelError),
     /// The workflow began its answer again; what it wrote before this event of its run is void.
     Void(u64),
+    /// A person said something that the model shall read at once.
+    Interrupted,
 }
 
 impl From<Stop> for Asking {

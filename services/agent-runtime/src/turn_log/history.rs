@@ -102,8 +102,10 @@ pub(crate) fn untrusted_opening(opening: &Opening) -> Vec<String> {
 
 /// Returns what an event brought before the model's eyes that is not trusted.
 pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
-    let Kind::CallSettled(settled) = kind else {
-        return Vec::new();
+    let settled = match kind {
+        Kind::Steered(steered) => return vec![steered.message.clone()],
+        Kind::CallSettled(settled) => settled,
+        _ => return Vec::new(),
     };
     let Some(result) = &settled.result else {
         return Vec::new();

@@ -36,11 +36,14 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         Kind::BudgetReached(reached) if reached.spent => {
             TurnEvent::BudgetSpent(wire::budget_from_proto(reached)?)
         }
+        Kind::Steered(steered) => TurnEvent::Steered(steered.message.clone()),
+        Kind::BudgetsEdited(edited) => TurnEvent::BudgetsEdited(wire::edited_budgets(edited)),
         Kind::Observation(observation) => TurnEvent::Observed {
             index: observation.index,
             text: observation.text.clone(),
         },
         Kind::BudgetReached(_)
+        | Kind::SteeringAccepted(_)
         | Kind::RunStarted(_)
         | Kind::Thinking(_)
         | Kind::Diagnosed(_)

@@ -20,6 +20,7 @@ mod turns_budgets;
 mod turns_early;
 mod turns_ending;
 mod turns_history;
+mod turns_steering;
 mod turns_together;
 mod turns_usage;
 mod world;

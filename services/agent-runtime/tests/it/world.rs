@@ -393,6 +393,9 @@ fn word(kind: &Kind) -> &'static str {
         Kind::NodeWoken(_) => "node woken",
         Kind::SignalReceived(_) => "signal received",
         Kind::BudgetReached(_) => "budget reached",
+        Kind::SteeringAccepted(_) => "steering accepted",
+        Kind::Steered(_) => "steered",
+        Kind::BudgetsEdited(_) => "budgets edited",
         Kind::ApprovalRequested(_) => "approval requested",
         Kind::ApprovalEnded(_) => "approval ended",
     }

@@ -1,6 +1,7 @@
 //! `tavern runs`.
 
 mod fork;
+mod steer;
 mod waits;
 
 use std::process::ExitCode;
@@ -69,6 +70,16 @@ pub(crate) enum Command {
     Resume {
         /// The id of the run.
         run_id: String,
+    },
+    /// Give a turn that runs a message, which its model reads next.
+    Steer {
+        /// The id of the run.
+        run_id: String,
+        /// The message.
+        message: String,
+        /// Whether the request to the model that is under way is dropped.
+        #[arg(long)]
+        interrupt: bool,
     },
     /// List what a run waits for.
     Waits {
@@ -173,6 +184,11 @@ impl Command {
                     .run;
                 show(&run.context("the answer has no run")?, remote.json)
             }
+            Self::Steer {
+                run_id,
+                message,
+                interrupt,
+            } => steer::run(remote, run_id, message, interrupt).await,
             Self::Waits { run_id } => waits::list(&mut runs, run_id, remote.json).await,
             Self::Signal {
                 run_id,

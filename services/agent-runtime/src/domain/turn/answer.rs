@@ -73,6 +73,8 @@ pub(super) struct Answer {
     last: Option<Budget>,
     calls: Vec<Progress>,
     observations: Vec<Observed>,
+    /// What people said to the turn after the calls.
+    steering: Vec<TurnMessage>,
 }
 
 impl Answer {
@@ -81,6 +83,7 @@ impl Answer {
             last,
             calls: Vec::new(),
             observations: Vec::new(),
+            steering: Vec::new(),
         }
     }
 
@@ -154,8 +157,14 @@ impl Answer {
         under_way.map(|progress| progress.call.index).collect()
     }
 
-    pub(super) fn has_observations(&self) -> bool {
-        !self.observations.is_empty()
+    pub(super) fn steer(&mut self, text: String, time: Timestamp) {
+        self.steering
+            .push(ChatMessage::new(Role::User, text).at(time));
+    }
+
+    /// Whether there is something that the model shall read.
+    pub(super) fn is_answered(&self) -> bool {
+        !self.observations.is_empty() || !self.steering.is_empty()
     }
 
     /// Returns effects of which it is not known whether they took place.
@@ -262,6 +271,17 @@ impl Answer {
                 message.text.push_str(&calls.join("\n"));
             }
         }
+        self.write_observations(native, &calls, id_of, messages);
+        messages.extend(self.steering.iter().cloned());
+    }
+
+    fn write_observations(
+        &self,
+        native: bool,
+        calls: &[&Progress],
+        id_of: impl Fn(&ReadCall) -> String,
+        messages: &mut Vec<TurnMessage>,
+    ) {
         let Some(time) = self.observations.last().map(|last| last.time) else {
             return;
         };

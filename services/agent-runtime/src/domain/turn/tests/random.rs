@@ -11,14 +11,22 @@ struct World {
     answers: Vec<Vec<(u8, bool, bool)>>,
     /// The step from which on a budget is spent that the turn does not count itself.
     spent_from: usize,
+    /// The step from which on a person says something before the model is asked.
+    steered_from: usize,
 }
 
 fn world() -> impl Strategy<Value = World> {
     let calls = prop::collection::vec((0_u8..5, any::<bool>(), any::<bool>()), 0..5);
-    (prop::collection::vec(calls, 1..12), 0_usize..60).prop_map(|(answers, spent_from)| World {
-        answers,
-        spent_from,
-    })
+    (
+        prop::collection::vec(calls, 1..12),
+        0_usize..60,
+        0_usize..60,
+    )
+        .prop_map(|(answers, spent_from, steered_from)| World {
+            answers,
+            spent_from,
+            steered_from,
+        })
 }
 
 /// Returns what happens when the model is asked and answers with these calls.
@@ -63,7 +71,7 @@ fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
     let mut history = Vec::new();
     let mut answers = world.answers.iter();
     let mut fates: Vec<u8> = Vec::new();
-    let mut is_spent = false;
+    let (mut is_spent, mut is_steered) = (false, false);
     for step in 0..1_000 {
         let events = match turn.next() {
             Command::Dispatch(_) | Command::Ask(Ask::Round(_))
@@ -71,6 +79,12 @@ fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
             {
                 is_spent = true;
                 vec![TurnEvent::BudgetSpent(Budget::Tokens(1))]
+            }
+            Command::Ask(_) | Command::Finish(Finish::Stop)
+                if step >= world.steered_from && !is_steered =>
+            {
+                is_steered = true;
+                vec![TurnEvent::Steered("and now?".to_owned())]
             }
             Command::Withhold { call, .. } => vec![
                 settled(call.index, CallStatus::Skipped),
