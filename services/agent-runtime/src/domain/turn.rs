@@ -254,21 +254,7 @@ impl Turn {
                 self.close_answer();
                 self.begin_round();
             }
-            (Phase::Begun, TurnEvent::ModelRequested) => self.be_asked(None),
-            (Phase::Asked(answer), TurnEvent::ModelRequested) if answer.under_way().is_empty() => {
-                let last = answer.last();
-                let lost = self.lost + u32::from(!answer.is_empty());
-                self.be_asked(last);
-                self.lost = lost;
-            }
-            (Phase::Acting(answer), TurnEvent::ModelRequested) if answer.is_settled() => {
-                let last = self.spent_budget();
-                if last.is_none() {
-                    return Err(self.divergence("ModelRequested"));
-                }
-                self.close_answer();
-                self.be_asked(last);
-            }
+            (_, TurnEvent::ModelRequested) => return self.be_requested(),
             (Phase::Asked(_) | Phase::Acting(_), TurnEvent::Said(text)) => {
                 self.said.push_str(&text)
             }
@@ -331,6 +317,25 @@ impl Turn {
                 return self.apply(event, time).inspect_err(|_| self.phase = before);
             }
             (_, event) => return Err(self.divergence(&format!("{event:?}"))),
+        }
+        Ok(())
+    }
+
+    fn be_requested(&mut self) -> Result<(), Divergence> {
+        match &self.phase {
+            Phase::Begun => self.be_asked(None),
+            Phase::Asked(answer) if answer.under_way().is_empty() => {
+                let last = answer.last();
+                let lost = self.lost + u32::from(!answer.is_empty());
+                self.be_asked(last);
+                self.lost = lost;
+            }
+            Phase::Acting(answer) if answer.is_settled() && self.spent_budget().is_some() => {
+                let last = self.spent_budget();
+                self.close_answer();
+                self.be_asked(last);
+            }
+            _ => return Err(self.divergence("ModelRequested")),
         }
         Ok(())
     }

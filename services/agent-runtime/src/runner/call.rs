@@ -198,7 +198,7 @@ impl Driver {
         }
     }
 
-    fn stopped(&self) -> Stop {
+    pub(super) fn stopped(&self) -> Stop {
         Stop::Cancelled(self.control.why().unwrap_or(CancelReason::Deadline))
     }
 }

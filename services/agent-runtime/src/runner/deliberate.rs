@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use call_text::{FinishReason, Parsed, Policy};
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use futures::StreamExt;
-use run_events::{CancelReason, outcome};
+use run_events::outcome;
 use telemetry::attributes;
 use tracing::Instrument;
 
@@ -253,8 +253,7 @@ impl Driver {
                 biased;
                 () = control.cancelled() => {
                     asked.cancel("the turn ends").await;
-                    let reason = control.why().unwrap_or(CancelReason::Deadline);
-                    return Err(Asking::Stopped(Stop::Cancelled(reason)));
+                    return Err(Asking::Stopped(self.stopped()));
                 }
                 Some(landed) = self.flights.next() => {
                     self.land_early(landed, &mut answer).await?;
@@ -277,9 +276,7 @@ impl Driver {
             match piece {
                 Some(Ok(Piece::Text(piece))) => {
                     text.push_str(&piece);
-                    if text.len() > MAX_ANSWER_BYTES {
-                        return Err(too_large());
-                    }
+                    check_size(&text)?;
                     self.on_parser_events(parser.push(&piece), &mut answer, reading_context)
                         .await?;
                     if answer.unknown.is_some() && self.plan.stop_at_unknown_tool {
@@ -288,30 +285,26 @@ impl Driver {
                     }
                 }
                 Some(Ok(Piece::Thinking(piece))) => {
-                    let kinds = answer.text.push(Part::Thinking, &piece);
-                    self.tell_all(kinds).await?
+                    self.tell_all(answer.text.push(Part::Thinking, &piece))
+                        .await?
                 }
                 Some(Ok(Piece::End(end))) => break end,
                 Some(Err(error)) => {
                     self.tell_all(answer.text.release()).await?;
                     return Err(error);
                 }
-                None => {
-                    let detail = "the provider ended without an end".to_owned();
-                    let released = text.len();
-                    return Err(Asking::Model(ModelError::Cut { released, detail }));
-                }
+                None => return Err(unfinished(text.len())),
             }
         };
         // Dropping the answer ends the request, if it has not ended by itself.
         drop((pieces, tracked));
         let (events, mut parsed) = parser.finish(call_wire::finish_reason(&end.finish_reason));
         self.release_events(events, &mut answer.text).await?;
-        let unknown = answer.unknown.take();
-        if let Some(unknown) = unknown.filter(|_| end.finish_reason == STOPPED_AT_UNKNOWN_TOOL) {
-            self.reading(reading_context, |context| {
-                reading::cut_at(&mut parsed, unknown, context)
-            });
+        if let Some(unknown) = answer.unknown.take()
+            && end.finish_reason == STOPPED_AT_UNKNOWN_TOOL
+        {
+            let cut = |context: Context<'_>| reading::cut_at(&mut parsed, unknown, context);
+            self.reading(reading_context, cut);
         }
         Ok(Answered {
             text,
@@ -388,12 +381,21 @@ impl Driver {
     }
 }
 
-/// Reports an answer that holds more text than any may.
-fn too_large() -> Asking {
-    Asking::Model(ModelError::TooLarge {
-        what: "text",
-        limit: MAX_ANSWER_BYTES,
-    })
+/// Reports an answer that stopped without an end.
+fn unfinished(released: usize) -> Asking {
+    let detail = "the provider ended without an end".to_owned();
+    Asking::Model(ModelError::Cut { released, detail })
+}
+
+/// Refuses an answer that holds more text than any may.
+fn check_size(text: &str) -> Result<(), Asking> {
+    match text.len() > MAX_ANSWER_BYTES {
+        true => Err(Asking::Model(ModelError::TooLarge {
+            what: "text",
+            limit: MAX_ANSWER_BYTES,
+        })),
+        false => Ok(()),
+    }
 }
 
 /// Says on the span what the model used.

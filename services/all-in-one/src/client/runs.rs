@@ -153,11 +153,7 @@ impl Command {
             }
             Self::Show { run_id } => {
                 let response = runs.get_run(GetRunRequest { run_id }).await;
-                let run = response
-                    .map_err(|status| refusal(&status))?
-                    .into_inner()
-                    .run;
-                show(&run.context("the answer has no run")?, remote.json)
+                show_run(response.map(|answer| answer.into_inner().run), remote.json)
             }
             Self::Watch { run_id, after } => watch(&mut runs, run_id, after, remote.json).await,
             Self::Cancel { run_id, reason } => {
@@ -170,19 +166,11 @@ impl Command {
             }
             Self::Pause { run_id, reason } => {
                 let response = runs.pause_run(PauseRunRequest { run_id, reason }).await;
-                let run = response
-                    .map_err(|status| refusal(&status))?
-                    .into_inner()
-                    .run;
-                show(&run.context("the answer has no run")?, remote.json)
+                show_run(response.map(|answer| answer.into_inner().run), remote.json)
             }
             Self::Resume { run_id } => {
                 let response = runs.resume_run(ResumeRunRequest { run_id }).await;
-                let run = response
-                    .map_err(|status| refusal(&status))?
-                    .into_inner()
-                    .run;
-                show(&run.context("the answer has no run")?, remote.json)
+                show_run(response.map(|answer| answer.into_inner().run), remote.json)
             }
             Self::Steer {
                 run_id,
@@ -228,6 +216,14 @@ fn state_named(state: &str) -> anyhow::Result<i32> {
             )
         }
     }
+}
+
+fn show_run(
+    answered: Result<Option<Run>, tonic::Status>,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let run = answered.map_err(|status| refusal(&status))?;
+    show(&run.context("the answer has no run")?, as_json)
 }
 
 async fn list(
