@@ -18,6 +18,7 @@ mod inventory;
 mod observations;
 mod reading_context;
 mod spending;
+mod steer;
 mod stop;
 mod streaming_answer;
 mod text_coalescer;

@@ -9,7 +9,6 @@ use std::{
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{driver::Driver, stop::Stop};
 use crate::{
     domain::budgets::{Budgets, Limits},
     wire,
@@ -109,20 +108,20 @@ impl Drop for Inbox {
 
 /// A message that waits for the model's next request.
 #[derive(Debug)]
-struct Message {
-    text: String,
+pub(super) struct Message {
+    pub(super) text: String,
     request_id: String,
-    accepted_sequence: u64,
-    in_force: Option<oneshot::Sender<u64>>,
+    pub(super) accepted_sequence: u64,
+    pub(super) in_force: Option<oneshot::Sender<u64>>,
 }
 
 /// What a turn was asked and what it answered, by the names of the requests.
 #[derive(Debug, Default)]
 pub(super) struct Steering {
-    waiting: VecDeque<Message>,
+    pub(super) waiting: VecDeque<Message>,
     /// The sequences at which messages were accepted and, if they are, in force.
-    accepted: HashMap<String, (u64, Option<u64>)>,
-    edited: HashMap<String, (u64, Budgets)>,
+    pub(super) accepted: HashMap<String, (u64, Option<u64>)>,
+    pub(super) edited: HashMap<String, (u64, Budgets)>,
 }
 
 impl Steering {
@@ -153,7 +152,7 @@ impl Steering {
         !self.waiting.is_empty()
     }
 
-    fn accept(&mut self, request_id: &str, text: &str, sequence: u64) {
+    pub(super) fn accept(&mut self, request_id: &str, text: &str, sequence: u64) {
         self.waiting.push_back(Message {
             text: text.to_owned(),
             request_id: request_id.to_owned(),
@@ -164,7 +163,7 @@ impl Steering {
             .insert(request_id.to_owned(), (sequence, None));
     }
 
-    fn take(&mut self, place: usize, sequence: u64) {
+    pub(super) fn take(&mut self, place: usize, sequence: u64) {
         let Some(message) = self.waiting.remove(place) else {
             return;
         };
@@ -176,12 +175,12 @@ impl Steering {
         }
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= MOST_MESSAGES || self.accepted.len() >= MOST_REQUESTS
     }
 
     /// Answers a request that was seen before.
-    fn answer_again(
+    pub(super) fn answer_again(
         &mut self,
         (accepted, in_force): (u64, Option<u64>),
         answer: oneshot::Sender<u64>,
@@ -192,75 +191,5 @@ impl Steering {
             (None, Some(message)) => message.in_force = Some(answer),
             (None, None) => {}
         }
-    }
-}
-
-impl Driver {
-    /// Takes a directive. Returns whether the request to the model that is under way is dropped for it.
-    pub(super) async fn obey(&mut self, directive: Directive) -> Result<bool, Stop> {
-        match directive {
-            Directive::Steer {
-                request_id,
-                message,
-                interrupt,
-                accepted,
-                in_force,
-            } => {
-                let seen = self.steering.accepted.get(&request_id).copied();
-                if let Some(seen) = seen.filter(|_| !request_id.is_empty()) {
-                    let _ = accepted.send(Some(seen.0));
-                    self.steering.answer_again(seen, in_force);
-                    return Ok(false);
-                }
-                if self.steering.is_full() {
-                    let _ = accepted.send(None);
-                    return Ok(false);
-                }
-                let sequence = self
-                    .note_now(Kind::SteeringAccepted(common::SteeringAccepted {
-                        message: message.clone(),
-                        request_id: request_id.clone(),
-                    }))
-                    .await?;
-                let _ = accepted.send(Some(sequence));
-                self.steering.accept(&request_id, &message, sequence);
-                if let Some(message) = self.steering.waiting.back_mut() {
-                    message.in_force = Some(in_force);
-                }
-                Ok(interrupt)
-            }
-            Directive::Edit {
-                request_id,
-                limits,
-                in_force,
-            } => {
-                let seen = self.steering.edited.get(&request_id).copied();
-                let edited = match seen.filter(|_| !request_id.is_empty()) {
-                    Some(seen) => seen,
-                    None => {
-                        let budgets = self.turn.budgets().edited(&limits);
-                        let edited = wire::budgets_edited(&budgets, request_id.clone());
-                        let sequence = self.note_now(Kind::BudgetsEdited(edited)).await?;
-                        self.steering.edited.insert(request_id, (sequence, budgets));
-                        (sequence, budgets)
-                    }
-                };
-                let _ = in_force.send(edited);
-                Ok(false)
-            }
-        }
-    }
-
-    /// Lets the model read the messages that wait.
-    pub(super) async fn steer(&mut self) -> Result<(), Stop> {
-        while let Some(message) = self.steering.waiting.front() {
-            let steered = common::Steered {
-                message: message.text.clone(),
-                accepted_sequence: message.accepted_sequence,
-            };
-            let sequence = self.note_now(Kind::Steered(steered)).await?;
-            self.steering.take(0, sequence);
-        }
-        Ok(())
     }
 }
