@@ -75,13 +75,21 @@ pub(crate) struct Finish {
     pub(crate) time: Timestamp,
 }
 
+/// The phase that an open run enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Phase {
+    pub(crate) code: i32,
+    /// When the owner takes the run up again, if it rests.
+    pub(crate) due: Option<Timestamp>,
+}
+
 /// What a step does beside appending events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Append,
     Flush,
     /// Sets the phase.
-    Enter(i32),
+    Enter(Phase),
     Finish(i32),
 }
 
@@ -343,7 +351,7 @@ pub(crate) struct Assigned {
     pub(crate) epoch: u64,
     pub(crate) events: Vec<Event>,
     pub(crate) finish: Option<Finish>,
-    pub(crate) phase: Option<i32>,
+    pub(crate) phase: Option<Phase>,
     pub(crate) place: Place,
 }
 

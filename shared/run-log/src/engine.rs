@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use core_types::{Durability, RequestId, RunId};
+use core_types::{Durability, RequestId, RunId, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -93,6 +93,7 @@ impl Engine {
                 events: assigned.events,
                 finish: None,
                 phase: None,
+                takes_over: false,
                 deletion: None,
                 place: assigned.place,
                 reply: Some(reply),
@@ -192,7 +193,7 @@ impl Engine {
         self.send(cell, key, Some(Deletion::Run)).await
     }
 
-    /// Sends a step without events, and waits until it and everything queued before is dealt with.
+    /// Sends a deletion, or what takes a run over, and waits until it and everything queued before is dealt with.
     async fn send(
         &self,
         cell: &Arc<RunCell>,
@@ -211,6 +212,7 @@ impl Engine {
                 events: Vec::new(),
                 finish: None,
                 phase: None,
+                takes_over: deletion.is_none(),
                 deletion,
                 place: chain.durable(),
                 reply: Some(reply),
@@ -241,6 +243,18 @@ impl Engine {
             row: format!("run {key}, sequence {last_sequence}"),
         };
         events.first().map(Event::head).ok_or_else(missing)
+    }
+
+    pub(crate) async fn due(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StorageError> {
+        self.store.due(now, limit.clamp(1, MAX_PAGE_RUNS)).await
+    }
+
+    pub(crate) async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {
+        self.store.next_due().await
     }
 
     pub(crate) async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {

@@ -1,7 +1,7 @@
 //! The contract of a run log.
 
 use async_trait::async_trait;
-use core_types::{RequestId, RunId};
+use core_types::{RequestId, RunId, Timestamp};
 
 use crate::{
     CreateError, DeleteError, Event, Follower, Hash, NewEvent, NewRun, Order, ReadError,
@@ -54,6 +54,20 @@ pub trait RunLog: Send + Sync {
         after: Option<&RunCursor>,
         limit: usize,
     ) -> Result<RunPage, StorageError>;
+
+    /// Lists runs that rest and are due at `now`, the one that was due first in front: at most `limit`,
+    /// held between 1 and [`MAX_PAGE_RUNS`](crate::limits::MAX_PAGE_RUNS). A run that was taken over does
+    /// not rest.
+    ///
+    /// # Errors
+    /// [`StorageError`] when they cannot be read.
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError>;
+
+    /// Returns when the first resting run is due, or `None` when none rests.
+    ///
+    /// # Errors
+    /// [`StorageError`] when it cannot be read.
+    async fn next_due(&self) -> Result<Option<Timestamp>, StorageError>;
 
     /// Reads events after sequence `after`: at most `limit`, held between 1 and
     /// [`MAX_READ_EVENTS`](crate::limits::MAX_READ_EVENTS), and no more than about
@@ -188,6 +202,18 @@ macro_rules! delegate_to_engine {
                 limit: usize,
             ) -> Result<RunPage, StorageError> {
                 self.engine.list(filter, order, after, limit).await
+            }
+
+            async fn due(
+                &self,
+                now: core_types::Timestamp,
+                limit: usize,
+            ) -> Result<Vec<RunSummary>, StorageError> {
+                self.engine.due(now, limit).await
+            }
+
+            async fn next_due(&self) -> Result<Option<core_types::Timestamp>, StorageError> {
+                self.engine.next_due().await
             }
 
             async fn read(

@@ -130,7 +130,13 @@ impl State {
         }
         run.bytes += bytes;
         self.bytes += bytes;
-        run.summary.phase = step.phase.unwrap_or(run.summary.phase);
+        if step.takes_over {
+            run.summary.due = None;
+        }
+        if let Some(phase) = step.phase {
+            run.summary.phase = phase.code;
+            run.summary.due = phase.due;
+        }
         if let Some(finish) = step.finish {
             run.summary.state = RunState::Finished(finish.state);
             run.summary.finished = Some(finish.time);
@@ -165,6 +171,7 @@ impl State {
             created: run.created,
             finished: None,
             deadline: run.deadline,
+            due: None,
             durability: Durability::Memory,
             meta: run.meta,
             last_sequence: 0,
@@ -265,6 +272,7 @@ fn admits(filter: &RunFilter, run: &RunSummary) -> bool {
         && match filter.state {
             StateFilter::Any => true,
             StateFilter::Open => run.state == RunState::Open,
+            StateFilter::Awake => run.state == RunState::Open && run.due.is_none(),
             StateFilter::OpenIn(phase) => run.state == RunState::Open && run.phase == phase,
             StateFilter::Finished => run.state != RunState::Open,
             StateFilter::FinishedAs(code) => run.state == RunState::Finished(code),
@@ -329,6 +337,23 @@ impl Store for MemoryStore {
                 .collect(),
         };
         Ok(RunPage::cut(runs, limit))
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError> {
+        let state = lock(&self.state);
+        let runs = state.runs.values().map(|run| &run.summary);
+        let mut due: Vec<_> = runs
+            .filter(|run| run.due.is_some_and(|due| due <= now))
+            .cloned()
+            .collect();
+        due.sort_by_key(|run| (run.due, run.id));
+        due.truncate(limit);
+        Ok(due)
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {
+        let state = lock(&self.state);
+        Ok(state.runs.values().filter_map(|run| run.summary.due).min())
     }
 
     async fn page(

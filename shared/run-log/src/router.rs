@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use core_types::{Durability, RequestId, RunId};
+use core_types::{Durability, RequestId, RunId, Timestamp};
 use sql_store::{OpenError, SqliteOptions};
 use tokio::sync::Mutex;
 
@@ -174,6 +174,20 @@ impl RunLog for RunLogs {
             page.next = page.runs.last().map(RunSummary::cursor);
         }
         Ok(page)
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError> {
+        let mut due = self.sync.due(now, limit).await?;
+        due.extend(self.memory.due(now, limit).await?);
+        due.sort_by_key(|run| run.due);
+        due.truncate(limit.clamp(1, crate::limits::MAX_PAGE_RUNS));
+        Ok(due)
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {
+        let sync = self.sync.next_due().await?;
+        let memory = self.memory.next_due().await?;
+        Ok(sync.into_iter().chain(memory).min())
     }
 
     async fn read(&self, run: RunId, after: u64, limit: usize) -> Result<Vec<Event>, ReadError> {

@@ -93,6 +93,8 @@ pub struct RunSummary {
     pub finished: Option<Timestamp>,
     /// When it must have ended.
     pub deadline: Option<Timestamp>,
+    /// When its owner takes it up again; `None` unless it rests.
+    pub due: Option<Timestamp>,
     /// What an acknowledged event of it survives.
     pub durability: Durability,
     /// What the owner needs to resume it.
@@ -135,6 +137,8 @@ pub enum StateFilter {
     Any,
     /// Runs that have not ended.
     Open,
+    /// Runs that have not ended and do not rest.
+    Awake,
     /// Runs that have not ended and are in this phase.
     OpenIn(i32),
     /// Runs that have ended.

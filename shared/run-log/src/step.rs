@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use core_types::{RequestId, RunId};
+use core_types::{RequestId, RunId, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
     AppendError, Event, NewRun, Order, RunCursor, RunFilter, RunPage, RunSummary, StorageError,
-    cell::{Chain, Finish, Place, RunCell},
+    cell::{Chain, Finish, Phase, Place, RunCell},
     event::Head,
 };
 
@@ -23,7 +23,9 @@ pub(crate) struct Step {
     pub(crate) events: Vec<Event>,
     pub(crate) finish: Option<Finish>,
     /// The phase that the run enters.
-    pub(crate) phase: Option<i32>,
+    pub(crate) phase: Option<Phase>,
+    /// Whether a writer takes the run over, which ends its rest.
+    pub(crate) takes_over: bool,
     /// What is deleted of a finished run.
     pub(crate) deletion: Option<Deletion>,
     /// Where the run stands when this is stored.
@@ -89,6 +91,12 @@ impl Step {
 /// What is read back.
 #[async_trait]
 pub(crate) trait Store: Send + Sync + std::fmt::Debug {
+    /// Returns up to `limit` resting runs that are due at `now`, the one that was due first in front.
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError>;
+
+    /// Returns when the first resting run is due.
+    async fn next_due(&self) -> Result<Option<Timestamp>, StorageError>;
+
     /// Returns a run that is not deleted.
     async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError>;
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use core_types::{Durability, RunId};
+use core_types::{Durability, RunId, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::{
     AppendError, NewEvent, StorageError, Violation,
-    cell::{Purpose, RunCell},
+    cell::{Phase, Purpose, RunCell},
     limits,
     sink::Sink,
     step::{Step, StepError},
@@ -99,7 +99,24 @@ impl RunWriter {
     /// # Errors
     /// [`AppendError`]; only after [`AppendError::Unknown`] may anything have been stored.
     pub async fn enter(&self, phase: i32, events: Vec<NewEvent>) -> Result<u64, AppendError> {
+        let phase = Phase {
+            code: phase,
+            due: None,
+        };
         self.write(events, Purpose::Enter(phase)).await
+    }
+
+    /// Sets the phase of the run and notes that it rests until `due`: [`RunLog::due`](crate::RunLog::due)
+    /// lists it then. The next writer of the run ends its rest.
+    ///
+    /// # Errors
+    /// [`AppendError`]; only after [`AppendError::Unknown`] may it have been stored.
+    pub async fn rest(&self, phase: i32, due: Timestamp) -> Result<u64, AppendError> {
+        let phase = Phase {
+            code: phase,
+            due: Some(due),
+        };
+        self.write(Vec::new(), Purpose::Enter(phase)).await
     }
 
     /// Ends the run: appends `events`, the last of which is the terminal one, and sets the state
@@ -152,6 +169,7 @@ impl RunWriter {
             events: assigned.events,
             finish: assigned.finish,
             phase: assigned.phase,
+            takes_over: false,
             deletion: None,
             place: assigned.place,
             may_wait: reply.is_none() && self.durability == Durability::Batched,

@@ -78,6 +78,7 @@ fn only_appends(step: &Step) -> bool {
     step.create.is_none()
         && step.finish.is_none()
         && step.phase.is_none()
+        && !step.takes_over
         && step.deletion.is_none()
 }
 
@@ -123,6 +124,7 @@ async fn store_mixed(
         insert_events(connection, texts, rows).await?;
     }
     for step in steps {
+        end_rest(connection, step).await?;
         enter_phase(connection, step).await?;
         finish_run(connection, step).await?;
         delete_run(connection, step).await?;
@@ -209,12 +211,24 @@ async fn finish_run(connection: &mut SqliteConnection, step: &Step) -> Result<()
     .map(drop)
 }
 
+async fn end_rest(connection: &mut SqliteConnection, step: &Step) -> Result<(), sqlx::Error> {
+    if !step.takes_over {
+        return Ok(());
+    }
+    sqlx::query("UPDATE runs SET due = NULL WHERE key = ? AND due IS NOT NULL")
+        .bind(step.key)
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
 async fn enter_phase(connection: &mut SqliteConnection, step: &Step) -> Result<(), sqlx::Error> {
     let Some(phase) = step.phase else {
         return Ok(());
     };
-    sqlx::query("UPDATE runs SET phase = ? WHERE key = ?")
-        .bind(phase)
+    sqlx::query("UPDATE runs SET phase = ?, due = ? WHERE key = ?")
+        .bind(phase.code)
+        .bind(phase.due.map(Timestamp::unix_nanos))
         .bind(step.key)
         .execute(connection)
         .await

@@ -28,7 +28,7 @@ impl SqliteStore {
 
 /// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
 const SELECT_RUN: &str = "SELECT key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
-     state, phase, batched, deleted, created, finished, deadline, meta, end_sequence, end_hash, \
+     state, phase, batched, deleted, created, finished, deadline, due, meta, end_sequence, end_hash, \
      (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence FROM runs";
 
 #[derive(FromRow)]
@@ -49,6 +49,7 @@ struct StoredRun {
     created: i64,
     finished: Option<i64>,
     deadline: Option<i64>,
+    due: Option<i64>,
     meta: Vec<u8>,
     end_sequence: Option<i64>,
     end_hash: Option<Vec<u8>>,
@@ -93,6 +94,7 @@ impl TryFrom<StoredRun> for RunRow {
             created: Timestamp::from_unix_nanos(stored.created),
             finished: stored.finished.map(Timestamp::from_unix_nanos),
             deadline: stored.deadline.map(Timestamp::from_unix_nanos),
+            due: stored.due.map(Timestamp::from_unix_nanos),
             durability: match stored.batched {
                 true => Durability::Batched,
                 false => Durability::Sync,
@@ -196,6 +198,7 @@ impl Store for SqliteStore {
         query.push(match filter.state {
             StateFilter::Any => " WHERE NOT deleted",
             StateFilter::Open | StateFilter::OpenIn(_) => " WHERE state IS NULL",
+            StateFilter::Awake => " WHERE state IS NULL AND due IS NULL",
             StateFilter::Finished | StateFilter::FinishedAs(_) => {
                 " WHERE NOT deleted AND state IS NOT NULL"
             }
@@ -247,6 +250,28 @@ impl Store for SqliteStore {
             .into_iter()
             .map(|stored| RunRow::try_from(stored).map(|row| row.summary));
         Ok(RunPage::cut(runs.collect::<Result<_, _>>()?, limit))
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError> {
+        let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
+        query.push(" WHERE due <= ").push_bind(now.unix_nanos());
+        query.push(" ORDER BY due, id LIMIT ");
+        query.push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let stored: Vec<StoredRun> = query
+            .build_query_as()
+            .fetch_all(self.database.reader())
+            .await?;
+        let runs = stored.into_iter();
+        runs.map(|stored| RunRow::try_from(stored).map(|row| row.summary))
+            .collect()
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {
+        let sql = "SELECT due FROM runs WHERE due IS NOT NULL ORDER BY due LIMIT 1";
+        let next: Option<i64> = sqlx::query_scalar(sql)
+            .fetch_optional(self.database.reader())
+            .await?;
+        Ok(next.map(Timestamp::from_unix_nanos))
     }
 
     async fn page(

@@ -31,6 +31,7 @@ on_every_log! {
     a_deleted_run_keeps_its_request_id
     a_follower_of_a_deleted_run_is_informed
     the_phase_of_a_run_is_stored_with_its_events
+    w38_a_resting_run_is_listed_once_it_is_due_until_it_is_taken_over
     a_closed_log_says_so
     the_wrong_durability_is_refused
 }
@@ -535,4 +536,42 @@ async fn the_phase_of_a_run_is_stored_with_its_events(on: Fixture) {
     assert_eq!((summary.phase, summary.last_sequence), (7, 3));
     writer.finish(1, events(4..=4)).await.unwrap();
     assert_eq!((in_phase(0).await, in_phase(7).await), (0, 0));
+}
+
+async fn w38_a_resting_run_is_listed_once_it_is_due_until_it_is_taken_over(on: Fixture) {
+    let due = async |now, limit| {
+        let due = on.log.due(at(now), limit).await.unwrap();
+        due.into_iter().map(|run| run.id).collect::<Vec<_>>()
+    };
+    let awake = async || {
+        let filter = RunFilter {
+            state: StateFilter::Awake,
+            ..RunFilter::default()
+        };
+        let page = on.log.list(&filter, Order::OldestFirst, None, 10).await;
+        page.unwrap().runs.len()
+    };
+    assert_eq!(on.log.next_due().await.unwrap(), None);
+    for (number, until) in [(1, 30), (2, 10), (3, 20)] {
+        let writer = on.start(number).await;
+        writer.append(events(1..=2)).await.unwrap();
+        assert_eq!(writer.rest(7, at(until)).await.unwrap(), 2);
+    }
+    assert_eq!(awake().await, 0);
+    assert_eq!(on.log.next_due().await.unwrap(), Some(at(10)));
+    assert_eq!(due(9, 10).await, []);
+    assert_eq!(due(20, 10).await, [run_id(2), run_id(3)]);
+    assert_eq!(due(30, 2).await, [run_id(2), run_id(3)]);
+
+    let writer = on.log.reopen(run_id(2)).await.unwrap();
+    assert_eq!(
+        (due(30, 10).await, awake().await),
+        (vec![run_id(3), run_id(1)], 1)
+    );
+    let summary = on.log.summary(run_id(2)).await.unwrap().unwrap();
+    assert_eq!((summary.phase, summary.due), (7, None));
+    writer.rest(7, at(40)).await.unwrap();
+    assert_eq!(due(40, 10).await, [run_id(3), run_id(1), run_id(2)]);
+    writer.enter(0, Vec::new()).await.unwrap();
+    assert_eq!(due(40, 10).await, [run_id(3), run_id(1)]);
 }
