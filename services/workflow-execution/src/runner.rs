@@ -16,8 +16,10 @@
 //!   `run_keys`: of runs.
 //! - [`forked`]: what a run takes over from another.
 //! - `result_cache`: results that other nodes reuse.
+//! - `business`: whether something of a run is under way that is no wait.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
+mod business;
 mod describe_tools;
 mod drive;
 mod effect_permits;
@@ -104,6 +106,8 @@ pub struct Runner {
     cache: Arc<ResultCache>,
     permits: EffectPermits,
     repeatable: RepeatableTools,
+    /// How long a run that only waits stays in memory.
+    rest_after: Duration,
 }
 
 /// A run at some point of its life.
@@ -126,13 +130,20 @@ pub struct Prepared {
 }
 
 impl Runner {
-    /// Takes the services, the results that may be reused, and the bounds.
-    pub fn new(peers: Peers, cache: Arc<ResultCache>, concurrency: Concurrency) -> Self {
+    /// Takes the services, the results that may be reused, the bounds, and how long a run that only waits
+    /// stays in memory.
+    pub fn new(
+        peers: Peers,
+        cache: Arc<ResultCache>,
+        concurrency: Concurrency,
+        rest_after: Duration,
+    ) -> Self {
         Self {
             peers,
             cache,
             permits: EffectPermits::new(concurrency),
             repeatable: RepeatableTools::default(),
+            rest_after,
         }
     }
 

@@ -92,7 +92,7 @@ pub async fn build_with(
             Arc::clone(&clock),
             Arc::clone(&ids),
         ),
-        runner: Arc::new(Runner::new(peers, cache, concurrency)),
+        runner: Arc::new(Runner::new(peers, cache, concurrency, settings.rest_after)),
         clock,
         ids,
         keys: RunKeys::default(),
@@ -105,9 +105,9 @@ pub async fn build_with(
         schedules,
         clockwork: Clockwork::default(),
     };
-    Ok(WorkflowExecution {
-        inner: Arc::new(inner),
-    })
+    let inner = Arc::new(inner);
+    recover::resume_what_rests(&inner);
+    Ok(WorkflowExecution { inner })
 }
 
 impl WorkflowExecution {
@@ -118,8 +118,14 @@ impl WorkflowExecution {
     /// [`Error::Recover`] when the log does not work.
     pub async fn recover(&self) -> Result<(), Error> {
         recover::recover(&self.inner).await?;
+        self.inner.runs.wake_when_due();
         self.inner.clockwork.start(&self.inner);
         Ok(())
+    }
+
+    /// Returns the number of runs that are in memory. One that only waits is in its log alone.
+    pub fn runs_in_memory(&self) -> usize {
+        self.inner.runs.in_memory()
     }
 
     /// Ends all tasks. Runs that are not over continue at the next start.

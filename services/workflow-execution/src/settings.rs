@@ -43,6 +43,10 @@ pub struct WorkflowSettings {
     /// How many further runs may wait for a time, a signal or a person at once. More of them count among
     /// those that continue. Default 10,000.
     pub max_waiting_runs: usize,
+    /// How long a run of which nothing is under way but waits stays in memory before it rests in its log.
+    /// Default `1s`.
+    #[serde(with = "settings::DurationText")]
+    pub rest_after: Duration,
     /// How many tools, scripts and models one run may wait for at once; more nodes wait. Default 16.
     pub max_effects_per_run: usize,
     /// How many tools, scripts and models all runs of the same depth of nesting may wait for at once;
@@ -70,6 +74,7 @@ impl Default for WorkflowSettings {
             max_active_runs: 1_024,
             max_queued_runs: 1_000,
             max_waiting_runs: 10_000,
+            rest_after: Duration::from_secs(1),
             max_effects_per_run: 16,
             max_effects: 256,
             max_effects_by_type: BTreeMap::new(),

@@ -61,6 +61,11 @@ impl ActiveRuns {
         self.lock().get(&run).cloned()
     }
 
+    /// Returns how many runs there are.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     fn begun(&self) -> MutexGuard<'_, HashSet<RunId>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,6 +15,7 @@ use crate::meta::RunMeta;
 use crate::outcome;
 use crate::recorder::Recorder;
 use crate::runs::Runs;
+use crate::wake::Reached;
 
 /// How long a cancel waits for the run to end before it reports what has not.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
@@ -37,9 +38,10 @@ impl Runs {
         let summary = self.store().find(run_id).await?;
         let mut still_running = Vec::new();
         if summary.state == RunState::Open {
-            match self.executor().active().get(summary.id) {
-                Some(active) => still_running = stop(active, reason).await?,
-                None => self.end_inactive(summary, reason).await?,
+            match self.reach(run_id).await? {
+                Reached::Present(active, _stays) => still_running = stop(active, reason).await?,
+                Reached::NotResumed(summary) => self.end_inactive(*summary, reason).await?,
+                Reached::Ended => {}
             }
         }
         Ok(Cancelled {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1::{PendingWork, WorkKind};
 use grpc_kit::CallContext;
-use tokio::sync::{RwLock, RwLockReadGuard, watch};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockReadGuard, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,9 @@ struct Inner {
     /// Read while a step is recorded as started, written while a pause is recorded: no step starts
     /// after the pause in the log.
     starting: RwLock<()>,
+    /// Whether the run has left memory. Read while something from outside reaches it, written while it
+    /// leaves.
+    has_left: Arc<RwLock<bool>>,
     /// What is in flight. Locked for a push or a removal, never across an await.
     in_flight: Mutex<Vec<(u64, PendingWork)>>,
     next_ticket: std::sync::atomic::AtomicU64,
@@ -43,6 +46,25 @@ struct Inner {
 #[derive(Debug)]
 pub struct StartGuard<'a> {
     _starting: RwLockReadGuard<'a, ()>,
+}
+
+/// Keeps the run in memory while something from outside reaches it.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    _stays: OwnedRwLockReadGuard<bool>,
+}
+
+/// The moment at which a run may leave memory: nothing from outside reaches it meanwhile.
+#[derive(Debug)]
+pub struct Leaving {
+    has_left: OwnedRwLockWriteGuard<bool>,
+}
+
+impl Leaving {
+    /// Notes that the run has left.
+    pub(crate) fn leave(&mut self) {
+        *self.has_left = true;
+    }
 }
 
 /// Something in flight; it is forgotten when this is dropped.
@@ -61,6 +83,7 @@ impl RunControl {
                 reason: OnceLock::new(),
                 paused: watch::Sender::new(paused),
                 starting: RwLock::default(),
+                has_left: Arc::default(),
                 in_flight: Mutex::new(Vec::new()),
                 next_ticket: std::sync::atomic::AtomicU64::new(0),
                 context,
@@ -117,6 +140,23 @@ impl RunControl {
         (!self.is_paused()).then_some(StartGuard {
             _starting: starting,
         })
+    }
+
+    /// Waits until the run may leave memory: it is not paused, and nothing from outside reaches it.
+    pub async fn leaving(&self) -> Leaving {
+        loop {
+            self.until_resumed().await;
+            let has_left = Arc::clone(&self.inner.has_left).write_owned().await;
+            if !self.is_paused() {
+                return Leaving { has_left };
+            }
+        }
+    }
+
+    /// Keeps the run in memory; nothing if it has left.
+    pub(crate) async fn stay(&self) -> Option<Presence> {
+        let has_left = Arc::clone(&self.inner.has_left).read_owned().await;
+        (!*has_left).then_some(Presence { _stays: has_left })
     }
 
     /// Pauses or resumes the run once `recorded` has succeeded. Nothing happens if it is so already.

@@ -5,11 +5,12 @@ use contracts::tavern::run::v1::{
 };
 use grpc_kit::Failure;
 use run_log::RunState;
-use tracing::Instrument;
 
+use crate::control::Presence;
 use crate::failure::{not_resumed, run_finished};
 use crate::runs::Runs;
-use crate::waits::Waits;
+use crate::waits::{RecordedWaits, Waits};
+use crate::wake::{Reached, to_its_end};
 
 impl Runs {
     /// Sends a signal to a run. Returns whether its id was seen before.
@@ -18,9 +19,12 @@ impl Runs {
     /// RUN_NOT_FOUND, RUN_FINISHED, INVALID_FIELDS, REQUEST_ID_REUSED, LIMIT_EXCEEDED, or a storage
     /// that does not work.
     pub async fn signal(&self, request: SignalRunRequest) -> Result<bool, Failure> {
-        let waits = self.waits_of(&request.run_id).await?;
-        let waits = waits.ok_or_else(|| run_finished(&request.run_id))?;
-        to_its_end(async move { waits.signal(request).await }).await
+        let (waits, stays) = self.waits_of(&request.run_id).await?;
+        to_its_end(async move {
+            let _stays = stays;
+            waits.signal(request).await
+        })
+        .await
     }
 
     /// Answers a wait of a run. Returns whether its request was seen before.
@@ -29,9 +33,12 @@ impl Runs {
     /// RUN_NOT_FOUND, RUN_FINISHED, NOT_WAITING, INVALID_FIELDS, REQUEST_ID_REUSED, or a storage that
     /// does not work.
     pub async fn answer(&self, request: AnswerWaitRequest) -> Result<bool, Failure> {
-        let waits = self.waits_of(&request.run_id).await?;
-        let waits = waits.ok_or_else(|| run_finished(&request.run_id))?;
-        to_its_end(async move { waits.answer(request).await }).await
+        let (waits, stays) = self.waits_of(&request.run_id).await?;
+        to_its_end(async move {
+            let _stays = stays;
+            waits.answer(request).await
+        })
+        .await
     }
 
     /// Returns a page of what a run waits for.
@@ -42,35 +49,29 @@ impl Runs {
         &self,
         request: &ListWaitsRequest,
     ) -> Result<ListWaitsResponse, Failure> {
-        match self.waits_of(&request.run_id).await? {
-            Some(waits) => waits.list(request).await,
-            None => Ok(ListWaitsResponse::default()),
+        let summary = self.store().find(&request.run_id).await?;
+        if let Some(Reached::Present(active, _stays)) = self.present(summary.id).await {
+            return active.waits.list(request).await;
+        }
+        // It may have ended, or been woken, since it was looked up.
+        let summary = self.store().find(&request.run_id).await?;
+        match (summary.state, summary.due) {
+            (RunState::Open, None) => Err(not_resumed()),
+            // Looking does not wake a run.
+            (RunState::Open, Some(_)) => {
+                let events = self.events(summary.id).await?;
+                RecordedWaits::of(&request.run_id, &events).page(request)
+            }
+            (RunState::Finished(_), _) => Ok(ListWaitsResponse::default()),
         }
     }
 
-    /// Returns the waits of a run; nothing if it has ended.
-    async fn waits_of(&self, run_id: &str) -> Result<Option<Waits>, Failure> {
-        let summary = self.store().find(run_id).await?;
-        if let Some(active) = self.executor().active().get(summary.id) {
-            return Ok(Some(active.waits));
+    /// Returns the waits of a run, which stays in memory while the second value lives.
+    async fn waits_of(&self, run_id: &str) -> Result<(Waits, Presence), Failure> {
+        match self.reach(run_id).await? {
+            Reached::Present(active, presence) => Ok((active.waits, presence)),
+            Reached::NotResumed(_) => Err(not_resumed()),
+            Reached::Ended => Err(run_finished(run_id)),
         }
-        // It may have ended since it was looked up.
-        match self.store().find(run_id).await?.state {
-            RunState::Open => Err(not_resumed()),
-            RunState::Finished(_) => Ok(None),
-        }
-    }
-}
-
-/// Carries work out although its caller may leave: what is recorded is to take effect.
-async fn to_its_end<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
-) -> Result<T, Failure> {
-    match tokio::spawn(work.in_current_span()).await {
-        Ok(ended) => ended,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(not_resumed()),
-        },
     }
 }

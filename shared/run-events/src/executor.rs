@@ -17,6 +17,7 @@ use crate::codec::durability_to_proto;
 use crate::control::{CancelReason, RunControl};
 use crate::outcome;
 use crate::recorder::Recorder;
+use crate::rest::{Alarm, Departure};
 use crate::waits::Waits;
 
 /// How long the work may take to end by itself after a cancel. Then it is dropped, which
@@ -35,6 +36,8 @@ const FINISH_TRIES: u32 = 8;
 pub enum End {
     /// The run has ended like this.
     Finished(common::RunOutcome),
+    /// Nothing of the run is under way but waits, and it has left memory until it is woken.
+    Rests(Departure),
     /// The run cannot continue now and is not over: it resumes when the service starts again.
     LeaveOpen,
 }
@@ -49,6 +52,7 @@ struct Inner {
     active: ActiveRuns,
     tasks: TaskTracker,
     drain: CancellationToken,
+    alarm: Alarm,
 }
 
 impl Executor {
@@ -58,6 +62,7 @@ impl Executor {
                 active: ActiveRuns::default(),
                 tasks: TaskTracker::new(),
                 drain: CancellationToken::new(),
+                alarm: Alarm::default(),
             }),
         }
     }
@@ -65,6 +70,18 @@ impl Executor {
     /// Returns the runs that this process executes.
     pub(crate) fn active(&self) -> &ActiveRuns {
         &self.inner.active
+    }
+
+    /// Returns what wakes the task that looks for runs that are due.
+    pub(crate) fn alarm(&self) -> &Alarm {
+        &self.inner.alarm
+    }
+
+    /// Runs a task of the service until the service ends.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let drain = self.inner.drain.clone();
+        let task = async move { drain.run_until_cancelled(work).await.unwrap_or_default() };
+        self.inner.tasks.spawn(task);
     }
 
     /// Executes `work` as a task that outlives the caller, and records how it ended.
@@ -99,11 +116,19 @@ impl Executor {
                 () = inner.drain.cancelled() => End::LeaveOpen,
                 end = supervise(&control, recorder.remaining(), work) => end,
             };
-            if let End::Finished(mut outcome) = end {
-                outcome.durability = durability_to_proto(recorder.durability()).into();
-                finish(&recorder, outcome).await;
-            }
+            let departure = match end {
+                End::Finished(mut outcome) => {
+                    outcome.durability = durability_to_proto(recorder.durability()).into();
+                    finish(&recorder, outcome).await;
+                    None
+                }
+                End::Rests(departure) => Some(departure),
+                End::LeaveOpen => None,
+            };
             inner.active.remove(run);
+            if let Some(departure) = departure {
+                inner.alarm.set(departure.due());
+            }
             // It fails if no caller waits for the end.
             let _ = ended_sender.send(true);
         };

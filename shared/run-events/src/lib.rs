@@ -9,7 +9,8 @@
 //! events; [`Runs::execute`] carries the work out as a task under a [`RunControl`], through which
 //! a deadline or a cancel reaches everything below. [`Coalescer`] and
 //! [`CallOutput`] make bounded events of what a model, tool or script writes. [`Waits`] holds what the
-//! nodes of a run wait for.
+//! nodes of a run wait for; a run of which nothing is under way but waits rests in the log (`rest`) until it is woken
+//! (`wake`).
 
 mod active;
 mod call_output;
@@ -29,11 +30,13 @@ mod pause;
 mod phase;
 mod recorder;
 mod resource;
+mod rest;
 mod runs;
 mod service;
 mod start;
 mod store;
 mod waits;
+mod wake;
 mod watch;
 
 pub use call_output::CallOutput;
@@ -42,12 +45,13 @@ pub use coalescer::{Coalescer, parts};
 pub use codec::{
     CodecError, durability_from_proto, durability_to_proto, kind_number, timestamp_to_proto,
 };
-pub use control::{CancelReason, RunControl, StartGuard, Tracked};
+pub use control::{CancelReason, Leaving, RunControl, StartGuard, Tracked};
 pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure};
 pub use follow::{Followed, follow, follow_to_the_end};
 pub use meta::RunMeta;
 pub use recorder::Recorder;
+pub use rest::Departure;
 pub use runs::{OpenRun, Runs};
 pub use start::{StartRun, Started, request_hash};
 pub use waits::{BegunWait, DeclaredSignals, RecordedWaits, Waits, Woken};

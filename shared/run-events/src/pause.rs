@@ -9,6 +9,7 @@ use crate::failure::{append_failure, wrong_state};
 use crate::meta::RunMeta;
 use crate::phase;
 use crate::runs::Runs;
+use crate::wake::Reached;
 
 impl Runs {
     /// Pauses a run: no further step starts until it is resumed. A paused run is left as it is.
@@ -38,8 +39,8 @@ impl Runs {
         if !can_pause(summary.id.owner()) {
             return self.refuse(run_id, ErrorReason::RunNotPausable).await;
         }
-        let entered = match self.executor().active().get(summary.id) {
-            Some(active) => {
+        let entered = match self.reach(run_id).await? {
+            Reached::Present(active, _stays) => {
                 let paused = phase == phase::PAUSED;
                 let recorded = async {
                     let resumed = active.recorder.unpaused_phase();
@@ -48,13 +49,16 @@ impl Runs {
                 };
                 active.control.set_paused(paused, recorded).await
             }
-            None if summary.phase == phase => Ok(()),
+            Reached::Ended => Err(AppendError::Finished),
+            Reached::NotResumed(summary) if summary.phase == phase => Ok(()),
             // This process is about to execute it, and must not lose it.
-            None if self.executor().active().owns(summary.id) => Err(AppendError::Fenced),
+            Reached::NotResumed(summary) if self.executor().active().owns(summary.id) => {
+                Err(AppendError::Fenced)
+            }
             // No task executes it: its service has not resumed it.
-            None => {
+            Reached::NotResumed(summary) => {
                 let meta = RunMeta::of(&summary)?;
-                match self.reopen(summary, &meta).await? {
+                match self.reopen(*summary, &meta).await? {
                     Some(recorder) => recorder.enter(phase, event).await.map(drop),
                     None => Err(AppendError::Finished),
                 }

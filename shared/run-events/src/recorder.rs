@@ -275,6 +275,16 @@ impl Recorder {
         entered.await.map(drop)
     }
 
+    /// Notes that the run rests until `due`, once everything submitted is durable.
+    pub(crate) async fn rest(&self, due: Timestamp) -> Result<(), AppendError> {
+        self.inner.writer.rest(phase::WAITING, due).await.map(drop)
+    }
+
+    /// Returns the sequence of the last event that is known to be stored.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.inner.writer.last_sequence()
+    }
+
     /// Records an event with which the run enters a phase.
     pub(crate) async fn enter(&self, phase: i32, kind: Kind) -> Result<u64, AppendError> {
         let event = self.inner.stamp.encode(kind);

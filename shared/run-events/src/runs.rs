@@ -1,9 +1,10 @@
 //! The entrance: all runs of one service.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use contracts::tavern::common::v1 as common;
 use core_types::{Clock, IdSource, RunId, RunOwner};
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use grpc_kit::{Drain, Failure};
 use run_log::{ReopenError, RunFilter, RunLog, RunLogs, RunSummary};
@@ -14,8 +15,12 @@ use crate::executor::{End, Executor};
 use crate::failure::{append_failure, no_such_run, storage_failure};
 use crate::meta::RunMeta;
 use crate::recorder::{Recorder, Stamp};
+use crate::rest::Wakers;
 use crate::store::RunStore;
 use crate::waits::{DeclaredSignals, RecordedWaits, Waits};
+
+/// How many runs are read at a time.
+const PAGE: usize = 256;
 
 /// All runs of one service.
 #[derive(Clone)]
@@ -24,7 +29,12 @@ pub struct Runs {
     executor: Executor,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
+    wakers: Wakers,
+    resumption: Arc<OnceLock<Resume>>,
 }
+
+/// Executes a run that rested.
+pub(crate) type Resume = Box<dyn Fn(OpenRun) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A run that was open when the previous process ended.
 #[derive(Debug)]
@@ -52,6 +62,8 @@ impl Runs {
             executor: Executor::new(),
             clock,
             ids,
+            wakers: Wakers::default(),
+            resumption: Arc::default(),
         }
     }
 
@@ -71,36 +83,50 @@ impl Runs {
         RunMeta::of(&self.store.find(run_id).await?)
     }
 
-    /// Returns every run that has not ended, the oldest first, ready to be executed again.
+    /// Returns every run that has not ended and does not rest, the oldest first, ready to be executed
+    /// again.
     ///
     /// # Errors
     /// A storage that does not work, or stored data that cannot be read.
     pub async fn open_runs(&self) -> Result<Vec<OpenRun>, Failure> {
         let filter = RunFilter {
-            state: run_log::StateFilter::Open,
+            state: run_log::StateFilter::Awake,
             ..RunFilter::default()
         };
         let mut open = Vec::new();
         for summary in self.store.all(&filter).await? {
+            let _alone = self.wakers.lock(summary.id).await;
             if self.executor.active().owns(summary.id) {
                 continue;
             }
             let meta = RunMeta::of(&summary)?;
-            let kind = summary.kind.clone();
-            let events = self.events(summary.id).await?;
             // It may have been cancelled since it was listed.
-            let Some(recorder) = self.reopen(summary, &meta).await? else {
-                continue;
-            };
-            recorder.learn(&events);
-            open.push(OpenRun {
-                recorder,
-                meta,
-                kind,
-                events,
-            });
+            open.extend(self.take_over(summary, meta).await?);
         }
         Ok(open)
+    }
+
+    /// Returns what `of` finds in what was stored beside the runs that have not ended, a page of which is in
+    /// memory at a time.
+    ///
+    /// # Errors
+    /// A storage that does not work, or stored data that cannot be read.
+    pub async fn metas_of_open_runs<T, C: Extend<T> + Default>(
+        &self,
+        of: impl Fn(&RunMeta) -> Option<T>,
+    ) -> Result<C, Failure> {
+        let (mut found, mut cursor) = (C::default(), None);
+        loop {
+            let page = self.store.logs.open_runs(cursor.as_ref(), PAGE).await;
+            let page = page.map_err(|error| storage_failure(&error))?;
+            for summary in &page.runs {
+                found.extend(of(&RunMeta::of(summary)?));
+            }
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(found),
+            }
+        }
     }
 
     /// Returns everything that happened in a run.
@@ -181,6 +207,11 @@ impl Runs {
         self.executor.execute(recorder, waits, work);
     }
 
+    /// Returns the number of runs that are in memory: a task executes them.
+    pub fn in_memory(&self) -> usize {
+        self.executor.active().len()
+    }
+
     /// Ends all tasks without ending their runs, which resume at the next start.
     pub async fn shutdown(&self) {
         self.executor.shutdown().await;
@@ -193,6 +224,14 @@ impl Runs {
 
     pub(crate) fn executor(&self) -> &Executor {
         &self.executor
+    }
+
+    pub(crate) fn wakers(&self) -> &Wakers {
+        &self.wakers
+    }
+
+    pub(crate) fn resumption(&self) -> &OnceLock<Resume> {
+        &self.resumption
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {

@@ -39,19 +39,29 @@ impl RunStore {
 
     /// Returns everything that happened in a run.
     pub(crate) async fn events(&self, run: RunId) -> Result<Vec<common::RunEvent>, Failure> {
+        self.events_to(run, u64::MAX).await
+    }
+
+    /// Returns what happened in a run up to a sequence, which ends a page.
+    pub(crate) async fn events_to(
+        &self,
+        run: RunId,
+        last: u64,
+    ) -> Result<Vec<common::RunEvent>, Failure> {
         let mut events = Vec::new();
         let mut after = 0;
-        loop {
+        while after < last {
             let page = self.logs.read(run, after, PAGE).await;
             let page = page.map_err(|error| read_failure(&error, &run.to_string()))?;
-            let Some(last) = page.last() else {
-                return Ok(events);
+            let Some(newest) = page.last() else {
+                break;
             };
-            after = last.sequence;
+            after = newest.sequence;
             for stored in &page {
                 events.push(decode(stored).map_err(|error| damaged(&error))?);
             }
         }
+        Ok(events)
     }
 
     /// Returns the runs of a conversation, the oldest first.

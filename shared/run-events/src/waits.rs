@@ -10,6 +10,7 @@ mod list;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use contracts::tavern::common::v1::run_event::Kind;
@@ -20,7 +21,9 @@ use serde_json::Value;
 use tokio::sync::{Mutex, oneshot};
 
 use crate::codec::timestamp_to_proto;
+use crate::control::{Leaving, RunControl};
 use crate::recorder::Recorder;
+use crate::rest::Departure;
 use board::woken_by_signal;
 
 pub use board::{RecordedWaits, Woken};
@@ -42,6 +45,8 @@ struct Inner {
     declared: DeclaredSignals,
     /// Held while an event is recorded, so that what comes first here comes first in the log.
     board: Mutex<RecordedWaits>,
+    /// How many nodes await what wakes them.
+    awaited: Arc<AtomicUsize>,
 }
 
 /// A wait that a node has begun, or continues after a restart.
@@ -50,6 +55,32 @@ pub struct BegunWait {
     wait_id: String,
     due: Option<Timestamp>,
     woken: oneshot::Receiver<Woken>,
+    begun: Timestamp,
+    awaited: Awaited,
+}
+
+impl BegunWait {
+    /// Returns when the wait began, before a restart perhaps.
+    pub fn begun(&self) -> Timestamp {
+        self.begun
+    }
+}
+
+/// Counts a node that awaits what wakes it.
+#[derive(Debug)]
+struct Awaited(Arc<AtomicUsize>);
+
+impl Awaited {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Waits {
@@ -59,6 +90,7 @@ impl Waits {
             recorder,
             declared,
             board: Mutex::new(recorded),
+            awaited: Arc::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -79,10 +111,10 @@ impl Waits {
         let (wait_id, kind, name) = (wait.wait_id.clone(), wait.kind(), wait.name.clone());
         let mut board = self.inner.board.lock().await;
         board.forget_dropped();
-        let due = match board.attach(&wait_id, sender) {
-            Ok(due) => due,
+        let now = self.inner.recorder.now();
+        let (begun, due) = match board.attach(&wait_id, sender) {
+            Ok((begun, due)) => (begun.unwrap_or(now), due),
             Err(sender) => {
-                let now = self.inner.recorder.now();
                 let wait = common::Wait {
                     due: due.map(timestamp_to_proto),
                     create_time: Some(timestamp_to_proto(now)),
@@ -94,7 +126,7 @@ impl Waits {
                 let waiting = Kind::NodeWaiting(waiting);
                 self.inner.recorder.submit(waiting).await?;
                 board.open(wait, now, due, Some(sender));
-                due
+                (now, due)
             }
         };
         // A signal may have arrived before the wait began, or while no process executed the run.
@@ -111,6 +143,8 @@ impl Waits {
             wait_id,
             due,
             woken,
+            begun,
+            awaited: Awaited::new(&self.inner.awaited),
         })
     }
 
@@ -123,6 +157,8 @@ impl Waits {
             wait_id,
             due,
             mut woken,
+            awaited: _awaited,
+            ..
         } = begun;
         tokio::select! {
             // What was recorded before the time came counts.
@@ -144,6 +180,36 @@ impl Waits {
             count,
         });
         unconsumed.collect()
+    }
+
+    /// Lets the run leave memory, if all that its nodes await is open and the first of it is due later than
+    /// in `shortest`. The caller must not let the run continue meanwhile. Once it has left, its task is to
+    /// end with [`End::Rests`](crate::End::Rests).
+    ///
+    /// # Errors
+    /// [`AppendError`] when that was not stored, or what was submitted before was lost.
+    pub async fn leave(
+        &self,
+        leaving: Leaving,
+        control: &RunControl,
+        shortest: Duration,
+    ) -> Result<Option<Departure>, AppendError> {
+        if control.is_cancelled() {
+            return Ok(None);
+        }
+        // A wait that is about to record that it is due holds the lock.
+        let awaited = self.inner.awaited.load(Ordering::SeqCst);
+        let board = self.inner.board.try_lock();
+        let Some(earliest) = board.ok().and_then(|mut board| board.earliest_of(awaited)) else {
+            return Ok(None);
+        };
+        let deadline = self.inner.recorder.deadline();
+        let due = earliest.map_or(deadline, |due| due.min(deadline));
+        if due.since(self.inner.recorder.now()) <= shortest {
+            return Ok(None);
+        }
+        self.inner.recorder.rest(due).await?;
+        Ok(Some(Departure::new(due, leaving)))
     }
 
     async fn until(&self, due: Option<Timestamp>) {

@@ -12,6 +12,18 @@ pub fn can_wait(plan: &Plan) -> bool {
     })
 }
 
+/// Whether a zone of the plan, or of a zone in it, may only take a certain time.
+pub fn has_timed_zones(plan: &Plan) -> bool {
+    plan.nodes.iter().any(|node| {
+        let execution = node.execution.as_ref();
+        let timed = execution.is_some_and(|execution| {
+            execution.timeout.is_some() || execution.total_timeout.is_some()
+        });
+        let body = node.body.as_ref();
+        body.is_some_and(|body| timed || has_timed_zones(body))
+    })
+}
+
 /// Returns the name and the schema of each signal that a node of the plan, or of a zone in it, waits for.
 pub fn signals(plan: &Plan) -> Vec<(String, Value)> {
     let mut found = Vec::new();

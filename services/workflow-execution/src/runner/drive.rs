@@ -5,6 +5,7 @@ mod attempts;
 mod cached;
 mod effects;
 mod ending;
+mod resting;
 mod waits;
 
 use call_outcome::{Category, Failure};
@@ -41,6 +42,7 @@ use super::{Prepared, RunPlace, Runner};
 use admission::{Admissions, WaitingEffect};
 use cached::NodeCaches;
 use effects::EffectOutcome;
+use resting::Came;
 use waits::{NodeWaits, RunWaits};
 
 /// How many outcomes are collected before they are handed to the log.
@@ -64,18 +66,20 @@ pub(super) async fn run(
     control: RunControl,
 ) -> End {
     let turn = place.turn(&recorder, &control).await;
+    let rests_after = resting::rests_after(&runner, &prepared, &place, &recorder);
     let of_run = RunWaits::new(waits.clone(), place);
     let mut drive = Drive::new(runner, prepared, String::new(), of_run, recorder, control);
     let reached = match turn {
-        Ok(()) => drive.reach_end().await,
+        Ok(()) => drive.reach_end_or_rest(&waits, rests_after).await,
         Err(error) => Err(error),
     };
     match reached {
-        Ok(Reached::End) => {
+        Ok(Came::To(Reached::End)) => {
             let unconsumed = waits.close().await;
             End::Finished(with_unconsumed_signals(drive.outcome(), unconsumed))
         }
-        Ok(Reached::Stop) => End::Finished(drive.stopped()),
+        Ok(Came::ToRest(departure)) => End::Rests(departure),
+        Ok(Came::To(Reached::Stop)) => End::Finished(drive.stopped()),
         Err(AppendError::Invalid(violations)) => {
             tracing::error!(?violations, "an event of a run does not fit into the log");
             End::Finished(outcome::internal(&telemetry::context::current_trace_id()))

@@ -137,6 +137,11 @@ impl RunPlace {
         self.entry.key.as_mut()
     }
 
+    /// Whether the run continues alone under a key.
+    pub(super) fn has_key(&self) -> bool {
+        self.entry.key.is_some()
+    }
+
     pub(super) fn priority(&self) -> u32 {
         self.entry.priority
     }

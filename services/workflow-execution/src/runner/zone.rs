@@ -26,6 +26,7 @@ use crate::domain::zone::iterations::Iterations;
 use crate::wire;
 
 use super::Prepared;
+use super::business::{Business, Busy};
 use super::history::{ZoneHistory, replay_iteration};
 
 /// Drives the nodes of an iteration, with what stands in front of their ids. Gives the state in which
@@ -41,6 +42,9 @@ pub(super) struct Zone {
     pub(super) drive: Drive,
     pub(super) recorder: Recorder,
     pub(super) control: RunControl,
+    pub(super) business: Business,
+    /// Held while the zone has something to do beside its iterations, also before it begins.
+    pub(super) busy: Option<Busy>,
     pub(super) conversation_id: String,
     pub(super) workflow_id: String,
     /// The plan around the zone.
@@ -134,9 +138,11 @@ impl Zone {
                 begun += 1;
                 failed = take_ended(&mut iterations, &mut ended, begun, &body);
             }
+            self.busy = None;
             let Some((index, took, end)) = running.next().await else {
                 break;
             };
+            self.busy = Some(self.business.begin());
             match end? {
                 IterationEnd::Gave(gave) => {
                     self.record(&body, index, &gave, took).await?;

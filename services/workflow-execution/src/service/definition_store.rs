@@ -47,11 +47,11 @@ impl DefinitionStore {
     /// `used` name. Returns the number of texts.
     pub(super) async fn forget_unused(
         &self,
-        used: Vec<Hash>,
+        used: HashSet<Hash>,
         before: Timestamp,
     ) -> Result<u64, StoreError> {
         let stored = self.stored.lock().await;
-        let used: Vec<Hash> = used.into_iter().chain(stored.iter().copied()).collect();
+        let used: Vec<Hash> = used.union(&stored).copied().collect();
         self.store.forget(before, &used).await
     }
 }

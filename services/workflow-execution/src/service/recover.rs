@@ -1,10 +1,12 @@
 //! Resuming the runs that the previous process left.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
+use futures::FutureExt;
 use grpc_kit::Failure;
 use run_events::{End, OpenRun, RecordedWaits, Recorder, RunMeta, outcome};
 use run_log::Hash;
@@ -20,6 +22,9 @@ use super::target::{Stored, Target, TargetError, read_hash};
 
 /// How long the first answer to a saving request is kept.
 const REQUESTS_ARE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a run rests that was woken while the storage does not work.
+const STORAGE_RESTS: Duration = Duration::from_secs(1);
 
 /// A run that cannot continue.
 pub(super) enum Stuck {
@@ -41,10 +46,10 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
         .open_runs()
         .await
         .map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
-    let used: Vec<Hash> = open
-        .iter()
-        .filter_map(|run| definition_of(&run.meta))
-        .collect();
+    // Of runs that rest nothing else is read.
+    let used = inner.runs.metas_of_open_runs(definition_of).await;
+    let used: HashSet<Hash> =
+        used.map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
     let before = core_types::Timestamp::from_unix_nanos(
         inner
             .clock
@@ -63,9 +68,33 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
     // Runs that were queued come behind those that had begun.
     open.sort_by_key(|run| run.recorder.is_queued());
     for run in open {
-        resume(inner, run).await;
+        if !resume(inner, run).await {
+            tracing::error!("a run is left for the next start");
+        }
     }
     Ok(())
+}
+
+/// Makes what rests continue when it is woken.
+pub(super) fn resume_what_rests(inner: &Arc<Inner>) {
+    let service = Arc::downgrade(inner);
+    inner.runs.resume_with(move |run| {
+        let service = service.clone();
+        let resumed = async move {
+            let Some(inner) = service.upgrade() else {
+                return;
+            };
+            let recorder = run.recorder.clone();
+            if resume(&inner, run).await {
+                return;
+            }
+            let later = inner.clock.now().plus(STORAGE_RESTS);
+            if let Err(failure) = inner.runs.rest_until(&recorder, later).await {
+                tracing::error!(run = %recorder.run_id(), ?failure, "a run is left for the next start");
+            }
+        };
+        resumed.boxed()
+    });
 }
 
 /// Returns the digest of the definition that was kept for a run.
@@ -76,7 +105,8 @@ pub(super) fn definition_of(meta: &RunMeta) -> Option<Hash> {
     }
 }
 
-async fn resume(inner: &Arc<Inner>, run: OpenRun) {
+/// Continues with a run; returns false if the storage does not work.
+async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
     let recorder = run.recorder.clone();
     let span = telemetry::spans::invoke_workflow(&run.meta.subject);
     if let Some(parent) = telemetry::context::parse_traceparent(&run.meta.traceparent) {
@@ -104,9 +134,11 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) {
             span.in_scope(|| end_cancelled(inner, recorder, reason, unsettled))
         }
         Err(Stuck::Storage(failure)) => {
-            tracing::error!(run = %recorder.run_id(), ?failure, "a run is left for the next start");
+            tracing::error!(run = %recorder.run_id(), ?failure, "a run cannot continue now");
+            return false;
         }
     }
+    true
 }
 
 /// Returns what decides when the turn of a run comes.

@@ -20,6 +20,7 @@ mod models;
 mod node_types;
 mod pause;
 mod queue;
+mod rests;
 mod resume;
 mod runs;
 mod schedules;

@@ -27,7 +27,7 @@ fn dispatched(kind: &Kind) -> bool {
 }
 
 impl World {
-    async fn pause(&self, run_id: &str) -> Result<Run, Status> {
+    pub(crate) async fn pause(&self, run_id: &str) -> Result<Run, Status> {
         let request = PauseRunRequest {
             run_id: run_id.to_owned(),
             reason: "wait for me".into(),
@@ -36,7 +36,7 @@ impl World {
         Ok(response.into_inner().run.unwrap())
     }
 
-    async fn resume(&self, run_id: &str) -> Result<Run, Status> {
+    pub(crate) async fn resume(&self, run_id: &str) -> Result<Run, Status> {
         let request = ResumeRunRequest {
             run_id: run_id.to_owned(),
         };
@@ -44,7 +44,7 @@ impl World {
         Ok(response.into_inner().run.unwrap())
     }
 
-    async fn state(&self, run_id: &str) -> RunState {
+    pub(crate) async fn state(&self, run_id: &str) -> RunState {
         let request = GetRunRequest {
             run_id: run_id.to_owned(),
         };

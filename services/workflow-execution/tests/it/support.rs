@@ -153,6 +153,32 @@ impl World {
         again
     }
 
+    /// Starts another process on what is on the disk now, as after a kill.
+    pub(crate) async fn killed(self) -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        let (from, to) = (
+            self.directory.path().join("data"),
+            directory.path().join("data"),
+        );
+        std::fs::create_dir(&to).unwrap();
+        for file in std::fs::read_dir(from).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+        let again = Self::on(
+            directory,
+            self.registry.clone(),
+            self.sandbox.clone(),
+            self.models.clone(),
+            self.conversations.clone(),
+            self.clock.clone(),
+            |_| {},
+        )
+        .await;
+        again.service.recover().await.unwrap();
+        again
+    }
+
     /// Follows a run until something was written after the given number of restarts of its script.
     pub(crate) async fn until_chunk(&self, run_id: &str, restarts: usize) -> OutputChunk {
         let request = WatchRunRequest {

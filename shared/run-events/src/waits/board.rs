@@ -96,23 +96,23 @@ impl RecordedWaits {
         self.open.insert(key, OpenWait { wait, due, wake });
     }
 
-    /// Connects a recorded wait with its node again and returns when it is due. The sender comes back
-    /// if there is no such wait.
+    /// Connects a recorded wait with its node again and returns when it began, if it is open, and when it is
+    /// due. The sender comes back if there is no such wait.
     pub(super) fn attach(
         &mut self,
         wait_id: &str,
         wake: oneshot::Sender<Woken>,
-    ) -> Result<Option<Timestamp>, oneshot::Sender<Woken>> {
+    ) -> Result<(Option<Timestamp>, Option<Timestamp>), oneshot::Sender<Woken>> {
         if let Some((_, woken)) = self.woken.remove(wait_id) {
             // It fails if the node waits no longer.
             let _ = wake.send(woken);
-            return Ok(None);
+            return Ok((None, None));
         }
-        let open = self.open.values_mut();
-        match open.into_iter().find(|open| open.wait.wait_id == wait_id) {
-            Some(open) => {
+        let mut open = self.open.iter_mut();
+        match open.find(|((_, id), _)| id == wait_id) {
+            Some(((begun, _), open)) => {
                 open.wake = Some(wake);
-                Ok(open.due)
+                Ok((Some(*begun), open.due))
             }
             None => Err(wake),
         }
@@ -125,6 +125,14 @@ impl RecordedWaits {
                 .as_ref()
                 .is_none_or(|wake| !oneshot::Sender::is_closed(wake))
         });
+    }
+
+    /// Returns the earliest time at which an open wait is due, if no wait but `awaited` open ones is left:
+    /// what was woken has reached its node, and what was recorded is awaited by one.
+    pub(super) fn earliest_of(&mut self, awaited: usize) -> Option<Option<Timestamp>> {
+        self.forget_dropped();
+        let settled = self.woken.is_empty() && self.open.len() == awaited;
+        settled.then(|| self.open.values().filter_map(|open| open.due).min())
     }
 
     /// Returns what is waited for, with when it began, in that order.

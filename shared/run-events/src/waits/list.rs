@@ -6,7 +6,7 @@ use grpc_kit::Failure;
 use prost::Message;
 
 use super::Waits;
-use super::board::Key;
+use super::board::{Key, RecordedWaits};
 
 /// The size at which a page ends early.
 const MAX_PAGE_BYTES: usize = 1024 * 1024;
@@ -20,6 +20,18 @@ impl Waits {
         &self,
         request: &ListWaitsRequest,
     ) -> Result<ListWaitsResponse, Failure> {
+        let mut board = self.inner.board.lock().await;
+        board.forget_dropped();
+        board.page(request)
+    }
+}
+
+impl RecordedWaits {
+    /// Returns a page of the waits that nothing has woken.
+    ///
+    /// # Errors
+    /// INVALID_FIELDS for the token of another list.
+    pub(crate) fn page(&self, request: &ListWaitsRequest) -> Result<ListWaitsResponse, Failure> {
         let list = format!("ListWaits/{}", request.run_id);
         let token = PageToken::decode(&list, &request.page_token);
         let token = token.map_err(|error| {
@@ -27,11 +39,9 @@ impl Waits {
         })?;
         let after = token.as_ref().map(PageToken::last_key);
         let size = page_size(request.page_size);
-        let mut board = self.inner.board.lock().await;
-        board.forget_dropped();
         let mut waits: Vec<contracts::tavern::common::v1::Wait> = Vec::new();
         let (mut bytes, mut last) = (0, String::new());
-        for (key, wait) in board.list() {
+        for (key, wait) in self.list() {
             let key = text_of(key);
             if after.is_some_and(|after| key.as_str() <= after) {
                 continue;

@@ -143,6 +143,8 @@ impl Drive {
             history: self.zones.remove(&node).unwrap_or_default(),
             recorder: self.recorder.clone(),
             control,
+            busy: Some(self.waits.business().begin()),
+            business: self.waits.business(),
             conversation_id: self.conversation_id.clone(),
             workflow_id: self.workflow_id.clone(),
             plan: Arc::clone(self.engine.plan()),

@@ -8,7 +8,6 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use run_events::{Waits, Woken};
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::domain::limits::MAX_VALUE_BYTES;
@@ -19,14 +18,15 @@ use crate::domain::wait::{Due, WaitKind, WaitRequest, Wake};
 use crate::wire;
 
 use super::super::RunPlace;
+use super::super::business::{Business, Busy};
 use super::{Drive, EffectOutcome, Running};
 
 /// What the loops of a run share: that of the run itself and those of iterations in it.
 #[derive(Clone)]
 pub(super) struct RunWaits {
     waits: Waits,
-    /// How many loops have something else under way than waits.
-    busy: Arc<AtomicUsize>,
+    /// The loops that have something else under way than waits.
+    business: Business,
     place: Arc<RunPlace>,
 }
 
@@ -34,7 +34,7 @@ impl RunWaits {
     pub(super) fn new(waits: Waits, place: RunPlace) -> Self {
         Self {
             waits,
-            busy: Arc::default(),
+            business: Business::default(),
             place: Arc::new(place),
         }
     }
@@ -43,8 +43,8 @@ impl RunWaits {
 /// The waits of the nodes of a run, or of an iteration in it.
 pub(super) struct NodeWaits {
     of_run: RunWaits,
-    /// Whether this loop is counted as busy.
-    is_busy: bool,
+    /// Counts this loop as busy.
+    busy: Option<Busy>,
     /// What is to begin once all that happened before is handed to the log.
     beginning: Vec<(NodeIndex, WaitRequest)>,
     running: Running,
@@ -52,10 +52,9 @@ pub(super) struct NodeWaits {
 
 impl NodeWaits {
     pub(super) fn new(of_run: RunWaits) -> Self {
-        of_run.busy.fetch_add(1, Ordering::Relaxed);
         Self {
+            busy: Some(of_run.business.begin()),
             of_run,
-            is_busy: true,
             beginning: Vec::new(),
             running: FuturesUnordered::new(),
         }
@@ -71,27 +70,25 @@ impl NodeWaits {
         self.of_run.clone()
     }
 
+    /// Returns what is under way in the whole run.
+    pub(super) fn business(&self) -> Business {
+        self.of_run.business.clone()
+    }
+
     /// Notes that this loop has nothing but waits under way; returns whether no other has.
     fn rest(&mut self) -> bool {
-        std::mem::take(&mut self.is_busy) && self.of_run.busy.fetch_sub(1, Ordering::Relaxed) == 1
+        self.busy.take().is_some() && self.of_run.business.is_quiet()
     }
 
     /// Notes that this loop continues.
     pub(super) fn awake(&mut self) {
-        if !std::mem::replace(&mut self.is_busy, true) {
-            self.of_run.busy.fetch_add(1, Ordering::Relaxed);
-        }
+        self.busy
+            .get_or_insert_with(|| self.of_run.business.begin());
     }
 
     /// Returns the next node that was woken; nothing if none waits.
     pub(super) async fn next(&mut self) -> Option<(NodeIndex, EffectOutcome)> {
         self.running.next().await
-    }
-}
-
-impl Drop for NodeWaits {
-    fn drop(&mut self) {
-        self.rest();
     }
 }
 
@@ -151,7 +148,11 @@ impl Drive {
             };
             let waits = self.waits.of_run.waits.clone();
             let begun = waits.begin(self.wait(node, request.kind), due).await?;
-            self.started.push((node, Instant::now()));
+            // It may have begun before the run left memory.
+            let waited = self.recorder.now().since(begun.begun());
+            let now = Instant::now();
+            self.started
+                .push((node, now.checked_sub(waited).unwrap_or(now)));
             let woken = async move {
                 let outcome = match waits.woken(begun).await {
                     Ok(woken) => EffectOutcome::Answered(settled(woken)),

@@ -1,0 +1,69 @@
+//! Runs of which nothing is under way but waits leave memory (rule W37).
+
+use std::pin::pin;
+use std::time::Duration;
+
+use core_types::Durability;
+use run_events::{Departure, Waits};
+use run_log::AppendError;
+
+use crate::domain::plan_waits;
+
+use super::super::{Prepared, RunPlace, Runner};
+use super::{Drive, Reached};
+use run_events::Recorder;
+
+/// Where the nodes of a run came to.
+pub(super) enum Came {
+    /// Nothing is left to happen, or they were ended from outside.
+    To(Reached),
+    /// They wait, and the run has left memory.
+    ToRest(Departure),
+}
+
+/// Returns how long a run waits in memory before it leaves, if it may: its key would be free, or its log
+/// or the time of a zone gone.
+pub(super) fn rests_after(
+    runner: &Runner,
+    prepared: &Prepared,
+    place: &RunPlace,
+    recorder: &Recorder,
+) -> Option<Duration> {
+    let stays = recorder.durability() == Durability::Memory
+        || place.has_key()
+        || plan_waits::has_timed_zones(prepared.engine.plan());
+    (!stays).then_some(runner.rest_after)
+}
+
+impl Drive {
+    /// Runs the nodes of a run to their end, or until it leaves memory.
+    pub(super) async fn reach_end_or_rest(
+        &mut self,
+        waits: &Waits,
+        rests_after: Option<Duration>,
+    ) -> Result<Came, AppendError> {
+        let Some(rests_after) = rests_after else {
+            return self.reach_end().await.map(Came::To);
+        };
+        let (control, business) = (self.control.clone(), self.waits.business());
+        let mut end = pin!(self.reach_end());
+        loop {
+            let may_leave = async {
+                business.quiet_for(rests_after).await;
+                control.leaving().await
+            };
+            let leaving = tokio::select! {
+                // First, so that the run has seen all that reached it before.
+                biased;
+                reached = &mut end => return reached.map(Came::To),
+                leaving = may_leave => leaving,
+            };
+            // Nothing of the run continues here: all of it is polled above.
+            if business.is_quiet()
+                && let Some(departure) = waits.leave(leaving, &control, rests_after).await?
+            {
+                return Ok(Came::ToRest(departure));
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Waking runs that rest.
+
+use std::time::Duration;
+
+use core_types::{RunId, Timestamp};
+use futures::future::BoxFuture;
+use grpc_kit::Failure;
+use run_log::{RunLog, RunState, RunSummary};
+use tracing::Instrument;
+
+use crate::active::Active;
+use crate::control::Presence;
+use crate::failure::{append_failure, not_resumed, storage_failure};
+use crate::meta::RunMeta;
+use crate::recorder::Recorder;
+use crate::runs::{OpenRun, Runs};
+
+/// How many due runs are woken at once.
+const AT_ONCE: usize = 256;
+
+/// How long until the next look for due runs at the latest: the clock may be moved meanwhile.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// How long until runs that could not be woken are tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What a run that something reaches is found as.
+pub(crate) enum Reached {
+    /// A task executes it, and it does not leave memory while the second value lives.
+    Present(Active, Presence),
+    /// It has not ended, and its service has not resumed it.
+    NotResumed(Box<RunSummary>),
+    /// It has ended.
+    Ended,
+}
+
+impl Runs {
+    /// Executes runs that rest with `resume` when they are woken. To be called once, before any run is
+    /// reached.
+    pub fn resume_with(
+        &self,
+        resume: impl Fn(OpenRun) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) {
+        // It fails if it was called before; the first way to resume is as good.
+        let _ = self.resumption().set(Box::new(resume));
+    }
+
+    /// Begins to wake runs when they are due, until the service ends.
+    pub fn wake_when_due(&self) {
+        let runs = self.clone();
+        self.executor().spawn(async move {
+            loop {
+                let rest = match runs.wake_due().await {
+                    Ok(rest) => rest,
+                    Err(failure) => {
+                        tracing::error!(?failure, "runs that are due cannot be looked up");
+                        RETRY
+                    }
+                };
+                tokio::select! {
+                    () = tokio::time::sleep(rest) => {}
+                    () = runs.executor().alarm().earlier() => {}
+                }
+            }
+        });
+    }
+
+    /// Leaves a run that was woken and cannot continue now until a later time.
+    ///
+    /// # Errors
+    /// A storage that does not work: the run continues at the next start.
+    pub async fn rest_until(&self, run: &Recorder, due: Timestamp) -> Result<(), Failure> {
+        let rested = run.rest(due).await;
+        rested.map_err(|error| append_failure(&error))?;
+        self.executor().alarm().set(due);
+        Ok(())
+    }
+
+    /// Finds a run for something that reaches it from outside, and wakes it if it rests.
+    pub(crate) async fn reach(&self, run_id: &str) -> Result<Reached, Failure> {
+        let run = self.store().find(run_id).await?.id;
+        loop {
+            if let Some(reached) = self.present(run).await {
+                return Ok(reached);
+            }
+            let (runs, run_id) = (self.clone(), run_id.to_owned());
+            let found = to_its_end(async move { runs.find_and_wake(&run_id).await });
+            if let Some(reached) = found.await? {
+                return Ok(reached);
+            }
+        }
+    }
+
+    /// Wakes a run if it rests; nothing comes back once a task executes it.
+    async fn find_and_wake(&self, run_id: &str) -> Result<Option<Reached>, Failure> {
+        let run = self.store().find(run_id).await?.id;
+        // While another task takes the run over, it neither rests nor is it executed.
+        let _alone = self.wakers().lock(run).await;
+        if self.present(run).await.is_some() {
+            return Ok(None);
+        }
+        let summary = self.store().find(run_id).await?;
+        match (summary.state, summary.due) {
+            (RunState::Finished(_), _) => Ok(Some(Reached::Ended)),
+            (RunState::Open, None) => Ok(Some(Reached::NotResumed(Box::new(summary)))),
+            (RunState::Open, Some(_)) => self.resume_resting(summary).await.map(|()| None),
+        }
+    }
+
+    pub(crate) async fn present(&self, run: RunId) -> Option<Reached> {
+        let active = self.executor().active().get(run)?;
+        let presence = active.control.stay().await?;
+        Some(Reached::Present(active, presence))
+    }
+
+    /// Takes a run over that was due when it was looked up, unless something else did.
+    async fn wake(&self, summary: RunSummary) -> Result<(), Failure> {
+        let _alone = self.wakers().lock(summary.id).await;
+        match self.present(summary.id).await {
+            Some(_) => Ok(()),
+            // What was woken and rests again since then is woken once more, which does no harm.
+            None => self.resume_resting(summary).await,
+        }
+    }
+
+    /// Takes a run over and executes it.
+    async fn resume_resting(&self, summary: RunSummary) -> Result<(), Failure> {
+        let resume = self.resumption().get().ok_or_else(not_resumed)?;
+        let meta = RunMeta::of(&summary)?;
+        match self.take_over(summary, meta).await? {
+            Some(run) => resume(run).await,
+            None => tracing::debug!("a run that rested has ended"),
+        }
+        Ok(())
+    }
+
+    /// Takes a run over with everything that happened in it; nothing comes back if it has ended.
+    pub(crate) async fn take_over(
+        &self,
+        summary: RunSummary,
+        meta: RunMeta,
+    ) -> Result<Option<OpenRun>, Failure> {
+        let (run, kind, due) = (summary.id, summary.kind.clone(), summary.due);
+        let Some(recorder) = self.reopen(summary, &meta).await? else {
+            return Ok(None);
+        };
+        match self.store().events_to(run, recorder.last_sequence()).await {
+            Ok(events) => {
+                recorder.learn(&events);
+                Ok(Some(OpenRun {
+                    recorder,
+                    meta,
+                    kind,
+                    events,
+                }))
+            }
+            Err(failure) => {
+                // It is tried again while the service runs.
+                if let Some(due) = due {
+                    let rested = recorder.rest(due).await;
+                    rested.map_err(|error| append_failure(&error))?;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Wakes what is due; returns how long nothing further is.
+    async fn wake_due(&self) -> Result<Duration, Failure> {
+        loop {
+            self.executor().alarm().look();
+            let now = self.clock().now();
+            let due = self.store().logs.due(now, AT_ONCE).await;
+            let due = due.map_err(|error| storage_failure(&error))?;
+            if due.is_empty() {
+                return self.until_next(now).await;
+            }
+            if !self.wake_all(due).await {
+                return Ok(RETRY);
+            }
+        }
+    }
+
+    async fn until_next(&self, now: Timestamp) -> Result<Duration, Failure> {
+        let next = self.store().logs.next_due().await;
+        let next = next.map_err(|error| storage_failure(&error))?;
+        let latest = now.plus(LONGEST_REST);
+        let next = next.map_or(latest, |next| next.min(latest));
+        self.executor().alarm().rest_until(next);
+        Ok(next.since(now))
+    }
+
+    /// Wakes runs at once; returns whether at least one could be.
+    async fn wake_all(&self, due: Vec<RunSummary>) -> bool {
+        let waking: Vec<_> = due
+            .into_iter()
+            .map(|summary| {
+                let (runs, run) = (self.clone(), summary.id);
+                let wake = async move { runs.wake(summary).await };
+                (run, tokio::spawn(wake.in_current_span()))
+            })
+            .collect();
+        let mut any = false;
+        for (run, woken) in waking {
+            match woken.await {
+                Ok(Ok(())) => any = true,
+                Ok(Err(failure)) => {
+                    tracing::error!(%run, ?failure, "a run that is due cannot be woken");
+                }
+                // The panic hook has logged the place.
+                Err(_) => tracing::error!(%run, "a run that is due was not woken"),
+            }
+        }
+        any
+    }
+}
+
+/// Carries work out although its caller may leave: what is recorded is to take effect.
+pub(crate) async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::spawn(work.in_current_span()).await {
+        Ok(ended) => ended,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(not_resumed()),
+        },
+    }
+}
