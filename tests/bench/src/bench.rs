@@ -9,6 +9,7 @@ mod parse;
 mod script;
 mod serve;
 mod tracing;
+mod waits;
 mod workflow;
 
 use std::fmt;
@@ -31,6 +32,8 @@ pub(crate) enum Benchmark {
     Cached,
     /// Steps that survive power loss.
     Durable,
+    /// Runs that wait.
+    Waits,
     /// Following and resuming a run.
     Follow,
     /// Following a run at the edges.
@@ -45,12 +48,13 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 10] = [
+    pub(crate) const ALL: [Benchmark; 11] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Workflow,
         Benchmark::Cached,
         Benchmark::Durable,
+        Benchmark::Waits,
         Benchmark::Follow,
         Benchmark::Edges,
         Benchmark::Script,
@@ -69,6 +73,7 @@ impl Benchmark {
             Benchmark::Workflow => workflow::run(effort).await,
             Benchmark::Cached => cached::run(effort).await,
             Benchmark::Durable => durable::run(effort).await,
+            Benchmark::Waits => waits::run(effort).await,
             Benchmark::Follow => follow::run(effort).await,
             Benchmark::Edges => edges::run(effort).await,
             Benchmark::Script => script::run(effort).await,
