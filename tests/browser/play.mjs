@@ -62,6 +62,11 @@ const EVERYWHERE = [
   ["tavern.agent.v1.ProfileService/ListProfiles", "profiles"],
   ["tavern.agent.v1.ConversationService/ListConversations", undefined],
   ["tavern.agent.v1.ModelService/ListModels", "models"],
+  [
+    "tavern.agent.v1.StateService/ListPrivateStateVersions",
+    undefined,
+    { conversationId: "none", profileId: "none" },
+  ],
   ["tavern.run.v1.RunService/ListRuns", undefined],
 ];
 

@@ -142,6 +142,8 @@ impl Conversations {
         for (run, _) in runs {
             self.inner.runs.delete(&run.run_id).await?;
         }
+        let states = self.inner.store.delete_states(conversation_id).await;
+        states.map_err(|error| store_failure(&error))?;
         // Last, so that a deletion that was interrupted can be repeated.
         let deleted = self.inner.store.delete_conversation(conversation_id).await;
         deleted.map_err(|error| store_failure(&error))

@@ -13,5 +13,7 @@ pub mod plan;
 pub mod profile;
 pub mod prompt;
 pub mod reading;
+pub mod spelling;
+pub mod state;
 pub mod turn;
 pub mod usage;

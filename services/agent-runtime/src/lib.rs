@@ -27,6 +27,7 @@ pub mod rpc;
 pub mod runner;
 pub mod service;
 pub mod settings;
+pub mod states;
 pub mod store;
 pub mod turn_log;
 mod wire;

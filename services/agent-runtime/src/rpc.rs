@@ -5,12 +5,14 @@ mod conversations;
 mod model;
 mod profiles;
 mod start;
+mod states;
 mod steering;
 
 pub use agent::AgentRpc;
 pub use conversations::ConversationRpc;
 pub use model::ModelRpc;
 pub use profiles::ProfileRpc;
+pub use states::StateRpc;
 
 use grpc_kit::Failure;
 

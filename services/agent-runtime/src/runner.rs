@@ -47,6 +47,7 @@ use crate::{
     peers::Peers,
     provider::Models,
     settings::AgentSettings,
+    states::States,
     turn_log::{
         history, journal,
         replay::{Folded, ReplayError, fold, time_of},
@@ -78,6 +79,7 @@ pub struct Runner {
 struct Inner {
     runs: Runs,
     conversations: Conversations,
+    states: States,
     models: Models,
     peers: Peers,
     clock: Arc<dyn Clock>,
@@ -91,6 +93,7 @@ impl Runner {
     pub fn new(
         runs: Runs,
         conversations: Conversations,
+        states: States,
         models: Models,
         peers: Peers,
         clock: Arc<dyn Clock>,
@@ -102,6 +105,7 @@ impl Runner {
             inner: Arc::new(Inner {
                 runs,
                 conversations,
+                states,
                 models,
                 peers,
                 clock,
@@ -110,6 +114,11 @@ impl Runner {
                 switchboard: Switchboard::default(),
             }),
         }
+    }
+
+    /// Returns the private states of agents.
+    pub fn states(&self) -> &States {
+        &self.inner.states
     }
 
     /// Returns where the directives for a turn go; none if it does not run here.
@@ -241,6 +250,8 @@ struct Resumed {
     observations: Observations,
     /// What people asked of it.
     steering: Steering,
+    /// The version of the private state that a model was asked with that has not answered.
+    asked_state: Option<u64>,
 }
 
 impl Resumed {
@@ -257,6 +268,7 @@ impl Resumed {
             spending: Spending::default(),
             observations: Observations::default(),
             steering: Steering::default(),
+            asked_state: None,
         }
     }
 
@@ -282,6 +294,14 @@ impl Resumed {
                     resumed.handle_given |= history::gives_handle(kind);
                     resumed.spending.take(kind, time_of(event));
                     resumed.steering.replay(event);
+                    match kind {
+                        Kind::ModelRequested(asked) => {
+                            resumed.asked_state =
+                                (asked.state_version > 0).then_some(asked.state_version);
+                        }
+                        Kind::ModelAnswered(_) => resumed.asked_state = None,
+                        _ => {}
+                    }
                 }
             }
         }

@@ -6,6 +6,7 @@ use contracts::tavern::agent::v1::{
     agent_service_server::AgentServiceServer,
     conversation_service_server::ConversationServiceServer,
     model_service_server::ModelServiceServer, profile_service_server::ProfileServiceServer,
+    state_service_server::StateServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Failure, Services};
@@ -20,9 +21,10 @@ use crate::{
     peers::Peers,
     profiles::Profiles,
     provider::Models,
-    rpc::{AgentRpc, ConversationRpc, ModelRpc, ProfileRpc},
+    rpc::{AgentRpc, ConversationRpc, ModelRpc, ProfileRpc, StateRpc},
     runner::Runner,
     settings::AgentSettings,
+    states::States,
     store::{self, AgentStore},
 };
 
@@ -76,6 +78,7 @@ pub struct AgentRuntime {
     profile: ProfileRpc,
     conversation: ConversationRpc,
     model: ModelRpc,
+    state: StateRpc,
     /// Reads the files of profiles again; ends with the last clone.
     _following: Option<Arc<AbortOnDropHandle<()>>>,
 }
@@ -113,9 +116,17 @@ pub async fn build(
         Arc::new(AbortOnDropHandle::new(following))
     });
     let conversations = Conversations::new(store.clone(), runs.clone(), Arc::clone(&clock));
+    let states = States::new(
+        store.clone(),
+        runs.clone(),
+        profiles.clone(),
+        conversations.clone(),
+        Arc::clone(&clock),
+    );
     let runner = Runner::new(
         runs.clone(),
         conversations.clone(),
+        states.clone(),
         models.clone(),
         peers,
         clock,
@@ -138,6 +149,7 @@ pub async fn build(
         profile: ProfileRpc::new(profiles, settings.default_model),
         conversation: ConversationRpc::new(conversations),
         model: ModelRpc::new(models),
+        state: StateRpc::new(states),
         _following: following,
     })
 }
@@ -156,6 +168,7 @@ impl AgentRuntime {
             .add(ProfileServiceServer::new(self.profile.clone()))
             .add(ConversationServiceServer::new(self.conversation.clone()))
             .add(ModelServiceServer::new(self.model.clone()))
+            .add(StateServiceServer::new(self.state.clone()))
     }
 
     /// Continues with the turns that the process before this one left.

@@ -1,5 +1,7 @@
 //! Keeps profiles that were put, and conversations with what was appended to them.
 
+mod states;
+
 use core_types::Timestamp;
 use run_log::Hash;
 use sql_store::{ErrorClass, Migrations, SqliteDatabase, classify};
@@ -7,6 +9,8 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 
 use crate::domain::message::{ChatMessage, Role};
+
+pub use states::{StateOwner, StateRow};
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use agent_runtime::AgentRuntime;
 use anyhow::Context;
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
+use contracts::tavern::agent::v1::state_service_client::StateServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
@@ -54,9 +55,10 @@ impl Tavern {
             .context("script-sandbox")?;
         let sandbox_transport = local(&script_sandbox::rpc::services(Arc::clone(&sandbox)));
 
-        // The registry calls workflows, workflows call tools and models, and the agent runtime calls
+        // The registry calls workflows and states of agents, workflows call tools and models, and the agent runtime calls
         // tools: some have to be built before what they call is there.
         let (workflow_transport, workflow_slot) = grpc_kit::late();
+        let (agent_transport, agent_slot) = grpc_kit::late();
         let registry = tool_registry::build(
             service.registry,
             tool_registry::Peers {
@@ -64,12 +66,12 @@ impl Tavern {
                 workflow_runs: RunServiceClient::new(workflow_transport.clone()),
                 sandbox: ScriptSandboxServiceClient::new(sandbox_transport.clone()),
                 sessions: SessionServiceClient::new(sandbox_transport.clone()),
+                states: StateServiceClient::new(agent_transport.clone()),
             },
         );
         let registry = registry.await.context("tool-registry")?;
         let registry_transport = local(&registry.services());
 
-        let (agent_transport, agent_slot) = grpc_kit::late();
         let workflow = workflow_execution::build(
             service.workflow,
             workflow_execution::Peers::over(

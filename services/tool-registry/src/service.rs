@@ -4,6 +4,7 @@ use call_outcome::Violation;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use contracts::tavern::{
+    agent::v1::state_service_client::StateServiceClient,
     registry::v1::{
         approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
         tool_registry_service_server::ToolRegistryServiceServer,
@@ -62,6 +63,8 @@ pub struct Peers {
     pub sandbox: ScriptSandboxServiceClient<Transport>,
     /// The sessions of script-sandbox.
     pub sessions: SessionServiceClient<Transport>,
+    /// The private states of agent-runtime.
+    pub states: StateServiceClient<Transport>,
 }
 
 impl Peers {
@@ -72,11 +75,13 @@ impl Peers {
     pub fn remote(settings: &RegistrySettings) -> Result<Self, grpc_kit::TransportError> {
         let workflow = grpc_kit::remote(&settings.workflow)?;
         let sandbox = grpc_kit::remote(&settings.sandbox)?;
+        let agent = grpc_kit::remote(&settings.agent)?;
         Ok(Self {
             workflow: WorkflowServiceClient::new(workflow.clone()),
             workflow_runs: RunServiceClient::new(workflow),
             sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
             sessions: SessionServiceClient::new(sandbox),
+            states: StateServiceClient::new(agent),
         })
     }
 }
@@ -161,7 +166,13 @@ pub async fn build_with(
     );
     tools.restore().await?;
     let dispatcher = Dispatcher {
-        builtins: Builtins::new(workspaces, sandbox.clone(), sessions, Arc::clone(&clock)),
+        builtins: Builtins::new(
+            workspaces,
+            sandbox.clone(),
+            sessions,
+            peers.states,
+            Arc::clone(&clock),
+        ),
         backends,
         scripts: Scripts::new(sandbox, files),
         runs: workflow_runs,

@@ -28,6 +28,8 @@ pub struct RegistrySettings {
     pub workflow: ClientSettings,
     /// Where script-sandbox is. Default: http://127.0.0.1:7404.
     pub sandbox: ClientSettings,
+    /// Where agent-runtime is, for the tools on private states. Default: http://127.0.0.1:7405.
+    pub agent: ClientSettings,
     /// Hosts beyond loopback on which `PutBackend` may add a gRPC server, each as `host` or
     /// `host:port`. Default: none.
     pub backend_hosts: Vec<String>,
@@ -62,6 +64,7 @@ impl Default for RegistrySettings {
             plugins_dir: PathBuf::new(),
             workflow: ClientSettings::to("http://127.0.0.1:7403"),
             sandbox: ClientSettings::to("http://127.0.0.1:7404"),
+            agent: ClientSettings::to("http://127.0.0.1:7405"),
             backend_hosts: Vec::new(),
             workspace: WorkspaceLimits::default(),
             approvals_file: PathBuf::new(),
@@ -93,6 +96,7 @@ impl settings::Settings for RegistrySettings {
         self.telemetry.check("telemetry", problems);
         self.workflow.check("workflow", problems);
         self.sandbox.check("sandbox", problems);
+        self.agent.check("agent", problems);
         if self.data_dir.as_os_str().is_empty() {
             problems.add("data_dir", "is empty", "name a directory");
         }

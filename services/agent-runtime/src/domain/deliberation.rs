@@ -9,6 +9,8 @@ const ANSWERS: [&str; 4] = ["fulltext", "llmtextoutput", "text", "response"];
 /// What there is to deliberate about.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Situation {
+    /// The agent's private state; none if it has none.
+    pub private_state: Option<Value>,
     /// What opened the turn.
     pub user_query: String,
     /// The messages so far, each with `role` and `content`.
@@ -72,7 +74,8 @@ impl Situation {
             "callsremaining" => self.calls_remaining.into(),
             // Agents have none of these yet.
             "events" | "incomingevents" | "goals" | "activegoals" => json!([]),
-            "privatestate" | "worldstate" => json!({}),
+            "privatestate" => self.private_state.clone().unwrap_or_else(|| json!({})),
+            "worldstate" => json!({}),
             _ => return None,
         })
     }

@@ -1,6 +1,7 @@
 //! What the model reads besides the results of its calls, and how long it may be.
 
-use call_text::observation;
+use call_text::{observation, prompt::Language};
+use serde_json::Value;
 
 use super::budgets::Budget;
 
@@ -51,6 +52,25 @@ pub fn repeated(times: usize) -> String {
         "Observation: The same call with the same result was made {times} times in a row. \
          Do something else, or answer in plain text."
     )
+}
+
+/// The longest private state that a model is shown, in bytes (rule G205).
+const MAX_STATE_BYTES: usize = 4 << 10;
+
+/// Words what the agent's private state is now.
+pub fn private_state(state: &Value, language: Language) -> String {
+    let text = state.to_string();
+    let end = text.floor_char_boundary(MAX_STATE_BYTES);
+    let cut = match (end < text.len(), language) {
+        (false, _) => String::new(),
+        (true, Language::En) => format!(" … ({} more bytes)", text.len() - end),
+        (true, Language::Zh) => format!(" …（还有 {} 字节）", text.len() - end),
+    };
+    let words = match language {
+        Language::En => "Your private state now:",
+        Language::Zh => "你当前的私有状态：",
+    };
+    format!("{words} {}{cut}", observation::neutralise(&text[..end]))
 }
 
 /// Keeps a text to the bound, saying how much was cut.

@@ -8,14 +8,15 @@
 //! ```
 //!
 //! Profiles come from people, so everything that is wrong with one is reported together. What is
-//! not carried out here yet (goals, events, private state) is kept, and its use is a finding, as is a key that nothing reads.
+//! not carried out here yet (goals, events) is kept, and its use is a finding, as is a key that nothing reads.
 
 mod reader;
 mod remarks;
 mod tavern;
 
 use core_types::{LoadDiagnostic, ProfileId};
-use serde_json::Value;
+use json_schema::Schema;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use self::reader::Reader;
@@ -23,6 +24,7 @@ pub use self::{
     reader::{ProfileError, ProfileProblem},
     tavern::TavernSection,
 };
+use super::state::{self, StateError};
 
 /// The largest profile that is read, in bytes.
 pub const MAX_PROFILE_BYTES: usize = 1 << 20;
@@ -46,6 +48,10 @@ pub struct Profile {
     pub skill_tool_ids: Vec<String>,
     /// The workflow that deliberates; the built-in deliberation if missing.
     pub deliberation: Option<String>,
+    /// The JSON Schema of its private state; any object if missing.
+    pub state_schema: Option<Value>,
+    /// Its first private state; none if the profile declares none.
+    pub first_state: Option<Value>,
     /// `custom_metadata.tavern`.
     pub tavern: TavernSection,
     /// What the file asks for that has no effect.
@@ -114,6 +120,7 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
     let skills = reader.ids(object, "skill_workflow_ids_inventory");
     let deliberation = reader.optional_text(object, "", "core_deliberation_workflow_id");
     let tavern = tavern::read(&mut reader, object);
+    let (state_schema, first_state) = private_state(&mut reader, object);
     if tool_ids.len() + skills.len() > MAX_INVENTORY {
         reader.problem(
             "/tool_ids_inventory",
@@ -135,6 +142,8 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
                 .filter(|id| !id.is_empty())
                 .map(|id| workflow_stem(&id).to_owned()),
             skill_tool_ids: skills.iter().map(|skill| skill_tool(skill)).collect(),
+            state_schema,
+            first_state,
             tavern,
             diagnostics: remarks::diagnose(object),
             text: text.to_owned(),
@@ -142,6 +151,49 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
         _ => Err(ProfileError {
             problems: reader.problems,
         }),
+    }
+}
+
+/// Reads the schema of the private state and the first state (rules G106 and G303).
+fn private_state(
+    reader: &mut Reader,
+    object: &Map<String, Value>,
+) -> (Option<Value>, Option<Value>) {
+    const SCHEMA: &str = "initial_private_state_schema";
+    const VALUES: &str = "initial_private_state_values";
+    let empty = Value::Object(Map::new());
+    let given = |key: &str| object.get(key).filter(|value| !value.is_null());
+    let (schema, values) = (given(SCHEMA), given(VALUES));
+    let declares_values = values.is_some_and(|values| *values != empty);
+    if schema.is_none() && !declares_values {
+        return (None, None);
+    }
+    if !values.is_none_or(Value::is_object) {
+        reader.problem(
+            &format!("/{VALUES}"),
+            "it is not an object; give values by key",
+        );
+        return (None, None);
+    }
+    let compiled = match schema.map(Schema::compile).transpose() {
+        Ok(compiled) => compiled,
+        Err(error) => {
+            reader.problem(&format!("/{SCHEMA}"), error);
+            return (None, None);
+        }
+    };
+    match state::first(compiled.as_ref(), values.unwrap_or(&empty)) {
+        Ok(first) => (schema.cloned(), Some(first)),
+        Err(StateError::BreaksSchema(violations)) => {
+            for found in violations {
+                reader.problem(&format!("/{VALUES}{}", found.pointer), found.message);
+            }
+            (None, None)
+        }
+        Err(error) => {
+            reader.problem(&format!("/{VALUES}"), error);
+            (None, None)
+        }
     }
 }
 

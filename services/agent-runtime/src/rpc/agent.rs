@@ -93,6 +93,10 @@ impl Inner {
         if !asked.ephemeral {
             self.conversations.begin(&asked.conversation_id).await?;
         }
+        self.runner
+            .states()
+            .begin(&asked.conversation_id, &profile.profile)
+            .await?;
         let owner_data = serde_json::to_value(&plan).expect("a plan has only text keys");
         let start = StartRun {
             kind: TURN,

@@ -101,6 +101,7 @@ impl Driver {
             conversation: said
                 .map(|message| json!({"role": message.role.as_str(), "content": message.text}))
                 .collect(),
+            private_state: self.state.as_ref().map(|state| state.value.clone()),
             observations: self.observations.items(),
             manifest: if is_last {
                 String::new()

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::stop::Stop;
-use crate::domain::turn::ReadCall;
+use crate::domain::{spelling, turn::ReadCall};
 
 /// How long a call may take to end once it was asked to.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
@@ -47,7 +47,7 @@ impl Caller {
         left_before: bool,
     ) -> Result<common::CallResult, Stop> {
         let mut request = registry::CallToolRequest {
-            tool_id: call.tool_id.clone(),
+            tool_id: spelling::tool_id(&call.tool_id).to_owned(),
             arguments_json: call.arguments_json.clone(),
             effect_id: effect_id.to_owned(),
             conversation_id: self.conversation_id.clone(),
@@ -84,7 +84,11 @@ impl Caller {
                     request.attempt = result.next_attempt;
                     continue;
                 }
-                Ok(result) => return Ok(result),
+                Ok(mut result) => {
+                    // The model knows the tool by the name in its profile.
+                    result.tool_id.clone_from(&call.tool_id);
+                    return Ok(result);
+                }
                 Err(status) => status,
             };
             match FailureClass::of(&status) {

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     domain::{
+        message::{ChatMessage, Role},
         observation,
         prompt::{self, Prompt},
         reading::{self, CallReading, Context, Reader, RefusalKind},
@@ -45,10 +46,12 @@ impl Driver {
     pub(super) async fn ask(&mut self, ask: Ask) -> Result<(), Stop> {
         self.note_ask(ask)?;
         let model = self.model_name()?;
+        self.read_state().await?;
         let prompt = self.prompt();
         self.note(Kind::ModelRequested(common::ModelRequested {
             model: model.clone(),
             messages: u32::try_from(prompt.messages.len()).unwrap_or(u32::MAX),
+            state_version: self.asked_state.unwrap_or_default(),
         }))?;
         self.commit().await?;
         let span = telemetry::spans::chat(&model);
@@ -76,6 +79,7 @@ impl Driver {
             }
         };
         self.void_until = 0;
+        self.asked_state = None;
         describe(&span, &answered.end);
         self.note(Kind::ModelAnswered(common::ModelAnswered {
             text: answered.text,
@@ -216,13 +220,22 @@ impl Driver {
             false => String::new(),
         };
         let present = self.turn.messages();
-        let prompt = prompt::assemble(
+        let mut prompt = prompt::assemble(
             &self.plan.system_prompt,
             &tools,
             &self.earlier,
             &present,
             self.shared.history_bytes,
         );
+        // Last, so that what comes before can be cached. A deliberation workflow has an input for it.
+        if let Some(state) = self
+            .state
+            .as_ref()
+            .filter(|_| self.plan.deliberation.is_none())
+        {
+            let shown = observation::private_state(&state.value, self.plan.language);
+            prompt.messages.push(ChatMessage::new(Role::User, shown));
+        }
         tracing::debug!(
             digest = prompt.digest(),
             bytes = prompt.bytes(),

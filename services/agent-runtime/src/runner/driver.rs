@@ -21,12 +21,15 @@ use super::{
     spending::Spending,
     stop::Stop,
 };
-use crate::domain::{
-    budgets::Budget,
-    message::TurnMessage,
-    observation,
-    plan::Plan,
-    turn::{Ask, Command, Finish, ReadCall, Turn},
+use crate::{
+    domain::{
+        budgets::Budget,
+        message::TurnMessage,
+        observation,
+        plan::Plan,
+        turn::{Ask, Command, Finish, ReadCall, Turn},
+    },
+    states::Snapshot,
 };
 
 /// How often a commit is tried again while the storage does not work.
@@ -56,6 +59,10 @@ pub(super) struct Driver {
     pub(super) observations: Observations,
     /// The event up to which what the present deliberation workflow wrote is void; zero for none.
     pub(super) void_until: u64,
+    /// The private state that the model is shown; none if the agent has none.
+    pub(super) state: Option<Snapshot>,
+    /// The version of it that a model was asked with that has not answered.
+    pub(super) asked_state: Option<u64>,
     /// What people ask of the turn.
     pub(super) inbox: Inbox,
     /// Their messages for the model.
@@ -94,6 +101,8 @@ impl Driver {
             spending: resumed.spending,
             observations: resumed.observations,
             void_until: 0,
+            state: None,
+            asked_state: resumed.asked_state,
             inbox,
             steering: resumed.steering,
             span: tracing::Span::none(),
@@ -179,6 +188,30 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Reads the private state that the model is shown: as it was asked before, if it has not answered.
+    pub(super) async fn read_state(&mut self) -> Result<(), Stop> {
+        let states = &self.shared.states;
+        let (conversation, profile) = (&self.meta.conversation_id, &self.meta.subject);
+        let read = states.snapshot(conversation, profile, self.asked_state);
+        let state = read.await.map_err(|failure| {
+            let status = failure.into_status();
+            Stop::Failed(Box::new(outcome::error(
+                common::ErrorCategory::Internal,
+                "state_unreadable",
+                status.message(),
+            )))
+        })?;
+        let version = |state: &Option<Snapshot>| state.as_ref().map(|state| state.row.version);
+        if version(&state) != version(&self.state) {
+            // What tools and other programs wrote into it is not trusted.
+            self.untrusted
+                .extend(state.as_ref().map(|state| state.row.state.clone()));
+        }
+        self.asked_state = version(&state);
+        self.state = state;
+        Ok(())
     }
 
     /// Returns the tools that the model may call now.

@@ -11,6 +11,8 @@ use grpc_kit::Transport;
 use registry::tool_registry_service_client::ToolRegistryServiceClient;
 use run_events::outcome;
 
+use crate::domain::spelling;
+
 /// The tools that a turn may call.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
@@ -67,7 +69,11 @@ pub(super) async fn fetch(
     let wanted = |id: &String| tool_ids.contains(id);
     let own = HANDLE_TOOLS.iter().map(|id| (*id).to_owned());
     let own: Vec<String> = own.filter(|id| !wanted(id)).collect();
-    let (all, mut missing) = named(registry.clone(), &[tool_ids, &own].concat()).await?;
+    let written = [tool_ids, &own].concat();
+    let (mut all, mut missing) = named(registry.clone(), &ids_of(&written)).await?;
+    for tool in &mut all {
+        spell(tool, tool_ids);
+    }
     missing.retain(wanted);
     missing.dedup();
     let mut known: Vec<String> = all.iter().map(|tool| tool.tool_id.clone()).collect();
@@ -80,6 +86,26 @@ pub(super) async fn fetch(
         with_handles: catalogue_of(&all, &known)?,
         missing,
     })
+}
+
+/// Returns the ids of the tools that a profile names.
+fn ids_of(written: &[String]) -> Vec<String> {
+    let ids = written
+        .iter()
+        .map(|name| spelling::tool_id(name).to_owned());
+    ids.collect()
+}
+
+/// Gives a tool the name by which the profile lists it.
+fn spell(tool: &mut registry::Tool, written: &[String]) {
+    let is_it = |name: &&String| spelling::tool_id(name) == tool.tool_id;
+    if let Some(name) = written.iter().find(is_it)
+        && *name != tool.tool_id
+    {
+        tool.tool_id.clone_from(name);
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        tool.alias = name.replace(|c| !plain(c), "__");
+    }
 }
 
 /// Makes the catalogue in which `visible` may be called and every other known tool is not available.

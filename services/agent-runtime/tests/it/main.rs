@@ -15,6 +15,7 @@ mod models;
 mod profiles;
 mod registry;
 mod shipped;
+mod states;
 mod turns;
 mod turns_budgets;
 mod turns_early;

@@ -6,12 +6,15 @@ mod cell;
 mod code;
 mod diff;
 mod files;
+mod state;
 mod time;
 
 use call_outcome::{CallOutcome, Category, Failure};
 use std::sync::Arc;
 
+use contracts::tavern::agent::v1::state_service_client::StateServiceClient;
 use core_types::Clock;
+use grpc_kit::Transport;
 use serde_json::Value;
 
 use super::{
@@ -24,7 +27,7 @@ use crate::{
 };
 
 /// The definitions of all methods of the platform.
-const DEFINITIONS: [&str; 11] = [
+const DEFINITIONS: [&str; 13] = [
     include_str!("builtin/tools/write_file.tool.json"),
     include_str!("builtin/tools/append_file.tool.json"),
     include_str!("builtin/tools/read_file.tool.json"),
@@ -36,6 +39,8 @@ const DEFINITIONS: [&str; 11] = [
     include_str!("builtin/tools/current_time.tool.json"),
     include_str!("builtin/tools/code_interpreter.tool.json"),
     include_str!("builtin/tools/run_cell.tool.json"),
+    include_str!("builtin/tools/read_private_state.tool.json"),
+    include_str!("builtin/tools/update_private_state.tool.json"),
 ];
 
 /// Returns the definitions of all methods of the platform.
@@ -60,6 +65,8 @@ enum Method {
     CurrentTime,
     Execute,
     RunCell,
+    ReadPrivateState,
+    UpdatePrivateState,
 }
 
 impl Method {
@@ -76,6 +83,8 @@ impl Method {
             "system:get_current_time" => Self::CurrentTime,
             "CodeInterpreter:execute" => Self::Execute,
             "CodeInterpreter:run_cell" => Self::RunCell,
+            "ReadPrivateStateTool" => Self::ReadPrivateState,
+            "UpdatePrivateStateTool" => Self::UpdatePrivateState,
             _ => return None,
         })
     }
@@ -87,6 +96,7 @@ pub struct Builtins {
     workspaces: Workspaces,
     sandbox: Sandbox,
     sessions: Sessions,
+    states: StateServiceClient<Transport>,
     clock: Arc<dyn Clock>,
 }
 
@@ -96,12 +106,14 @@ impl Builtins {
         workspaces: Workspaces,
         sandbox: Sandbox,
         sessions: Sessions,
+        states: StateServiceClient<Transport>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             workspaces,
             sandbox,
             sessions,
+            states,
             clock,
         }
     }
@@ -120,6 +132,8 @@ impl Builtins {
             Method::CurrentTime => time::current(self.clock.now(), &resolved.arguments),
             Method::Execute => code::execute(&self.sandbox, resolved).await,
             Method::RunCell => cell::run(&self.sessions, resolved).await,
+            Method::ReadPrivateState => state::read(&self.states, resolved).await,
+            Method::UpdatePrivateState => state::update(&self.states, resolved).await,
             file_method => self.on_workspace(file_method, resolved).await,
         }
     }
@@ -165,7 +179,11 @@ fn carry_out_on(
         Method::ReadFiles => files::read_several(workspace, arguments),
         Method::ApplyDiff => diff::apply_blocks(workspace, arguments),
         Method::ApplyProjectDiff => diff::apply_unified(workspace, arguments),
-        Method::CurrentTime | Method::Execute | Method::RunCell => Err(Failure::new(
+        Method::CurrentTime
+        | Method::Execute
+        | Method::RunCell
+        | Method::ReadPrivateState
+        | Method::UpdatePrivateState => Err(Failure::new(
             Category::Internal,
             "internal",
             "this method does not work on files",

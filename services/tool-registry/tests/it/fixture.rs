@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use contracts::tavern::{
+    agent::v1::state_service_client::StateServiceClient,
     common::v1::{CallResult, CallStatus, RunEvent},
     registry::v1::{
         CallToolRequest, PutToolRequest, approval_service_client::ApprovalServiceClient,
@@ -269,6 +270,7 @@ async fn build(
     let peers = Peers {
         sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
         sessions: SessionServiceClient::new(sandbox),
+        states: StateServiceClient::new(grpc_kit::local(&Services::new())),
         workflow: WorkflowServiceClient::new(workflows.clone()),
         workflow_runs: RunServiceClient::new(workflows),
     };

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 use super::tavern::WITHOUT_EFFECT;
 
 /// The keys that ComfyTavern defines and that are carried out or need not be.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
+    "initial_private_state_schema",
+    "initial_private_state_values",
     "id",
     "name",
     "description",
@@ -18,15 +20,7 @@ const KEYS: [&str; 9] = [
     "custom_metadata",
 ];
 /// The keys that ComfyTavern defines and that have no effect yet, with what happens instead.
-const NOT_SUPPORTED: [(&str, &str); 5] = [
-    (
-        "initial_private_state_schema",
-        "agents have no private state yet",
-    ),
-    (
-        "initial_private_state_values",
-        "agents have no private state yet",
-    ),
+const NOT_SUPPORTED: [(&str, &str); 3] = [
     (
         "knowledge_base_references",
         "agents have no knowledge bases yet",

@@ -65,7 +65,6 @@ fn what_has_no_effect_is_found_and_what_is_empty_is_not() {
     assert_eq!(
         found,
         [
-            ("/initial_private_state_values", "not_supported"),
             ("/knowledge_base_references", "not_supported"),
             ("/subscribed_event_types", "not_supported"),
             ("/initial_goals_reference", "not_supported"),

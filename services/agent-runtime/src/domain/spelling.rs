@@ -1,0 +1,32 @@
+//! The names under which profiles list tools of the platform (rule G307). The model sees the name that its
+//! profile has, and the registry is asked for the tool.
+
+/// The tools that have other names, with these.
+const NAMES: [(&str, &[&str]); 2] = [
+    (
+        "ReadPrivateStateTool",
+        &["core:ReadPrivateState", "ReadPrivateState"],
+    ),
+    (
+        "UpdatePrivateStateTool",
+        &["core:UpdatePrivateState", "UpdatePrivateState"],
+    ),
+];
+
+/// Returns the id of the tool that a profile names.
+pub fn tool_id(written: &str) -> &str {
+    let named = NAMES.iter().find(|(_, names)| names.contains(&written));
+    named.map_or(written, |(id, _)| id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g307_other_names_mean_the_tool_and_all_others_themselves() {
+        assert_eq!(tool_id("core:ReadPrivateState"), "ReadPrivateStateTool");
+        assert_eq!(tool_id("UpdatePrivateStateTool"), "UpdatePrivateStateTool");
+        assert_eq!(tool_id("kb:Query"), "kb:Query");
+    }
+}

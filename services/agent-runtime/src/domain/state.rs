@@ -1,0 +1,242 @@
+//! The private state of an agent: a JSON object that its tools read and change (section 3 of the rules
+//! for agents).
+
+mod path;
+
+use json_schema::{Schema, Violation};
+use serde_json::{Map, Number, Value};
+
+pub use path::Path;
+
+/// The largest state, in bytes of JSON (rule G304).
+pub const MAX_STATE_BYTES: usize = 256 << 10;
+/// The largest value of one change, in bytes of JSON (rule G304).
+pub const MAX_VALUE_BYTES: usize = 64 << 10;
+/// How deep a state may be nested (rule G304).
+pub const MAX_DEPTH: usize = 32;
+
+/// One change (rule G302).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation {
+    /// Puts a value at a path; objects on the way are made.
+    Set(Path, Value),
+    /// Removes what is at a path.
+    Remove(Path),
+    /// Adds a value to the end of a list; the list is made if it is missing.
+    Append(Path, Value),
+    /// Adds a number to a number; one that is missing counts as zero.
+    Increment(Path, Number),
+    /// Fails unless a path has this value.
+    Test(Path, Value),
+}
+
+/// A state after its changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changed {
+    /// The state.
+    pub state: Value,
+    /// The paths that were changed, as JSON Pointers, in order.
+    pub paths: Vec<String>,
+    /// What was at the path of the last change before it; none if nothing was.
+    pub previous: Option<Value>,
+}
+
+/// Why a state is not changed or read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StateError {
+    /// Nothing is at a path.
+    #[error("nothing is at `{path}`{}", near_words(.near))]
+    PathNotFound {
+        /// The path, as it was written.
+        path: String,
+        /// Keys that are there and almost the same.
+        near: Vec<String>,
+    },
+    /// What is at a path is of another kind than the change needs.
+    #[error("what is at `{path}` is no {expected}")]
+    WrongKind {
+        /// The path, as it was written.
+        path: String,
+        /// The kind that is needed.
+        expected: &'static str,
+    },
+    /// A test did not hold.
+    #[error("`{path}` has another value than the test expects")]
+    TestFailed {
+        /// The path, as it was written.
+        path: String,
+    },
+    /// The state or a value would be too large.
+    #[error("the {what} would have {bytes} bytes; {most} are the most")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
+    /// The state would be nested too deep.
+    #[error("the state would be nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    /// The state would break its schema; every violation.
+    #[error("the state would break its schema: {}", violation_words(.0))]
+    BreaksSchema(Vec<Violation>),
+}
+
+fn near_words(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        near => format!("; near it are {}", near.join(", ")),
+    }
+}
+
+fn violation_words(violations: &[Violation]) -> String {
+    let words = violations
+        .iter()
+        .map(|found| format!("{}: {}", found.pointer, found.message));
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// Makes the first state from the defaults of a schema and the values of a profile (rule G106).
+///
+/// # Errors
+/// A state that breaks the schema or a limit.
+pub fn first(schema: Option<&Schema>, values: &Value) -> Result<Value, StateError> {
+    let mut state = Value::Object(Map::new());
+    // Once for the defaults that the values override in part, once for those inside the values.
+    fill(schema, &mut state);
+    merge(&mut state, values);
+    fill(schema, &mut state);
+    check(schema, &state)?;
+    Ok(state)
+}
+
+fn fill(schema: Option<&Schema>, state: &mut Value) {
+    if let Some(Err(error)) = schema.map(|schema| schema.apply_defaults(state)) {
+        tracing::warn!(%error, "defaults of a state's schema are left out");
+    }
+}
+
+/// Lays one value over another: objects merge by key, everything else replaces (rule G106).
+pub fn merge(below: &mut Value, above: &Value) {
+    match (below, above) {
+        (Value::Object(below), Value::Object(above)) => {
+            for (key, value) in above {
+                merge(below.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (below, above) => *below = above.clone(),
+    }
+}
+
+/// Applies all changes or none.
+///
+/// # Errors
+/// The first change that cannot be made, or what the state would break.
+pub fn change(
+    state: &Value,
+    operations: &[Operation],
+    schema: Option<&Schema>,
+) -> Result<Changed, StateError> {
+    let mut changed = Changed {
+        state: state.clone(),
+        paths: Vec::new(),
+        previous: None,
+    };
+    for operation in operations {
+        carry_out(operation, &mut changed)?;
+    }
+    check(schema, &changed.state)?;
+    Ok(changed)
+}
+
+fn carry_out(operation: &Operation, changed: &mut Changed) -> Result<(), StateError> {
+    let state = &mut changed.state;
+    let (path, previous) = match operation {
+        Operation::Test(path, expected) => {
+            return match path.get(state)? == expected {
+                true => Ok(()),
+                false => Err(StateError::TestFailed {
+                    path: path.to_string(),
+                }),
+            };
+        }
+        Operation::Set(path, value) => {
+            check_value(value)?;
+            (path, path.put(state, value.clone())?)
+        }
+        Operation::Remove(path) => (path, Some(path.take(state)?)),
+        Operation::Append(path, value) => {
+            check_value(value)?;
+            let before = path.get(state).ok().cloned();
+            let mut list = match before.clone() {
+                None => Vec::new(),
+                Some(Value::Array(list)) => list,
+                Some(_) => return Err(path.wrong_kind("list")),
+            };
+            list.push(value.clone());
+            path.put(state, Value::Array(list))?;
+            (path, before)
+        }
+        Operation::Increment(path, by) => {
+            let before = path.get(state).ok().cloned();
+            let sum = match &before {
+                None => Value::Number(by.clone()),
+                Some(Value::Number(number)) => {
+                    add(number, by).ok_or_else(|| path.wrong_kind("number that can grow so far"))?
+                }
+                Some(_) => return Err(path.wrong_kind("number")),
+            };
+            path.put(state, sum)?;
+            (path, before)
+        }
+    };
+    changed.paths.push(path.pointer());
+    changed.previous = previous;
+    Ok(())
+}
+
+/// Adds whole numbers exactly, others as doubles.
+fn add(number: &Number, by: &Number) -> Option<Value> {
+    if let (Some(number), Some(by)) = (number.as_i64(), by.as_i64()) {
+        return number.checked_add(by).map(Value::from);
+    }
+    let sum = number.as_f64()? + by.as_f64()?;
+    Number::from_f64(sum).map(Value::Number)
+}
+
+fn check_value(value: &Value) -> Result<(), StateError> {
+    at_most("value", value.to_string().len(), MAX_VALUE_BYTES)
+}
+
+fn at_most(what: &'static str, bytes: usize, most: usize) -> Result<(), StateError> {
+    match bytes > most {
+        true => Err(StateError::TooLarge { what, bytes, most }),
+        false => Ok(()),
+    }
+}
+
+fn check(schema: Option<&Schema>, state: &Value) -> Result<(), StateError> {
+    at_most("state", state.to_string().len(), MAX_STATE_BYTES)?;
+    if depth(state) > MAX_DEPTH {
+        return Err(StateError::TooDeep);
+    }
+    let violations = schema.map_or_else(Vec::new, |schema| schema.validate(state));
+    match violations.is_empty() {
+        true => Ok(()),
+        false => Err(StateError::BreaksSchema(violations)),
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    let below = match value {
+        Value::Array(items) => items.iter().map(depth).max(),
+        Value::Object(members) => members.values().map(depth).max(),
+        _ => return 0,
+    };
+    1 + below.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

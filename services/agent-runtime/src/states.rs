@@ -1,0 +1,296 @@
+//! The private states of agents, one for each agent of a conversation (rules G106, G110, G301 to G305).
+
+use std::sync::Arc;
+
+use contracts::tavern::common::v1::ErrorReason;
+use core_types::Clock;
+use grpc_kit::Failure;
+use json_schema::Schema;
+use run_events::Runs;
+use run_log::Hash;
+use serde_json::Value;
+use tonic::Code;
+
+use crate::{
+    conversations::Conversations,
+    domain::{
+        profile::Profile,
+        state::{self, Operation, StateError},
+    },
+    error::store_failure,
+    profiles::Profiles,
+    store::{AgentStore, StateOwner, StateRow},
+};
+
+/// The private states. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct States {
+    store: AgentStore,
+    runs: Runs,
+    profiles: Profiles,
+    conversations: Conversations,
+    clock: Arc<dyn Clock>,
+}
+
+/// A state at one version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Whose it is.
+    pub owner: StateOwner,
+    /// The state.
+    pub value: Value,
+    /// What is stored of the version.
+    pub row: StateRow,
+}
+
+/// A change of a state.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// The caller's name for it and its digest; none if it is never repeated.
+    pub request: Option<(String, Hash)>,
+    /// The version that the caller has read; zero for any.
+    pub expected_version: u64,
+    /// The changes.
+    pub operations: Vec<Operation>,
+}
+
+impl States {
+    /// Takes what states are kept with.
+    pub fn new(
+        store: AgentStore,
+        runs: Runs,
+        profiles: Profiles,
+        conversations: Conversations,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            store,
+            runs,
+            profiles,
+            conversations,
+            clock,
+        }
+    }
+
+    /// Begins the state of an agent in a conversation, unless it has begun or the profile declares none.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn begin(&self, conversation_id: &str, profile: &Profile) -> Result<(), Failure> {
+        let Some(first) = &profile.first_state else {
+            return Ok(());
+        };
+        let owner = StateOwner {
+            conversation_id: conversation_id.to_owned(),
+            profile_id: profile.id.to_string(),
+        };
+        if self.stored(&owner, None).await?.is_none() {
+            let row = self.row(1, first, Vec::new(), None, None);
+            self.put(&owner, &row).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the state of an agent in a conversation at a version, the newest if none is named; none
+    /// if it has no state.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn snapshot(
+        &self,
+        conversation_id: &str,
+        profile_id: &str,
+        version: Option<u64>,
+    ) -> Result<Option<Snapshot>, Failure> {
+        let owner = StateOwner {
+            conversation_id: conversation_id.to_owned(),
+            profile_id: profile_id.to_owned(),
+        };
+        let row = self.stored(&owner, version).await?;
+        row.map(|row| snapshot(owner, row)).transpose()
+    }
+
+    /// Returns whose state a request speaks of: that of the agent with the newest turn if it names none.
+    ///
+    /// # Errors
+    /// CONVERSATION_NOT_FOUND, or a storage that does not work.
+    pub async fn owner(
+        &self,
+        conversation_id: &str,
+        profile_id: &str,
+    ) -> Result<StateOwner, Failure> {
+        let profile_id = match profile_id {
+            "" => {
+                let runs = self.runs.by_conversation(conversation_id).await?;
+                let newest = runs.into_iter().last();
+                let newest = newest.ok_or_else(|| no_state(conversation_id))?;
+                newest.1.subject
+            }
+            given => given.to_owned(),
+        };
+        Ok(StateOwner {
+            conversation_id: conversation_id.to_owned(),
+            profile_id,
+        })
+    }
+
+    /// Returns a state, the newest version if none is named.
+    ///
+    /// # Errors
+    /// CONVERSATION_NOT_FOUND, or a storage that does not work.
+    pub async fn get(&self, owner: &StateOwner, version: Option<u64>) -> Result<Snapshot, Failure> {
+        let row = self.stored(owner, version).await?;
+        let row = row.ok_or_else(|| no_state(&owner.conversation_id))?;
+        snapshot(owner.clone(), row)
+    }
+
+    /// Returns at most `limit` versions, the newest first, those before `before`.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn versions(
+        &self,
+        owner: &StateOwner,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<StateRow>, Failure> {
+        let versions = self.store.state_versions(owner, before, limit).await;
+        versions.map_err(|error| store_failure(&error))
+    }
+
+    /// Changes a state. Returns the version that the change made, and whether the request was seen
+    /// before.
+    ///
+    /// # Errors
+    /// Why nothing is changed.
+    pub async fn update(
+        &self,
+        owner: &StateOwner,
+        update: Update,
+    ) -> Result<(StateRow, bool), Failure> {
+        let _one_at_a_time = self.conversations.lock(&owner.conversation_id).await;
+        if let Some((request_id, hash)) = &update.request {
+            let made = self.store.state_by_request(owner, request_id).await;
+            if let Some(made) = made.map_err(|error| store_failure(&error))? {
+                return match made.body_hash[..] == hash.0[..] {
+                    true => Ok((made, true)),
+                    false => Err(Failure::new(
+                        Code::AlreadyExists,
+                        ErrorReason::RequestIdReused,
+                        "the request id was used with another body; use a new one",
+                    )
+                    .metadata("request_id", request_id)),
+                };
+            }
+        }
+        // An agent without declared values begins with its first change.
+        let (version, value) = match self.stored(owner, None).await? {
+            Some(row) => (row.version, snapshot(owner.clone(), row)?.value),
+            None => (0, Value::Object(serde_json::Map::new())),
+        };
+        if update.expected_version > 0 && update.expected_version != version {
+            let message = format!("the state has version {version}; read it again and repeat");
+            let reason = ErrorReason::StateVersionMismatch;
+            let failure = Failure::new(Code::Aborted, reason, message);
+            return Err(failure.metadata("version", version.to_string()));
+        }
+        let schema = self.schema(&owner.profile_id)?;
+        let changed = state::change(&value, &update.operations, schema.as_ref());
+        let changed = changed.map_err(|error| refused(&error))?;
+        let row = self.row(
+            version + 1,
+            &changed.state,
+            changed.paths,
+            changed.previous,
+            update.request,
+        );
+        self.put(owner, &row).await?;
+        Ok((row, false))
+    }
+
+    fn schema(&self, profile_id: &str) -> Result<Option<Schema>, Failure> {
+        let profile = self.profiles.get(profile_id);
+        let schema = profile.and_then(|known| known.profile.state_schema.clone());
+        let compiled = schema.map(|schema| Schema::compile(&schema)).transpose();
+        compiled.map_err(|error| {
+            let message = format!("the schema of the state cannot be used: {error}");
+            Failure::new(Code::FailedPrecondition, ErrorReason::StateInvalid, message)
+        })
+    }
+
+    fn row(
+        &self,
+        version: u64,
+        state: &Value,
+        paths: Vec<String>,
+        previous: Option<Value>,
+        request: Option<(String, Hash)>,
+    ) -> StateRow {
+        let (request_id, body_hash) =
+            request.map_or_else(Default::default, |(id, hash)| (id, hash.0.to_vec()));
+        StateRow {
+            version,
+            created: self.clock.now(),
+            state: state.to_string(),
+            paths: Value::from(paths).to_string(),
+            previous: previous.map(|value| value.to_string()),
+            request_id,
+            body_hash,
+        }
+    }
+
+    async fn stored(
+        &self,
+        owner: &StateOwner,
+        version: Option<u64>,
+    ) -> Result<Option<StateRow>, Failure> {
+        let row = self.store.state(owner, version).await;
+        row.map_err(|error| store_failure(&error))
+    }
+
+    async fn put(&self, owner: &StateOwner, row: &StateRow) -> Result<(), Failure> {
+        let stored = self.store.put_state(owner, row).await;
+        stored.map(drop).map_err(|error| store_failure(&error))
+    }
+}
+
+fn snapshot(owner: StateOwner, row: StateRow) -> Result<Snapshot, Failure> {
+    let value = serde_json::from_str(&row.state).map_err(|_| {
+        let message = "stored data is damaged; the server's log names the place";
+        tracing::error!(
+            conversation = owner.conversation_id,
+            "a private state is damaged"
+        );
+        Failure::new(Code::DataLoss, ErrorReason::DataCorrupt, message)
+    })?;
+    Ok(Snapshot { owner, value, row })
+}
+
+fn no_state(conversation_id: &str) -> Failure {
+    let message =
+        "the agent has no private state in this conversation; it begins with the first turn";
+    Failure::new(Code::NotFound, ErrorReason::ConversationNotFound, message)
+        .metadata("conversation_id", conversation_id)
+}
+
+/// Reports a change that cannot be made, or a path that is not there.
+pub(crate) fn refused(error: &StateError) -> Failure {
+    let message = error.to_string();
+    match error {
+        StateError::PathNotFound { path, near } => {
+            Failure::new(Code::NotFound, ErrorReason::StatePathNotFound, message)
+                .metadata("path", path)
+                .metadata("near", near.join(","))
+        }
+        StateError::BreaksSchema(violations) => violations.iter().fold(
+            Failure::new(Code::InvalidArgument, ErrorReason::StateInvalid, message),
+            |failure, found| failure.violation(&found.pointer, &found.message),
+        ),
+        StateError::TestFailed { .. }
+        | StateError::WrongKind { .. }
+        | StateError::TooLarge { .. }
+        | StateError::TooDeep => {
+            Failure::new(Code::FailedPrecondition, ErrorReason::StateInvalid, message)
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Versions of private states.
+
+use core_types::Timestamp;
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use super::{AgentStore, StoreError};
+
+/// How many versions of a state are kept.
+const KEPT_VERSIONS: i64 = 1_000;
+/// How long a version is kept that is not the newest, in nanoseconds.
+const KEPT_NANOS: i64 = 30 * 86_400 * 1_000_000_000;
+
+/// Whose state it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateOwner {
+    /// The conversation.
+    pub conversation_id: String,
+    /// The agent.
+    pub profile_id: String,
+}
+
+/// A version of a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateRow {
+    /// The number, from 1.
+    pub version: u64,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The state as JSON.
+    pub state: String,
+    /// The changed paths as a JSON array.
+    pub paths: String,
+    /// What was at the last of them before, as JSON.
+    pub previous: Option<String>,
+    /// The request that made it; empty for none.
+    pub request_id: String,
+    /// The digest of that request.
+    pub body_hash: Vec<u8>,
+}
+
+impl AgentStore {
+    /// Returns a version of a state, the newest if none is named.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn state(
+        &self,
+        owner: &StateOwner,
+        version: Option<u64>,
+    ) -> Result<Option<StateRow>, StoreError> {
+        let row = sqlx::query(
+            "SELECT version, created, state, paths, previous, request_id, body_hash FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
+             AND (?3 IS NULL OR version = ?3) ORDER BY version DESC LIMIT 1",
+        )
+            .bind(&owner.conversation_id)
+            .bind(&owner.profile_id)
+            .bind(version.map(number))
+            .fetch_optional(self.database.reader());
+        row.await?.as_ref().map(read).transpose()
+    }
+
+    /// Returns the version of a state that a request made.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn state_by_request(
+        &self,
+        owner: &StateOwner,
+        request_id: &str,
+    ) -> Result<Option<StateRow>, StoreError> {
+        let row = sqlx::query(
+            "SELECT version, created, state, paths, previous, request_id, body_hash FROM private_states \
+             WHERE conversation_id = ?1 AND profile_id = ?2 AND request_id = ?3",
+        )
+            .bind(&owner.conversation_id)
+            .bind(&owner.profile_id)
+            .bind(request_id)
+            .fetch_optional(self.database.reader());
+        row.await?.as_ref().map(read).transpose()
+    }
+
+    /// Returns at most `limit` versions of a state, the newest first, those before `before`.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn state_versions(
+        &self,
+        owner: &StateOwner,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<StateRow>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT version, created, state, paths, previous, request_id, body_hash FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
+             AND version < ?3 ORDER BY version DESC LIMIT ?4",
+        )
+            .bind(&owner.conversation_id)
+            .bind(&owner.profile_id)
+            .bind(before.map_or(i64::MAX, number))
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(self.database.reader());
+        rows.await?.iter().map(read).collect()
+    }
+
+    /// Stores a version of a state, and forgets versions that are no longer kept. Nothing is stored, and
+    /// false returned, if the version is there.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn put_state(&self, owner: &StateOwner, row: &StateRow) -> Result<bool, StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        let stored = sqlx::query(
+            "INSERT INTO private_states (conversation_id, profile_id, version, created, state, paths, previous, request_id, body_hash) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+        )
+            .bind(&owner.conversation_id)
+            .bind(&owner.profile_id)
+            .bind(number(row.version))
+            .bind(row.created.unix_nanos())
+            .bind(&row.state)
+            .bind(&row.paths)
+            .bind(&row.previous)
+            .bind(&row.request_id)
+            .bind(&row.body_hash)
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::query(
+            "DELETE FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
+             AND (version <= ?3 OR (created < ?4 AND version < ?5))",
+        )
+        .bind(&owner.conversation_id)
+        .bind(&owner.profile_id)
+        .bind(number(row.version).saturating_sub(KEPT_VERSIONS))
+        .bind(row.created.unix_nanos().saturating_sub(KEPT_NANOS))
+        .bind(number(row.version))
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(stored.rows_affected() > 0)
+    }
+
+    /// Deletes every state of a conversation.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn delete_states(&self, conversation_id: &str) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        sqlx::query("DELETE FROM private_states WHERE conversation_id = ?1")
+            .bind(conversation_id)
+            .execute(&mut *transaction)
+            .await?;
+        Ok(transaction.commit().await?)
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<StateRow, StoreError> {
+    let version: i64 = row.try_get(0)?;
+    Ok(StateRow {
+        version: version.unsigned_abs(),
+        created: Timestamp::from_unix_nanos(row.try_get(1)?),
+        state: row.try_get(2)?,
+        paths: row.try_get(3)?,
+        previous: row.try_get(4)?,
+        request_id: row.try_get(5)?,
+        body_hash: row.try_get(6)?,
+    })
+}
+
+fn number(version: u64) -> i64 {
+    i64::try_from(version).unwrap_or(i64::MAX)
+}
