@@ -327,7 +327,11 @@ impl Stack {
                 ("SANDBOX", &SANDBOX),
                 ("AGENT", &AGENT),
             ],
-            "tool-registry" => &[("WORKFLOW", &WORKFLOW), ("SANDBOX", &SANDBOX)],
+            "tool-registry" => &[
+                ("WORKFLOW", &WORKFLOW),
+                ("SANDBOX", &SANDBOX),
+                ("AGENT", &AGENT),
+            ],
             "workflow-execution" => &[
                 ("REGISTRY", &REGISTRY),
                 ("SANDBOX", &SANDBOX),

@@ -195,10 +195,10 @@ fn g108_each_field_that_has_no_effect_gets_one_remark() {
 
 #[test]
 fn g101_an_unknown_key_in_a_strict_section_is_refused_with_those_that_are_known() {
-    let wrong = r#"{"id": "a", "custom_metadata": {"tavern": {"budgets": {"rounds": 3, "calls": 0, "tokens": -1}, "modle": "x"}}}"#;
+    let wrong = r#"{"id": "a", "custom_metadata": {"tavern": {"budgets": {"rounds": 3, "calls": 0, "tokens": -1}, "tone": "x"}}}"#;
     let found = problems(wrong);
     for part in [
-        "/custom_metadata/tavern/modle: no such setting",
+        "/custom_metadata/tavern/tone: no such setting",
         "/custom_metadata/tavern/budgets/rounds: no such setting",
         "/custom_metadata/tavern/budgets/calls: it is 0; give a whole number from 1 to 1000",
         "/custom_metadata/tavern/budgets/tokens: it is -1",
