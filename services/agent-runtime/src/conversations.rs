@@ -1,5 +1,7 @@
 //! Conversations: their turns from the run log, and the messages appended between turns.
 
+mod branch;
+
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -18,6 +20,8 @@ use crate::{
     store::{AgentStore, AppendRequest, Batch, ConversationRow},
     turn_log::history::{self, Earlier},
 };
+
+pub use branch::Branched;
 
 /// How many changes of different conversations can be made at once.
 const STRIPES: usize = 64;

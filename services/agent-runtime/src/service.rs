@@ -138,7 +138,7 @@ pub async fn build(
         conversations.clone(),
         profiles.clone(),
         models.clone(),
-        environment.ids,
+        Arc::clone(&environment.ids),
         &settings,
     );
     Ok(AgentRuntime {
@@ -147,7 +147,7 @@ pub async fn build(
         store,
         agent,
         profile: ProfileRpc::new(profiles, settings.default_model),
-        conversation: ConversationRpc::new(conversations),
+        conversation: ConversationRpc::new(conversations, environment.ids),
         model: ModelRpc::new(models),
         state: StateRpc::new(states),
         _following: following,

@@ -1,19 +1,23 @@
 //! ConversationService: conversations and their messages.
 
+use std::sync::Arc;
+
 use contracts::tavern::agent::v1::{
-    self as proto, AppendMessagesRequest, AppendMessagesResponse, DeleteConversationRequest,
-    DeleteConversationResponse, GetConversationRequest, GetConversationResponse,
-    ListConversationsRequest, ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
+    self as proto, AppendMessagesRequest, AppendMessagesResponse, BranchConversationRequest,
+    BranchConversationResponse, DeleteConversationRequest, DeleteConversationResponse,
+    GetConversationRequest, GetConversationResponse, ListConversationsRequest,
+    ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
     conversation_service_server::ConversationService,
 };
-use core_types::{ConversationId, RequestId, Timestamp};
+use core_types::{ConversationId, IdSource, RequestId, Timestamp};
 use grpc_kit::Failure;
 use run_events::{request_hash, timestamp_to_proto};
+use sha2::{Digest, Sha256};
 use tonic::{Request, Response, Status};
 
 use super::start;
 use crate::{
-    conversations::{Conversation, Conversations},
+    conversations::{Branched, Conversation, Conversations},
     store::AppendRequest,
     wire,
 };
@@ -22,12 +26,13 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ConversationRpc {
     conversations: Conversations,
+    ids: Arc<dyn IdSource>,
 }
 
 impl ConversationRpc {
     /// Serves these conversations.
-    pub fn new(conversations: Conversations) -> Self {
-        Self { conversations }
+    pub fn new(conversations: Conversations, ids: Arc<dyn IdSource>) -> Self {
+        Self { conversations, ids }
     }
 
     async fn list(
@@ -96,6 +101,24 @@ impl ConversationRpc {
         })
     }
 
+    async fn branch(&self, request: &BranchConversationRequest) -> Result<Branched, Failure> {
+        let from = checked_id(&request.conversation_id)?;
+        if !request.request_id.is_empty() {
+            RequestId::new(request.request_id.as_str()).map_err(|error| {
+                Failure::invalid_fields().violation("request_id", error.to_string())
+            })?;
+        }
+        let named = (!request.request_id.is_empty()).then(|| AppendRequest {
+            id: request.request_id.clone(),
+            body_hash: request_hash(request),
+        });
+        let count = usize::try_from(request.message_count).unwrap_or(usize::MAX);
+        let new_id = branch_id(self.ids.as_ref(), request);
+        self.conversations
+            .branch(&from, count, &new_id, named)
+            .await
+    }
+
     async fn append(
         &self,
         request: AppendMessagesRequest,
@@ -121,6 +144,21 @@ impl ConversationRpc {
         );
         appended.await
     }
+}
+
+/// Returns the id of a branch: of a named request always the same.
+fn branch_id(ids: &dyn IdSource, request: &BranchConversationRequest) -> String {
+    if request.request_id.is_empty() {
+        return format!("conv_{}", ids.next_uuid().simple());
+    }
+    let mut hasher = Sha256::new();
+    for part in [&request.conversation_id, &request.request_id] {
+        // Lengths keep one part from running into the next.
+        hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hasher.update(part);
+    }
+    let digest = hex::encode(hasher.finalize());
+    format!("conv_{}", &digest[..32])
 }
 
 /// Returns the name and the digest of a request; nothing if it is never repeated.
@@ -195,6 +233,18 @@ impl ConversationService for ConversationRpc {
         request: Request<ListMessagesRequest>,
     ) -> Result<Response<ListMessagesResponse>, Status> {
         Ok(Response::new(self.messages(&request.into_inner()).await?))
+    }
+
+    async fn branch_conversation(
+        &self,
+        request: Request<BranchConversationRequest>,
+    ) -> Result<Response<BranchConversationResponse>, Status> {
+        let branched = self.branch(&request.into_inner()).await?;
+        Ok(Response::new(BranchConversationResponse {
+            message_count: u32::try_from(branched.messages).unwrap_or(u32::MAX),
+            replayed: branched.replayed,
+            conversation: Some(write(branched.conversation)),
+        }))
     }
 
     async fn append_messages(

@@ -2,8 +2,8 @@
 
 use contracts::tavern::{
     agent::v1::{
-        AppendMessagesRequest, Conversation, DeleteConversationRequest, GetConversationRequest,
-        ListConversationsRequest, StartTurnRequest,
+        AppendMessagesRequest, BranchConversationRequest, Conversation, DeleteConversationRequest,
+        GetConversationRequest, ListConversationsRequest, StartTurnRequest,
     },
     common::v1::{ChatMessage, ChatRole, ErrorReason, run_event::Kind},
 };
@@ -244,4 +244,92 @@ async fn a_repeated_request_appends_nothing_and_gets_the_first_answer() {
     );
     running.delete_conversation("conv_a").await.unwrap();
     assert!(!append(0, "four").await.unwrap().replayed);
+}
+
+#[tokio::test]
+async fn g601_a_branch_shares_the_first_messages_and_continues_by_itself() {
+    let turns = json!([
+        {"answer": {"text": "First."}},
+        {"answer": {"text": "Second."}}
+    ]);
+    let world = World::new(TestRegistry::default(), &[], &turns);
+    let running = world.build().await;
+    running.play(continued("conv_a", "one")).await;
+    running.play(continued("conv_a", "two")).await;
+    let request = BranchConversationRequest {
+        conversation_id: "conv_a".to_owned(),
+        message_count: 2,
+        request_id: "b-1".to_owned(),
+    };
+    let mut conversations = running.conversations.clone();
+    let branch = conversations
+        .branch_conversation(request.clone())
+        .await
+        .unwrap()
+        .into_inner();
+    let again = conversations
+        .branch_conversation(request.clone())
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!((branch.replayed, again.replayed), (false, true));
+    assert_eq!((branch.message_count, again.message_count), (2, 2));
+    let id = branch.conversation.unwrap().conversation_id;
+    assert_eq!(again.conversation.unwrap().conversation_id, id);
+    world.script(&json!([
+        {"answer": {"text": "First."}},
+        {
+            "expect": {"roles": ["system", "user", "assistant", "user"], "lacks": ["Second."]},
+            "answer": {"text": "Another second."}
+        }
+    ]));
+    running.runtime.shutdown().await;
+    let running = world.build().await;
+    let ended = running.play(continued(&id, "another two")).await;
+    assert_eq!(ended.text(), "Another second.", "{}", ended.error_message());
+    let said = async |id: &str| -> Vec<String> {
+        let messages = running.messages(id).await;
+        messages.into_iter().map(|message| message.text).collect()
+    };
+    assert_eq!(said("conv_a").await, ["one", "First.", "two", "Second."]);
+    assert_eq!(
+        said(&id).await,
+        ["one", "First.", "another two", "Another second."]
+    );
+    running.delete_conversation("conv_a").await.unwrap();
+    assert_eq!(
+        said(&id).await.len(),
+        4,
+        "the branch does not need its origin"
+    );
+}
+
+#[tokio::test]
+async fn g601_a_branch_beyond_the_messages_or_of_no_conversation_is_refused() {
+    let world = World::new(
+        TestRegistry::default(),
+        &[],
+        &json!([{"answer": {"text": "First."}}]),
+    );
+    let running = world.build().await;
+    running.play(continued("conv_a", "one")).await;
+    let request = |conversation_id: &str, message_count| BranchConversationRequest {
+        conversation_id: conversation_id.to_owned(),
+        message_count,
+        request_id: String::new(),
+    };
+    let mut conversations = running.conversations.clone();
+    let beyond = conversations
+        .branch_conversation(request("conv_a", 3))
+        .await
+        .unwrap_err();
+    assert_eq!(grpc_kit::violations(&beyond)[0].0, "message_count");
+    let unknown = conversations
+        .branch_conversation(request("conv_b", 0))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&unknown),
+        Some(ErrorReason::ConversationNotFound)
+    );
 }

@@ -88,6 +88,13 @@ impl ConversationService for ConversationDouble {
         Err(Status::unimplemented("nodes do not delete conversations"))
     }
 
+    async fn branch_conversation(
+        &self,
+        _: Request<BranchConversationRequest>,
+    ) -> Result<Response<BranchConversationResponse>, Status> {
+        Err(Status::unimplemented("nodes do not branch conversations"))
+    }
+
     async fn list_messages(
         &self,
         request: Request<ListMessagesRequest>,
