@@ -123,8 +123,10 @@ impl States {
             "" => {
                 let runs = self.runs.by_conversation(conversation_id).await?;
                 let newest = runs.into_iter().last();
-                let newest = newest.ok_or_else(|| no_state(conversation_id))?;
-                newest.1.subject
+                // What an ephemeral turn changed could never be read again.
+                let lasting = newest.filter(|(_, meta)| meta.data["ephemeral"] != true);
+                let (_, meta) = lasting.ok_or_else(|| no_state(conversation_id))?;
+                meta.subject
             }
             given => given.to_owned(),
         };

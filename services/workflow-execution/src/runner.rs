@@ -16,10 +16,10 @@
 //!   `run_keys`: of runs.
 //! - [`forked`]: what a run takes over from another.
 //! - `result_cache`: results that other nodes reuse.
-//! - `business`: whether something of a run is under way that is no wait.
+//! - `activity`: whether something of a run is under way that is no wait.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
-mod business;
+mod activity;
 mod describe_tools;
 mod drive;
 mod effect_permits;

@@ -60,25 +60,40 @@ pub fn edited_success(tool: &str, arguments: &str, reason: &str, result: &Value)
     )
 }
 
-/// The beginning of an output that is too long to be shown (L4).
+/// The ends of an output that is too long to be shown (L4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LongOutput<'o> {
     /// The beginning of its JSON text.
     pub head: &'o str,
+    /// The end of its JSON text; empty if it is not known here.
+    pub tail: &'o str,
     /// The size of the whole in bytes.
     pub total_bytes: u64,
     /// By what the rest can be read.
     pub handle: &'o str,
 }
 
-/// A call that succeeded with an output that is too long to be shown (L4). The head is shown as it
-/// stands in the JSON text, so that the offset of what follows is its length.
+/// A call that succeeded with an output that is too long to be shown (L4). Its ends are shown as they
+/// stand in the JSON text, so that the offset of what follows the head is its length.
 pub fn long_success(tool: &str, output: &LongOutput<'_>) -> String {
+    let first = output.head.len();
+    let (last, tail) = match output.tail {
+        "" => (String::new(), String::new()),
+        tail => {
+            let shown = u64::try_from(first + tail.len()).unwrap_or(u64::MAX);
+            let between = output.total_bytes.saturating_sub(shown);
+            let last = format!(" and the last {}", tail.len());
+            let tail = neutralise(tail);
+            (
+                last,
+                format!("\n[{between} bytes are left out here]\n{tail}"),
+            )
+        }
+    };
     format!(
         "Observation: Tool {tool} executed successfully. Its result is JSON text of {} bytes, of which \
-         these are the first {}; the rest is kept under the handle {}. Result: {}",
+         these are the first {first}{last}; the rest is kept under the handle {}. Result: {}{tail}",
         output.total_bytes,
-        output.head.len(),
         output.handle,
         neutralise(output.head)
     )

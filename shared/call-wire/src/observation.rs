@@ -9,13 +9,19 @@ use serde_json::Value;
 
 use crate::outcome::category_from_proto;
 
-/// The longest observation of one call, in bytes. What is beyond it stays in the log.
-const MAX_BYTES: usize = 64 << 10;
-/// The part of a longer output that is shown, in bytes; it leaves room for the words around it.
-const HEAD_BYTES: usize = 60 << 10;
+/// The longest observation of one call, in bytes (rule G605). What is beyond it stays in the log.
+const MAX_BYTES: usize = 8 << 10;
+/// The same for the tool that reads what others leave out, whose caller chose how much.
+const MAX_READ_BYTES: usize = 64 << 10;
+/// That tool.
+const READ_TOOL: &str = "system:read_stream";
+/// The parts of a longer output that are shown, in bytes: two thirds and one third of what the words
+/// around them leave.
+const HEAD_BYTES: usize = 5 << 10;
+const TAIL_BYTES: usize = 5 << 9;
 
-/// Words the end of a call in the default wording: markers of the dialects neutralised, and cut
-/// after 64 KiB.
+/// Words the end of a call in the default wording: markers of the dialects neutralised, and of a long
+/// output its beginning and its end. At most 8 KiB, and 64 KiB of what `system:read_stream` reads.
 pub fn observation(result: &CallResult) -> String {
     let tool = result.tool_id.as_str();
     let error = result.error.clone().unwrap_or_default();
@@ -31,7 +37,15 @@ pub fn observation(result: &CallResult) -> String {
         CallStatus::Rejected if !error.violations.is_empty() => rejected(tool, &error),
         _ => failed(tool, &error),
     };
-    bounded(text)
+    bounded(text, most(result))
+}
+
+/// Returns how long the observation of a call may be.
+fn most(result: &CallResult) -> usize {
+    match result.tool_id == READ_TOOL {
+        true => MAX_READ_BYTES,
+        false => MAX_BYTES,
+    }
 }
 
 /// Returns whether a call gave more than its observation shows, so that the rest is read by its
@@ -46,21 +60,50 @@ pub fn output_bytes(result: &CallResult) -> u64 {
     long.map_or(result.output_json.len() as u64, |long| long.total_bytes)
 }
 
-/// Returns the beginning of an output that is too long to be shown and can be read by its handle.
+/// Returns the ends of an output that is too long to be shown and can be read by its handle.
 fn long_output(result: &CallResult) -> Option<LongOutput<'_>> {
     let json = &result.output_json;
-    let (head, total_bytes) = match &result.long_output {
-        Some(long) => (long.head.as_str(), long.total_bytes),
-        None if json.len() <= MAX_BYTES || result.effect_id.is_empty() => return None,
-        None => {
-            let head = &json[..json.floor_char_boundary(HEAD_BYTES)];
-            (head, json.len() as u64)
+    let (head, tail, total_bytes) = match &result.long_output {
+        // Of an output that is kept elsewhere only the beginning is here.
+        Some(long) => {
+            let room = long.head.floor_char_boundary(HEAD_BYTES + TAIL_BYTES);
+            (&long.head[..room], "", long.total_bytes)
         }
+        None if json.len() <= most(result) || result.effect_id.is_empty() => return None,
+        None => (head_of(json), tail_of(json), json.len() as u64),
     };
     Some(LongOutput {
         head,
+        tail,
         total_bytes,
         handle: &result.effect_id,
+    })
+}
+
+/// Returns the beginning of a JSON text, up to the end of a line if one ends near.
+fn head_of(json: &str) -> &str {
+    let head = &json[..json.floor_char_boundary(HEAD_BYTES)];
+    let line = line_ends(head).filter(|end| *end > HEAD_BYTES / 2).last();
+    &head[..line.unwrap_or(head.len())]
+}
+
+/// Returns the end of a JSON text, from the beginning of a line if one begins near.
+fn tail_of(json: &str) -> &str {
+    let tail = &json[json.ceil_char_boundary(json.len() - TAIL_BYTES)..];
+    let line = line_ends(tail).find(|end| *end < TAIL_BYTES / 2);
+    &tail[line.unwrap_or(0)..]
+}
+
+/// Returns where lines end: after line feeds, those that are escaped in a JSON string included.
+fn line_ends(json: &str) -> impl Iterator<Item = usize> {
+    let bytes = json.as_bytes();
+    (1..=bytes.len()).filter(move |end| match &bytes[..*end] {
+        [.., b'\n'] => true,
+        // Of several backslashes the last one is escaped itself.
+        [rest @ .., b'\\', b'n'] => {
+            rest.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0
+        }
+        _ => false,
     })
 }
 
@@ -118,11 +161,11 @@ pub fn category_name(category: ErrorCategory) -> &'static str {
     }
 }
 
-fn bounded(text: String) -> String {
-    if text.len() <= MAX_BYTES {
+fn bounded(text: String, most: usize) -> String {
+    if text.len() <= most {
         return text;
     }
-    let end = text.floor_char_boundary(MAX_BYTES);
+    let end = text.floor_char_boundary(most);
     format!(
         "{}\n[{} more bytes were cut]",
         &text[..end],
@@ -201,14 +244,63 @@ mod tests {
         );
     }
 
+    fn succeeded(text: &str) -> CallResult {
+        CallResult {
+            effect_id: "call-1".into(),
+            output_json: Value::String(text.to_owned()).to_string(),
+            ..result(CallStatus::Succeeded)
+        }
+    }
+
+    #[test]
+    fn g605_a_long_output_is_shown_from_both_ends_cut_at_lines() {
+        let lines: Vec<String> = (0..4_000)
+            .map(|line| format!("line {line} of a log"))
+            .collect();
+        let output = succeeded(&lines.join("\n"));
+        let total = output.output_json.len();
+        let text = observation(&output);
+        assert!(text.len() <= MAX_BYTES, "{}", text.len());
+        let (_, shown) = text.split_once("Result: ").unwrap();
+        let (head, rest) = shown.split_once("\n[").unwrap();
+        let (left_out, tail) = rest.split_once("]\n").unwrap();
+        assert!(
+            output.output_json.starts_with(head) && head.ends_with("of a log\\n"),
+            "{head}"
+        );
+        assert!(
+            output.output_json.ends_with(tail) && tail.starts_with("line "),
+            "{tail}"
+        );
+        assert!(head.len() > tail.len());
+        let between = total - head.len() - tail.len();
+        assert_eq!(left_out, format!("{between} bytes are left out here"));
+        assert!(text.contains(&format!(
+            "JSON text of {total} bytes, of which these are the first {} and the last {}; the rest is \
+             kept under the handle call-1",
+            head.len(),
+            tail.len()
+        )));
+    }
+
+    #[test]
+    fn g605_what_is_read_by_a_handle_is_shown_whole() {
+        let read = CallResult {
+            tool_id: READ_TOOL.into(),
+            ..succeeded(&"x".repeat(24 << 10))
+        };
+        assert!(!gives_handle(&read));
+        assert!(observation(&read).len() > 24 << 10);
+    }
+
+    #[test]
+    fn g605_lines_end_at_feeds_and_at_escaped_ones() {
+        let ends: Vec<usize> = line_ends("a\nb\\nc\\\\nd").collect();
+        assert_eq!(ends, [2, 5]);
+    }
+
     #[test]
     fn l4_a_long_output_begins_in_the_observation_and_names_its_handle() {
-        let output_json = Value::String("x".repeat(MAX_BYTES)).to_string();
-        let inline = CallResult {
-            effect_id: "call-1".into(),
-            output_json,
-            ..result(CallStatus::Succeeded)
-        };
         let kept = CallResult {
             effect_id: "call-1".into(),
             long_output: Some(common::LongOutput {
@@ -217,16 +309,10 @@ mod tests {
             }),
             ..result(CallStatus::Succeeded)
         };
-        for (result, first) in [(&inline, 61_440), (&kept, 4)] {
-            let text = observation(result);
-            assert!(text.len() < MAX_BYTES, "{}", text.len());
-            let says = format!(
-                "JSON text of 65538 bytes, of which these are the first {first}; the rest is kept under \
-                 the handle call-1. Result: "
-            );
-            assert!(text.contains(&says), "{}", &text[..200]);
-        }
-        assert!(observation(&kept).ends_with("Result: [1,2"));
+        assert!(observation(&kept).ends_with(
+            "JSON text of 65538 bytes, of which these are the first 4; the rest is kept under the handle \
+             call-1. Result: [1,2"
+        ));
     }
 
     #[test]

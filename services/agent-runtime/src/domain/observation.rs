@@ -9,7 +9,7 @@ use super::budgets::Budget;
 pub const MAX_OBSERVATION_BYTES: usize = 64 << 10;
 
 /// Says how the rest of a long output is read (rule L4).
-pub const READ_ON: &str = "\n[Cut here. The tool system:read_stream reads on by the handle.]";
+pub const READ_ON: &str = "\n[The tool system:read_stream reads what is left out by the handle.]";
 
 /// Words that a call was not started, as one before it failed.
 pub fn skipped(tool_id: &str, failed_tool: &str) -> String {

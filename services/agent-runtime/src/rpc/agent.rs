@@ -92,11 +92,11 @@ impl Inner {
         let room = self.runner.admit()?;
         if !asked.ephemeral {
             self.conversations.begin(&asked.conversation_id).await?;
+            let states = self.runner.states();
+            states
+                .begin(&asked.conversation_id, &profile.profile)
+                .await?;
         }
-        self.runner
-            .states()
-            .begin(&asked.conversation_id, &profile.profile)
-            .await?;
         let owner_data = serde_json::to_value(&plan).expect("a plan has only text keys");
         let start = StartRun {
             kind: TURN,

@@ -70,6 +70,7 @@ impl Driver {
             }
             Err(Asking::Interrupted) => {
                 self.void_until = 0;
+                self.asked_state = None;
                 return self.drop_flights().await;
             }
             Err(Asking::Model(error)) => {

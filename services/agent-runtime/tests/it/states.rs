@@ -263,6 +263,35 @@ async fn g602_a_deleted_conversation_takes_its_states_along_and_a_restart_keeps_
 }
 
 #[tokio::test]
+async fn g110_an_ephemeral_turn_has_no_state() {
+    let world = world(&json!([{
+        "expect": {"last_is": "hello"},
+        "answer": {"text": "Hello."}
+    }]));
+    let running = world.build().await;
+    let request = StartTurnRequest {
+        ephemeral: true,
+        ..says("hello")
+    };
+    let ended = running.play(request).await;
+    assert_eq!(ended.text(), "Hello.", "{}", ended.error_message());
+    let request = UpdatePrivateStateRequest {
+        conversation_id: ended.run.conversation_id.clone(),
+        operations: vec![set("mood", &json!("warm"))],
+        ..UpdatePrivateStateRequest::default()
+    };
+    let refused = running
+        .states()
+        .update_private_state(request)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&refused),
+        Some(ErrorReason::ConversationNotFound)
+    );
+}
+
+#[tokio::test]
 async fn g303_a_profile_whose_values_break_its_schema_is_refused_with_every_place() {
     let running = world(&json!([])).build().await;
     let mut wrong = profile();

@@ -26,7 +26,7 @@ use crate::domain::zone::iterations::Iterations;
 use crate::wire;
 
 use super::Prepared;
-use super::business::{Business, Busy};
+use super::activity::{Active, Activity};
 use super::history::{ZoneHistory, replay_iteration};
 
 /// Drives the nodes of an iteration, with what stands in front of their ids. Gives the state in which
@@ -42,9 +42,9 @@ pub(super) struct Zone {
     pub(super) drive: Drive,
     pub(super) recorder: Recorder,
     pub(super) control: RunControl,
-    pub(super) business: Business,
+    pub(super) activity: Activity,
     /// Held while the zone has something to do beside its iterations, also before it begins.
-    pub(super) busy: Option<Busy>,
+    pub(super) busy: Option<Active>,
     pub(super) conversation_id: String,
     pub(super) workflow_id: String,
     /// The plan around the zone.
@@ -142,7 +142,7 @@ impl Zone {
             let Some((index, took, end)) = running.next().await else {
                 break;
             };
-            self.busy = Some(self.business.begin());
+            self.busy = Some(self.activity.begin());
             match end? {
                 IterationEnd::Gave(gave) => {
                     self.record(&body, index, &gave, took).await?;

@@ -45,11 +45,11 @@ impl Drive {
         let Some(rests_after) = rests_after else {
             return self.reach_end().await.map(Came::To);
         };
-        let (control, business) = (self.control.clone(), self.waits.business());
+        let (control, activity) = (self.control.clone(), self.waits.activity());
         let mut end = pin!(self.reach_end());
         loop {
             let may_leave = async {
-                business.quiet_for(rests_after).await;
+                activity.quiet_for(rests_after).await;
                 control.leaving().await
             };
             let leaving = tokio::select! {
@@ -59,7 +59,7 @@ impl Drive {
                 leaving = may_leave => leaving,
             };
             // Nothing of the run continues here: all of it is polled above.
-            if business.is_quiet()
+            if activity.is_quiet()
                 && let Some(departure) = waits.leave(leaving, &control, rests_after).await?
             {
                 return Ok(Came::ToRest(departure));

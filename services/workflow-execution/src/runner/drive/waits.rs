@@ -18,7 +18,7 @@ use crate::domain::wait::{Due, WaitKind, WaitRequest, Wake};
 use crate::wire;
 
 use super::super::RunPlace;
-use super::super::business::{Business, Busy};
+use super::super::activity::{Active, Activity};
 use super::{Drive, EffectOutcome, Running};
 
 /// What the loops of a run share: that of the run itself and those of iterations in it.
@@ -26,7 +26,7 @@ use super::{Drive, EffectOutcome, Running};
 pub(super) struct RunWaits {
     waits: Waits,
     /// The loops that have something else under way than waits.
-    business: Business,
+    activity: Activity,
     place: Arc<RunPlace>,
 }
 
@@ -34,7 +34,7 @@ impl RunWaits {
     pub(super) fn new(waits: Waits, place: RunPlace) -> Self {
         Self {
             waits,
-            business: Business::default(),
+            activity: Activity::default(),
             place: Arc::new(place),
         }
     }
@@ -44,7 +44,7 @@ impl RunWaits {
 pub(super) struct NodeWaits {
     of_run: RunWaits,
     /// Counts this loop as busy.
-    busy: Option<Busy>,
+    busy: Option<Active>,
     /// What is to begin once all that happened before is handed to the log.
     beginning: Vec<(NodeIndex, WaitRequest)>,
     running: Running,
@@ -53,7 +53,7 @@ pub(super) struct NodeWaits {
 impl NodeWaits {
     pub(super) fn new(of_run: RunWaits) -> Self {
         Self {
-            busy: Some(of_run.business.begin()),
+            busy: Some(of_run.activity.begin()),
             of_run,
             beginning: Vec::new(),
             running: FuturesUnordered::new(),
@@ -71,19 +71,19 @@ impl NodeWaits {
     }
 
     /// Returns what is under way in the whole run.
-    pub(super) fn business(&self) -> Business {
-        self.of_run.business.clone()
+    pub(super) fn activity(&self) -> Activity {
+        self.of_run.activity.clone()
     }
 
     /// Notes that this loop has nothing but waits under way; returns whether no other has.
     fn rest(&mut self) -> bool {
-        self.busy.take().is_some() && self.of_run.business.is_quiet()
+        self.busy.take().is_some() && self.of_run.activity.is_quiet()
     }
 
     /// Notes that this loop continues.
     pub(super) fn awake(&mut self) {
         self.busy
-            .get_or_insert_with(|| self.of_run.business.begin());
+            .get_or_insert_with(|| self.of_run.activity.begin());
     }
 
     /// Returns the next node that was woken; nothing if none waits.

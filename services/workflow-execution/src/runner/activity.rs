@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// Counts what is under way in a run beside waits. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Business {
+pub(super) struct Activity {
     inner: Arc<Inner>,
 }
 
@@ -21,13 +21,13 @@ struct Inner {
 
 /// Something that is under way until this is dropped.
 #[derive(Debug)]
-pub(super) struct Busy(Business);
+pub(super) struct Active(Activity);
 
-impl Business {
+impl Activity {
     /// Notes that something begins.
-    pub(super) fn begin(&self) -> Busy {
+    pub(super) fn begin(&self) -> Active {
         self.inner.count.fetch_add(1, Ordering::SeqCst);
-        Busy(self.clone())
+        Active(self.clone())
     }
 
     /// Whether nothing is under way but waits.
@@ -47,9 +47,9 @@ impl Business {
     }
 }
 
-impl Drop for Busy {
+impl Drop for Active {
     fn drop(&mut self) {
-        let Business { inner } = &self.0;
+        let Activity { inner } = &self.0;
         if inner.count.fetch_sub(1, Ordering::SeqCst) == 1 {
             inner.quiet.notify_one();
         }
