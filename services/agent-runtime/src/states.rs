@@ -285,7 +285,11 @@ pub(crate) fn refused(error: &StateError) -> Failure {
                 .metadata("near", near.join(","))
         }
         StateError::BreaksSchema(violations) => violations.iter().fold(
-            Failure::new(Code::InvalidArgument, ErrorReason::StateInvalid, message),
+            Failure::new(
+                Code::InvalidArgument,
+                ErrorReason::StateInvalid,
+                "the change would break the state's schema",
+            ),
             |failure, found| failure.violation(&found.pointer, &found.message),
         ),
         StateError::TestFailed { .. }

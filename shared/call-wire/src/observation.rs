@@ -165,7 +165,8 @@ fn bounded(text: String, most: usize) -> String {
     if text.len() <= most {
         return text;
     }
-    let end = text.floor_char_boundary(most);
+    // The note has room within the bound.
+    let end = text.floor_char_boundary(most - 40);
     format!(
         "{}\n[{} more bytes were cut]",
         &text[..end],
@@ -322,7 +323,7 @@ mod tests {
             output_json,
             ..result(CallStatus::Succeeded)
         });
-        assert!(result.len() < MAX_BYTES + 100);
+        assert!(result.len() <= MAX_BYTES);
         assert!(result.ends_with("more bytes were cut]"));
     }
 }

@@ -4,7 +4,7 @@ use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use tonic::Code;
 
-use super::{Conversation, Conversations, not_found};
+use super::{Conversation, Conversations};
 use crate::{
     domain::message::{ChatMessage, Role},
     error::store_failure,
@@ -40,6 +40,8 @@ impl Conversations {
         new_id: &str,
         request: Option<AppendRequest>,
     ) -> Result<Branched, Failure> {
+        // A repeated request has the same origin, so that it waits here.
+        let _one_at_a_time = self.lock(from).await;
         if let Some(request) = &request
             && self.appended_by(new_id, request).await?.is_some()
         {
@@ -51,12 +53,9 @@ impl Conversations {
                 replayed: true,
             });
         }
-        let messages = {
-            let _one_at_a_time = self.lock(from).await;
-            self.get(from).await.map_err(|_| not_found(from))?;
-            self.refuse_if_busy(from).await?;
-            self.first_messages(from, count).await?
-        };
+        self.get(from).await?;
+        self.refuse_if_busy(from).await?;
+        let messages = self.first_messages(from, count).await?;
         let (copied, batch) = (
             messages.len(),
             Batch {

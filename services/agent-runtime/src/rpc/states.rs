@@ -72,8 +72,10 @@ impl StateRpc {
         for (index, written) in request.operations.iter().enumerate() {
             match operation(written) {
                 Ok(operation) => operations.push(operation),
-                Err((field, problem)) => {
-                    failure.add_violation(format!("operations[{index}].{field}"), problem);
+                Err(problems) => {
+                    for (field, problem) in problems {
+                        failure.add_violation(format!("operations[{index}].{field}"), problem);
+                    }
                 }
             }
         }
@@ -135,21 +137,29 @@ fn path(field: &str, written: &str) -> Result<Path, Failure> {
     Path::parse(written).map_err(|problem| Failure::invalid_fields().violation(field, problem))
 }
 
-fn operation(written: &StateOperation) -> Result<Operation, (&'static str, String)> {
-    let path = Path::parse(&written.path).map_err(|problem| ("path", problem))?;
-    let value = || {
-        parse_json_strict(&written.value_json).map_err(|error| ("value_json", error.to_string()))
+/// Reads a change; every field that is wrong is named.
+fn operation(written: &StateOperation) -> Result<Operation, Vec<(&'static str, String)>> {
+    let mut problems = Vec::new();
+    let path = Path::parse(&written.path).map_err(|problem| problems.push(("path", problem)));
+    let kind = written.kind();
+    let value = match kind {
+        Kind::Remove => Ok(Value::Null),
+        _ => parse_json_strict(&written.value_json),
     };
-    Ok(match written.kind() {
-        Kind::Unspecified => return Err(("kind", "is missing; name a kind".to_owned())),
-        Kind::Set => Operation::Set(path, value()?),
-        Kind::Remove => Operation::Remove(path),
-        Kind::Append => Operation::Append(path, value()?),
-        Kind::Test => Operation::Test(path, value()?),
-        Kind::Increment => match value()? {
-            Value::Number(by) => Operation::Increment(path, by),
-            _ => return Err(("value_json", "is no number".to_owned())),
-        },
+    let value = value.map_err(|error| problems.push(("value_json", error.to_string())));
+    if kind == Kind::Unspecified {
+        problems.push(("kind", "is missing; name a kind".to_owned()));
+    }
+    let (Ok(path), Ok(value), true) = (path, value, problems.is_empty()) else {
+        return Err(problems);
+    };
+    Ok(match (kind, value) {
+        (Kind::Unspecified | Kind::Remove, _) => Operation::Remove(path),
+        (Kind::Set, value) => Operation::Set(path, value),
+        (Kind::Append, value) => Operation::Append(path, value),
+        (Kind::Test, value) => Operation::Test(path, value),
+        (Kind::Increment, Value::Number(by)) => Operation::Increment(path, by),
+        (Kind::Increment, _) => return Err(vec![("value_json", "is no number".to_owned())]),
     })
 }
 

@@ -210,6 +210,29 @@ async fn g303_a_stale_version_and_a_broken_schema_change_nothing() {
 }
 
 #[tokio::test]
+async fn every_wrong_field_of_a_change_is_named() {
+    let running = world(&json!([])).build().await;
+    let wrong = StateOperation {
+        kind: Change::Unspecified.into(),
+        path: "a..b".to_owned(),
+        value_json: "nope".to_owned(),
+    };
+    let refused = running.update("", 0, vec![wrong]).await.unwrap_err();
+    let fields: Vec<String> = grpc_kit::violations(&refused)
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "operations[0].path",
+            "operations[0].value_json",
+            "operations[0].kind"
+        ]
+    );
+}
+
+#[tokio::test]
 async fn g301_concurrent_changes_are_all_made() {
     let world = world(&json!([{"answer": {"text": "Hello."}}]));
     let running = world.build().await;
