@@ -94,8 +94,9 @@ SEEDS ?= 100000
 
 .PHONY: bars
 bars: check-rust python build ## Run what `make test` runs in a small size in its full one (takes hours)
-	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) $(CARGO) test --locked --package e2e --test it -- \
-	  kills:: clients_that_are_cut
+	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) TAVERN_TEST_SCENE_KILLS=$(KILLS) \
+	  $(CARGO) test --locked --package e2e --test it -- \
+	  kills:: clients_that_are_cut after_kills
 	@TAVERN_TEST_SEEDS=$(SEEDS) $(CARGO) test --locked --package workflow-execution --test it -- simulation::
 	@$(MAKE) --no-print-directory mutate soak bench
 

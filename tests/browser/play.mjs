@@ -62,6 +62,7 @@ const EVERYWHERE = [
   ["tavern.agent.v1.ProfileService/ListProfiles", "profiles"],
   ["tavern.agent.v1.ConversationService/ListConversations", undefined],
   ["tavern.agent.v1.ModelService/ListModels", "models"],
+  ["tavern.agent.v1.SceneService/ListScenes", undefined],
   [
     "tavern.agent.v1.StateService/ListPrivateStateVersions",
     undefined,

@@ -104,12 +104,25 @@ export interface RunEvent {
   steeringAccepted?: { message?: string };
   steered?: { message?: string };
   budgetsEdited?: object;
+  eventPublished?: { event?: SceneEvent; deliveredTo?: string[] };
+  eventDropped?: { instanceId?: string; detail?: string };
+  eventsTaken?: { instanceId?: string; eventIds?: string[] };
+  eventsHandled?: { instanceId?: string; error?: string };
+  sceneWorkflowStarted?: { moment?: string; workflowId?: string };
+  sceneWorkflowEnded?: { error?: string };
+  sceneEnding?: { reason?: string };
   runFinished?: { outcome?: RunOutcome };
   cancelRequested?: { reason?: string };
   runPaused?: { reason?: string };
   runResumed?: object;
   runQueued?: object;
   runDequeued?: object;
+}
+
+export interface SceneEvent {
+  type?: string;
+  payloadJson?: string;
+  source?: { id?: string };
 }
 
 export interface WatchRecord {

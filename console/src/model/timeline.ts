@@ -171,10 +171,31 @@ function add(items: Item[], event: RunEvent): Item[] {
   if (event.steeringAccepted) return own("a message waits for the model");
   if (event.steered) return [...items, { kind: "input", key, text: event.steered.message ?? "" }];
   if (event.budgetsEdited) return own("the budgets were changed");
+  const scene = sceneNote(event);
+  if (scene) return own(scene.text, scene.wrong);
   if (event.runPaused) return own(because("paused", event.runPaused.reason));
   if (event.runResumed) return own("resumed");
   if (event.runQueued) return own("queued until its turn comes");
   return work(items, event);
+}
+
+/** Words what happened in a scene; nothing for other events. */
+function sceneNote(event: RunEvent): { text: string; wrong?: boolean } | undefined {
+  const { eventPublished, eventDropped, eventsTaken, eventsHandled, sceneWorkflowStarted } = event;
+  if (eventPublished?.event) {
+    const { type = "", source, payloadJson = "" } = eventPublished.event;
+    const to = eventPublished.deliveredTo?.join(", ") || "no agent";
+    return { text: `event ${type} from ${source?.id ?? ""} for ${to}: ${payloadJson}` };
+  }
+  if (eventDropped) {
+    return { text: `event dropped for ${eventDropped.instanceId}: ${eventDropped.detail}`, wrong: true };
+  }
+  if (eventsTaken) return { text: `${eventsTaken.instanceId} takes ${eventsTaken.eventIds?.length ?? 0} event(s)` };
+  if (eventsHandled?.error) return { text: `${eventsHandled.instanceId}: ${eventsHandled.error}`, wrong: true };
+  if (sceneWorkflowStarted) return { text: `${sceneWorkflowStarted.moment} runs ${sceneWorkflowStarted.workflowId}` };
+  if (event.sceneWorkflowEnded?.error) return { text: event.sceneWorkflowEnded.error, wrong: true };
+  if (event.sceneEnding) return { text: because("the scene ends", event.sceneEnding.reason) };
+  return undefined;
 }
 
 function work(items: Item[], event: RunEvent): Item[] {

@@ -3,17 +3,23 @@
 //! Nothing in here waits, asks the time or touches a wire type, so that every history can be
 //! replayed in a test. `profile` reads an agent's file, `plan` freezes what a turn needs to be
 //! resumed, `turn` is the state machine, `reading` decides what the calls of an answer come to,
-//! `observation` words what the model reads, `prompt` puts a request to the model together.
+//! `observation` words what the model reads, `prompt` puts a request to the model together. `scene` reads
+//! the file of a scene, and `channel` decides which events wait for which of its agents.
 
 pub mod budgets;
+pub mod channel;
 pub mod deliberation;
+pub mod document;
+pub mod event;
 pub mod message;
 pub mod observation;
 pub mod plan;
 pub mod profile;
 pub mod prompt;
 pub mod reading;
+pub mod scene;
 pub mod spelling;
 pub mod state;
+pub mod subscription;
 pub mod turn;
 pub mod usage;

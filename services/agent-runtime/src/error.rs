@@ -48,3 +48,27 @@ pub(crate) fn store_failure(error: &StoreError) -> Failure {
         ),
     }
 }
+
+/// Reports that no model has this name, or that none is named.
+pub(crate) fn no_such_model(name: Option<&str>) -> Failure {
+    let failure =
+        |message: String| Failure::new(Code::NotFound, ErrorReason::ModelNotFound, message);
+    match name {
+        Some(name) => {
+            let shown: String = name.chars().take(80).collect();
+            let message = format!("no model is called `{shown}` in the settings");
+            failure(message).metadata("model", shown)
+        }
+        None => failure(
+            "the agent names no model and there is no default; set custom_metadata.tavern.model or default_model"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Reports that a run was created and cannot be read back.
+pub(crate) fn run_lost(run_id: &str) -> Failure {
+    let message = format!("the run {run_id} was created and cannot be read back; ask for it again");
+    Failure::new(Code::Unavailable, ErrorReason::StorageUnavailable, message)
+        .metadata("run_id", run_id)
+}

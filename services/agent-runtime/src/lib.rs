@@ -14,6 +14,9 @@
 //! - [`conversations`]: turns and appended messages as one conversation.
 //! - [`turn_log`]: the log of a turn, read back.
 //! - [`runner`]: the I/O of turns.
+//! - [`turns`]: starting turns, for callers and for the agents of scenes.
+//! - [`scenes`]: the scenes of a directory and those that were put.
+//! - [`scene_runner`]: the I/O of scenes.
 //! - [`rpc`]: the wire.
 
 pub mod conversations;
@@ -25,11 +28,14 @@ mod program;
 pub mod provider;
 pub mod rpc;
 pub mod runner;
+pub mod scene_runner;
+pub mod scenes;
 pub mod service;
 pub mod settings;
 pub mod states;
 pub mod store;
 pub mod turn_log;
+pub mod turns;
 mod wire;
 
 pub use error::BuildError;

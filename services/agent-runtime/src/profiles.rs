@@ -16,7 +16,10 @@ use run_log::Hash;
 use tokio::sync::Mutex;
 
 use crate::{
-    domain::profile::{self, Profile, ProfileError},
+    domain::{
+        document::DocumentError,
+        profile::{self, Profile},
+    },
     store::{AgentStore, StoreError},
 };
 
@@ -76,7 +79,7 @@ pub struct Put<'a> {
 pub enum ChangeError {
     /// The text is not a valid profile.
     #[error(transparent)]
-    Invalid(#[from] ProfileError),
+    Invalid(#[from] DocumentError),
     /// The request id was used with another body.
     #[error("the request id was used with another body")]
     RequestIdReused,

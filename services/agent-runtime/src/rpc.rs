@@ -3,15 +3,21 @@
 mod agent;
 mod conversations;
 mod model;
+mod operations;
+mod places;
 mod profiles;
+mod scenes;
 mod start;
 mod states;
 mod steering;
+mod worlds;
 
 pub use agent::AgentRpc;
 pub use conversations::ConversationRpc;
 pub use model::ModelRpc;
+pub use places::Places;
 pub use profiles::ProfileRpc;
+pub use scenes::SceneRpc;
 pub use states::StateRpc;
 
 use grpc_kit::Failure;

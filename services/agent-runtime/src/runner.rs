@@ -29,6 +29,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Clock;
 use grpc_kit::Failure;
 use run_events::{OpenRun, Recorder, RunMeta, Runs};
+use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use self::{
@@ -56,6 +57,7 @@ use crate::{
 
 pub(crate) use deliberate::describe;
 pub(crate) use directives::Directive;
+pub(crate) use driver::damaged;
 
 /// The kind of run that a turn is.
 pub const TURN: &str = "turn";
@@ -165,18 +167,8 @@ impl Runner {
         );
     }
 
-    /// Continues with every turn that the process before this one left.
-    ///
-    /// # Errors
-    /// A storage that does not work.
-    pub async fn recover(&self) -> Result<(), Failure> {
-        for open in self.inner.runs.open_runs().await? {
-            self.resume(open);
-        }
-        Ok(())
-    }
-
-    fn resume(&self, open: OpenRun) {
+    /// Continues with a turn that the process before this one left.
+    pub fn resume(&self, open: OpenRun) {
         let span = telemetry::spans::invoke_agent(&open.meta.subject);
         if let Some(parent) = telemetry::context::parse_traceparent(&open.meta.traceparent) {
             telemetry::context::set_parent(&span, &parent);
@@ -248,10 +240,21 @@ struct Resumed {
     spending: Spending,
     /// What the calls of the newest answer came to.
     observations: Observations,
+    /// The events that opened the turn.
+    events: Vec<Value>,
     /// What people asked of it.
     steering: Steering,
-    /// The version of the private state that a model was asked with that has not answered.
-    asked_state: Option<u64>,
+    /// The versions of the states that a model was asked with that has not answered.
+    asked: AskedStates,
+}
+
+/// The versions of the states that a model was asked with.
+#[derive(Clone, Copy, Debug, Default)]
+struct AskedStates {
+    /// Of the private state.
+    private: Option<u64>,
+    /// Of the world state.
+    world: Option<u64>,
 }
 
 impl Resumed {
@@ -267,8 +270,12 @@ impl Resumed {
             cancel: None,
             spending: Spending::default(),
             observations: Observations::default(),
+            events: match opening {
+                Opening::Events(events) => events.clone(),
+                Opening::UserMessage(_) | Opening::ModelText { .. } => Vec::new(),
+            },
             steering: Steering::default(),
-            asked_state: None,
+            asked: AskedStates::default(),
         }
     }
 
@@ -296,10 +303,13 @@ impl Resumed {
                     resumed.steering.replay(event);
                     match kind {
                         Kind::ModelRequested(asked) => {
-                            resumed.asked_state =
-                                (asked.state_version > 0).then_some(asked.state_version);
+                            let version = |version: u64| (version > 0).then_some(version);
+                            resumed.asked = AskedStates {
+                                private: version(asked.state_version),
+                                world: version(asked.world_version),
+                            };
                         }
-                        Kind::ModelAnswered(_) => resumed.asked_state = None,
+                        Kind::ModelAnswered(_) => resumed.asked = AskedStates::default(),
                         _ => {}
                     }
                 }

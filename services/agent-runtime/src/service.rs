@@ -6,7 +6,7 @@ use contracts::tavern::agent::v1::{
     agent_service_server::AgentServiceServer,
     conversation_service_server::ConversationServiceServer,
     model_service_server::ModelServiceServer, profile_service_server::ProfileServiceServer,
-    state_service_server::StateServiceServer,
+    scene_service_server::SceneServiceServer, state_service_server::StateServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Failure, Services};
@@ -21,11 +21,14 @@ use crate::{
     peers::Peers,
     profiles::Profiles,
     provider::Models,
-    rpc::{AgentRpc, ConversationRpc, ModelRpc, ProfileRpc, StateRpc},
+    rpc::{AgentRpc, ConversationRpc, ModelRpc, Places, ProfileRpc, SceneRpc, StateRpc},
     runner::Runner,
+    scene_runner::{Board, SCENE, SceneParts, SceneRunner},
+    scenes::Scenes,
     settings::AgentSettings,
     states::States,
     store::{self, AgentStore},
+    turns::Turns,
 };
 
 /// What the service takes from outside instead of asking the system.
@@ -73,12 +76,14 @@ fn unicode_variables() -> HashMap<String, String> {
 pub struct AgentRuntime {
     runs: Runs,
     runner: Runner,
+    scene_runner: SceneRunner,
     store: AgentStore,
     agent: AgentRpc,
     profile: ProfileRpc,
     conversation: ConversationRpc,
     model: ModelRpc,
     state: StateRpc,
+    scene: SceneRpc,
     /// Reads the files of profiles again; ends with the last clone.
     _following: Option<Arc<AbortOnDropHandle<()>>>,
 }
@@ -97,18 +102,8 @@ pub async fn build(
         &settings.scripts_dir,
         &environment.variables,
     )?;
-    let data = DataDir::open(&settings.data_dir)?;
-    let logs = RunLogs::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
+    let (runs, store) = open(&settings, &environment).await?;
     let clock = Arc::clone(&environment.clock);
-    let runs = Runs::new(
-        logs,
-        RunOwner::Agent,
-        Arc::clone(&clock),
-        Arc::clone(&environment.ids),
-    );
-    let options = SqliteOptions::new(data.file("agent-runtime.db")?);
-    let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
-    let store = AgentStore::new(database.map_err(BuildError::Database)?);
     let profiles = Profiles::open(settings.agents_dir.clone(), store.clone()).await?;
     let following = settings.follow_agents_dir.then(|| {
         let profiles = profiles.clone();
@@ -128,30 +123,67 @@ pub async fn build(
         conversations.clone(),
         states.clone(),
         models.clone(),
-        peers,
-        clock,
+        peers.clone(),
+        Arc::clone(&clock),
         &settings,
     );
-    let agent = AgentRpc::new(
+    let board = Board::default();
+    let turns = Turns::new(
         runs.clone(),
         runner.clone(),
         conversations.clone(),
-        profiles.clone(),
         models.clone(),
-        Arc::clone(&environment.ids),
+        board.clone(),
         &settings,
     );
+    let ids = environment.ids;
+    let agent = AgentRpc::new(
+        runs.clone(),
+        turns.clone(),
+        profiles.clone(),
+        Arc::clone(&ids),
+    );
+    let parts = SceneParts {
+        runs: runs.clone(),
+        turns,
+        states: states.clone(),
+        conversations: conversations.clone(),
+        profiles: profiles.clone(),
+        peers,
+        board: board.clone(),
+    };
+    let most = settings.max_scenes;
+    let scene_runner = SceneRunner::new(parts, most, clock, Arc::clone(&ids));
+    let places = Places::new(board, runs.clone());
+    let scenes = Scenes::new(settings.scenes_dir, store.clone());
     Ok(AgentRuntime {
         runs,
         runner,
+        scene: SceneRpc::new(scenes, scene_runner.clone(), places.clone()),
+        scene_runner,
         store,
         agent,
         profile: ProfileRpc::new(profiles, settings.default_model),
-        conversation: ConversationRpc::new(conversations, environment.ids),
+        conversation: ConversationRpc::new(conversations, ids),
         model: ModelRpc::new(models),
-        state: StateRpc::new(states),
+        state: StateRpc::new(states, places),
         _following: following,
     })
+}
+
+/// Opens what is stored.
+async fn open(
+    settings: &AgentSettings,
+    environment: &Environment,
+) -> Result<(Runs, AgentStore), BuildError> {
+    let data = DataDir::open(&settings.data_dir)?;
+    let logs = RunLogs::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
+    let (clock, ids) = (Arc::clone(&environment.clock), Arc::clone(&environment.ids));
+    let runs = Runs::new(logs, RunOwner::Agent, clock, ids);
+    let options = SqliteOptions::new(data.file("agent-runtime.db")?);
+    let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
+    let store = AgentStore::new(database.map_err(BuildError::Database)?);
+    Ok((runs, store))
 }
 
 impl AgentRuntime {
@@ -169,14 +201,21 @@ impl AgentRuntime {
             .add(ConversationServiceServer::new(self.conversation.clone()))
             .add(ModelServiceServer::new(self.model.clone()))
             .add(StateServiceServer::new(self.state.clone()))
+            .add(SceneServiceServer::new(self.scene.clone()))
     }
 
-    /// Continues with the turns that the process before this one left.
+    /// Continues with the turns and scenes that the process before this one left.
     ///
     /// # Errors
     /// A storage that does not work.
     pub async fn recover(&self) -> Result<(), Failure> {
-        self.runner.recover().await
+        for open in self.runs.open_runs().await? {
+            match open.kind == SCENE {
+                true => self.scene_runner.resume(open),
+                false => self.runner.resume(open),
+            }
+        }
+        Ok(())
     }
 
     /// Ends all tasks. Turns continue at the next start.

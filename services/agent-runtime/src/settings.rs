@@ -29,7 +29,9 @@ pub struct AgentSettings {
     /// Where agent profiles are: `*.json` in it and `agent_profile.json` one level below. Default
     /// `deploy/agents`.
     pub agents_dir: PathBuf,
-    /// Whether that directory is read again within two seconds when a file in it changes. Default true.
+    /// Where scenes are: `*.json` in it. Default `deploy/scenes`.
+    pub scenes_dir: PathBuf,
+    /// Whether the directory of profiles is read again within two seconds when a file in it changes. Default true.
     pub follow_agents_dir: bool,
     /// Where the files of scripted models are. Default `deploy/models`.
     pub scripts_dir: PathBuf,
@@ -41,6 +43,8 @@ pub struct AgentSettings {
     pub budgets: Budgets,
     /// Turns at once; one more is refused with `RESOURCE_EXHAUSTED`. Default 256.
     pub max_turns: usize,
+    /// Scenes at once; one more is refused with `RESOURCE_EXHAUSTED`. Default 1000.
+    pub max_scenes: usize,
     /// How much of the earlier turns a model is shown. Default `1MiB`, at most `3MiB`.
     #[serde(with = "settings::SizeText")]
     pub history_bytes: usize,
@@ -59,12 +63,14 @@ impl Default for AgentSettings {
             workflow: grpc_kit::ClientSettings::to("http://127.0.0.1:7403"),
             data_dir: PathBuf::from("data"),
             agents_dir: PathBuf::from("deploy/agents"),
+            scenes_dir: PathBuf::from("deploy/scenes"),
             follow_agents_dir: true,
             scripts_dir: PathBuf::from("deploy/models"),
             default_model: String::new(),
             models: BTreeMap::new(),
             budgets: Budgets::default(),
             max_turns: 256,
+            max_scenes: 1_000,
             history_bytes: 1 << 20,
         }
     }

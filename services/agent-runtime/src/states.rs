@@ -1,4 +1,5 @@
-//! The private states of agents, one for each agent of a conversation (rules G106, G110, G301 to G305).
+//! The private states of agents, one for each agent of a conversation, and the world states of scenes
+//! (rules G106, G110, G301 to G305).
 
 use std::sync::Arc;
 
@@ -14,15 +15,16 @@ use tonic::Code;
 use crate::{
     conversations::Conversations,
     domain::{
-        profile::Profile,
-        state::{self, Operation, StateError},
+        profile::TavernSection,
+        scene::Instance,
+        state::{self, MAX_PRIVATE_BYTES, Operation, StateError},
     },
     error::store_failure,
     profiles::Profiles,
     store::{AgentStore, StateOwner, StateRow},
 };
 
-/// The private states. Clone, cheap.
+/// The states. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct States {
     store: AgentStore,
@@ -72,40 +74,27 @@ impl States {
         }
     }
 
-    /// Begins the state of an agent in a conversation, unless it has begun or the profile declares none.
+    /// Begins a state, unless it has begun.
     ///
     /// # Errors
     /// A storage that does not work.
-    pub async fn begin(&self, conversation_id: &str, profile: &Profile) -> Result<(), Failure> {
-        let Some(first) = &profile.first_state else {
-            return Ok(());
-        };
-        let owner = StateOwner {
-            conversation_id: conversation_id.to_owned(),
-            profile_id: profile.id.to_string(),
-        };
-        if self.stored(&owner, None).await?.is_none() {
+    pub async fn begin(&self, owner: &StateOwner, first: &Value) -> Result<(), Failure> {
+        if self.stored(owner, None).await?.is_none() {
             let row = self.row(1, first, Vec::new(), None, None);
-            self.put(&owner, &row).await?;
+            self.put(owner, &row).await?;
         }
         Ok(())
     }
 
-    /// Returns the state of an agent in a conversation at a version, the newest if none is named; none
-    /// if it has no state.
+    /// Returns a state at a version, the newest if none is named; none if there is no such state.
     ///
     /// # Errors
     /// A storage that does not work.
     pub async fn snapshot(
         &self,
-        conversation_id: &str,
-        profile_id: &str,
+        owner: StateOwner,
         version: Option<u64>,
     ) -> Result<Option<Snapshot>, Failure> {
-        let owner = StateOwner {
-            conversation_id: conversation_id.to_owned(),
-            profile_id: profile_id.to_owned(),
-        };
         let row = self.stored(&owner, version).await?;
         row.map(|row| snapshot(owner, row)).transpose()
     }
@@ -130,10 +119,7 @@ impl States {
             }
             given => given.to_owned(),
         };
-        Ok(StateOwner {
-            conversation_id: conversation_id.to_owned(),
-            profile_id,
-        })
+        Ok(StateOwner::agent(conversation_id, &profile_id))
     }
 
     /// Returns a state, the newest version if none is named.
@@ -144,6 +130,14 @@ impl States {
         let row = self.stored(owner, version).await?;
         let row = row.ok_or_else(|| no_state(&owner.conversation_id))?;
         snapshot(owner.clone(), row)
+    }
+
+    /// Returns the settings of an agent of a scene.
+    pub fn settings_of(&self, instance: &Instance) -> TavernSection {
+        match self.profiles.get(&instance.profile_id) {
+            Some(known) => instance.tavern.over(&known.profile.tavern),
+            None => instance.tavern.clone(),
+        }
     }
 
     /// Returns at most `limit` versions, the newest first, those before `before`.
@@ -160,8 +154,8 @@ impl States {
         versions.map_err(|error| store_failure(&error))
     }
 
-    /// Changes a state. Returns the version that the change made, and whether the request was seen
-    /// before.
+    /// Changes the private state of an agent. Returns the version that the change made, and whether the
+    /// request was seen before.
     ///
     /// # Errors
     /// Why nothing is changed.
@@ -169,6 +163,24 @@ impl States {
         &self,
         owner: &StateOwner,
         update: Update,
+    ) -> Result<(StateRow, bool), Failure> {
+        let profile = self.profiles.get(&owner.profile_id);
+        let schema = profile.and_then(|known| known.profile.state_schema.clone());
+        self.update_within(owner, update, schema.as_ref(), MAX_PRIVATE_BYTES)
+            .await
+    }
+
+    /// Changes a state that has a schema and at most `most` bytes. Returns the version that the change
+    /// made, and whether the request was seen before.
+    ///
+    /// # Errors
+    /// Why nothing is changed.
+    pub async fn update_within(
+        &self,
+        owner: &StateOwner,
+        update: Update,
+        schema: Option<&Value>,
+        most: usize,
     ) -> Result<(StateRow, bool), Failure> {
         let _one_at_a_time = self.conversations.lock(&owner.conversation_id).await;
         if let Some((request_id, hash)) = &update.request {
@@ -196,8 +208,8 @@ impl States {
             let failure = Failure::new(Code::Aborted, reason, message);
             return Err(failure.metadata("version", version.to_string()));
         }
-        let schema = self.schema(&owner.profile_id)?;
-        let changed = state::change(&value, &update.operations, schema.as_ref());
+        let schema = compiled(schema)?;
+        let changed = state::change(&value, &update.operations, schema.as_ref(), most);
         let changed = changed.map_err(|error| refused(&error))?;
         let row = self.row(
             version + 1,
@@ -208,16 +220,6 @@ impl States {
         );
         self.put(owner, &row).await?;
         Ok((row, false))
-    }
-
-    fn schema(&self, profile_id: &str) -> Result<Option<Schema>, Failure> {
-        let profile = self.profiles.get(profile_id);
-        let schema = profile.and_then(|known| known.profile.state_schema.clone());
-        let compiled = schema.map(|schema| Schema::compile(&schema)).transpose();
-        compiled.map_err(|error| {
-            let message = format!("the schema of the state cannot be used: {error}");
-            Failure::new(Code::FailedPrecondition, ErrorReason::StateInvalid, message)
-        })
     }
 
     fn row(
@@ -256,13 +258,17 @@ impl States {
     }
 }
 
+fn compiled(schema: Option<&Value>) -> Result<Option<Schema>, Failure> {
+    schema.map(Schema::compile).transpose().map_err(|error| {
+        let message = format!("the schema of the state cannot be used: {error}");
+        Failure::new(Code::FailedPrecondition, ErrorReason::StateInvalid, message)
+    })
+}
+
 fn snapshot(owner: StateOwner, row: StateRow) -> Result<Snapshot, Failure> {
     let value = serde_json::from_str(&row.state).map_err(|_| {
         let message = "stored data is damaged; the server's log names the place";
-        tracing::error!(
-            conversation = owner.conversation_id,
-            "a private state is damaged"
-        );
+        tracing::error!(conversation = owner.conversation_id, "a state is damaged");
         Failure::new(Code::DataLoss, ErrorReason::DataCorrupt, message)
     })?;
     Ok(Snapshot { owner, value, row })

@@ -1,5 +1,6 @@
 //! Keeps profiles that were put, and conversations with what was appended to them.
 
+mod scenes;
 mod states;
 
 use core_types::Timestamp;

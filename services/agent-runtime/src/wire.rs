@@ -1,6 +1,12 @@
 //! Chat messages, usage and budgets as messages of the contract, and back.
 
+mod event;
+
 use contracts::tavern::common::v1 as common;
+
+pub(crate) use event::{
+    dropped_to_proto, event_from_proto, event_to_proto, priority_from_proto, priority_to_proto,
+};
 
 use crate::{
     domain::{

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use agent_runtime::AgentRuntime;
 use anyhow::Context;
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
-use contracts::tavern::agent::v1::state_service_client::StateServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
@@ -14,7 +13,7 @@ use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceCli
 use gateway::Gateway;
 use grpc_kit::{ServerSettings, Services, Shutdown, Transport};
 use script_sandbox::Sandbox;
-use tool_registry::ToolRegistry;
+use tool_registry::{AgentPeer, ToolRegistry};
 use workflow_execution::WorkflowExecution;
 
 use crate::settings::TavernSettings;
@@ -66,7 +65,7 @@ impl Tavern {
                 workflow_runs: RunServiceClient::new(workflow_transport.clone()),
                 sandbox: ScriptSandboxServiceClient::new(sandbox_transport.clone()),
                 sessions: SessionServiceClient::new(sandbox_transport.clone()),
-                states: StateServiceClient::new(agent_transport.clone()),
+                agents: AgentPeer::over(agent_transport.clone()),
             },
         );
         let registry = registry.await.context("tool-registry")?;

@@ -1,10 +1,11 @@
-//! The commands that talk to a Tavern: invoke a text, look at runs, tools, approvals, workflows and
-//! schedules.
+//! The commands that talk to a Tavern: invoke a text, look at runs, tools, approvals, workflows,
+//! scenes and schedules.
 
 pub(crate) mod approvals;
 mod invoke;
 mod json;
 mod runs;
+mod scenes;
 mod schedules;
 mod tools;
 mod workflows;
@@ -72,6 +73,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: workflows::Command,
     },
+    /// List, start and end scenes, publish events in them, and show what their agents do.
+    Scenes {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: scenes::Command,
+    },
     /// List, store, pause, resume, trigger and delete schedules, and list their times.
     Schedules {
         #[command(flatten)]
@@ -102,6 +110,7 @@ impl Command {
             Self::Tools { remote, command } => command.execute(&remote).await,
             Self::Approvals { remote, command } => command.execute(&remote).await,
             Self::Workflows { remote, command } => command.execute(&remote).await,
+            Self::Scenes { remote, command } => command.execute(&remote).await,
             Self::Schedules { remote, command } => command.execute(&remote).await,
         }
     }

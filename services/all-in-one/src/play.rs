@@ -1,11 +1,15 @@
 //! Plays transcripts against a gateway and shows each as a timeline.
 
 mod check;
+mod scene;
 mod transcript;
 
 use std::{path::Path, time::Instant};
 
 use anyhow::{Context, bail};
+use contracts::tavern::agent::v1::{
+    scene_service_client::SceneServiceClient, state_service_client::StateServiceClient,
+};
 use contracts::tavern::common::v1::{Run, RunEvent, run_event::Kind, watch_record::Record};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::gateway::v1::{
@@ -13,12 +17,13 @@ use contracts::tavern::gateway::v1::{
     invoke_text_request::Target,
 };
 use contracts::tavern::registry::v1::{ApprovalVerdict, DecideApprovalRequest};
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::Transport;
 
 use crate::client::{approvals, print_table};
 use crate::timeline::{self, Style};
 
-use transcript::{Lines, Step, Transcript};
+use transcript::{Approval, Lines, Step, Transcript};
 
 /// Plays every transcript of `directory` and returns how many gave another result than stated.
 ///
@@ -35,6 +40,9 @@ pub(crate) async fn play_all(
 ) -> anyhow::Result<usize> {
     let mut player = Player {
         gateway: GatewayServiceClient::new(transport.clone()),
+        scenes: SceneServiceClient::new(transport.clone()),
+        states: StateServiceClient::new(transport.clone()),
+        runs: RunServiceClient::new(transport.clone()),
         approvals: approvals::Client::new(transport),
         approver_key,
     };
@@ -76,6 +84,11 @@ async fn play(
         drawing.push_str(&format!("   ({})", transcript.source));
     }
     drawing.push('\n');
+    if let Some(scene) = &transcript.scene {
+        let (events, run, differences) = scene::play(player, scene).await?;
+        drawing.push_str(&timeline::draw(&events, &run));
+        return Ok((drawing, differences));
+    }
     let mut differences = Vec::new();
     let mut conversation_id = String::new();
     for step in &transcript.steps {
@@ -121,6 +134,9 @@ fn request(step: &Step, conversation_id: &str) -> InvokeTextRequest {
 /// Who plays: invokes texts, and decides about calls that wait for a person.
 struct Player<'a> {
     gateway: GatewayServiceClient<Transport>,
+    scenes: SceneServiceClient<Transport>,
+    states: StateServiceClient<Transport>,
+    runs: RunServiceClient<Transport>,
     approvals: approvals::Client,
     approver_key: &'a str,
 }
@@ -142,7 +158,8 @@ impl Player<'_> {
                         bail!("event {} came where {expected} was due", event.sequence);
                     }
                     if let Some(Kind::ApprovalRequested(asked)) = &event.kind {
-                        self.decide(&asked.approval_id, step).await?;
+                        let decision = step.approval.as_ref();
+                        self.decide(&asked.approval_id, decision).await?;
                     }
                     events.push(event);
                 }
@@ -160,10 +177,16 @@ impl Player<'_> {
         bail!("the stream ended before the run did")
     }
 
-    /// Decides as the step says about a call that waits for a person.
-    async fn decide(&mut self, approval_id: &str, step: &Step) -> anyhow::Result<()> {
-        let Some(decision) = &step.approval else {
-            bail!("a call waits for the approval {approval_id}, and its step decides nothing");
+    /// Decides as the transcript says about a call that waits for a person.
+    async fn decide(
+        &mut self,
+        approval_id: &str,
+        decision: Option<&Approval>,
+    ) -> anyhow::Result<()> {
+        let Some(decision) = decision else {
+            bail!(
+                "a call waits for the approval {approval_id}, and the transcript decides nothing"
+            );
         };
         let verdict = match decision.approve {
             true => ApprovalVerdict::Approve,

@@ -28,7 +28,7 @@ pub struct TavernSettings {
     pub telemetry: TelemetrySettings,
     /// Where data are kept. Default: `data`.
     pub data_dir: PathBuf,
-    /// The directory with `plugins`, `workflows`, `agents` and `models`. Default: `deploy`.
+    /// The directory with `plugins`, `workflows`, `agents`, `scenes` and `models`. Default: `deploy`.
     pub deploy_dir: PathBuf,
     /// The file with the rules for approvals and the people who decide. Default: `approvals.json` in
     /// the deploy directory, if it is there.
@@ -60,7 +60,7 @@ impl settings::Settings for TavernSettings {
 }
 
 /// How the settings begin that the process gives its services, whatever they are set to.
-const GIVEN: [&str; 14] = [
+const GIVEN: [&str; 15] = [
     "server.",
     "telemetry.",
     "data_dir",
@@ -68,6 +68,7 @@ const GIVEN: [&str; 14] = [
     "approvals_file",
     "workflows_dir",
     "agents_dir",
+    "scenes_dir",
     "scripts_dir",
     "blobs.directory",
     "registry.",
@@ -144,6 +145,7 @@ impl TavernSettings {
         services.registry.approvals_file = self.approvals_file();
         services.workflow.workflows_dir = self.deploy_dir.join("workflows");
         services.agent.agents_dir = self.deploy_dir.join("agents");
+        services.agent.scenes_dir = self.deploy_dir.join("scenes");
         services.agent.scripts_dir = self.deploy_dir.join("models");
         Ok(services)
     }

@@ -1,5 +1,6 @@
 //! Draws a run as a timeline, from its events and from nothing else.
 
+mod scenes;
 mod waits;
 
 use std::fmt::Write;
@@ -204,7 +205,11 @@ impl Timeline {
             Kind::ApprovalEnded(ended) => {
                 self.line(event, "approval", &waits::approval(ended));
             }
-            _ => {}
+            kind => {
+                if let Some((word, text)) = scenes::line(kind) {
+                    self.line(event, word, &text);
+                }
+            }
         }
     }
 

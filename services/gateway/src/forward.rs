@@ -12,6 +12,7 @@ use contracts::tavern::agent::v1::agent_service_server::AgentServiceServer;
 use contracts::tavern::agent::v1::conversation_service_server::ConversationServiceServer;
 use contracts::tavern::agent::v1::model_service_server::ModelServiceServer;
 use contracts::tavern::agent::v1::profile_service_server::ProfileServiceServer;
+use contracts::tavern::agent::v1::scene_service_server::SceneServiceServer;
 use contracts::tavern::agent::v1::state_service_server::StateServiceServer;
 use contracts::tavern::registry::v1::approval_service_server::ApprovalServiceServer;
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
@@ -78,7 +79,8 @@ impl Others {
             .add(Forward::<ProfileServiceServer<()>>::to(&self.agent))
             .add(Forward::<ConversationServiceServer<()>>::to(&self.agent))
             .add(Forward::<ModelServiceServer<()>>::to(&self.agent))
-            .add(Forward::<StateServiceServer<()>>::to(&self.agent));
+            .add(Forward::<StateServiceServer<()>>::to(&self.agent))
+            .add(Forward::<SceneServiceServer<()>>::to(&self.agent));
         LONG.iter().fold(services, |services, method| {
             services.method_timeout(method, LONGEST)
         })

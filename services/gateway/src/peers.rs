@@ -42,7 +42,7 @@ impl Runs {
         match owner {
             RunOwner::Registry => self.registry.clone(),
             RunOwner::Workflow => self.workflow.clone(),
-            RunOwner::Agent => self.agent.clone(),
+            RunOwner::Agent | RunOwner::Scene => self.agent.clone(),
         }
     }
 

@@ -29,6 +29,7 @@ pub mod store;
 pub mod tools;
 pub mod workspace;
 
+pub use dispatch::builtin::AgentPeer;
 pub use error::Error;
 pub use service::{Peers, SERVICE, ToolRegistry, build, build_with};
 pub use settings::RegistrySettings;

@@ -4,7 +4,6 @@ use call_outcome::Violation;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use contracts::tavern::{
-    agent::v1::state_service_client::StateServiceClient,
     registry::v1::{
         approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
         tool_registry_service_server::ToolRegistryServiceServer,
@@ -29,7 +28,7 @@ use crate::{
     dispatch::{
         Dispatcher,
         backend::{AllowedHosts, Backends},
-        builtin::{self, Builtins},
+        builtin::{self, AgentPeer, Builtins},
         runs::WorkflowRuns,
         sandbox::{Sandbox, Sessions},
         script::Scripts,
@@ -63,8 +62,8 @@ pub struct Peers {
     pub sandbox: ScriptSandboxServiceClient<Transport>,
     /// The sessions of script-sandbox.
     pub sessions: SessionServiceClient<Transport>,
-    /// The private states of agent-runtime.
-    pub states: StateServiceClient<Transport>,
+    /// The states and scenes of agent-runtime.
+    pub agents: AgentPeer,
 }
 
 impl Peers {
@@ -81,7 +80,7 @@ impl Peers {
             workflow_runs: RunServiceClient::new(workflow),
             sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
             sessions: SessionServiceClient::new(sandbox),
-            states: StateServiceClient::new(agent),
+            agents: AgentPeer::over(agent),
         })
     }
 }
@@ -170,7 +169,7 @@ pub async fn build_with(
             workspaces,
             sandbox.clone(),
             sessions,
-            peers.states,
+            peers.agents,
             Arc::clone(&clock),
         ),
         backends,

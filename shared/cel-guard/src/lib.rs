@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, mpsc};
 
 use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr};
+use cel::extractors::This;
 use cel::objects::{Key, Map as CelMap};
 use cel::{Context, Program};
 use serde_json::{Number, Value};
@@ -107,6 +108,8 @@ pub fn evaluate(source: &str, bindings: &[(&'static str, &Value)]) -> Result<Val
     on_thread(move |programs| {
         let program = programs.get(&source)?;
         let mut context = Context::default();
+        let added = context.add_function("includes", includes);
+        added.map_err(|error| shorten(&error.to_string()))?;
         for (name, value) in bound {
             context.add_variable_from_value(name, value);
         }
@@ -115,6 +118,16 @@ pub fn evaluate(source: &str, bindings: &[(&'static str, &Value)]) -> Result<Val
             .map_err(|error| shorten(&error.to_string()))?;
         result.json().map_err(|error| shorten(&error.to_string()))
     })
+}
+
+/// `includes` of texts and lists, which the conditions of ComfyTavern use.
+fn includes(This(this): This<cel::Value>, wanted: cel::Value) -> cel::ResolveResult {
+    let is_there = match (&this, &wanted) {
+        (cel::Value::String(text), cel::Value::String(part)) => text.contains(part.as_str()),
+        (cel::Value::List(items), wanted) => items.contains(wanted),
+        _ => false,
+    };
+    Ok(is_there.into())
 }
 
 /// Evaluates an expression that must be true or false.
@@ -265,6 +278,19 @@ mod tests {
                 let message = found.unwrap_err();
                 assert!(message.contains(words), "{source}: {message}");
             }
+        }
+    }
+
+    #[test]
+    fn includes_finds_a_part_of_a_text_and_an_item_of_a_list() {
+        let inputs = json!({"t": "a herb", "l": [1, "x"]});
+        for (source, expected) in [
+            ("inputs.t.includes('herb')", true),
+            ("inputs.t.includes(1)", false),
+            ("inputs.l.includes('x') && inputs.l.includes(1)", true),
+            ("inputs.l.includes('y')", false),
+        ] {
+            check_value(source, inputs.clone(), Ok(json!(expected)));
         }
     }
 

@@ -5,11 +5,13 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The service that owns a run and keeps its log.
+/// What a run is, by which the service is known that keeps its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunOwner {
     /// agent-runtime: a turn of a conversation.
     Agent,
+    /// agent-runtime: a scene.
+    Scene,
     /// workflow-execution: one execution of a workflow.
     Workflow,
     /// tool-registry: one call, or the calls of one text.
@@ -17,19 +19,34 @@ pub enum RunOwner {
 }
 
 impl RunOwner {
-    const ALL: [RunOwner; 3] = [RunOwner::Agent, RunOwner::Workflow, RunOwner::Registry];
+    const ALL: [RunOwner; 4] = [
+        RunOwner::Agent,
+        RunOwner::Scene,
+        RunOwner::Workflow,
+        RunOwner::Registry,
+    ];
 
     /// Returns the word that opens the ids of this owner's runs.
     pub fn prefix(self) -> &'static str {
         match self {
             RunOwner::Agent => "turn",
+            RunOwner::Scene => "scene",
             RunOwner::Workflow => "flow",
             RunOwner::Registry => "call",
         }
     }
+
+    /// Returns the owner by which a service is known that keeps these runs: agent-runtime keeps scenes
+    /// beside turns.
+    pub fn service(self) -> Self {
+        match self {
+            RunOwner::Scene => RunOwner::Agent,
+            other => other,
+        }
+    }
 }
 
-/// The id of a run: `turn_`, `flow_` or `call_` and 32 hexadecimal digits.
+/// The id of a run: `turn_`, `scene_`, `flow_` or `call_` and 32 hexadecimal digits.
 ///
 /// The prefix lets the gateway, which stores nothing, find the owner of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

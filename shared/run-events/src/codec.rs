@@ -70,6 +70,13 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::SteeringAccepted(_) => 53,
         Kind::Steered(_) => 54,
         Kind::BudgetsEdited(_) => 55,
+        Kind::EventPublished(_) => 56,
+        Kind::EventDropped(_) => 57,
+        Kind::EventsTaken(_) => 58,
+        Kind::EventsHandled(_) => 59,
+        Kind::SceneWorkflowEnded(_) => 60,
+        Kind::SceneEnding(_) => 61,
+        Kind::SceneWorkflowStarted(_) => 62,
     }
 }
 

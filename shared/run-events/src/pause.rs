@@ -84,7 +84,7 @@ impl Runs {
 /// Returns whether runs of an owner have steps between which they can pause.
 fn can_pause(owner: RunOwner) -> bool {
     match owner {
-        RunOwner::Workflow | RunOwner::Agent => true,
+        RunOwner::Workflow | RunOwner::Agent | RunOwner::Scene => true,
         RunOwner::Registry => false,
     }
 }

@@ -36,6 +36,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct StartRun {
     /// The kind, by which the owner distinguishes its runs, such as `turn`.
     pub kind: &'static str,
+    /// What the run is; none for what most runs of the service are.
+    pub owner: Option<RunOwner>,
     /// What is executed: a profile, workflow or tool id; may be empty.
     pub subject: String,
     /// The conversation that the run belongs to and whose workspace it uses; may be empty.
@@ -101,10 +103,14 @@ impl Runs {
             .map_or(now.plus(timeout), |cap| cap.min(now.plus(timeout)));
         let durability = durability_from_proto(start.options.map_or(0, |o| o.durability));
         let durability = match (durability, self.store().owner) {
-            (Durability::Batched, RunOwner::Agent | RunOwner::Registry) => Durability::Sync,
+            (Durability::Batched, RunOwner::Agent | RunOwner::Registry | RunOwner::Scene) => {
+                Durability::Sync
+            }
             (durability, _) => durability,
         };
-        let run = self.ids().next_run(self.store().owner);
+        let run = self
+            .ids()
+            .next_run(start.owner.unwrap_or(self.store().owner));
         let path = start
             .path
             .unwrap_or_else(|| CallContext::current().path().steps().to_vec());

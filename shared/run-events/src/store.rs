@@ -23,7 +23,7 @@ impl RunStore {
     /// Returns what the log knows of the run.
     pub(crate) async fn find(&self, run_id: &str) -> Result<RunSummary, Failure> {
         let run: RunId = run_id.parse().map_err(|_| no_such_run(run_id))?;
-        if run.owner() != self.owner {
+        if run.owner().service() != self.owner {
             return Err(no_such_run(run_id));
         }
         let found = self.logs.summary(run).await;

@@ -359,6 +359,7 @@ impl Stack {
             "workflow-execution" => set("WORKFLOWS_DIR", deploy("workflows")),
             "agent-runtime" => {
                 set("AGENTS_DIR", deploy("agents"));
+                set("SCENES_DIR", deploy("scenes"));
                 set("SCRIPTS_DIR", deploy("models"));
             }
             _ => {}

@@ -71,6 +71,21 @@ pub struct Limits {
     pub wall_seconds: Option<u64>,
 }
 
+impl Limits {
+    /// Returns the smaller of each limit of the two.
+    pub fn within(&self, other: &Self) -> Self {
+        Self {
+            iterations: least([self.iterations, other.iterations]),
+            calls_per_response: least([self.calls_per_response, other.calls_per_response]),
+            calls: least([self.calls, other.calls]),
+            bytes: least([self.bytes, other.bytes]),
+            tokens: least([self.tokens, other.tokens]),
+            money_micros: least([self.money_micros, other.money_micros]),
+            wall_seconds: least([self.wall_seconds, other.wall_seconds]),
+        }
+    }
+}
+
 /// What a turn has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
@@ -325,7 +340,7 @@ fn chosen<T: Ord>(request: Option<T>, profile: Option<T>, default: T) -> T {
     }
 }
 
-fn least(limits: [Option<u64>; 3]) -> Option<u64> {
+fn least<T: Ord, const N: usize>(limits: [Option<T>; N]) -> Option<T> {
     limits.into_iter().flatten().min()
 }
 

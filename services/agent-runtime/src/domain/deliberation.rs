@@ -11,6 +11,10 @@ const ANSWERS: [&str; 4] = ["fulltext", "llmtextoutput", "text", "response"];
 pub struct Situation {
     /// The agent's private state; none if it has none.
     pub private_state: Option<Value>,
+    /// The scene's world state; none outside of scenes.
+    pub world_state: Option<Value>,
+    /// The events that opened the turn.
+    pub events: Vec<Value>,
     /// What opened the turn.
     pub user_query: String,
     /// The messages so far, each with `role` and `content`.
@@ -72,10 +76,11 @@ impl Situation {
             "trigger" => self.trigger.clone(),
             "iteration" => self.iteration.into(),
             "callsremaining" => self.calls_remaining.into(),
-            // Agents have none of these yet.
-            "events" | "incomingevents" | "goals" | "activegoals" => json!([]),
+            // Agents have none yet.
+            "goals" | "activegoals" => json!([]),
+            "events" | "incomingevents" => self.events.clone().into(),
             "privatestate" => self.private_state.clone().unwrap_or_else(|| json!({})),
-            "worldstate" => json!({}),
+            "worldstate" => self.world_state.clone().unwrap_or_else(|| json!({})),
             _ => return None,
         })
     }

@@ -54,21 +54,34 @@ pub fn repeated(times: usize) -> String {
     )
 }
 
-/// The longest private state that a model is shown, in bytes (rule G205).
+/// The longest state that a model is shown, in bytes (rule G205).
 const MAX_STATE_BYTES: usize = 4 << 10;
 
 /// Words what the agent's private state is now.
 pub fn private_state(state: &Value, language: Language) -> String {
+    let words = match language {
+        Language::En => "Your private state now:",
+        Language::Zh => "你当前的私有状态：",
+    };
+    state_line(words, state, language)
+}
+
+/// Words what the scene's world state is now.
+pub fn world_state(state: &Value, language: Language) -> String {
+    let words = match language {
+        Language::En => "The state of the world now:",
+        Language::Zh => "当前的世界状态：",
+    };
+    state_line(words, state, language)
+}
+
+fn state_line(words: &str, state: &Value, language: Language) -> String {
     let text = state.to_string();
     let end = text.floor_char_boundary(MAX_STATE_BYTES);
     let cut = match (end < text.len(), language) {
         (false, _) => String::new(),
         (true, Language::En) => format!(" … ({} more bytes)", text.len() - end),
         (true, Language::Zh) => format!(" …（还有 {} 字节）", text.len() - end),
-    };
-    let words = match language {
-        Language::En => "Your private state now:",
-        Language::Zh => "你当前的私有状态：",
     };
     format!("{words} {}{cut}", observation::neutralise(&text[..end]))
 }

@@ -2,8 +2,9 @@
 
 use call_text::{Dialect, Policy, prompt::Language};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{budgets::Budgets, message::ChatMessage};
+use super::{budgets::Budgets, event::Hop, message::ChatMessage};
 
 /// How an agent's model is offered its tools (rule G501). Calls in its text and native calls are read
 /// in any case.
@@ -49,6 +50,8 @@ impl ToolOffer {
 pub enum Opening {
     /// The user says something.
     UserMessage(String),
+    /// Events of a scene happened.
+    Events(Vec<Value>),
     /// The caller asked the model itself and gives what it wrote.
     ModelText {
         /// What the model wrote.
@@ -66,6 +69,31 @@ pub struct TurnInput {
     pub history: Vec<ChatMessage>,
     /// What the turn begins with.
     pub opening: Opening,
+}
+
+impl Opening {
+    /// Writes what the turn begins with as the JSON of the log.
+    pub fn to_json(&self) -> String {
+        match self {
+            Self::UserMessage(text) | Self::ModelText { text, .. } => {
+                Value::String(text.clone()).to_string()
+            }
+            Self::Events(events) => Value::Array(events.clone()).to_string(),
+        }
+    }
+}
+
+/// The place of a turn in a scene.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SceneTurn {
+    /// The scene.
+    pub scene_id: String,
+    /// The run of the scene.
+    pub run_id: String,
+    /// The agent.
+    pub instance_id: String,
+    /// How what the turn publishes came about.
+    pub chain: Vec<Hop>,
 }
 
 /// Everything of a turn that its log does not say. Its input is in the log.
@@ -106,6 +134,9 @@ pub struct Plan {
     /// Whether a request to the model is ended at the name of a tool that is not there.
     #[serde(default)]
     pub stop_at_unknown_tool: bool,
+    /// The turn's place in a scene; missing outside of scenes.
+    #[serde(default)]
+    pub scene: Option<SceneTurn>,
 }
 
 impl Plan {

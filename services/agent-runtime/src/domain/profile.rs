@@ -8,9 +8,8 @@
 //! ```
 //!
 //! Profiles come from people, so everything that is wrong with one is reported together. What is
-//! not carried out here yet (goals, events) is kept, and its use is a finding, as is a key that nothing reads.
+//! not carried out here yet (goals, knowledge) is kept, and its use is a finding, as is a key that nothing reads.
 
-mod reader;
 mod remarks;
 mod tavern;
 
@@ -19,12 +18,13 @@ use json_schema::Schema;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use self::reader::Reader;
-pub use self::{
-    reader::{ProfileError, ProfileProblem},
-    tavern::TavernSection,
+pub use self::tavern::TavernSection;
+pub(crate) use self::tavern::read_section;
+use super::{
+    document::{DocumentError, Reader},
+    state::{self, MAX_PRIVATE_BYTES, StateError},
+    subscription::{self, Subscription},
 };
-use super::state::{self, StateError};
 
 /// The largest profile that is read, in bytes.
 pub const MAX_PROFILE_BYTES: usize = 1 << 20;
@@ -52,6 +52,8 @@ pub struct Profile {
     pub state_schema: Option<Value>,
     /// Its first private state; none if the profile declares none.
     pub first_state: Option<Value>,
+    /// The events that it takes in a scene.
+    pub subscriptions: Vec<Subscription>,
     /// `custom_metadata.tavern`.
     pub tavern: TavernSection,
     /// What the file asks for that has no effect.
@@ -91,16 +93,16 @@ impl Profile {
 /// Reads a profile.
 ///
 /// # Errors
-/// [`ProfileError`] with everything that is wrong.
-pub fn read(text: &str) -> Result<Profile, ProfileError> {
+/// [`DocumentError`] with everything that is wrong.
+pub fn read(text: &str) -> Result<Profile, DocumentError> {
     let limits = json_schema::JsonLimits {
         max_bytes: MAX_PROFILE_BYTES,
         ..Default::default()
     };
     let source = json_schema::strict_json::parse_json_strict_with(text, &limits)
-        .map_err(ProfileError::whole)?;
+        .map_err(DocumentError::whole)?;
     let Value::Object(object) = &source else {
-        return Err(ProfileError::whole("the profile is not a JSON object"));
+        return Err(DocumentError::whole("the profile is not a JSON object"));
     };
     let mut reader = Reader::default();
     let id = reader
@@ -121,6 +123,7 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
     let deliberation = reader.optional_text(object, "", "core_deliberation_workflow_id");
     let tavern = tavern::read(&mut reader, object);
     let (state_schema, first_state) = private_state(&mut reader, object);
+    let subscriptions = subscription::read(&mut reader, object);
     if tool_ids.len() + skills.len() > MAX_INVENTORY {
         reader.problem(
             "/tool_ids_inventory",
@@ -144,11 +147,12 @@ pub fn read(text: &str) -> Result<Profile, ProfileError> {
             skill_tool_ids: skills.iter().map(|skill| skill_tool(skill)).collect(),
             state_schema,
             first_state,
+            subscriptions,
             tavern,
             diagnostics: remarks::diagnose(object),
             text: text.to_owned(),
         }),
-        _ => Err(ProfileError {
+        _ => Err(DocumentError {
             problems: reader.problems,
         }),
     }
@@ -182,7 +186,11 @@ fn private_state(
             return (None, None);
         }
     };
-    match state::first(compiled.as_ref(), values.unwrap_or(&empty)) {
+    match state::first(
+        compiled.as_ref(),
+        values.unwrap_or(&empty),
+        MAX_PRIVATE_BYTES,
+    ) {
         Ok(first) => (schema.cloned(), Some(first)),
         Err(StateError::BreaksSchema(violations)) => {
             for found in violations {
@@ -203,7 +211,7 @@ fn skill_tool(skill: &str) -> String {
 }
 
 /// Returns the id of the workflow that an id, a tool's id or a path names (rule G107).
-fn workflow_stem(written: &str) -> &str {
+pub(crate) fn workflow_stem(written: &str) -> &str {
     let id = written.strip_prefix("workflow:").unwrap_or(written);
     let file = id.rsplit(['/', '\\']).next().unwrap_or(id);
     file.strip_suffix(".json").unwrap_or(file)

@@ -2,7 +2,7 @@
 //! profile has, and the registry is asked for the tool.
 
 /// The tools that have other names, with these.
-const NAMES: [(&str, &[&str]); 2] = [
+const NAMES: [(&str, &[&str]); 5] = [
     (
         "ReadPrivateStateTool",
         &["core:ReadPrivateState", "ReadPrivateState"],
@@ -11,6 +11,16 @@ const NAMES: [(&str, &[&str]); 2] = [
         "UpdatePrivateStateTool",
         &["core:UpdatePrivateState", "UpdatePrivateState"],
     ),
+    ("ReadWorldStateTool", &["world:ReadState", "ReadWorldState"]),
+    (
+        "RequestWorldStateUpdateTool",
+        &[
+            "world:UpdateState",
+            "UpdateWorldStateTool",
+            "UpdateWorldState",
+        ],
+    ),
+    ("PublishEventTool", &["event:Publish", "PublishEvent"]),
 ];
 
 /// Returns the id of the tool that a profile names.

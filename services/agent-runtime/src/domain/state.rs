@@ -1,15 +1,19 @@
-//! The private state of an agent: a JSON object that its tools read and change (section 3 of the rules
-//! for agents).
+//! Private states of agents and world states of scenes: JSON objects that tools read and change (section 3
+//! of the rules for agents).
 
+mod patch;
 mod path;
 
 use json_schema::{Schema, Violation};
 use serde_json::{Map, Number, Value};
 
+pub use patch::from_patch;
 pub use path::Path;
 
-/// The largest state, in bytes of JSON (rule G304).
-pub const MAX_STATE_BYTES: usize = 256 << 10;
+/// The largest private state, in bytes of JSON (rule G304).
+pub const MAX_PRIVATE_BYTES: usize = 256 << 10;
+/// The largest world state, in bytes of JSON (rule G304).
+pub const MAX_WORLD_BYTES: usize = 1 << 20;
 /// The largest value of one change, in bytes of JSON (rule G304).
 pub const MAX_VALUE_BYTES: usize = 64 << 10;
 /// How deep a state may be nested (rule G304).
@@ -28,6 +32,19 @@ pub enum Operation {
     Increment(Path, Number),
     /// Fails unless a path has this value.
     Test(Path, Value),
+}
+
+impl Operation {
+    /// Returns the path that it changes; none for a test.
+    pub fn changes(&self) -> Option<&Path> {
+        match self {
+            Self::Set(path, _)
+            | Self::Remove(path)
+            | Self::Append(path, _)
+            | Self::Increment(path, _) => Some(path),
+            Self::Test(..) => None,
+        }
+    }
 }
 
 /// A state after its changes.
@@ -98,17 +115,17 @@ fn violation_words(violations: &[Violation]) -> String {
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// Makes the first state from the defaults of a schema and the values of a profile (rule G106).
+/// Makes the first state from the defaults of a schema and the values of a document (rule G106).
 ///
 /// # Errors
-/// A state that breaks the schema or a limit.
-pub fn first(schema: Option<&Schema>, values: &Value) -> Result<Value, StateError> {
+/// A state that breaks the schema or has more than `most` bytes.
+pub fn first(schema: Option<&Schema>, values: &Value, most: usize) -> Result<Value, StateError> {
     let mut state = Value::Object(Map::new());
     // Once for the defaults that the values override in part, once for those inside the values.
     fill(schema, &mut state);
     merge(&mut state, values);
     fill(schema, &mut state);
-    check(schema, &state)?;
+    check(schema, &state, most)?;
     Ok(state)
 }
 
@@ -130,7 +147,7 @@ pub fn merge(below: &mut Value, above: &Value) {
     }
 }
 
-/// Applies all changes or none.
+/// Applies all changes or none, to at most `most` bytes.
 ///
 /// # Errors
 /// The first change that cannot be made, or what the state would break.
@@ -138,6 +155,7 @@ pub fn change(
     state: &Value,
     operations: &[Operation],
     schema: Option<&Schema>,
+    most: usize,
 ) -> Result<Changed, StateError> {
     let mut changed = Changed {
         state: state.clone(),
@@ -147,7 +165,7 @@ pub fn change(
     for operation in operations {
         carry_out(operation, &mut changed)?;
     }
-    check(schema, &changed.state)?;
+    check(schema, &changed.state, most)?;
     Ok(changed)
 }
 
@@ -217,8 +235,8 @@ fn at_most(what: &'static str, bytes: usize, most: usize) -> Result<(), StateErr
     }
 }
 
-fn check(schema: Option<&Schema>, state: &Value) -> Result<(), StateError> {
-    at_most("state", state.to_string().len(), MAX_STATE_BYTES)?;
+fn check(schema: Option<&Schema>, state: &Value, most: usize) -> Result<(), StateError> {
+    at_most("state", state.to_string().len(), most)?;
     if depth(state) > MAX_DEPTH {
         return Err(StateError::TooDeep);
     }

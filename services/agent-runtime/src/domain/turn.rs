@@ -26,6 +26,7 @@ use core_types::Timestamp;
 
 use crate::domain::{
     budgets::{Budget, Budgets},
+    event,
     message::{ChatMessage, Role, TurnMessage},
     plan::Opening,
 };
@@ -213,9 +214,11 @@ impl Turn {
     /// Begins a turn.
     pub fn new(budgets: Budgets, opening: &Opening, time: Timestamp) -> Self {
         let (go_on, role, text, phase) = match opening {
-            Opening::UserMessage(text) => (true, Role::User, text, Phase::Ready),
+            Opening::UserMessage(text) => (true, Role::User, text.clone(), Phase::Ready),
+            Opening::Events(events) => (true, Role::User, event::opening(events), Phase::Ready),
             Opening::ModelText { text, go_on } => {
-                (*go_on, Role::Assistant, text, Phase::Opening(text.clone()))
+                let reading = Phase::Opening(text.clone());
+                (*go_on, Role::Assistant, text.clone(), reading)
             }
         };
         let opening = ChatMessage::new(role, text).at(time);

@@ -20,7 +20,7 @@ use super::{
     scripted::{ScriptError, Scripted},
 };
 use crate::{
-    domain::usage::PriceList,
+    domain::usage::{PriceList, Prices},
     settings::{EndpointSettings, ModelSettings},
 };
 
@@ -183,6 +183,10 @@ fn scripted(name: &str, script: &Path) -> Result<Candidate, BuildModelError> {
             total_timeout: Duration::from_secs(24 * 60 * 60),
         },
         gate: Gate::new(Semaphore::MAX_PERMITS, 0),
-        price_list: None,
+        // Playing a file costs nothing.
+        price_list: Some(PriceList {
+            prices: Prices::default(),
+            currency: "USD".to_owned(),
+        }),
     })
 }

@@ -15,6 +15,7 @@ use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use crate::{
+    error::no_such_model,
     provider::{ModelError, ModelRequest, Models, Piece, Refusal},
     runner::describe,
     wire,
@@ -79,7 +80,7 @@ impl ModelService for ModelRpc {
         let model = self
             .models
             .get(&name)
-            .ok_or_else(|| model_not_found(&name))?;
+            .ok_or_else(|| no_such_model(Some(&name)))?;
         let span = telemetry::spans::chat(&name);
         let mut pieces = model.generate(asked);
         let in_span = span.clone();
@@ -184,17 +185,6 @@ fn to_wire(piece: Piece) -> WirePiece {
                 .unwrap_or_default(),
         }),
     }
-}
-
-/// Returns the failure of a model name that does not exist.
-pub(super) fn model_not_found(name: &str) -> Failure {
-    let shown: String = name.chars().take(80).collect();
-    Failure::new(
-        Code::NotFound,
-        ErrorReason::ModelNotFound,
-        format!("no model is called `{shown}` in the settings"),
-    )
-    .metadata("model", shown)
 }
 
 fn model_failed(name: &str, error: &ModelError) -> Status {

@@ -229,7 +229,7 @@ fn change_failure(error: ChangeError, id: &str, request_id: &str) -> Failure {
     }
 }
 
-fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::LoadDiagnostic> {
+pub(super) fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::LoadDiagnostic> {
     findings
         .iter()
         .map(call_wire::load_diagnostic_to_proto)

@@ -1,4 +1,4 @@
-//! StartTurn: what is asked, checked and planned.
+//! StartTurn: what is asked, read and checked.
 
 use contracts::tavern::{
     agent::v1::{self as proto, StartTurnRequest, start_turn_request::Input},
@@ -9,10 +9,9 @@ use grpc_kit::Failure;
 
 use crate::{
     domain::{
-        budgets::{Budgets, Limits},
+        budgets::Limits,
         message::ChatMessage,
-        plan::{Opening, Plan, TurnInput},
-        profile::Profile,
+        plan::{Opening, TurnInput},
     },
     wire,
 };
@@ -29,9 +28,7 @@ const MAX_MESSAGES_BYTES: usize = 1 << 20;
 /// What a request asks for, apart from the profile.
 pub(super) struct Asked {
     pub(super) input: TurnInput,
-    pub(super) input_json: String,
     pub(super) conversation_id: String,
-    pub(super) ephemeral: bool,
     pub(super) budgets: Limits,
     pub(super) dialect: Option<call_text::Dialect>,
 }
@@ -58,16 +55,14 @@ pub(super) fn read(request: &StartTurnRequest, ids: &dyn IdSource) -> Result<Ask
             }
         },
     };
-    let (opening, input_json) = opening(request, &mut failure);
+    let opening = opening(request, &mut failure);
     let history = messages("history", &request.history, &mut failure);
     let budgets = limits(&request.budgets.unwrap_or_default());
     let dialect = dialect(request.dialect, &mut failure);
     match failure.is_empty() {
         true => Ok(Asked {
             input: TurnInput { history, opening },
-            input_json,
             conversation_id,
-            ephemeral: request.ephemeral,
             budgets,
             dialect,
         }),
@@ -75,63 +70,33 @@ pub(super) fn read(request: &StartTurnRequest, ids: &dyn IdSource) -> Result<Ask
     }
 }
 
-/// Puts down what the turn needs to be resumed.
-pub(super) fn plan(
-    asked: &Asked,
-    profile: &Profile,
-    defaults: &Budgets,
-    default_model: &str,
-) -> Plan {
-    let go_on = match &asked.input.opening {
-        Opening::UserMessage(_) => true,
-        Opening::ModelText { go_on, .. } => *go_on,
-    };
-    let default_model = (!default_model.is_empty()).then(|| default_model.to_owned());
-    Plan {
-        budgets: Budgets::settled(defaults, &profile.tavern.budgets, &asked.budgets),
-        go_on,
-        ephemeral: asked.ephemeral,
-        model: profile.tavern.model.clone().or(default_model),
-        fallbacks: profile.tavern.fallbacks.clone(),
-        deliberation: profile.deliberation.clone(),
-        inventory: profile.inventory(),
-        system_prompt: profile.system_prompt(),
-        opening_dialect: asked.dialect,
-        dialect: profile.tavern.dialect,
-        language: profile.tavern.language.unwrap_or_default(),
-        tools: profile.tavern.tools.unwrap_or_default(),
-        temperature: profile.tavern.temperature,
-        max_output_tokens: profile.tavern.max_output_tokens,
-        stop_at_unknown_tool: profile.tavern.stop_at_unknown_tool.unwrap_or(true),
-    }
-}
-
-/// Reads what a turn begins with, and writes its text as JSON.
-fn opening(request: &StartTurnRequest, failure: &mut Failure) -> (Opening, String) {
-    let (opening, field) = match &request.input {
-        Some(Input::UserMessage(text)) => (Opening::UserMessage(text.clone()), "user_message"),
-        Some(Input::ModelText(text)) => (
-            Opening::ModelText {
+/// Reads what a turn begins with.
+fn opening(request: &StartTurnRequest, failure: &mut Failure) -> Opening {
+    let (opening, text, field) = match &request.input {
+        Some(Input::UserMessage(text)) => {
+            (Opening::UserMessage(text.clone()), text, "user_message")
+        }
+        Some(Input::ModelText(text)) => {
+            let opening = Opening::ModelText {
                 text: text.clone(),
                 go_on: request.continue_with_model,
-            },
-            "model_text",
-        ),
+            };
+            (opening, text, "model_text")
+        }
         None => {
             failure.add_violation("input", "is missing; give user_message or model_text");
-            return (Opening::UserMessage(String::new()), String::new());
+            return Opening::UserMessage(String::new());
         }
     };
-    if text_of(&opening).trim().is_empty() {
+    if text.trim().is_empty() {
         failure.add_violation(field, "is empty");
     }
     // Some characters take six bytes in the log.
-    let input_json = serde_json::Value::String(text_of(&opening).to_owned()).to_string();
-    if text_of(&opening).len() > MAX_TEXT_BYTES || input_json.len() > MAX_TEXT_JSON_BYTES {
+    if text.len() > MAX_TEXT_BYTES || opening.to_json().len() > MAX_TEXT_JSON_BYTES {
         let problem = format!("exceeds {MAX_TEXT_BYTES} bytes; shorten it");
         failure.add_violation(field, problem);
     }
-    (opening, input_json)
+    opening
 }
 
 /// Checks the messages of a field of a request.
@@ -165,12 +130,6 @@ pub(super) fn messages(
         }
     }
     messages
-}
-
-fn text_of(opening: &Opening) -> &str {
-    match opening {
-        Opening::UserMessage(text) | Opening::ModelText { text, .. } => text,
-    }
 }
 
 /// Reads what a request says about budgets; zero leaves a unit to the profile.

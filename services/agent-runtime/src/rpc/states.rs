@@ -1,20 +1,21 @@
-//! StateService: the private states of agents.
+//! StateService: the private states of agents and the world states of scenes.
 
 use contracts::tavern::agent::v1::{
-    self as proto, GetPrivateStateRequest, GetPrivateStateResponse,
-    ListPrivateStateVersionsRequest, ListPrivateStateVersionsResponse, StateOperation,
-    UpdatePrivateStateRequest, UpdatePrivateStateResponse, state_operation::Kind,
-    state_service_server::StateService,
+    self as proto, GetPrivateStateRequest, GetPrivateStateResponse, GetWorldStateRequest,
+    GetWorldStateResponse, ListPrivateStateVersionsRequest, ListPrivateStateVersionsResponse,
+    UpdatePrivateStateRequest, UpdatePrivateStateResponse, UpdateWorldStateRequest,
+    UpdateWorldStateResponse, state_service_server::StateService,
 };
-use core_types::RequestId;
 use grpc_kit::Failure;
-use json_schema::parse_json_strict;
 use run_events::{request_hash, timestamp_to_proto};
-use serde_json::Value;
 use tonic::{Request, Response, Status};
 
+use super::{
+    operations::{operations, path, paths},
+    places::Places,
+    worlds::Worlds,
+};
 use crate::{
-    domain::state::{Operation, Path},
     states::{States, Update, refused},
     store::StateRow,
 };
@@ -23,12 +24,14 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct StateRpc {
     states: States,
+    worlds: Worlds,
 }
 
 impl StateRpc {
     /// Serves these states.
-    pub fn new(states: States) -> Self {
-        Self { states }
+    pub fn new(states: States, places: Places) -> Self {
+        let worlds = Worlds::new(states.clone(), places);
+        Self { states, worlds }
     }
 
     async fn get(
@@ -62,26 +65,7 @@ impl StateRpc {
         request: UpdatePrivateStateRequest,
     ) -> Result<UpdatePrivateStateResponse, Failure> {
         let hash = request_hash(&request);
-        let mut failure = Failure::invalid_fields();
-        if !request.request_id.is_empty()
-            && let Err(error) = RequestId::new(request.request_id.as_str())
-        {
-            failure.add_violation("request_id", error.to_string());
-        }
-        let mut operations = Vec::new();
-        for (index, written) in request.operations.iter().enumerate() {
-            match operation(written) {
-                Ok(operation) => operations.push(operation),
-                Err(problems) => {
-                    for (field, problem) in problems {
-                        failure.add_violation(format!("operations[{index}].{field}"), problem);
-                    }
-                }
-            }
-        }
-        if !failure.is_empty() {
-            return Err(failure);
-        }
+        let operations = operations(&request.request_id, &request.operations)?;
         let owner = self
             .states
             .owner(&request.conversation_id, &request.profile_id)
@@ -129,40 +113,6 @@ impl StateRpc {
     }
 }
 
-fn paths(row: &StateRow) -> Vec<String> {
-    serde_json::from_str(&row.paths).unwrap_or_default()
-}
-
-fn path(field: &str, written: &str) -> Result<Path, Failure> {
-    Path::parse(written).map_err(|problem| Failure::invalid_fields().violation(field, problem))
-}
-
-/// Reads a change; every field that is wrong is named.
-fn operation(written: &StateOperation) -> Result<Operation, Vec<(&'static str, String)>> {
-    let mut problems = Vec::new();
-    let path = Path::parse(&written.path).map_err(|problem| problems.push(("path", problem)));
-    let kind = written.kind();
-    let value = match kind {
-        Kind::Remove => Ok(Value::Null),
-        _ => parse_json_strict(&written.value_json),
-    };
-    let value = value.map_err(|error| problems.push(("value_json", error.to_string())));
-    if kind == Kind::Unspecified {
-        problems.push(("kind", "is missing; name a kind".to_owned()));
-    }
-    let (Ok(path), Ok(value), true) = (path, value, problems.is_empty()) else {
-        return Err(problems);
-    };
-    Ok(match (kind, value) {
-        (Kind::Unspecified | Kind::Remove, _) => Operation::Remove(path),
-        (Kind::Set, value) => Operation::Set(path, value),
-        (Kind::Append, value) => Operation::Append(path, value),
-        (Kind::Test, value) => Operation::Test(path, value),
-        (Kind::Increment, Value::Number(by)) => Operation::Increment(path, by),
-        (Kind::Increment, _) => return Err(vec![("value_json", "is no number".to_owned())]),
-    })
-}
-
 #[tonic::async_trait]
 impl StateService for StateRpc {
     async fn get_private_state(
@@ -184,5 +134,20 @@ impl StateService for StateRpc {
         request: Request<ListPrivateStateVersionsRequest>,
     ) -> Result<Response<ListPrivateStateVersionsResponse>, Status> {
         Ok(Response::new(self.list(request.into_inner()).await?))
+    }
+
+    async fn get_world_state(
+        &self,
+        request: Request<GetWorldStateRequest>,
+    ) -> Result<Response<GetWorldStateResponse>, Status> {
+        Ok(Response::new(self.worlds.get(request.into_inner()).await?))
+    }
+
+    async fn update_world_state(
+        &self,
+        request: Request<UpdateWorldStateRequest>,
+    ) -> Result<Response<UpdateWorldStateResponse>, Status> {
+        let updated = self.worlds.update(request.into_inner()).await?;
+        Ok(Response::new(updated))
     }
 }

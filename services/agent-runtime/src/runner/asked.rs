@@ -95,6 +95,7 @@ impl Driver {
         let is_last = self.turn.last().is_some();
         Situation {
             user_query: match self.turn.messages().first() {
+                _ if !self.events.is_empty() => String::new(),
                 Some(opening) if opening.message.role == Role::User => opening.message.text.clone(),
                 _ => String::new(),
             },
@@ -102,6 +103,8 @@ impl Driver {
                 .map(|message| json!({"role": message.role.as_str(), "content": message.text}))
                 .collect(),
             private_state: self.state.as_ref().map(|state| state.value.clone()),
+            world_state: self.world.as_ref().map(|state| state.value.clone()),
+            events: self.events.clone(),
             observations: self.observations.items(),
             manifest: if is_last {
                 String::new()
@@ -114,9 +117,16 @@ impl Driver {
                 self.described_tools()
             },
             system_prompt: self.plan.system_prompt.clone(),
-            agent: json!({"instance_id": self.meta.conversation_id,
-                          "profile_id": self.meta.subject, "scene_id": ""}),
-            trigger: json!({"kind": "user", "id": self.recorder.run_id().to_string()}),
+            agent: match &self.plan.scene {
+                Some(scene) => json!({"instance_id": scene.instance_id,
+                    "profile_id": self.meta.subject, "scene_id": scene.scene_id}),
+                None => json!({"instance_id": self.meta.conversation_id,
+                    "profile_id": self.meta.subject, "scene_id": ""}),
+            },
+            trigger: match self.events.first() {
+                Some(event) => json!({"kind": "event", "id": event["event_id"]}),
+                None => json!({"kind": "user", "id": self.recorder.run_id().to_string()}),
+            },
             iteration: self.turn.rounds(),
             calls_remaining: if is_last { 0 } else { self.turn.calls_left() },
         }

@@ -10,6 +10,7 @@ use telemetry::attributes;
 use tracing::Instrument;
 
 use super::{
+    AskedStates,
     driver::{Driver, settled},
     history, journal,
     reading_context::{ReadingContext, selected},
@@ -51,7 +52,8 @@ impl Driver {
         self.note(Kind::ModelRequested(common::ModelRequested {
             model: model.clone(),
             messages: u32::try_from(prompt.messages.len()).unwrap_or(u32::MAX),
-            state_version: self.asked_state.unwrap_or_default(),
+            state_version: self.asked.private.unwrap_or_default(),
+            world_version: self.asked.world.unwrap_or_default(),
         }))?;
         self.commit().await?;
         let span = telemetry::spans::chat(&model);
@@ -70,7 +72,7 @@ impl Driver {
             }
             Err(Asking::Interrupted) => {
                 self.void_until = 0;
-                self.asked_state = None;
+                self.asked = AskedStates::default();
                 return self.drop_flights().await;
             }
             Err(Asking::Model(error)) => {
@@ -80,7 +82,7 @@ impl Driver {
             }
         };
         self.void_until = 0;
-        self.asked_state = None;
+        self.asked = AskedStates::default();
         describe(&span, &answered.end);
         self.note(Kind::ModelAnswered(common::ModelAnswered {
             text: answered.text,
@@ -229,13 +231,17 @@ impl Driver {
             self.shared.history_bytes,
         );
         // Last, so that what comes before can be cached. A deliberation workflow has an input for it.
-        if let Some(state) = self
-            .state
-            .as_ref()
-            .filter(|_| self.plan.deliberation.is_none())
-        {
-            let shown = observation::private_state(&state.value, self.plan.language);
-            prompt.messages.push(ChatMessage::new(Role::User, shown));
+        if self.plan.deliberation.is_none() {
+            let language = self.plan.language;
+            let own = self.state.as_ref();
+            let own = own.map(|state| observation::private_state(&state.value, language));
+            let world = self.world.as_ref();
+            let world = world.map(|state| observation::world_state(&state.value, language));
+            let shown: Vec<String> = own.into_iter().chain(world).collect();
+            if !shown.is_empty() {
+                let shown = ChatMessage::new(Role::User, shown.join("\n"));
+                prompt.messages.push(shown);
+            }
         }
         tracing::debug!(
             digest = prompt.digest(),

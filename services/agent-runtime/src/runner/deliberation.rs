@@ -12,7 +12,7 @@ use std::{
 use contracts::tavern::{
     common::v1::{self as common, ErrorReason, RunOptions, RunState, run_event::Kind},
     run::v1::CancelRunRequest,
-    workflow::v1::{GetWorkflowRequest, StartRunRequest, start_run_request::Target},
+    workflow::v1::{StartRunRequest, start_run_request::Target},
 };
 use futures::{StreamExt, stream::BoxStream};
 use grpc_kit::{CallContext, Patience};
@@ -27,12 +27,10 @@ use crate::{
         deliberation::{Situation, answer_output},
         usage::Booking,
     },
-    peers::Peers,
+    peers::{PATIENCE, Peers},
     provider::{AnswerEnd, ModelError, Piece, Usage},
 };
 
-/// How long to wait for a workflow service that is not there.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the workflow may take to end when it is cancelled.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_800);
 
@@ -75,7 +73,8 @@ impl Deliberation {
         question: Question,
     ) -> Result<Self, Asking> {
         let id = question.workflow_id;
-        let definition = definition(&peers, &id, deadline_of(&recorder)).await?;
+        let definition = peers.workflow_definition(&id, deadline_of(&recorder)).await;
+        let definition = definition.map_err(|status| refused(&id, &status))?;
         let interface = |side: &str| {
             let slots = definition.get(side).and_then(Value::as_object);
             slots.cloned().unwrap_or_default()
@@ -266,27 +265,6 @@ impl Deliberation {
             status.message()
         );
         stop("deliberation_lost", message, true)
-    }
-}
-
-/// Reads a definition.
-async fn definition(peers: &Peers, id: &str, deadline: Instant) -> Result<Value, Asking> {
-    let mut patience = Patience::new(PATIENCE, deadline);
-    loop {
-        let request = GetWorkflowRequest {
-            workflow_id: id.to_owned(),
-        };
-        match peers.workflows.clone().get_workflow(request).await {
-            Ok(found) => {
-                let workflow = found.into_inner().workflow.unwrap_or_default();
-                return serde_json::from_str(&workflow.definition_json).map_err(|error| {
-                    let message = format!("the workflow `{id}` cannot be read: {error}");
-                    stop("deliberation_invalid", message, false)
-                });
-            }
-            Err(status) if patience.wait_after(&status).await => {}
-            Err(status) => return Err(refused(id, &status)),
-        }
     }
 }
 

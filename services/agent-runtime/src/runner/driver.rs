@@ -6,11 +6,12 @@ use call_text::Catalogue;
 use contracts::tavern::common::v1::{self as common, StopReason, run_event::Kind};
 use run_events::{CancelReason, End, Recorder, RunControl, RunMeta, outcome};
 use run_log::AppendError;
+use serde_json::Value;
 
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Inner, Resumed,
+    AskedStates, Inner, Resumed,
     caller::Caller,
     directives::{Inbox, Steering},
     flights::Flights,
@@ -30,6 +31,7 @@ use crate::{
         turn::{Ask, Command, Finish, ReadCall, Turn},
     },
     states::Snapshot,
+    store::StateOwner,
 };
 
 /// How often a commit is tried again while the storage does not work.
@@ -61,8 +63,12 @@ pub(super) struct Driver {
     pub(super) void_until: u64,
     /// The private state that the model is shown; none if the agent has none.
     pub(super) state: Option<Snapshot>,
-    /// The version of it that a model was asked with that has not answered.
-    pub(super) asked_state: Option<u64>,
+    /// The world state that the model is shown; none outside of scenes.
+    pub(super) world: Option<Snapshot>,
+    /// The versions of them that a model was asked with that has not answered.
+    pub(super) asked: AskedStates,
+    /// The events that opened the turn.
+    pub(super) events: Vec<Value>,
     /// What people ask of the turn.
     pub(super) inbox: Inbox,
     /// Their messages for the model.
@@ -102,7 +108,9 @@ impl Driver {
             observations: resumed.observations,
             void_until: 0,
             state: None,
-            asked_state: resumed.asked_state,
+            world: None,
+            asked: resumed.asked,
+            events: resumed.events,
             inbox,
             steering: resumed.steering,
             span: tracing::Span::none(),
@@ -190,27 +198,49 @@ impl Driver {
         }
     }
 
-    /// Reads the private state that the model is shown: as it was asked before, if it has not answered.
+    /// Reads the states that the model is shown: as it was asked before, if it has not answered.
     pub(super) async fn read_state(&mut self) -> Result<(), Stop> {
-        let states = &self.shared.states;
-        let (conversation, profile) = (&self.meta.conversation_id, &self.meta.subject);
-        let read = states.snapshot(conversation, profile, self.asked_state);
-        let state = read.await.map_err(|failure| {
+        let own = StateOwner::agent(&self.meta.conversation_id, &self.meta.subject);
+        let scene = self.plan.scene.as_ref();
+        let world = scene.map(|scene| StateOwner::world(&scene.run_id));
+        let read = |owner: Option<StateOwner>, version| {
+            let states = self.shared.states.clone();
+            async move {
+                match owner {
+                    Some(owner) => states.snapshot(owner, version).await,
+                    None => Ok(None),
+                }
+            }
+        };
+        let (own, world) = (
+            read(Some(own), self.asked.private),
+            read(world, self.asked.world),
+        );
+        let unreadable = |failure: grpc_kit::Failure| {
             let status = failure.into_status();
             Stop::Failed(Box::new(outcome::error(
                 common::ErrorCategory::Internal,
                 "state_unreadable",
                 status.message(),
             )))
-        })?;
+        };
+        let (own, world) = (
+            own.await.map_err(unreadable)?,
+            world.await.map_err(unreadable)?,
+        );
         let version = |state: &Option<Snapshot>| state.as_ref().map(|state| state.row.version);
-        if version(&state) != version(&self.state) {
-            // What tools and other programs wrote into it is not trusted.
-            self.untrusted
-                .extend(state.as_ref().map(|state| state.row.state.clone()));
+        for (state, before) in [(&own, &self.state), (&world, &self.world)] {
+            if version(state) != version(before) {
+                // What tools and other programs wrote into it is not trusted.
+                let text = state.as_ref().map(|state| state.row.state.clone());
+                self.untrusted.extend(text);
+            }
         }
-        self.asked_state = version(&state);
-        self.state = state;
+        self.asked = AskedStates {
+            private: version(&own),
+            world: version(&world),
+        };
+        (self.state, self.world) = (own, world);
         Ok(())
     }
 
@@ -459,7 +489,7 @@ pub(super) fn settled(
 }
 
 /// The end of a turn whose log cannot be replayed.
-pub(super) fn damaged() -> common::RunOutcome {
+pub(crate) fn damaged() -> common::RunOutcome {
     let message =
         "the turn's log cannot be replayed; the server's log names the event. Start a new turn";
     let error = outcome::error(common::ErrorCategory::Internal, "log_diverged", message);

@@ -1,4 +1,4 @@
-//! Versions of private states.
+//! Versions of private states and world states.
 
 use core_types::Timestamp;
 use sqlx::Row;
@@ -14,10 +14,25 @@ const KEPT_NANOS: i64 = 30 * 86_400 * 1_000_000_000;
 /// Whose state it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateOwner {
-    /// The conversation.
+    /// The conversation; the run of the scene for a world state.
     pub conversation_id: String,
-    /// The agent.
+    /// The agent; empty for a world state.
     pub profile_id: String,
+}
+
+impl StateOwner {
+    /// The private state of an agent in a conversation.
+    pub fn agent(conversation_id: &str, profile_id: &str) -> Self {
+        Self {
+            conversation_id: conversation_id.to_owned(),
+            profile_id: profile_id.to_owned(),
+        }
+    }
+
+    /// The world state of a scene that runs or ran, by its run.
+    pub fn world(run_id: &str) -> Self {
+        Self::agent(run_id, "")
+    }
 }
 
 /// A version of a state.

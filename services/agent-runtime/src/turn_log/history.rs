@@ -4,6 +4,7 @@ use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::RunId;
 use grpc_kit::Failure;
 use run_events::Runs;
+use serde_json::Value;
 
 use crate::{
     domain::{
@@ -96,6 +97,7 @@ pub(crate) fn untrusted_given(given: &[TurnMessage]) -> Vec<String> {
 pub(crate) fn untrusted_opening(opening: &Opening) -> Vec<String> {
     match opening {
         Opening::UserMessage(text) => vec![text.clone()],
+        Opening::Events(events) => events.iter().map(Value::to_string).collect(),
         Opening::ModelText { .. } => Vec::new(),
     }
 }

@@ -65,7 +65,14 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::NodeWoken(_)
         | Kind::SignalReceived(_)
         | Kind::ApprovalRequested(_)
-        | Kind::ApprovalEnded(_) => return None,
+        | Kind::ApprovalEnded(_)
+        | Kind::EventPublished(_)
+        | Kind::EventDropped(_)
+        | Kind::EventsTaken(_)
+        | Kind::EventsHandled(_)
+        | Kind::SceneWorkflowStarted(_)
+        | Kind::SceneWorkflowEnded(_)
+        | Kind::SceneEnding(_) => return None,
     })
 }
 

@@ -53,14 +53,7 @@ pub fn fold<'a>(
     let Some(Kind::RunStarted(started)) = &first.kind else {
         return Err(ReplayError::NoBeginning);
     };
-    let text: String = serde_json::from_str(&started.input_json).map_err(ReplayError::Plan)?;
-    let opening = match started.input_is_model_text {
-        true => Opening::ModelText {
-            text,
-            go_on: plan.go_on,
-        },
-        false => Opening::UserMessage(text),
-    };
+    let opening = opening(plan, started).map_err(ReplayError::Plan)?;
     let mut turn = Turn::new(plan.budgets, &opening, time_of(first)).with_native_calls(native);
     let mut given = Vec::new();
     for event in own {
@@ -81,6 +74,18 @@ pub fn fold<'a>(
         turn,
         given,
         opening,
+    })
+}
+
+fn opening(plan: &Plan, started: &common::RunStarted) -> Result<Opening, serde_json::Error> {
+    let input = &started.input_json;
+    Ok(match started.input_is_model_text {
+        true => Opening::ModelText {
+            text: serde_json::from_str(input)?,
+            go_on: plan.go_on,
+        },
+        false if input.starts_with('[') => Opening::Events(serde_json::from_str(input)?),
+        false => Opening::UserMessage(serde_json::from_str(input)?),
     })
 }
 

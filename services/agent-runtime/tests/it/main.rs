@@ -14,6 +14,7 @@ mod models;
 
 mod profiles;
 mod registry;
+mod scenes;
 mod shipped;
 mod states;
 mod turns;

@@ -146,7 +146,7 @@ async fn models_and_profiles_are_listed_by_page() {
         .map(|id| {
             (
                 format!("{id}.json"),
-                json!({"id": id, "tool_ids_inventory": ["T"], "subscribed_event_types": ["e"]}),
+                json!({"id": id, "tool_ids_inventory": ["T"], "initial_goals_reference": ["e"]}),
             )
         })
         .collect();
@@ -194,14 +194,14 @@ async fn models_and_profiles_are_listed_by_page() {
     let profile = profile.profile.unwrap();
     assert_eq!(
         profile.profile_json,
-        r#"{"id":"c","tool_ids_inventory":["T"],"subscribed_event_types":["e"]}"#
+        r#"{"id":"c","tool_ids_inventory":["T"],"initial_goals_reference":["e"]}"#
     );
     let [finding] = profile.diagnostics.as_slice() else {
         panic!("{:?}", profile.diagnostics);
     };
     assert_eq!(
         (finding.path.as_str(), finding.code.as_str()),
-        ("/subscribed_event_types", "not_supported")
+        ("/initial_goals_reference", "not_supported")
     );
     let models = running
         .model

@@ -59,7 +59,7 @@ async fn the_weather_guide_plays_its_two_turns() {
     let state = json!({"type": "object", "properties": {
         "path": {"type": "string"}, "default_value": {}}, "required": ["path"]});
     let registry = TestRegistry::default()
-        .tool_with("ReadWorldStateTool", &state, gives(|_| json!("sunny")))
+        .tool_with("ReadSampleWorldTool", &state, gives(|_| json!("sunny")))
         .tool(
             "GetPlayerInfo",
             &["player_id"],

@@ -398,5 +398,12 @@ fn word(kind: &Kind) -> &'static str {
         Kind::BudgetsEdited(_) => "budgets edited",
         Kind::ApprovalRequested(_) => "approval requested",
         Kind::ApprovalEnded(_) => "approval ended",
+        Kind::EventPublished(_) => "event published",
+        Kind::EventDropped(_) => "event dropped",
+        Kind::EventsTaken(_) => "events taken",
+        Kind::EventsHandled(_) => "events handled",
+        Kind::SceneWorkflowStarted(_) => "scene workflow started",
+        Kind::SceneWorkflowEnded(_) => "scene workflow ended",
+        Kind::SceneEnding(_) => "scene ending",
     }
 }

@@ -40,6 +40,35 @@ pub(crate) fn differences(expected: &Expectation, events: &[RunEvent], run: &Run
     found
 }
 
+/// Returns every difference between what the turns of an agent came to and what they must come to.
+pub(crate) fn agent_differences(
+    agent: &str,
+    calls: Option<&[ExpectedCall]>,
+    said: Option<&str>,
+    events: &[RunEvent],
+    turns: &[String],
+) -> Vec<String> {
+    let (mut made, mut text) = (Vec::new(), String::new());
+    for run_id in turns {
+        let run = Run {
+            run_id: run_id.clone(),
+            ..Run::default()
+        };
+        let happened = Happened::of(events, &run);
+        made.extend(happened.calls);
+        text.push_str(&happened.text);
+    }
+    let mut found = Vec::new();
+    if let Some(calls) = calls {
+        compare_calls(&mut found, calls, &made);
+    }
+    if let Some(said) = said.filter(|said| !text.contains(said)) {
+        found.push(format!("it must have said {said:?}, and said {text:?}"));
+    }
+    let of = |difference: String| format!("{agent}: {difference}");
+    found.into_iter().map(of).collect()
+}
+
 /// What happened, in the terms of a transcript.
 struct Happened {
     state: String,
@@ -138,7 +167,7 @@ fn compare_calls(found: &mut Vec<String>, expected: &[ExpectedCall], made: &[Mad
     }
 }
 
-fn compare<T: PartialEq + std::fmt::Debug>(
+pub(crate) fn compare<T: PartialEq + std::fmt::Debug>(
     found: &mut Vec<String>,
     what: &str,
     expected: &T,

@@ -1,6 +1,9 @@
 //! Transcripts: what a model or a user says, and what must come of it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
@@ -16,7 +19,57 @@ pub(crate) struct Transcript {
     #[serde(default)]
     pub(crate) source: String,
     /// Its steps, which share one conversation.
+    #[serde(default)]
     pub(crate) steps: Vec<Step>,
+    /// A scene that is played; in place of steps.
+    #[serde(default)]
+    pub(crate) scene: Option<Scene>,
+}
+
+/// A scene that is played.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Scene {
+    /// The scene.
+    pub(crate) scene_id: String,
+    /// What happens, one after the other.
+    pub(crate) acts: Vec<Act>,
+    /// What a person decides about each call that waits for one.
+    #[serde(default)]
+    pub(crate) approval: Option<Approval>,
+    /// What must come of it.
+    pub(crate) expect: SceneExpectation,
+}
+
+/// An event, and what is awaited before the next one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Act {
+    /// The type of the event.
+    pub(crate) event: String,
+    /// Who publishes it.
+    pub(crate) from: String,
+    /// Its data.
+    pub(crate) payload: Value,
+    /// How many turns each agent must have had since the start.
+    pub(crate) turns: BTreeMap<String, usize>,
+}
+
+/// What must come of a scene.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SceneExpectation {
+    /// The state in which its run ends.
+    pub(crate) state: String,
+    /// The calls of each agent, in order.
+    #[serde(default)]
+    pub(crate) calls: BTreeMap<String, Vec<ExpectedCall>>,
+    /// What each agent must have said, whatever else it said.
+    #[serde(default)]
+    pub(crate) said: BTreeMap<String, String>,
+    /// Values of the world state at the end, by path.
+    #[serde(default)]
+    pub(crate) world: BTreeMap<String, Value>,
 }
 
 /// One text and what must come of it.
@@ -144,6 +197,11 @@ fn read(path: &Path) -> anyhow::Result<Transcript> {
     let place = || format!("the transcript {} cannot be read", path.display());
     let text = std::fs::read_to_string(path).with_context(place)?;
     let transcript: Transcript = serde_json::from_str(&text).with_context(place)?;
+    ensure!(
+        transcript.steps.is_empty() == transcript.scene.is_some(),
+        "{}: it needs either steps or a scene",
+        path.display()
+    );
     for (number, step) in transcript.steps.iter().enumerate() {
         ensure!(
             step.model_text.is_some() != step.user_message.is_some(),

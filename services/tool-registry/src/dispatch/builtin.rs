@@ -6,13 +6,16 @@ mod cell;
 mod code;
 mod diff;
 mod files;
+mod scene;
 mod state;
 mod time;
 
 use call_outcome::{CallOutcome, Category, Failure};
 use std::sync::Arc;
 
-use contracts::tavern::agent::v1::state_service_client::StateServiceClient;
+use contracts::tavern::agent::v1::{
+    scene_service_client::SceneServiceClient, state_service_client::StateServiceClient,
+};
 use core_types::Clock;
 use grpc_kit::Transport;
 use serde_json::Value;
@@ -27,7 +30,7 @@ use crate::{
 };
 
 /// The definitions of all methods of the platform.
-const DEFINITIONS: [&str; 13] = [
+const DEFINITIONS: [&str; 16] = [
     include_str!("builtin/tools/write_file.tool.json"),
     include_str!("builtin/tools/append_file.tool.json"),
     include_str!("builtin/tools/read_file.tool.json"),
@@ -41,6 +44,9 @@ const DEFINITIONS: [&str; 13] = [
     include_str!("builtin/tools/run_cell.tool.json"),
     include_str!("builtin/tools/read_private_state.tool.json"),
     include_str!("builtin/tools/update_private_state.tool.json"),
+    include_str!("builtin/tools/read_world_state.tool.json"),
+    include_str!("builtin/tools/request_world_state_update.tool.json"),
+    include_str!("builtin/tools/publish_event.tool.json"),
 ];
 
 /// Returns the definitions of all methods of the platform.
@@ -67,6 +73,9 @@ enum Method {
     RunCell,
     ReadPrivateState,
     UpdatePrivateState,
+    ReadWorldState,
+    UpdateWorldState,
+    PublishEvent,
 }
 
 impl Method {
@@ -85,8 +94,30 @@ impl Method {
             "CodeInterpreter:run_cell" => Self::RunCell,
             "ReadPrivateStateTool" => Self::ReadPrivateState,
             "UpdatePrivateStateTool" => Self::UpdatePrivateState,
+            "ReadWorldStateTool" => Self::ReadWorldState,
+            "RequestWorldStateUpdateTool" => Self::UpdateWorldState,
+            "PublishEventTool" => Self::PublishEvent,
             _ => return None,
         })
+    }
+}
+
+/// What the methods ask agent-runtime for.
+#[derive(Clone, Debug)]
+pub struct AgentPeer {
+    /// Private states and world states.
+    pub states: StateServiceClient<Transport>,
+    /// The events of scenes.
+    pub scenes: SceneServiceClient<Transport>,
+}
+
+impl AgentPeer {
+    /// Takes agent-runtime behind a transport.
+    pub fn over(agent: Transport) -> Self {
+        Self {
+            states: StateServiceClient::new(agent.clone()),
+            scenes: SceneServiceClient::new(agent),
+        }
     }
 }
 
@@ -96,7 +127,7 @@ pub struct Builtins {
     workspaces: Workspaces,
     sandbox: Sandbox,
     sessions: Sessions,
-    states: StateServiceClient<Transport>,
+    agents: AgentPeer,
     clock: Arc<dyn Clock>,
 }
 
@@ -106,14 +137,14 @@ impl Builtins {
         workspaces: Workspaces,
         sandbox: Sandbox,
         sessions: Sessions,
-        states: StateServiceClient<Transport>,
+        agents: AgentPeer,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             workspaces,
             sandbox,
             sessions,
-            states,
+            agents,
             clock,
         }
     }
@@ -132,8 +163,11 @@ impl Builtins {
             Method::CurrentTime => time::current(self.clock.now(), &resolved.arguments),
             Method::Execute => code::execute(&self.sandbox, resolved).await,
             Method::RunCell => cell::run(&self.sessions, resolved).await,
-            Method::ReadPrivateState => state::read(&self.states, resolved).await,
-            Method::UpdatePrivateState => state::update(&self.states, resolved).await,
+            Method::ReadPrivateState => state::read(&self.agents.states, resolved).await,
+            Method::UpdatePrivateState => state::update(&self.agents.states, resolved).await,
+            Method::ReadWorldState => scene::read(&self.agents.states, resolved).await,
+            Method::UpdateWorldState => scene::update(&self.agents.states, resolved).await,
+            Method::PublishEvent => scene::publish(&self.agents.scenes, resolved).await,
             file_method => self.on_workspace(file_method, resolved).await,
         }
     }
@@ -183,7 +217,10 @@ fn carry_out_on(
         | Method::Execute
         | Method::RunCell
         | Method::ReadPrivateState
-        | Method::UpdatePrivateState => Err(Failure::new(
+        | Method::UpdatePrivateState
+        | Method::ReadWorldState
+        | Method::UpdateWorldState
+        | Method::PublishEvent => Err(Failure::new(
             Category::Internal,
             "internal",
             "this method does not work on files",

@@ -71,6 +71,7 @@ impl Invocations {
         let now = CallContext::current();
         let start = StartRun {
             kind: KIND,
+            owner: None,
             subject: String::new(),
             conversation_id: conversation.to_string(),
             request_id: request.request_id,

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use contracts::tavern::{
-    agent::v1::state_service_client::StateServiceClient,
     common::v1::{CallResult, CallStatus, RunEvent},
     registry::v1::{
         CallToolRequest, PutToolRequest, approval_service_client::ApprovalServiceClient,
@@ -26,7 +25,7 @@ use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
-use tool_registry::{Peers, RegistrySettings, ToolRegistry};
+use tool_registry::{AgentPeer, Peers, RegistrySettings, ToolRegistry};
 
 use crate::doubles::{sandbox::UnconfinedSandbox, workflow::PlayedWorkflows};
 
@@ -270,7 +269,7 @@ async fn build(
     let peers = Peers {
         sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
         sessions: SessionServiceClient::new(sandbox),
-        states: StateServiceClient::new(grpc_kit::local(&Services::new())),
+        agents: AgentPeer::over(grpc_kit::local(&Services::new())),
         workflow: WorkflowServiceClient::new(workflows.clone()),
         workflow_runs: RunServiceClient::new(workflows),
     };

@@ -15,7 +15,7 @@ async fn seed_002_5_1_the_world_state_is_read() {
         json!({"path": "environment.weather.current_conditions", "default_value": "unknown"});
     assert_eq!(
         fixture
-            .call("ReadWorldStateTool", arguments)
+            .call("ReadSampleWorldTool", arguments)
             .await
             .output_json,
         "\"sunny\""
@@ -24,13 +24,13 @@ async fn seed_002_5_1_the_world_state_is_read() {
         json!({"path": "no.such.place", "default_value": {"kept": 9007199254740993u64}});
     assert_eq!(
         fixture
-            .call("ReadWorldStateTool", arguments)
+            .call("ReadSampleWorldTool", arguments)
             .await
             .output_json,
         r#"{"kept":9007199254740993}"#
     );
     let failed = fixture
-        .call("ReadWorldStateTool", json!({"path": "no.such.place"}))
+        .call("ReadSampleWorldTool", json!({"path": "no.such.place"}))
         .await;
     assert_eq!(
         (failed.status(), code_of(&failed)),

@@ -305,6 +305,7 @@ pub(super) fn start_by(
 ) -> StartRun {
     StartRun {
         kind: "workflow",
+        owner: None,
         subject: String::new(),
         conversation_id: String::new(),
         request_id: request_id.to_owned(),

@@ -37,6 +37,7 @@ async fn runs(directory: &Path) -> Runs {
 fn a_run(request_id: &str, body: &str) -> StartRun {
     StartRun {
         kind: "turn",
+        owner: None,
         subject: "ada".into(),
         conversation_id: "conversation-1".into(),
         request_id: request_id.into(),

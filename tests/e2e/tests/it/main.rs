@@ -26,6 +26,7 @@ mod once;
 mod progress;
 mod requests;
 mod rules;
+mod scenes;
 mod schedules;
 mod streams;
 mod text;

@@ -69,7 +69,7 @@ fn examples_with_models() -> Vec<Case> {
             "decide_by_hand",
             json!({"question": "What is the weather like, and who is player123?"}),
             json!({"said": "The weather first.", "result": "sunny",
-                "observation": "Observation: Tool ReadWorldStateTool executed successfully. Result: sunny"}),
+                "observation": "Observation: Tool ReadSampleWorldTool executed successfully. Result: sunny"}),
         ),
         (
             "ask_activated_model",

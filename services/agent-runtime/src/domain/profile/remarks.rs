@@ -4,9 +4,10 @@ use core_types::LoadDiagnostic;
 use serde_json::{Map, Value};
 
 use super::tavern::WITHOUT_EFFECT;
+use crate::domain::{document::is_used, subscription};
 
 /// The keys that ComfyTavern defines and that are carried out or need not be.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "initial_private_state_schema",
     "initial_private_state_values",
     "id",
@@ -17,17 +18,14 @@ const KEYS: [&str; 11] = [
     "core_deliberation_workflow_id",
     "skill_workflow_ids_inventory",
     "tool_ids_inventory",
+    "subscribed_event_types",
     "custom_metadata",
 ];
 /// The keys that ComfyTavern defines and that have no effect yet, with what happens instead.
-const NOT_SUPPORTED: [(&str, &str); 3] = [
+const NOT_SUPPORTED: [(&str, &str); 2] = [
     (
         "knowledge_base_references",
         "agents have no knowledge bases yet",
-    ),
-    (
-        "subscribed_event_types",
-        "no events are delivered to agents yet",
     ),
     (
         "initial_goals_reference",
@@ -37,13 +35,6 @@ const NOT_SUPPORTED: [(&str, &str); 3] = [
 
 /// Finds what a profile asks for that has no effect.
 pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
-    let is_used = |value: &Value| match value {
-        Value::Null => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(fields) => !fields.is_empty(),
-        _ => true,
-    };
     let mut findings = Vec::new();
     for (key, value) in object {
         let pointer = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
@@ -64,6 +55,7 @@ pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
             break;
         }
     }
+    findings.extend(subscription::remarks(object));
     let tavern = object
         .get("custom_metadata")
         .and_then(|metadata| metadata.get("tavern"));

@@ -4,22 +4,24 @@
 use call_text::{Dialect, prompt::Language};
 use serde_json::{Map, Value};
 
-use super::{
-    MAX_SYSTEM_PROMPT_BYTES,
-    reader::{Reader, Section},
-};
+use super::MAX_SYSTEM_PROMPT_BYTES;
 use crate::domain::{
     budgets::{Budgets, Limits, MOST_COUNT, MOST_SECONDS},
+    document::{Reader, Section},
     plan::ToolOffer,
 };
 
 /// Where the section stands.
 const PLACE: &str = "/custom_metadata/tavern";
+/// The most events that may wait for an agent of a scene (rule G407).
+const MAX_QUEUE: u64 = 1_024;
+/// The most patterns of paths.
+const MAX_PATTERNS: usize = 100;
 /// The most models that may be asked in the place of another.
 const MAX_FALLBACKS: usize = 16;
 
 /// The settings that are read.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 12] = [
     "model",
     "fallbacks",
     "dialect",
@@ -30,9 +32,11 @@ const KEYS: [&str; 10] = [
     "max_output_tokens",
     "stop_at_unknown_tool",
     "budgets",
+    "queue_limit",
+    "world_write",
 ];
 /// The settings that have no effect yet, with what happens instead.
-pub(super) const WITHOUT_EFFECT: [(&str, &str); 12] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &str); 10] = [
     (
         "approvals",
         "the rules of the registry's own file are in force, these are not",
@@ -42,12 +46,10 @@ pub(super) const WITHOUT_EFFECT: [(&str, &str); 12] = [
         "a call that needed a repair is not carried out",
     ),
     ("interaction", "agents ask people no questions yet"),
-    ("world_write", "agents have no world yet"),
     ("compaction", "the oldest turns are left out whole"),
     ("reduction", "long outputs are cut"),
     ("nonce", "blocks have no nonce yet"),
     ("tick_when_idle", "agents have no ticks yet"),
-    ("queue_limit", "turns of a conversation do not queue yet"),
     ("thinking_tokens", "the endpoint decides on thinking"),
     ("missing_deliberation", "a turn without its workflow fails"),
     ("profile_revision", "the newest revision is in force"),
@@ -77,16 +79,55 @@ pub struct TavernSection {
     pub budgets: Limits,
     /// Whether the model is stopped as soon as it names a tool that is not there; it is if missing.
     pub stop_at_unknown_tool: Option<bool>,
+    /// How many events may wait for the agent in a scene; 64 if missing.
+    pub queue_limit: Option<usize>,
+    /// Patterns of the paths of a world state that the agent may change; all if missing.
+    pub world_write: Option<Vec<String>>,
+}
+
+impl TavernSection {
+    /// Lays these settings over those of a profile: what is missing stays the profile's, and budgets only
+    /// shrink (rule G105).
+    pub fn over(&self, profile: &Self) -> Self {
+        Self {
+            model: self.model.clone().or_else(|| profile.model.clone()),
+            dialect: self.dialect.or(profile.dialect),
+            language: self.language.or(profile.language),
+            system_prompt: self
+                .system_prompt
+                .clone()
+                .or_else(|| profile.system_prompt.clone()),
+            tools: self.tools.or(profile.tools),
+            temperature: self.temperature.or(profile.temperature),
+            max_output_tokens: self.max_output_tokens.or(profile.max_output_tokens),
+            fallbacks: self.fallbacks.clone().or_else(|| profile.fallbacks.clone()),
+            budgets: self.budgets.within(&profile.budgets),
+            stop_at_unknown_tool: self.stop_at_unknown_tool.or(profile.stop_at_unknown_tool),
+            queue_limit: self.queue_limit.or(profile.queue_limit),
+            world_write: self
+                .world_write
+                .clone()
+                .or_else(|| profile.world_write.clone()),
+        }
+    }
 }
 
 /// Reads the section; one that is missing is empty.
 pub(super) fn read(reader: &mut Reader, profile: &Map<String, Value>) -> TavernSection {
     let metadata = profile.get("custom_metadata");
-    let section = match metadata.and_then(|metadata| metadata.get("tavern")) {
-        None | Some(Value::Null) => return TavernSection::default(),
-        Some(section) => section,
-    };
-    let Some(mut section) = Section::open(reader, section, PLACE) else {
+    let section = metadata.and_then(|metadata| metadata.get("tavern"));
+    read_section(reader, section, PLACE)
+}
+
+/// Reads the section at a place of a document; one that is missing is empty.
+pub(crate) fn read_section(
+    reader: &mut Reader,
+    section: Option<&Value>,
+    place: &str,
+) -> TavernSection {
+    let section = section.filter(|section| !section.is_null());
+    let Some(mut section) = section.and_then(|section| Section::open(reader, section, place))
+    else {
         return TavernSection::default();
     };
     section.refuse_others(KEYS.into_iter().chain(WITHOUT_EFFECT.map(|(key, _)| key)));
@@ -130,6 +171,22 @@ pub(super) fn read(reader: &mut Reader, profile: &Map<String, Value>) -> TavernS
             .and_then(|most| u32::try_from(most).ok()),
         stop_at_unknown_tool: section.read("stop_at_unknown_tool", "true or false", Value::as_bool),
         budgets: section.section("budgets").map(budgets).unwrap_or_default(),
+        queue_limit: section
+            .count("queue_limit", MAX_QUEUE)
+            .and_then(|most| usize::try_from(most).ok()),
+        world_write: section.read(
+            "world_write",
+            "a list of paths such as `flags.*`",
+            |value| {
+                let patterns = value
+                    .as_array()
+                    .filter(|patterns| patterns.len() <= MAX_PATTERNS)?;
+                patterns
+                    .iter()
+                    .map(|pattern| pattern.as_str().map(str::to_owned))
+                    .collect()
+            },
+        ),
     }
 }
 

@@ -66,9 +66,12 @@ fn what_has_no_effect_is_found_and_what_is_empty_is_not() {
         found,
         [
             ("/knowledge_base_references", "not_supported"),
-            ("/subscribed_event_types", "not_supported"),
             ("/initial_goals_reference", "not_supported"),
             ("/unknown_key", "unknown_key"),
+            (
+                "/subscribed_event_types/1/filter_condition",
+                "not_supported"
+            ),
         ]
     );
     let text = r#"{"id": "a", "core_deliberation_workflow_id": "", "knowledge_base_references": [],

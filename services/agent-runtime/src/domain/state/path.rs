@@ -50,6 +50,19 @@ impl Path {
         self.keys.iter().map(escaped).collect()
     }
 
+    /// Whether the path is that of a pattern, or below one that ends with `.*` or `/*`.
+    pub fn is_within(&self, pattern: &str) -> bool {
+        let Ok(pattern) = Self::parse(pattern) else {
+            return false;
+        };
+        match pattern.keys.split_last() {
+            Some((last, above)) if last == "*" => {
+                self.keys.len() > above.len() && self.keys.starts_with(above)
+            }
+            _ => self.keys == pattern.keys,
+        }
+    }
+
     /// Returns what is at the path.
     ///
     /// # Errors

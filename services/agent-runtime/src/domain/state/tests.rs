@@ -19,11 +19,11 @@ fn elara() -> Schema {
 fn g106_the_first_state_is_defaults_then_values() {
     let values = json!({"mood": "calm", "trust": 10, "stock": {"feverfew": 6}});
     assert_eq!(
-        first(Some(&elara()), &values).unwrap(),
+        first(Some(&elara()), &values, MAX_PRIVATE_BYTES).unwrap(),
         json!({"mood": "calm", "trust": 10, "topic": null, "warned_player": false, "stock": {"feverfew": 6}})
     );
     let Err(StateError::BreaksSchema(violations)) =
-        first(Some(&elara()), &json!({"trust": "high"}))
+        first(Some(&elara()), &json!({"trust": "high"}), MAX_PRIVATE_BYTES)
     else {
         panic!("the first state breaks the schema");
     };
@@ -71,6 +71,7 @@ fn g302_operations_change_all_or_nothing() {
             Operation::Set(path("mood"), json!("warm")),
         ],
         None,
+        MAX_PRIVATE_BYTES,
     )
     .unwrap();
     assert_eq!(
@@ -90,7 +91,8 @@ fn g303_every_violation_is_reported_at_once() {
         Operation::Set(path("trust"), json!(1_000)),
         Operation::Set(path("secret"), json!(1)),
     ];
-    let Err(StateError::BreaksSchema(violations)) = change(&state, &operations, Some(&elara()))
+    let Err(StateError::BreaksSchema(violations)) =
+        change(&state, &operations, Some(&elara()), MAX_PRIVATE_BYTES)
     else {
         panic!("the change breaks the schema");
     };
@@ -100,7 +102,14 @@ fn g303_every_violation_is_reported_at_once() {
 #[test]
 fn g304_limits_hold() {
     let state = json!({});
-    let set = |value: Value| change(&state, &[Operation::Set(path("a"), value)], None);
+    let set = |value: Value| {
+        change(
+            &state,
+            &[Operation::Set(path("a"), value)],
+            None,
+            MAX_PRIVATE_BYTES,
+        )
+    };
     assert!(matches!(
         set(Value::String("x".repeat(MAX_VALUE_BYTES))),
         Err(StateError::TooLarge { what: "value", .. })
@@ -115,7 +124,7 @@ fn g304_limits_hold() {
         .map(|(key, value)| Operation::Set(path(&format!("k{key}")), value))
         .collect();
     assert!(matches!(
-        change(&state, &many, None),
+        change(&state, &many, None, MAX_PRIVATE_BYTES),
         Err(StateError::TooLarge { what: "state", .. })
     ));
 }
@@ -156,9 +165,9 @@ proptest! {
         let pointer: String = keys.iter().map(escaped).collect();
         let path = path(&pointer);
         prop_assert_eq!(path.pointer(), pointer);
-        if let Ok(changed) = change(&state, &[Operation::Set(path.clone(), value.clone())], None) {
+        if let Ok(changed) = change(&state, &[Operation::Set(path.clone(), value.clone())], None, MAX_PRIVATE_BYTES) {
             prop_assert_eq!(path.get(&changed.state).unwrap(), &value);
-            let removed = change(&changed.state, &[Operation::Remove(path.clone())], None).unwrap();
+            let removed = change(&changed.state, &[Operation::Remove(path.clone())], None, MAX_PRIVATE_BYTES).unwrap();
             prop_assert_eq!(removed.previous, Some(value));
             prop_assert!(path.get(&removed.state).is_err());
         }

@@ -3,7 +3,8 @@
 //! A script is a list of turns. A request is answered by the turn whose place is the number of
 //! answers that the request already holds, so that a script needs no memory: a request that is
 //! repeated after a crash gets the same answer, and conversations do not disturb each other. The
-//! turn first checks the request; everything that it lacks is reported together.
+//! turn first checks the request; everything that it lacks is reported together. A model that several
+//! agents share plays a part for each.
 
 use std::time::Duration;
 
@@ -19,10 +20,25 @@ pub struct Script {
     #[serde(default)]
     pub description: String,
     /// The answers in order.
+    #[serde(default)]
     pub turns: Vec<ScriptTurn>,
+    /// The answers to requests whose system message is that of an agent, in place of `turns`; the first part
+    /// that fits is played.
+    #[serde(default)]
+    pub parts: Vec<ScriptPart>,
     /// The answer to a message of the user that no turn expects; such a request fails if missing.
     #[serde(default)]
     pub otherwise: Option<ScriptTurn>,
+}
+
+/// What a model plays for one agent.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptPart {
+    /// What the system message has, all of it.
+    pub system_contains: Vec<Lines>,
+    /// The answers in order.
+    pub turns: Vec<ScriptTurn>,
 }
 
 /// One answer, and what must be asked for it.
@@ -163,15 +179,22 @@ impl Script {
         expected.or_else(|problem| otherwise.ok_or(problem))
     }
 
+    fn turns_for(&self, messages: &[ChatMessage]) -> &[ScriptTurn] {
+        let mut parts = self.parts.iter();
+        let part = parts.find(|part| part.is_for(messages));
+        part.map_or(&self.turns, |part| &part.turns)
+    }
+
     fn expected(&self, name: &str, messages: &[ChatMessage]) -> Result<&ScriptTurn, String> {
         let place = messages
             .iter()
             .filter(|message| message.role == Role::Assistant)
             .count();
-        let Some(turn) = self.turns.get(place) else {
+        let turns = self.turns_for(messages);
+        let Some(turn) = turns.get(place) else {
             return Err(format!(
                 "the script `{name}` is exhausted: it has {} turns and was asked for turn {}",
-                self.turns.len(),
+                turns.len(),
                 place + 1
             ));
         };
@@ -194,6 +217,14 @@ impl Script {
             place + 1,
             problems.join("; ")
         ))
+    }
+}
+
+impl ScriptPart {
+    fn is_for(&self, messages: &[ChatMessage]) -> bool {
+        let system = texts(messages, |message| message.role == Role::System);
+        let mut wanted = self.system_contains.iter().map(Lines::text);
+        wanted.all(|part| system.iter().any(|text| text.contains(&part)))
     }
 }
 

@@ -8,6 +8,7 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::{CallContext, FailureClass, Transport};
+use json_schema::parse_json_strict;
 use serde_json::{Map, Value, json};
 use tonic::Status;
 
@@ -49,13 +50,9 @@ pub(super) async fn update(
     };
     let value = resolved.arguments.get("value").unwrap_or(&Value::Null);
     let expected = resolved.arguments.get("expected_version");
-    let request = UpdatePrivateStateRequest {
+    let request = |value: &Value| UpdatePrivateStateRequest {
         conversation_id: conversation_id.clone(),
-        request_id: resolved
-            .effect_id
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        request_id: request_id(resolved),
         expected_version: expected.and_then(Value::as_u64).unwrap_or_default(),
         operations: vec![StateOperation {
             kind: Kind::Set.into(),
@@ -64,12 +61,17 @@ pub(super) async fn update(
         }],
         ..UpdatePrivateStateRequest::default()
     };
-    let mut client = states.clone();
-    let updated = context(resolved)
-        .scope(client.update_private_state(request))
-        .await;
+    let mut updated = send(states, resolved, request(value)).await;
+    if let Err(refused) = &updated
+        && let Some(meant) = meant(value, refused)
+        && let Ok(better) = send(states, resolved, request(&meant)).await
+    {
+        updated = Ok(better);
+    }
     let status = match updated {
-        Ok(updated) => return CallOutcome::Succeeded(made(&updated.into_inner())),
+        Ok((version, previous_json)) => {
+            return CallOutcome::Succeeded(made(version, &previous_json));
+        }
         Err(status) => status,
     };
     let mut failure = failure_of(&status);
@@ -81,20 +83,46 @@ pub(super) async fn update(
     CallOutcome::Failed(failure)
 }
 
-fn made(updated: &contracts::tavern::agent::v1::UpdatePrivateStateResponse) -> Value {
+/// Returns the value that a refused text means as JSON: in text protocols a model cannot write a number or
+/// `true` in any other way.
+pub(super) fn meant(value: &Value, refused: &Status) -> Option<Value> {
+    let text = value.as_str().filter(|_| is_wrong_kind(refused))?;
+    parse_json_strict(text).ok()
+}
+
+fn is_wrong_kind(status: &Status) -> bool {
+    matches!(
+        grpc_kit::reason(status),
+        Some(ErrorReason::StateInvalid | ErrorReason::InvalidFields)
+    )
+}
+
+/// Returns what an update gives: the version, and what was there before.
+pub(super) fn made(version: u64, previous_json: &str) -> Value {
     let mut output = Map::new();
-    output.insert("version".to_owned(), json!(updated.version));
-    if let Ok(previous) = serde_json::from_str(&updated.previous_json) {
+    output.insert("version".to_owned(), json!(version));
+    if let Ok(previous) = serde_json::from_str(previous_json) {
         output.insert("previous".to_owned(), previous);
     }
     Value::Object(output)
 }
 
-fn present(version: u64, value: Value) -> Map<String, Value> {
+pub(super) fn present(version: u64, value: Value) -> Map<String, Value> {
     let mut details = Map::new();
     details.insert("version".to_owned(), json!(version));
     details.insert("value".to_owned(), value);
     details
+}
+
+async fn send(
+    states: &StateServiceClient<Transport>,
+    resolved: &ResolvedCall,
+    request: UpdatePrivateStateRequest,
+) -> Result<(u64, String), Status> {
+    let mut client = states.clone();
+    let updated = client.update_private_state(request);
+    let updated = context(resolved).scope(updated).await?.into_inner();
+    Ok((updated.version, updated.previous_json))
 }
 
 async fn get(
@@ -121,15 +149,20 @@ async fn get(
     Ok((found.version, value))
 }
 
-fn context(resolved: &ResolvedCall) -> CallContext {
+/// Returns the name under which a repeated call gets the first answer.
+pub(super) fn request_id(resolved: &ResolvedCall) -> String {
+    let effect = resolved.effect_id.as_ref();
+    effect.map(ToString::to_string).unwrap_or_default()
+}
+
+pub(super) fn context(resolved: &ResolvedCall) -> CallContext {
     CallContext::new(resolved.in_flight.path().clone()).with_timeout(resolved.remaining())
 }
 
-fn conversation(resolved: &ResolvedCall) -> Result<String, Failure> {
+pub(super) fn conversation(resolved: &ResolvedCall) -> Result<String, Failure> {
     let conversation = resolved.conversation.as_ref().map(ToString::to_string);
     conversation.ok_or_else(|| {
-        let message =
-            "a private state belongs to a conversation of an agent, and the call names none";
+        let message = "the tool works in a conversation of an agent, and the call names none";
         Failure::new(Category::Validation, "conversation_required", message)
     })
 }
@@ -141,11 +174,14 @@ fn is_missing(status: &Status) -> bool {
     )
 }
 
-fn failure_of(status: &Status) -> Failure {
+pub(super) fn failure_of(status: &Status) -> Failure {
     let (category, code) = match grpc_kit::reason(status) {
         Some(ErrorReason::StatePathNotFound) => (Category::Domain, "path_not_found"),
         Some(ErrorReason::ConversationNotFound) => (Category::Domain, "no_private_state"),
         Some(ErrorReason::StateVersionMismatch) => (Category::Domain, "version_conflict"),
+        Some(ErrorReason::SceneNotRunning) => (Category::Domain, "no_scene"),
+        Some(ErrorReason::WorldWriteDenied) => (Category::Domain, "world_write_denied"),
+        Some(ErrorReason::EventsThrottled) => (Category::Dependency, "throttled"),
         Some(ErrorReason::StateInvalid) => (Category::Validation, "state_invalid"),
         Some(ErrorReason::InvalidFields) => (Category::Validation, "invalid_path"),
         _ => (Category::Dependency, "agent_runtime_failed"),

@@ -2,29 +2,29 @@
 
 use serde_json::{Map, Value};
 
-/// Everything that is wrong with a profile.
+/// Everything that is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-pub struct ProfileError {
+pub struct DocumentError {
     /// The problems in the order in which they were found; never empty.
-    pub problems: Vec<ProfileProblem>,
+    pub problems: Vec<DocumentProblem>,
 }
 
-/// One thing that is wrong with a profile.
+/// One thing that is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}{message}", .pointer, if .pointer.is_empty() { "" } else { ": " })]
-pub struct ProfileProblem {
-    /// JSON pointer into the profile; empty for the profile as a whole.
+pub struct DocumentProblem {
+    /// JSON pointer into the document; empty for the document as a whole.
     pub pointer: String,
     /// What is wrong, with the remedy.
     pub message: String,
 }
 
-impl ProfileError {
-    /// Reports one problem of the profile as a whole.
-    pub(super) fn whole(message: impl ToString) -> Self {
+impl DocumentError {
+    /// Reports one problem of the document as a whole.
+    pub(crate) fn whole(message: impl ToString) -> Self {
         Self {
-            problems: vec![ProfileProblem {
+            problems: vec![DocumentProblem {
                 pointer: String::new(),
                 message: message.to_string(),
             }],
@@ -34,19 +34,19 @@ impl ProfileError {
 
 /// Collects what is wrong with a document.
 #[derive(Default)]
-pub(super) struct Reader {
-    pub(super) problems: Vec<ProfileProblem>,
+pub(crate) struct Reader {
+    pub(crate) problems: Vec<DocumentProblem>,
 }
 
 impl Reader {
-    pub(super) fn problem(&mut self, pointer: &str, message: impl std::fmt::Display) {
-        self.problems.push(ProfileProblem {
+    pub(crate) fn problem(&mut self, pointer: &str, message: impl std::fmt::Display) {
+        self.problems.push(DocumentProblem {
             pointer: pointer.to_owned(),
             message: message.to_string(),
         });
     }
 
-    pub(super) fn required_text(
+    pub(crate) fn required_text(
         &mut self,
         object: &Map<String, Value>,
         key: &str,
@@ -58,7 +58,7 @@ impl Reader {
         text
     }
 
-    pub(super) fn optional_text(
+    pub(crate) fn optional_text(
         &mut self,
         object: &Map<String, Value>,
         above: &str,
@@ -77,7 +77,24 @@ impl Reader {
         }
     }
 
-    pub(super) fn ids(&mut self, object: &Map<String, Value>, key: &str) -> Vec<String> {
+    /// Reads a whole number from 1; none if it is missing, none and a problem if it is something else.
+    pub(crate) fn optional_count(
+        &mut self,
+        object: &Map<String, Value>,
+        above: &str,
+        key: &str,
+        most: u64,
+    ) -> Option<u64> {
+        let value = object.get(key).filter(|value| !value.is_null())?;
+        let count = value.as_u64().filter(|count| (1..=most).contains(count));
+        if count.is_none() {
+            let problem = format!("give a whole number from 1 to {most}");
+            self.problem(&format!("{above}/{key}"), problem);
+        }
+        count
+    }
+
+    pub(crate) fn ids(&mut self, object: &Map<String, Value>, key: &str) -> Vec<String> {
         let entries = match object.get(key) {
             None | Some(Value::Null) => return Vec::new(),
             Some(Value::Array(entries)) => entries,
@@ -101,8 +118,19 @@ impl Reader {
     }
 }
 
+/// Whether a value asks for something: it is not empty.
+pub(crate) fn is_used(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    }
+}
+
 /// A strict part of a document: an object all of whose keys are known.
-pub(super) struct Section<'a> {
+pub(crate) struct Section<'a> {
     reader: &'a mut Reader,
     object: &'a Map<String, Value>,
     place: String,
@@ -110,7 +138,7 @@ pub(super) struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// Opens the part at a place; none, and a problem, if it is not an object.
-    pub(super) fn open(reader: &'a mut Reader, value: &'a Value, place: &str) -> Option<Self> {
+    pub(crate) fn open(reader: &'a mut Reader, value: &'a Value, place: &str) -> Option<Self> {
         let Value::Object(object) = value else {
             reader.problem(place, "it is not an object; give settings by name");
             return None;
@@ -124,7 +152,7 @@ impl<'a> Section<'a> {
     }
 
     /// Refuses every key that is not known.
-    pub(super) fn refuse_others(&mut self, known: impl IntoIterator<Item = &'static str>) {
+    pub(crate) fn refuse_others(&mut self, known: impl IntoIterator<Item = &'static str>) {
         let known: Vec<&str> = known.into_iter().collect();
         for key in self.object.keys() {
             if !known.contains(&key.as_str()) {
@@ -136,26 +164,26 @@ impl<'a> Section<'a> {
     }
 
     /// Opens a part of the part; none if it is missing.
-    pub(super) fn section(&mut self, key: &str) -> Option<Section<'_>> {
+    pub(crate) fn section(&mut self, key: &str) -> Option<Section<'_>> {
         let value = self.object.get(key).filter(|value| !value.is_null())?;
         let place = format!("{}/{key}", self.place);
         Section::open(self.reader, value, &place)
     }
 
     /// Reads a text; none if it is missing.
-    pub(super) fn text(&mut self, key: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         self.reader.optional_text(self.object, &self.place, key)
     }
 
     /// Reads a whole number from 1; none if it is missing.
-    pub(super) fn count(&mut self, key: &str, most: u64) -> Option<u64> {
+    pub(crate) fn count(&mut self, key: &str, most: u64) -> Option<u64> {
         self.read(key, &format!("a whole number from 1 to {most}"), |value| {
             value.as_u64().filter(|count| (1..=most).contains(count))
         })
     }
 
     /// Reads a value; none if it is missing, none and a problem if it is not what is expected.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &mut self,
         key: &str,
         expected: &str,

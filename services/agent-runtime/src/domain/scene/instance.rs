@@ -1,0 +1,102 @@
+//! The agents of a scene.
+
+use serde_json::{Map, Value};
+
+use super::is_id;
+use crate::domain::{
+    document::Reader,
+    profile::{self, TavernSection},
+};
+
+/// The most agents of a scene.
+const MAX_INSTANCES: usize = 100;
+/// The key of a scene.
+const KEY: &str = "agent_instances";
+
+/// An agent of a scene.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instance {
+    /// Its id in the scene.
+    pub id: String,
+    /// Its profile.
+    pub profile_id: String,
+    /// What its first private state has in place of the profile's values.
+    pub state_override: Option<Value>,
+    /// Settings in place of those of the profile.
+    pub tavern: TavernSection,
+}
+
+/// Reads the agents of a scene.
+pub(super) fn read(reader: &mut Reader, scene: &Map<String, Value>) -> Vec<Instance> {
+    let place = format!("/{KEY}");
+    let entries = match scene.get(KEY) {
+        Some(Value::Array(entries)) if !entries.is_empty() => entries,
+        _ => {
+            let problem =
+                "it is missing or no list; give at least one agent with instance_id and profile_id";
+            reader.problem(&place, problem);
+            return Vec::new();
+        }
+    };
+    if entries.len() > MAX_INSTANCES {
+        let problem = format!(
+            "it has {} agents; {MAX_INSTANCES} are the most",
+            entries.len()
+        );
+        reader.problem(&place, problem);
+        return Vec::new();
+    }
+    let mut instances: Vec<Instance> = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let place = format!("{place}/{index}");
+        let Some(instance) = read_one(reader, entry, &place) else {
+            continue;
+        };
+        match instances.iter().any(|other| other.id == instance.id) {
+            true => {
+                let problem = format!("`{}` is taken by another agent of the scene", instance.id);
+                reader.problem(&format!("{place}/instance_id"), problem);
+            }
+            false => instances.push(instance),
+        }
+    }
+    instances
+}
+
+fn read_one(reader: &mut Reader, entry: &Value, place: &str) -> Option<Instance> {
+    let Value::Object(object) = entry else {
+        reader.problem(
+            place,
+            "it is not an object; give instance_id and profile_id",
+        );
+        return None;
+    };
+    let id = reader.optional_text(object, place, "instance_id");
+    let profile_id = reader.optional_text(object, place, "profile_id");
+    if !id.as_deref().is_some_and(is_id) {
+        let problem = "give 1 to 128 letters, digits, `_` or `-`";
+        reader.problem(&format!("{place}/instance_id"), problem);
+    }
+    if profile_id.as_deref().unwrap_or_default().is_empty() {
+        reader.problem(
+            &format!("{place}/profile_id"),
+            "it is missing; name a profile",
+        );
+    }
+    let state_override = object.get("initial_private_state_override");
+    let state_override = state_override.filter(|value| !value.is_null());
+    if !state_override.is_none_or(Value::is_object) {
+        let place = format!("{place}/initial_private_state_override");
+        reader.problem(&place, "it is not an object; give values by key");
+    }
+    let config = object.get("custom_runtime_config");
+    let section = config.and_then(|config| config.get("tavern"));
+    let section_place = format!("{place}/custom_runtime_config/tavern");
+    let tavern = profile::read_section(reader, section, &section_place);
+    Some(Instance {
+        id: id?,
+        profile_id: profile_id?,
+        state_override: state_override.cloned(),
+        tavern,
+    })
+}

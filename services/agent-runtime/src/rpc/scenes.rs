@@ -1,0 +1,340 @@
+//! SceneService: scenes, and what is asked of those that run.
+
+use std::time::Duration;
+
+use contracts::tavern::{
+    agent::v1::{
+        self as proto, DeleteSceneRequest, DeleteSceneResponse, EndSceneRequest, EndSceneResponse,
+        GetSceneRequest, GetSceneResponse, GetSceneStatusRequest, GetSceneStatusResponse,
+        ListScenesRequest, ListScenesResponse, PublishEventRequest, PublishEventResponse,
+        PutSceneRequest, PutSceneResponse, StartSceneRequest, StartSceneResponse,
+        publish_event_request::Scene as Named, scene_service_server::SceneService,
+    },
+    common::v1::{ErrorReason, RunOptions},
+};
+use core_types::RequestId;
+use grpc_kit::Failure;
+use json_schema::parse_json_strict;
+use run_events::{request_hash, timestamp_to_proto};
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+use tonic::{Code, Request, Response, Status};
+
+use super::{places::Places, profiles::diagnostics_to_proto};
+use crate::{
+    domain::event::{self, MAX_PAYLOAD_BYTES},
+    error::store_failure,
+    scene_runner::{
+        Draft, InstanceStatus, NewScene, Request as Asked, SceneRunner, Stage, conversation_of,
+        not_running,
+    },
+    scenes::{KnownScene, PutError, Scenes},
+    wire,
+};
+
+/// The server side of SceneService.
+#[derive(Clone, Debug)]
+pub struct SceneRpc {
+    scenes: Scenes,
+    runner: SceneRunner,
+    places: Places,
+}
+
+impl SceneRpc {
+    /// Puts the server side together.
+    pub fn new(scenes: Scenes, runner: SceneRunner, places: Places) -> Self {
+        Self {
+            scenes,
+            runner,
+            places,
+        }
+    }
+
+    async fn find(&self, id: &str) -> Result<KnownScene, Failure> {
+        let found = self.scenes.get(id).await;
+        let found = found.map_err(|error| store_failure(&error))?;
+        found.ok_or_else(|| no_such_scene(id))
+    }
+
+    async fn list(&self, request: ListScenesRequest) -> Result<ListScenesResponse, Failure> {
+        const LIST: &str = "scenes";
+        let after = super::page_after(LIST, &request.page_token)?;
+        let size = core_types::page::page_size(request.page_size);
+        let all = self.scenes.all().await;
+        let all = all.map_err(|error| store_failure(&error))?;
+        let later = all.by_id.iter().filter(|(id, _)| match &after {
+            Some(after) => *id > after,
+            None => true,
+        });
+        let scenes = later
+            .map(|(_, known)| write(known))
+            .take(size + 1)
+            .collect();
+        let (scenes, next_page_token) = super::page(LIST, scenes, size, |scene: &proto::Scene| {
+            scene.scene_id.clone()
+        });
+        Ok(ListScenesResponse {
+            scenes,
+            next_page_token,
+            diagnostics: match after {
+                None => diagnostics_to_proto(&all.left_out),
+                Some(_) => Vec::new(),
+            },
+        })
+    }
+
+    async fn put(&self, request: PutSceneRequest) -> Result<PutSceneResponse, Failure> {
+        let scenes = &self.scenes;
+        let put = scenes.put(&request.scene_json, &request.etag, request.validate_only);
+        match put.await {
+            Ok(known) => Ok(PutSceneResponse {
+                scene: Some(write(&known)),
+            }),
+            Err(PutError::Invalid(error)) => {
+                let mut failure = Failure::invalid_fields();
+                for problem in error.problems {
+                    let field = format!("scene_json{}", problem.pointer);
+                    failure.add_violation(field, problem.message);
+                }
+                Err(failure)
+            }
+            Err(PutError::EtagMismatch { current }) => Err(Failure::new(
+                Code::Aborted,
+                ErrorReason::EtagMismatch,
+                "the scene was changed since it was read; read it again and repeat the change",
+            )
+            .metadata("etag", current)),
+            Err(PutError::Store(error)) => Err(store_failure(&error)),
+        }
+    }
+
+    async fn start(&self, request: StartSceneRequest) -> Result<StartSceneResponse, Failure> {
+        let body_hash = request_hash(&request);
+        let known = self.find(&request.scene_id).await?;
+        let new = NewScene {
+            scene: known.scene,
+            request_id: request.request_id,
+            body_hash,
+            options: RunOptions {
+                timeout: request.timeout,
+                ..RunOptions::default()
+            },
+        };
+        let (run, replayed) = self.runner.start(new).await?;
+        Ok(StartSceneResponse {
+            run: Some(run),
+            replayed,
+        })
+    }
+
+    fn stage(&self, run_id: &str) -> Result<Stage, Failure> {
+        let stage = self.places.board().stage(run_id);
+        stage.ok_or_else(|| not_running("the run is no scene that runs; start one with StartScene"))
+    }
+
+    async fn end(&self, request: EndSceneRequest) -> Result<EndSceneResponse, Failure> {
+        let stage = self.stage(&request.run_id)?;
+        let (answer, answered) = oneshot::channel();
+        ask(&stage, Asked::End(request.reason, answer), answered).await?;
+        Ok(EndSceneResponse {})
+    }
+
+    async fn status(&self, run_id: &str) -> Result<GetSceneStatusResponse, Failure> {
+        let stage = self.stage(run_id)?;
+        let (answer, answered) = oneshot::channel();
+        let status = ask(&stage, Asked::Status(answer), answered).await?;
+        let write = |status: InstanceStatus| {
+            let instance = stage.scene.instance(&status.instance_id);
+            proto::InstanceStatus {
+                profile_id: instance.map_or_else(String::new, |known| known.profile_id.clone()),
+                conversation_id: conversation_of(run_id, &status.instance_id),
+                instance_id: status.instance_id,
+                is_busy: status.is_busy,
+                waiting: status.waiting.iter().map(waiting).collect(),
+            }
+        };
+        Ok(GetSceneStatusResponse {
+            scene_id: stage.scene.id.clone(),
+            instances: status.into_iter().map(write).collect(),
+        })
+    }
+
+    async fn publish(&self, request: PublishEventRequest) -> Result<PublishEventResponse, Failure> {
+        let payload = check(&request)?;
+        let priority = wire::priority_from_proto(request.priority());
+        let (stage, source, chain) = match request.scene {
+            Some(Named::RunId(run_id)) => self.places.caller(&run_id, &request.source_id)?,
+            Some(Named::ConversationId(id)) => {
+                let place = self.places.instance(&id).await?;
+                (place.stage, place.source, place.chain)
+            }
+            None => return Err(super::places::unnamed()),
+        };
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let draft = Draft {
+            event_type: request.r#type,
+            payload,
+            source,
+            targets: request.target_instance_ids,
+            priority,
+            ttl: (request.ttl_seconds > 0).then(|| seconds(request.ttl_seconds)),
+            delay: seconds(request.delay_seconds),
+            chain,
+            correlation_id: request.correlation_id,
+            request_id: request.request_id,
+        };
+        let (answer, answered) = oneshot::channel();
+        let published = ask(&stage, Asked::Publish(Box::new(draft), answer), answered).await??;
+        Ok(PublishEventResponse {
+            event_id: published.event_id,
+            delivered_to: published.delivered_to,
+            replayed: published.replayed,
+        })
+    }
+}
+
+/// Asks something of a scene, and waits for the answer.
+async fn ask<T>(
+    stage: &Stage,
+    request: Asked,
+    answered: oneshot::Receiver<T>,
+) -> Result<T, Failure> {
+    let ended = || not_running("the scene has ended");
+    match stage.ask(request).await {
+        true => answered.await.map_err(|_| ended()),
+        false => Err(ended()),
+    }
+}
+
+/// Checks an event to be published; every field that is wrong is named. Returns its payload.
+fn check(request: &PublishEventRequest) -> Result<Value, Failure> {
+    let mut failure = Failure::invalid_fields();
+    if !event::is_type(&request.r#type) {
+        let problem = "give words of letters, digits, `_` and `-` with `.` or `:` between";
+        failure.add_violation("type", problem);
+    }
+    if !request.request_id.is_empty()
+        && let Err(error) = RequestId::new(request.request_id.as_str())
+    {
+        failure.add_violation("request_id", error.to_string());
+    }
+    let payload = match request.payload_json.as_str() {
+        "" => Ok(Value::Object(Map::new())),
+        text if text.len() > MAX_PAYLOAD_BYTES => {
+            Err(format!("has more than {MAX_PAYLOAD_BYTES} bytes"))
+        }
+        text => parse_json_strict(text).map_err(|error| error.to_string()),
+    };
+    let payload = payload.and_then(|payload| match payload.is_object() {
+        true => Ok(payload),
+        false => Err("is not an object; give values by key".to_owned()),
+    });
+    match payload {
+        Ok(payload) if failure.is_empty() => Ok(payload),
+        Ok(_) => Err(failure),
+        Err(problem) => {
+            failure.add_violation("payload_json", problem);
+            Err(failure)
+        }
+    }
+}
+
+fn waiting(event: &event::Event) -> proto::WaitingEvent {
+    proto::WaitingEvent {
+        event_id: event.id.clone(),
+        r#type: event.event_type.clone(),
+        priority: wire::priority_to_proto(event.priority).into(),
+        publish_time: Some(timestamp_to_proto(event.published)),
+    }
+}
+
+fn write(known: &KnownScene) -> proto::Scene {
+    let scene = &known.scene;
+    let agents = scene.instances.iter().map(|instance| proto::SceneAgent {
+        instance_id: instance.id.clone(),
+        profile_id: instance.profile_id.clone(),
+    });
+    proto::Scene {
+        scene_id: scene.id.clone(),
+        name: scene.name.clone(),
+        description: scene.description.clone(),
+        agents: agents.collect(),
+        scene_json: scene.text.clone(),
+        diagnostics: diagnostics_to_proto(&scene.diagnostics),
+        etag: scene.etag(),
+        from_file: known.from_file,
+    }
+}
+
+fn no_such_scene(id: &str) -> Failure {
+    let shown: String = id.chars().take(80).collect();
+    let message = format!("no scene has the id `{shown}`");
+    Failure::new(Code::NotFound, ErrorReason::SceneNotFound, message).metadata("scene_id", shown)
+}
+
+#[tonic::async_trait]
+impl SceneService for SceneRpc {
+    async fn get_scene(
+        &self,
+        request: Request<GetSceneRequest>,
+    ) -> Result<Response<GetSceneResponse>, Status> {
+        let known = self.find(&request.into_inner().scene_id).await?;
+        let scene = Some(write(&known));
+        Ok(Response::new(GetSceneResponse { scene }))
+    }
+
+    async fn list_scenes(
+        &self,
+        request: Request<ListScenesRequest>,
+    ) -> Result<Response<ListScenesResponse>, Status> {
+        Ok(Response::new(self.list(request.into_inner()).await?))
+    }
+
+    async fn put_scene(
+        &self,
+        request: Request<PutSceneRequest>,
+    ) -> Result<Response<PutSceneResponse>, Status> {
+        Ok(Response::new(self.put(request.into_inner()).await?))
+    }
+
+    async fn delete_scene(
+        &self,
+        request: Request<DeleteSceneRequest>,
+    ) -> Result<Response<DeleteSceneResponse>, Status> {
+        let id = request.into_inner().scene_id;
+        let deleted = self.scenes.delete(&id).await;
+        match deleted.map_err(|error| store_failure(&error))? {
+            true => Ok(Response::new(DeleteSceneResponse {})),
+            false => Err(no_such_scene(&id).into()),
+        }
+    }
+
+    async fn start_scene(
+        &self,
+        request: Request<StartSceneRequest>,
+    ) -> Result<Response<StartSceneResponse>, Status> {
+        Ok(Response::new(self.start(request.into_inner()).await?))
+    }
+
+    async fn end_scene(
+        &self,
+        request: Request<EndSceneRequest>,
+    ) -> Result<Response<EndSceneResponse>, Status> {
+        Ok(Response::new(self.end(request.into_inner()).await?))
+    }
+
+    async fn get_scene_status(
+        &self,
+        request: Request<GetSceneStatusRequest>,
+    ) -> Result<Response<GetSceneStatusResponse>, Status> {
+        let status = self.status(&request.into_inner().run_id).await?;
+        Ok(Response::new(status))
+    }
+
+    async fn publish_event(
+        &self,
+        request: Request<PublishEventRequest>,
+    ) -> Result<Response<PublishEventResponse>, Status> {
+        Ok(Response::new(self.publish(request.into_inner()).await?))
+    }
+}

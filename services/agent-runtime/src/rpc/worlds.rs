@@ -1,0 +1,132 @@
+//! The world states of scenes (rules G305 and G306).
+
+use contracts::tavern::{
+    agent::v1::{
+        GetWorldStateRequest, GetWorldStateResponse, UpdateWorldStateRequest,
+        UpdateWorldStateResponse, get_world_state_request::Scene as Read,
+        update_world_state_request::Scene as Written,
+    },
+    common::v1::ErrorReason,
+};
+use grpc_kit::Failure;
+use run_events::{request_hash, timestamp_to_proto};
+use tonic::Code;
+
+use super::{
+    operations::{operations, path, paths},
+    places::{Places, unnamed},
+};
+use crate::{
+    domain::{
+        scene::Instance,
+        state::{MAX_WORLD_BYTES, Operation},
+    },
+    scene_runner::{Change, Request, not_running},
+    states::{States, Update, refused},
+    store::StateOwner,
+};
+
+/// Reads and changes world states.
+#[derive(Clone, Debug)]
+pub(super) struct Worlds {
+    states: States,
+    places: Places,
+}
+
+impl Worlds {
+    pub(super) fn new(states: States, places: Places) -> Self {
+        Self { states, places }
+    }
+
+    pub(super) async fn get(
+        &self,
+        request: GetWorldStateRequest,
+    ) -> Result<GetWorldStateResponse, Failure> {
+        let path = match request.path.as_str() {
+            "" => None,
+            written => Some(path("path", written)?),
+        };
+        // Its name says which scene a conversation belongs to, also after the scene has ended.
+        let run_id = match &request.scene {
+            Some(Read::RunId(run_id)) => run_id.as_str(),
+            Some(Read::ConversationId(id)) => id.split('.').next().unwrap_or_default(),
+            None => return Err(unnamed()),
+        };
+        let version = (request.version > 0).then_some(request.version);
+        let world = StateOwner::world(run_id);
+        let world = self.states.snapshot(world, version).await?;
+        let world = world.ok_or_else(|| {
+            not_running(
+                "the run or the conversation belongs to no scene, or the version is no longer kept",
+            )
+        })?;
+        let value = match path {
+            None => &world.value,
+            Some(path) => path.get(&world.value).map_err(|error| refused(&error))?,
+        };
+        Ok(GetWorldStateResponse {
+            version: world.row.version,
+            value_json: value.to_string(),
+            create_time: Some(timestamp_to_proto(world.row.created)),
+        })
+    }
+
+    pub(super) async fn update(
+        &self,
+        request: UpdateWorldStateRequest,
+    ) -> Result<UpdateWorldStateResponse, Failure> {
+        let hash = request_hash(&request);
+        let operations = operations(&request.request_id, &request.operations)?;
+        let (stage, by, chain) = match &request.scene {
+            Some(Written::RunId(run_id)) => self.places.caller(run_id, "")?,
+            Some(Written::ConversationId(id)) => {
+                let speaker = self.places.instance(id).await?;
+                self.check_allowed(&speaker.instance, &operations)?;
+                (speaker.stage, speaker.source, speaker.chain)
+            }
+            None => return Err(unnamed()),
+        };
+        let update = Update {
+            request: (!request.request_id.is_empty()).then_some((request.request_id, hash)),
+            expected_version: request.expected_version,
+            operations,
+        };
+        let world = StateOwner::world(&stage.run_id);
+        let schema = stage.scene.world_schema.as_ref();
+        let states = &self.states;
+        let updated = states.update_within(&world, update, schema, MAX_WORLD_BYTES);
+        let (row, replayed) = updated.await?;
+        // A scene that ends in this moment has no more agents that could hear of it.
+        stage.ask(Request::WorldChanged(Change { by, chain })).await;
+        Ok(UpdateWorldStateResponse {
+            version: row.version,
+            changed_paths: paths(&row),
+            previous_json: row.previous.unwrap_or_default(),
+            replayed,
+        })
+    }
+
+    /// Refuses changes that the profile of an agent does not allow.
+    fn check_allowed(&self, instance: &Instance, operations: &[Operation]) -> Result<(), Failure> {
+        let settings = self.states.settings_of(instance);
+        let Some(patterns) = settings.world_write else {
+            return Ok(());
+        };
+        let changed = operations.iter().filter_map(Operation::changes);
+        let mut denied = changed
+            .filter(|path| !patterns.iter().any(|pattern| path.is_within(pattern)))
+            .map(ToString::to_string)
+            .peekable();
+        if denied.peek().is_none() {
+            return Ok(());
+        }
+        let denied: Vec<String> = denied.collect();
+        let message = format!(
+            "this agent may not change {}; it may change {}",
+            denied.join(", "),
+            patterns.join(", ")
+        );
+        let reason = ErrorReason::WorldWriteDenied;
+        Err(Failure::new(Code::PermissionDenied, reason, message))
+    }
+}

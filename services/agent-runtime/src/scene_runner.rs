@@ -1,0 +1,257 @@
+//! Carries scenes out: delivers events to agents, starts their turns, fires timers, runs workflows.
+//!
+//! A scene is a run. An event is in its log before any agent takes it, and that an agent takes events is in
+//! the log before its turn begins; the turn has a request id that follows from the log. After a crash the
+//! log is replayed, so that each event is taken by one turn.
+
+mod actor;
+mod board;
+mod ending;
+mod publishing;
+mod replay;
+mod throttle;
+mod turn;
+mod workflow;
+mod world;
+
+use std::{sync::Arc, time::Duration};
+
+use contracts::tavern::common::v1::{Run, RunOptions};
+use core_types::{Clock, IdSource, RunOwner};
+use grpc_kit::Failure;
+use json_schema::Schema;
+use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started};
+use serde_json::{Value, json};
+
+pub use board::Board;
+pub(crate) use board::{Change, Draft, InstanceStatus, Request, Stage, conversation_of};
+pub(crate) use publishing::not_running;
+
+use self::{actor::Actor, replay::Replayed};
+use crate::{
+    conversations::Conversations,
+    domain::{
+        scene::{self, Scene},
+        state::{self, MAX_PRIVATE_BYTES},
+    },
+    error::run_lost,
+    peers::Peers,
+    profiles::Profiles,
+    runner,
+    states::States,
+    turn_log::replay::time_of,
+    turns::Turns,
+};
+
+/// The kind of run that a scene is.
+pub(crate) const SCENE: &str = "scene";
+/// When a caller shall try again that found no room for its scene.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// The scope in which request ids of scenes count.
+const SCOPE: &str = "tavern.agent.v1.SceneService/StartScene";
+
+/// What scenes are carried out with. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct SceneRunner {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    runs: Runs,
+    turns: Turns,
+    states: States,
+    conversations: Conversations,
+    profiles: Profiles,
+    peers: Peers,
+    board: Board,
+    max_scenes: usize,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+}
+
+/// The parts of the service that scenes use.
+#[derive(Clone, Debug)]
+pub struct SceneParts {
+    /// All runs.
+    pub runs: Runs,
+    /// Starts turns.
+    pub turns: Turns,
+    /// Private states and world states.
+    pub states: States,
+    /// The conversations of agents.
+    pub conversations: Conversations,
+    /// The agents.
+    pub profiles: Profiles,
+    /// The services that run workflows.
+    pub peers: Peers,
+    /// The scenes that run here.
+    pub board: Board,
+}
+
+/// A scene to start.
+#[derive(Debug)]
+pub(crate) struct NewScene {
+    /// The scene.
+    pub(crate) scene: Scene,
+    /// The caller's name for the request; empty if it is never repeated.
+    pub(crate) request_id: String,
+    /// The digest of the request.
+    pub(crate) body_hash: run_log::Hash,
+    /// Durability and time.
+    pub(crate) options: RunOptions,
+}
+
+impl SceneRunner {
+    /// Puts a runner together.
+    pub fn new(
+        parts: SceneParts,
+        max_scenes: usize,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn IdSource>,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                runs: parts.runs,
+                turns: parts.turns,
+                states: parts.states,
+                conversations: parts.conversations,
+                profiles: parts.profiles,
+                peers: parts.peers,
+                board: parts.board,
+                max_scenes,
+                clock,
+                ids,
+            }),
+        }
+    }
+
+    /// Starts a scene, or finds the one that the same request started. Returns its run, and whether the
+    /// request was seen before.
+    ///
+    /// # Errors
+    /// INVALID_FIELDS, OVERLOADED, REQUEST_ID_REUSED, or a storage that does not work.
+    pub(crate) async fn start(&self, new: NewScene) -> Result<(Run, bool), Failure> {
+        let inner = &self.inner;
+        first_states(&new.scene, &inner.profiles)?;
+        if inner.board.len() >= inner.max_scenes {
+            return Err(Failure::overloaded(RETRY_AFTER));
+        }
+        let start = StartRun {
+            kind: SCENE,
+            owner: Some(RunOwner::Scene),
+            subject: new.scene.id.clone(),
+            conversation_id: String::new(),
+            request_id: new.request_id,
+            scope: SCOPE,
+            body_hash: new.body_hash,
+            input_json: String::new(),
+            input_is_model_text: false,
+            options: Some(new.options),
+            can_wait: true,
+            concurrency_key: String::new(),
+            priority: 0,
+            deadline_cap: None,
+            owner_data: json!({"scene": new.scene.text}),
+            first_events: Vec::new(),
+            path: None,
+        };
+        match inner.runs.start(start).await? {
+            Started::Replayed(run) => Ok((run, true)),
+            Started::New(recorder, _) => {
+                let run_id = recorder.run_id().to_string();
+                let run = inner.runs.get(&run_id).await;
+                let run = run.map_err(|_| run_lost(&run_id))?;
+                let scene = Arc::new(new.scene);
+                let replayed = Replayed::new(&scene, &inner.profiles, inner.clock.now());
+                self.execute(recorder, scene, replayed);
+                Ok((run, false))
+            }
+        }
+    }
+
+    /// Continues with a scene that the process before this one left.
+    pub fn resume(&self, open: OpenRun) {
+        let run = open.recorder.run_id();
+        let text = open.meta.data["scene"].as_str().unwrap_or_default();
+        match scene::read(text) {
+            Ok(scene) => {
+                tracing::info!(%run, events = open.events.len(), "a scene continues");
+                let scene = Arc::new(scene);
+                let started = open
+                    .events
+                    .first()
+                    .map_or_else(|| self.inner.clock.now(), time_of);
+                let mut replayed = Replayed::new(&scene, &self.inner.profiles, started);
+                let own = run.to_string();
+                for event in open.events.iter().filter(|event| event.run_id == own) {
+                    replayed.take(&scene, event);
+                }
+                self.execute(open.recorder, scene, replayed);
+            }
+            Err(error) => {
+                tracing::error!(%run, %error, "a scene cannot continue");
+                let outcome = runner::damaged();
+                self.inner
+                    .runs
+                    .execute(open.recorder, |_| async { End::Finished(outcome) });
+            }
+        }
+    }
+
+    fn execute(&self, recorder: Recorder, scene: Arc<Scene>, replayed: Replayed) {
+        let inner = Arc::clone(&self.inner);
+        let writer = recorder.clone();
+        let work = move |control| Actor::new(inner, writer, control, scene, replayed).run();
+        self.inner.runs.execute(recorder, work);
+    }
+}
+
+/// Makes the first private states of the agents of a scene, in their order (rule G106).
+///
+/// # Errors
+/// INVALID_FIELDS with every profile that is not there and every state that breaks its schema.
+fn first_states(scene: &Scene, profiles: &Profiles) -> Result<Vec<Option<Value>>, Failure> {
+    let mut failure = Failure::invalid_fields();
+    let mut states = Vec::new();
+    for (index, instance) in scene.instances.iter().enumerate() {
+        let place = format!("scene/agent_instances/{index}");
+        let Some(known) = profiles.get(&instance.profile_id) else {
+            let problem = format!("no agent profile has the id `{}`", instance.profile_id);
+            failure.add_violation(format!("{place}/profile_id"), problem);
+            continue;
+        };
+        let profile = known.profile;
+        let first = match (&profile.first_state, &instance.state_override) {
+            (first, None) => Ok(first.clone()),
+            (first, Some(over)) => {
+                let mut values = first.clone().unwrap_or_else(|| json!({}));
+                state::merge(&mut values, over);
+                let schema = profile.state_schema.as_ref().map(Schema::compile);
+                let schema = schema.transpose().map_err(|error| error.to_string());
+                schema.and_then(|schema| {
+                    state::first(schema.as_ref(), &values, MAX_PRIVATE_BYTES)
+                        .map(Some)
+                        .map_err(|error| error.to_string())
+                })
+            }
+        };
+        match first {
+            Ok(first) => states.push(first),
+            Err(problem) => {
+                let place = format!("{place}/initial_private_state_override");
+                failure.add_violation(place, problem);
+            }
+        }
+    }
+    match failure.is_empty() {
+        true => Ok(states),
+        false => Err(failure),
+    }
+}
+
+/// Returns how long it is until a time.
+fn until(clock: &dyn Clock, time: core_types::Timestamp) -> Duration {
+    let nanos = time.unix_nanos().saturating_sub(clock.now().unix_nanos());
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or_default())
+}

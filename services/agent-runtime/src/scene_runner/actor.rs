@@ -1,0 +1,308 @@
+//! One scene while it runs.
+
+use std::{sync::Arc, time::Duration};
+
+use contracts::tavern::common::v1::{self as common, run_event::Kind};
+use core_types::{RunId, RunOwner, Timestamp};
+use futures::future::join_all;
+use run_events::{CancelReason, End, Recorder, RunControl, outcome};
+use run_log::AppendError;
+use serde_json::{Map, Value};
+use tokio::task::JoinSet;
+
+use super::{
+    Inner,
+    board::{Inbox, InstanceStatus, Request, conversation_of},
+    first_states,
+    replay::{DueWorkflow, Replayed},
+    throttle::Throttle,
+    until,
+};
+use crate::{domain::scene::Scene, store::StateOwner, wire};
+
+/// How long an actor sleeps when nothing is due.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// How long turns may take to end when the scene is cancelled.
+const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
+/// How many events of a queue are shown.
+const SHOWN: usize = 100;
+
+/// One scene while it runs.
+pub(super) struct Actor {
+    pub(super) shared: Arc<Inner>,
+    pub(super) recorder: Recorder,
+    pub(super) control: RunControl,
+    pub(super) scene: Arc<Scene>,
+    pub(super) state: Replayed,
+    pub(super) throttle: Throttle,
+    /// What changed the world state and is not published yet, and when it is.
+    pub(super) changes: Option<(Timestamp, Vec<super::board::Change>)>,
+    /// Turns and workflows under way.
+    pub(super) tasks: JoinSet<Done>,
+    /// Whether changes of the world state before this process were looked for.
+    pub(super) is_caught_up: bool,
+    /// Whether a workflow is under way.
+    pub(super) is_reacting: bool,
+    /// Until when turns may end after the end of the scene was requested.
+    pub(super) close_by: Option<Timestamp>,
+    inbox: Inbox,
+}
+
+/// Something under way that has ended.
+pub(super) enum Done {
+    Turn(common::EventsHandled),
+    Workflow(Box<WorkflowEnd>),
+}
+
+/// A workflow that has ended.
+pub(super) struct WorkflowEnd {
+    pub(super) due: DueWorkflow,
+    /// Its run; empty if it could not start.
+    pub(super) run_id: String,
+    /// Its outputs, or what is wrong.
+    pub(super) outputs: Result<Map<String, Value>, String>,
+}
+
+/// Why a scene ends early.
+pub(super) enum Stop {
+    Cancelled(CancelReason),
+    Failed(Box<common::CallError>),
+    Storage(AppendError),
+}
+
+impl Actor {
+    pub(super) fn new(
+        shared: Arc<Inner>,
+        recorder: Recorder,
+        control: RunControl,
+        scene: Arc<Scene>,
+        state: Replayed,
+    ) -> Self {
+        let run_id = recorder.run_id().to_string();
+        let inbox = shared.board.connect(run_id, Arc::clone(&scene));
+        Self {
+            shared,
+            recorder,
+            control,
+            scene,
+            state,
+            throttle: Throttle::default(),
+            changes: None,
+            tasks: JoinSet::new(),
+            is_caught_up: false,
+            is_reacting: false,
+            close_by: None,
+            inbox,
+        }
+    }
+
+    /// Carries the scene out to its end.
+    pub(super) async fn run(mut self) -> End {
+        match self.go().await {
+            Ok(()) => End::Finished(outcome::succeeded(Value::Null.to_string())),
+            Err(Stop::Cancelled(reason)) => {
+                self.cancel_all("the scene ends").await;
+                End::Finished(outcome::stopped(&reason, Vec::new()))
+            }
+            Err(Stop::Failed(error)) => {
+                self.cancel_all("the scene failed").await;
+                End::Finished(outcome::failed(*error))
+            }
+            Err(Stop::Storage(AppendError::Invalid(error))) => {
+                tracing::error!(?error, "an event of a scene cannot be stored");
+                End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
+            }
+            Err(Stop::Storage(error)) => {
+                tracing::error!(%error, "a scene waits for the storage and continues at the next start");
+                End::LeaveOpen
+            }
+        }
+    }
+
+    async fn go(&mut self) -> Result<(), Stop> {
+        if let Some(reason) = self.state.cancelled.take() {
+            return Err(Stop::Cancelled(CancelReason::Requested(reason)));
+        }
+        self.prepare().await?;
+        let taken: Vec<_> = self.state.taken.values().cloned().collect();
+        for taken in taken {
+            self.spawn_turn(taken);
+        }
+        loop {
+            if let Some(reason) = self.control.why() {
+                return Err(Stop::Cancelled(reason));
+            }
+            self.drop_expired().await?;
+            self.fire_timers().await?;
+            self.announce_world().await?;
+            self.begin_turns().await?;
+            if self.is_over() {
+                return Ok(());
+            }
+            self.begin_workflow().await?;
+            self.wait().await?;
+        }
+    }
+
+    /// Begins the world state, the conversations and the private states, as far as they have not begun.
+    async fn prepare(&mut self) -> Result<(), Stop> {
+        let run_id = self.recorder.run_id().to_string();
+        let prepared = async {
+            let states = &self.shared.states;
+            let world = StateOwner::world(&run_id);
+            states.begin(&world, &self.scene.first_world).await?;
+            let first = first_states(&self.scene, &self.shared.profiles)?;
+            for (instance, first) in self.scene.instances.iter().zip(first) {
+                let conversation = conversation_of(&run_id, &instance.id);
+                self.shared.conversations.begin(&conversation).await?;
+                if let Some(first) = first {
+                    let owner = StateOwner::agent(&conversation, &instance.profile_id);
+                    states.begin(&owner, &first).await?;
+                }
+            }
+            Ok::<_, grpc_kit::Failure>(())
+        };
+        prepared.await.map_err(|failure| {
+            let status = failure.into_status();
+            let words = [status.message().to_owned()].into_iter();
+            let violations = grpc_kit::violations(&status).into_iter();
+            let words =
+                words.chain(violations.map(|(place, problem)| format!("{place}: {problem}")));
+            let message = words.collect::<Vec<_>>().join("; ");
+            let category = common::ErrorCategory::Validation;
+            Stop::Failed(Box::new(outcome::error(category, "scene_invalid", message)))
+        })
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&mut self) -> Result<(), Stop> {
+        let now = self.shared.clock.now();
+        let due = self
+            .due(now)
+            .map_or(LONGEST_SLEEP, |due| until(self.shared.clock.as_ref(), due));
+        let is_paused = self.control.is_paused();
+        tokio::select! {
+            () = self.control.cancelled() => Ok(()),
+            () = self.control.until_resumed(), if is_paused => Ok(()),
+            () = tokio::time::sleep(due.min(LONGEST_SLEEP)) => Ok(()),
+            Some(request) = self.inbox.requests.recv() => self.obey(request).await,
+            Some(done) = self.tasks.join_next() => match done {
+                Ok(done) => self.done(done).await,
+                Err(error) => {
+                    tracing::error!(%error, "a task of a scene ended with a panic");
+                    let error = outcome::internal(&telemetry::context::current_trace_id()).error;
+                    Err(Stop::Failed(Box::new(error.unwrap_or_default())))
+                }
+            },
+        }
+    }
+
+    /// Returns when something is due next.
+    fn due(&self, now: Timestamp) -> Option<Timestamp> {
+        let timers = self.scene.tasks.iter().filter(|_| !self.state.is_ending);
+        let timers = timers.filter_map(|task| {
+            task.due(self.state.started, self.state.fired.get(&task.id).copied())
+        });
+        let changes = self.changes.as_ref().map(|(at, _)| *at);
+        let queues = self.state.channel.due(now);
+        let others = changes.into_iter().chain(queues).chain(self.close_by);
+        timers.chain(others).min()
+    }
+
+    async fn obey(&mut self, request: Request) -> Result<(), Stop> {
+        match request {
+            Request::Publish(draft, answer) => {
+                let published = self.publish_for(*draft).await?;
+                // The caller may be gone.
+                let _ = answer.send(published);
+            }
+            Request::WorldChanged(change) => self.note_change(change),
+            Request::Status(answer) => {
+                let _ = answer.send(self.status());
+            }
+            Request::End(reason, answer) => {
+                self.request_end(reason).await?;
+                let _ = answer.send(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn done(&mut self, done: Done) -> Result<(), Stop> {
+        match done {
+            Done::Turn(handled) => self.record(vec![Kind::EventsHandled(handled)]).await,
+            Done::Workflow(end) => self.workflow_ended(*end).await,
+        }
+    }
+
+    fn status(&self) -> Vec<InstanceStatus> {
+        let channel = &self.state.channel;
+        let members = channel.members().iter();
+        let status = members.map(|member| InstanceStatus {
+            instance_id: member.instance_id.clone(),
+            is_busy: member.is_busy(),
+            waiting: channel
+                .waiting_for(member)
+                .into_iter()
+                .take(SHOWN)
+                .cloned()
+                .collect(),
+        });
+        status.collect()
+    }
+
+    async fn drop_expired(&mut self) -> Result<(), Stop> {
+        let expired = self.state.channel.expired(self.shared.clock.now());
+        let kinds: Vec<Kind> = expired
+            .iter()
+            .map(|dropped| Kind::EventDropped(wire::dropped_to_proto(dropped)))
+            .collect();
+        match kinds.is_empty() {
+            true => Ok(()),
+            false => self.record(kinds).await,
+        }
+    }
+
+    /// Makes events durable in one commit, and lets them count.
+    pub(super) async fn record(&mut self, kinds: Vec<Kind>) -> Result<(), Stop> {
+        self.recorder
+            .record(kinds.clone())
+            .await
+            .map_err(Stop::Storage)?;
+        for kind in &kinds {
+            self.state.apply(&self.scene, kind);
+        }
+        Ok(())
+    }
+
+    /// Cancels every turn and workflow, and waits a short time for their ends.
+    pub(super) async fn cancel_all(&self, reason: &str) {
+        let in_flight = self.control.in_flight();
+        let cancels = in_flight.iter().map(|work| self.cancel(&work.id, reason));
+        // Those that have not ended by then end by themselves: the cancel is in their logs.
+        let _ = tokio::time::timeout(CANCEL_WAIT, join_all(cancels)).await;
+    }
+
+    async fn cancel(&self, run_id: &str, reason: &str) {
+        let owner = run_id.parse::<RunId>().map(|run| run.owner());
+        let cancelled = match owner == Ok(RunOwner::Agent) {
+            true => self.shared.runs.cancel(run_id, reason).await.map(drop),
+            false => {
+                let request = contracts::tavern::run::v1::CancelRunRequest {
+                    run_id: run_id.to_owned(),
+                    reason: reason.to_owned(),
+                };
+                let mut runs = self.shared.peers.workflow_runs.clone();
+                runs.cancel_run(request).await.map(drop)
+            }
+        };
+        if let Err(status) = cancelled {
+            let error = status.message();
+            tracing::warn!(
+                run = run_id,
+                error,
+                "a run of a scene could not be cancelled"
+            );
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The scenes that run in this process, and what is asked of them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use grpc_kit::Failure;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::domain::{
+    event::{Event, Hop, Priority, Source},
+    plan::SceneTurn,
+    scene::{Instance, Scene},
+};
+
+/// How many requests may wait to be taken by one scene.
+const WAITING: usize = 256;
+
+/// Something asked of a scene.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// An event shall be published.
+    Publish(Box<Draft>, oneshot::Sender<Result<Published, Failure>>),
+    /// The world state was changed.
+    WorldChanged(Change),
+    /// The agents and what waits for them shall be returned.
+    Status(oneshot::Sender<Vec<InstanceStatus>>),
+    /// The scene shall end, for a reason.
+    End(String, oneshot::Sender<()>),
+}
+
+/// An event to be published.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    /// The type.
+    pub(crate) event_type: String,
+    /// The data: an object.
+    pub(crate) payload: Value,
+    /// What publishes it.
+    pub(crate) source: Source,
+    /// The instances that it is for; empty for all subscribers.
+    pub(crate) targets: Vec<String>,
+    /// How urgent it is.
+    pub(crate) priority: Priority,
+    /// How long it may wait; none for the scene's time.
+    pub(crate) ttl: Option<Duration>,
+    /// How long it waits at least.
+    pub(crate) delay: Duration,
+    /// How it came about.
+    pub(crate) chain: Vec<Hop>,
+    /// The publisher's name for what belongs together; may be empty.
+    pub(crate) correlation_id: String,
+    /// The publisher's name for the request; empty if it is never repeated.
+    pub(crate) request_id: String,
+}
+
+/// An event that was published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// Its id.
+    pub(crate) event_id: String,
+    /// The instances in whose queues it waits.
+    pub(crate) delivered_to: Vec<String>,
+    /// Whether the request was seen before.
+    pub(crate) replayed: bool,
+}
+
+/// A change of the world state.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// What changed it.
+    pub(crate) by: Source,
+    /// How it came about.
+    pub(crate) chain: Vec<Hop>,
+}
+
+/// What an agent does.
+#[derive(Clone, Debug)]
+pub(crate) struct InstanceStatus {
+    /// Its id in the scene.
+    pub(crate) instance_id: String,
+    /// Whether a turn with events is under way.
+    pub(crate) is_busy: bool,
+    /// The events that wait for it.
+    pub(crate) waiting: Vec<Event>,
+}
+
+/// The scenes that run here, by run. Clone, cheap.
+#[derive(Clone, Debug, Default)]
+pub struct Board {
+    /// Locked for a look-up or a change, never across an await.
+    stages: Arc<RwLock<HashMap<String, Stage>>>,
+}
+
+/// A scene that runs here.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    /// The run.
+    pub(crate) run_id: String,
+    /// The document.
+    pub(crate) scene: Arc<Scene>,
+    requests: mpsc::Sender<Request>,
+}
+
+/// The place of a conversation in a scene.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The scene.
+    pub(crate) stage: Stage,
+    /// The agent.
+    pub(crate) instance: Instance,
+}
+
+/// The requests to one scene; it takes none after it is dropped.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) requests: mpsc::Receiver<Request>,
+    run_id: String,
+    board: Board,
+}
+
+impl Board {
+    /// Returns a scene that runs here.
+    pub(crate) fn stage(&self, run_id: &str) -> Option<Stage> {
+        let stages = self.stages.read().unwrap_or_else(PoisonError::into_inner);
+        stages.get(run_id).cloned()
+    }
+
+    /// Returns how many scenes run here.
+    pub(super) fn len(&self) -> usize {
+        let stages = self.stages.read().unwrap_or_else(PoisonError::into_inner);
+        stages.len()
+    }
+
+    /// Returns the place of a conversation; none if it is not that of an agent in a scene that runs here.
+    pub(crate) fn place(&self, conversation_id: &str) -> Option<Place> {
+        let (run_id, instance_id) = conversation_id.split_once('.')?;
+        let stage = self.stage(run_id)?;
+        let instance = stage.scene.instance(instance_id)?.clone();
+        Some(Place { stage, instance })
+    }
+
+    /// Begins to take requests for a scene.
+    pub(super) fn connect(&self, run_id: String, scene: Arc<Scene>) -> Inbox {
+        let (sender, requests) = mpsc::channel(WAITING);
+        let stage = Stage {
+            run_id: run_id.clone(),
+            scene,
+            requests: sender,
+        };
+        let mut stages = self.stages.write().unwrap_or_else(PoisonError::into_inner);
+        stages.insert(run_id.clone(), stage);
+        Inbox {
+            requests,
+            run_id,
+            board: self.clone(),
+        }
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let stages = self.board.stages.write();
+        let mut stages = stages.unwrap_or_else(PoisonError::into_inner);
+        stages.remove(&self.run_id);
+    }
+}
+
+impl Stage {
+    /// Asks something of the scene; false if it has ended.
+    pub(crate) async fn ask(&self, request: Request) -> bool {
+        self.requests.send(request).await.is_ok()
+    }
+}
+
+impl Place {
+    /// Returns the place of a turn whose events came about in a way.
+    pub(crate) fn turn(&self, chain: Vec<Hop>) -> SceneTurn {
+        SceneTurn {
+            scene_id: self.stage.scene.id.clone(),
+            run_id: self.stage.run_id.clone(),
+            instance_id: self.instance.id.clone(),
+            chain,
+        }
+    }
+}
+
+/// Returns the conversation of an agent in a scene.
+pub(crate) fn conversation_of(run_id: &str, instance_id: &str) -> String {
+    format!("{run_id}.{instance_id}")
+}

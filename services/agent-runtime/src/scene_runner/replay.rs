@@ -1,0 +1,251 @@
+//! What the log of a scene says, live and after a crash.
+
+use std::collections::{HashMap, VecDeque};
+
+use contracts::tavern::common::v1::{self as common, run_event::Kind};
+use core_types::Timestamp;
+
+use super::board::Published;
+use crate::{
+    domain::{
+        channel::{Channel, Member},
+        event::{Event, SourceKind},
+        scene::{Moment, Scene},
+    },
+    profiles::Profiles,
+    wire,
+};
+
+/// The type of the event by which a change of the world state is published (rule G306).
+pub(super) const WORLD_UPDATED: &str = "world.state.updated";
+/// How many events may wait for an agent that says nothing (rule G407).
+const DEFAULT_QUEUE: usize = 64;
+/// How many named requests are remembered.
+const MOST_REQUESTS: usize = 10_000;
+
+/// A scene as its log says.
+#[derive(Debug)]
+pub(super) struct Replayed {
+    pub(super) channel: Channel,
+    /// When the scene was started.
+    pub(super) started: Timestamp,
+    /// The turns that are under way or about to start, by instance.
+    pub(super) taken: HashMap<String, Taken>,
+    /// How many turns there were.
+    pub(super) turns: u64,
+    /// The workflows that are to run, in order.
+    pub(super) workflows: VecDeque<DueWorkflow>,
+    /// When each timer fired last.
+    pub(super) fired: HashMap<String, Timestamp>,
+    /// The version of the world state that was published last.
+    pub(super) announced: u64,
+    /// Whether the end was requested.
+    pub(super) is_ending: bool,
+    /// Whether the workflow of the end has run.
+    pub(super) has_closed: bool,
+    /// Why the run was asked to be cancelled.
+    pub(super) cancelled: Option<String>,
+    requests: Requests,
+}
+
+/// Events that an agent took.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    pub(super) instance_id: String,
+    pub(super) request_id: String,
+    pub(super) events: Vec<Event>,
+}
+
+/// A workflow that is to run.
+#[derive(Clone, Debug)]
+pub(super) struct DueWorkflow {
+    /// The key under which it stands in the scene.
+    pub(super) key: String,
+    pub(super) workflow_id: String,
+    /// The event that began it.
+    pub(super) event: Option<Event>,
+    /// The version of the world state that it is given; none until it is about to start.
+    pub(super) world_version: Option<u64>,
+}
+
+impl DueWorkflow {
+    /// Returns the event that began it; empty for the start and the end of the scene.
+    pub(super) fn event_id(&self) -> String {
+        self.event
+            .as_ref()
+            .map_or_else(String::new, |event| event.id.clone())
+    }
+}
+
+/// The named requests that published events, the oldest first.
+#[derive(Debug, Default)]
+struct Requests {
+    known: HashMap<String, ([u8; 32], Published)>,
+    order: VecDeque<String>,
+}
+
+impl Replayed {
+    /// Begins a scene.
+    pub(super) fn new(scene: &Scene, profiles: &Profiles, started: Timestamp) -> Self {
+        let members = scene.instances.iter().map(|instance| {
+            let known = profiles.get(&instance.profile_id);
+            let profile = known.map(|known| known.profile);
+            let settings = profile
+                .as_ref()
+                .map(|profile| instance.tavern.over(&profile.tavern));
+            let limit = settings.and_then(|settings| settings.queue_limit);
+            let subscriptions = profile.map(|profile| profile.subscriptions.clone());
+            Member::new(
+                instance.id.clone(),
+                subscriptions.unwrap_or_default(),
+                limit.unwrap_or(DEFAULT_QUEUE),
+            )
+        });
+        let mut replayed = Self {
+            channel: Channel::new(members.collect()),
+            started,
+            taken: HashMap::new(),
+            turns: 0,
+            workflows: VecDeque::new(),
+            fired: HashMap::new(),
+            announced: 1,
+            is_ending: false,
+            has_closed: !scene
+                .workflows
+                .iter()
+                .any(|workflow| workflow.moment == Moment::End),
+            cancelled: None,
+            requests: Requests::default(),
+        };
+        replayed.add_workflows(scene, &Moment::Start);
+        replayed
+    }
+
+    /// Takes an event of the scene's own log.
+    pub(super) fn take(&mut self, scene: &Scene, event: &common::RunEvent) {
+        if let Some(kind) = &event.kind {
+            self.apply(scene, kind);
+        }
+    }
+
+    /// Takes what happened.
+    pub(super) fn apply(&mut self, scene: &Scene, kind: &Kind) {
+        match kind {
+            Kind::EventPublished(published) => {
+                let event = published.event.as_ref().and_then(wire::event_from_proto);
+                let Some(event) = event else {
+                    tracing::error!("an event of a scene's log cannot be read, and is left out");
+                    return;
+                };
+                self.published(scene, event, published);
+            }
+            Kind::EventDropped(dropped) => {
+                self.channel
+                    .drop_event(&dropped.event_id, &dropped.instance_id);
+            }
+            Kind::EventsTaken(taken) => {
+                let events = self.channel.take(&taken.instance_id, &taken.event_ids);
+                self.turns += 1;
+                let taken = Taken {
+                    instance_id: taken.instance_id.clone(),
+                    request_id: taken.request_id.clone(),
+                    events,
+                };
+                self.taken.insert(taken.instance_id.clone(), taken);
+            }
+            Kind::EventsHandled(handled) => {
+                self.channel.handled(&handled.instance_id);
+                self.taken.remove(&handled.instance_id);
+            }
+            Kind::SceneWorkflowStarted(started) => {
+                let mut due = self.workflows.iter_mut();
+                let due =
+                    due.find(|due| due.key == started.moment && due.event_id() == started.event_id);
+                match due {
+                    Some(due) => due.world_version = Some(started.world_version),
+                    // The workflow of the end is due from here on.
+                    None => self.add_closing(scene, started),
+                }
+            }
+            Kind::SceneWorkflowEnded(ended) => {
+                self.workflows
+                    .retain(|due| due.key != ended.moment || due.event_id() != ended.event_id);
+                let mut all = scene.workflows.iter();
+                self.has_closed |=
+                    all.any(|known| known.moment == Moment::End && known.key == ended.moment);
+            }
+            Kind::SceneEnding(_) => self.is_ending = true,
+            Kind::CancelRequested(asked) => self.cancelled = Some(asked.reason.clone()),
+            _ => {}
+        }
+    }
+
+    /// Puts the workflows of a moment in the queue.
+    pub(super) fn add_workflows(&mut self, scene: &Scene, moment: &Moment) {
+        let workflows = scene.workflows.iter();
+        for workflow in workflows.filter(|workflow| workflow.moment == *moment) {
+            self.workflows.push_back(DueWorkflow {
+                key: workflow.key.clone(),
+                workflow_id: workflow.workflow_id.clone(),
+                event: None,
+                world_version: None,
+            });
+        }
+    }
+
+    fn add_closing(&mut self, scene: &Scene, started: &common::SceneWorkflowStarted) {
+        self.add_workflows(scene, &Moment::End);
+        for due in &mut self.workflows {
+            due.world_version = Some(started.world_version);
+        }
+    }
+
+    /// Returns what a named request published, with the digest of its event.
+    pub(super) fn request(&self, request_id: &str) -> Option<&([u8; 32], Published)> {
+        self.requests.known.get(request_id)
+    }
+
+    fn published(&mut self, scene: &Scene, event: Event, published: &common::EventPublished) {
+        match event.source.kind {
+            SourceKind::Task => {
+                self.fired.insert(event.source.id.clone(), event.published);
+            }
+            _ if event.event_type == WORLD_UPDATED => {
+                let version = event.payload["version"].as_u64();
+                self.announced = self.announced.max(version.unwrap_or_default());
+            }
+            _ => {}
+        }
+        if !published.request_id.is_empty() {
+            let answer = Published {
+                event_id: event.id.clone(),
+                delivered_to: published.delivered_to.clone(),
+                replayed: true,
+            };
+            self.requests
+                .remember(published.request_id.clone(), event.digest(), answer);
+        }
+        let workflows = scene.workflows.iter();
+        for workflow in workflows.filter(|workflow| workflow.is_for(&event.event_type)) {
+            self.workflows.push_back(DueWorkflow {
+                key: workflow.key.clone(),
+                workflow_id: workflow.workflow_id.clone(),
+                event: Some(event.clone()),
+                world_version: None,
+            });
+        }
+        self.channel.publish(event, &published.delivered_to);
+    }
+}
+
+impl Requests {
+    fn remember(&mut self, request_id: String, digest: [u8; 32], answer: Published) {
+        if self.order.len() >= MOST_REQUESTS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        self.order.push_back(request_id.clone());
+        self.known.insert(request_id, (digest, answer));
+    }
+}

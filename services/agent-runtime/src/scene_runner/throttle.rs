@@ -1,0 +1,40 @@
+//! How fast publishers may publish (rule G405).
+
+use std::{collections::HashMap, time::Duration};
+
+use core_types::Timestamp;
+
+use crate::domain::event::Source;
+
+/// How many events a second one publisher may publish.
+pub(super) const PER_SECOND: f64 = 20.0;
+/// How many it may publish at once.
+const BURST: f64 = 50.0;
+/// How many publishers are known at once.
+const MOST_PUBLISHERS: usize = 10_000;
+/// How fast each publisher publishes.
+#[derive(Debug, Default)]
+pub(super) struct Throttle {
+    /// What each may still publish at once, and when that was so.
+    left: HashMap<String, (f64, Timestamp)>,
+}
+
+impl Throttle {
+    /// Whether a publisher may publish one more event now.
+    pub(super) fn admits(&mut self, publisher: &Source, now: Timestamp) -> bool {
+        if self.left.len() >= MOST_PUBLISHERS {
+            self.left.clear();
+        }
+        let key = format!("{}/{}", publisher.kind.as_str(), publisher.id);
+        let (left, at) = self.left.entry(key).or_insert((BURST, now));
+        let passed = now.unix_nanos().saturating_sub(at.unix_nanos());
+        let passed = Duration::from_nanos(u64::try_from(passed).unwrap_or_default());
+        *left = (*left + passed.as_secs_f64() * PER_SECOND).min(BURST);
+        *at = now;
+        let admits = *left >= 1.0;
+        if admits {
+            *left -= 1.0;
+        }
+        admits
+    }
+}

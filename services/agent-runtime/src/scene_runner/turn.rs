@@ -1,0 +1,191 @@
+//! The turns of the agents of a scene.
+
+use std::{sync::Arc, time::Duration};
+
+use contracts::tavern::common::v1::{
+    self as common, ErrorReason, EventsHandled, EventsTaken, RunState, WorkKind, run_event::Kind,
+    watch_record::Record,
+};
+use futures::StreamExt;
+use grpc_kit::{Drain, FailureClass};
+use run_events::{Recorder, RunControl};
+use serde_json::Value;
+use tonic::Status;
+use tracing::Instrument;
+
+use super::{
+    Inner,
+    actor::{Actor, Done, Stop},
+    board::conversation_of,
+    replay::Taken,
+};
+use crate::{
+    domain::{
+        event::{Event, Hop},
+        plan::{Opening, TurnInput},
+    },
+    turns::NewTurn,
+};
+
+/// The scope in which request ids of these turns count.
+const SCOPE: &str = "tavern.agent.v1.SceneService/turn";
+/// How long to wait until a turn is tried again that could not start yet.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// What one turn of an agent is played with.
+struct Play {
+    shared: Arc<Inner>,
+    recorder: Recorder,
+    control: RunControl,
+    taken: Taken,
+}
+
+impl Actor {
+    /// Lets every idle agent take the events that wait for it (rule G407).
+    pub(super) async fn begin_turns(&mut self) -> Result<(), Stop> {
+        let starts = self.scene.workflows.iter();
+        let has_started = starts
+            .filter(|workflow| workflow.moment == crate::domain::scene::Moment::Start)
+            .all(|start| !self.state.workflows.iter().any(|due| due.key == start.key));
+        if !has_started || self.state.is_ending {
+            return Ok(());
+        }
+        loop {
+            let control = self.control.clone();
+            let Some(_not_paused) = control.admit_start().await else {
+                return Ok(());
+            };
+            let now = self.shared.clock.now();
+            let Some((instance_id, events)) = self.state.channel.next(now) else {
+                return Ok(());
+            };
+            let run_id = self.recorder.run_id().to_string();
+            let taken = EventsTaken {
+                instance_id: instance_id.to_owned(),
+                conversation_id: conversation_of(&run_id, instance_id),
+                event_ids: events.iter().map(|event| event.id.clone()).collect(),
+                request_id: format!("{run_id}/{}", self.state.turns + 1),
+            };
+            let instance_id = taken.instance_id.clone();
+            self.record(vec![Kind::EventsTaken(taken)]).await?;
+            if let Some(taken) = self.state.taken.get(&instance_id).cloned() {
+                self.spawn_turn(taken);
+            }
+        }
+    }
+
+    /// Starts the turn of an agent that took events, or follows the one that was started.
+    pub(super) fn spawn_turn(&mut self, taken: Taken) {
+        let play = Play {
+            shared: Arc::clone(&self.shared),
+            recorder: self.recorder.clone(),
+            control: self.control.clone(),
+            taken,
+        };
+        let context = self.control.call_context();
+        let work = async move { Done::Turn(play.play_out().await) };
+        let work = context.scope(work).instrument(tracing::Span::current());
+        self.tasks.spawn(work);
+    }
+}
+
+impl Play {
+    async fn play_out(self) -> EventsHandled {
+        let mut handled = EventsHandled {
+            instance_id: self.taken.instance_id.clone(),
+            state: RunState::Failed.into(),
+            ..EventsHandled::default()
+        };
+        loop {
+            let status = match self.start().await {
+                Ok(run_id) => {
+                    let state = self.follow(&run_id).await;
+                    handled.run_id = run_id;
+                    handled.state = state.unwrap_or(RunState::Failed).into();
+                    return handled;
+                }
+                Err(status) => status,
+            };
+            let is_busy = grpc_kit::reason(&status) == Some(ErrorReason::ConversationBusy);
+            if !is_busy && FailureClass::of(&status) != FailureClass::Transient {
+                let error = status.message().to_owned();
+                let agent = &self.taken.instance_id;
+                tracing::warn!(agent, error, "the turn of an agent of a scene cannot start");
+                handled.error = error;
+                return handled;
+            }
+            // A caller's own turn comes first.
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+    }
+
+    async fn start(&self) -> Result<String, Status> {
+        let run_id = self.recorder.run_id().to_string();
+        let conversation_id = conversation_of(&run_id, &self.taken.instance_id);
+        let gone = || Status::failed_precondition("the agent is not in the scene");
+        let place = self.shared.board.place(&conversation_id).ok_or_else(gone)?;
+        let profile = self.shared.profiles.get(&place.instance.profile_id);
+        let profile = profile.ok_or_else(|| {
+            let id = &place.instance.profile_id;
+            Status::not_found(format!("no agent profile has the id `{id}`"))
+        })?;
+        let events = &self.taken.events;
+        let chain = chain(events, &self.taken.instance_id);
+        let opening = Opening::Events(events.iter().map(Event::to_json).collect::<Vec<Value>>());
+        let turn = NewTurn {
+            profile: profile.profile,
+            input: TurnInput {
+                history: Vec::new(),
+                opening,
+            },
+            scene: Some(place.turn(chain)),
+            conversation_id,
+            ephemeral: false,
+            budgets: crate::domain::budgets::Limits::default(),
+            dialect: None,
+            body_hash: run_log::Hash::of(self.taken.request_id.as_bytes()),
+            request_id: self.taken.request_id.clone(),
+            scope: SCOPE,
+            options: None,
+        };
+        let (run, _) = self.shared.turns.start(turn).await?;
+        Ok(run.run_id)
+    }
+
+    /// Follows a turn to its end; what happens in it is in the log of the scene too.
+    async fn follow(&self, run_id: &str) -> Option<RunState> {
+        let _in_flight = self.control.track(WorkKind::Run, run_id);
+        let runs = &self.shared.runs;
+        let mut records = runs.watch(run_id, 0, Drain::never()).await.ok()?;
+        while let Some(record) = records.next().await {
+            match record.ok()?.record? {
+                Record::Event(event) => {
+                    if let Err(error) = self.recorder.submit_child(event).await {
+                        tracing::warn!(%error, "an event of a turn is missing in the log of its scene");
+                    }
+                }
+                Record::Terminal(terminal) => return Some(state_of(terminal)),
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+fn state_of(terminal: common::WatchEnd) -> RunState {
+    terminal.run.map_or(RunState::Failed, |run| run.state())
+}
+
+/// Returns how what an agent publishes came about that took events: the longest of their chains, and the
+/// step of this turn.
+fn chain(events: &[Event], instance_id: &str) -> Vec<Hop> {
+    let Some(longest) = events.iter().max_by_key(|event| event.chain.len()) else {
+        return Vec::new();
+    };
+    let mut chain = longest.chain.clone();
+    chain.push(Hop {
+        instance_id: instance_id.to_owned(),
+        event_type: longest.event_type.clone(),
+    });
+    chain
+}

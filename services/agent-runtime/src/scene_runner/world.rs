@@ -1,0 +1,92 @@
+//! Publishing changes of the world state (rule G306).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    actor::{Actor, Stop},
+    board::{Change, Draft},
+    replay::WORLD_UPDATED,
+};
+use crate::{
+    domain::event::{Hop, Source},
+    store::StateOwner,
+};
+
+/// How long changes are merged.
+const MERGED: Duration = Duration::from_millis(50);
+/// How many versions one event speaks of.
+const MOST_VERSIONS: usize = 1_000;
+
+impl Actor {
+    /// Notes that the world state was changed.
+    pub(super) fn note_change(&mut self, change: Change) {
+        let at = self.shared.clock.now().plus(MERGED);
+        let (_, changes) = self.changes.get_or_insert((at, Vec::new()));
+        changes.push(change);
+    }
+
+    /// Publishes what was changed, when no other change is to be merged with it. Changes before a crash are
+    /// found by their versions.
+    pub(super) async fn announce_world(&mut self) -> Result<(), Stop> {
+        let now = self.shared.clock.now();
+        let is_due = self.changes.as_ref().is_some_and(|(at, _)| *at <= now);
+        if !is_due && self.is_caught_up {
+            return Ok(());
+        }
+        let changes = self
+            .changes
+            .take()
+            .map_or_else(Vec::new, |(_, changes)| changes);
+        self.is_caught_up = true;
+        let owner = StateOwner::world(&self.recorder.run_id().to_string());
+        let versions = self.shared.states.versions(&owner, None, MOST_VERSIONS);
+        let versions = match versions.await {
+            Ok(versions) => versions,
+            Err(failure) => {
+                let error = failure.into_status();
+                tracing::error!(
+                    error = error.message(),
+                    "the changes of a world state cannot be read"
+                );
+                return Ok(());
+            }
+        };
+        let previous = self.state.announced;
+        let new: Vec<_> = versions
+            .iter()
+            .take_while(|row| row.version > previous)
+            .collect();
+        let Some(newest) = new.first().map(|row| row.version) else {
+            return Ok(());
+        };
+        let mut paths: Vec<String> = Vec::new();
+        for row in new.iter().rev() {
+            let changed: Vec<String> = serde_json::from_str(&row.paths).unwrap_or_default();
+            paths.extend(changed);
+        }
+        paths.sort();
+        paths.dedup();
+        let payload: Value =
+            json!({"paths": paths, "version": newest, "previous_version": previous});
+        let (source, chain) = origin(&changes, &self.scene.id);
+        let draft = Draft {
+            chain,
+            ..Draft::of(WORLD_UPDATED, payload, source)
+        };
+        self.publish_own(draft).await
+    }
+}
+
+/// Returns what published changes: one that made all of them, else the scene; and the longest way in which
+/// they came about.
+fn origin(changes: &[Change], scene_id: &str) -> (Source, Vec<Hop>) {
+    let chain = changes.iter().map(|change| &change.chain);
+    let chain = chain.max_by_key(|chain| chain.len()).cloned();
+    let source = match changes.split_first() {
+        Some((first, rest)) if rest.iter().all(|change| change.by == first.by) => first.by.clone(),
+        _ => Source::scene(scene_id),
+    };
+    (source, chain.unwrap_or_default())
+}

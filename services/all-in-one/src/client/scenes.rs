@@ -1,0 +1,195 @@
+//! `tavern scenes`.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use contracts::tavern::agent::v1::scene_service_client::SceneServiceClient;
+use contracts::tavern::agent::v1::{
+    EndSceneRequest, GetSceneStatusRequest, ListScenesRequest, PublishEventRequest,
+    StartSceneRequest, publish_event_request::Scene,
+};
+use contracts::tavern::common::v1::EventPriority;
+
+use super::{Remote, json, print, print_table, refusal, runs};
+use crate::timeline::Style;
+
+/// The messages that are printed as JSON.
+const SCENE: &str = "tavern.agent.v1.Scene";
+const STATUS: &str = "tavern.agent.v1.InstanceStatus";
+const PUBLISHED: &str = "tavern.agent.v1.PublishEventResponse";
+
+/// What to do with scenes.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List scenes by id.
+    List,
+    /// Start a scene, and print its run.
+    Start {
+        /// The id of the scene.
+        scene_id: String,
+        /// The request id; the same id returns the same run.
+        #[arg(long, default_value = "")]
+        request_id: String,
+        /// Follow the scene to its end.
+        #[arg(long)]
+        follow: bool,
+    },
+    /// Show what the agents of a scene do and which events wait for them.
+    Status {
+        /// The run of the scene.
+        run_id: String,
+    },
+    /// Publish an event in a scene.
+    Publish(Publish),
+    /// End a scene.
+    End {
+        /// The run of the scene.
+        run_id: String,
+        /// The reason, for people.
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+}
+
+/// An event to publish.
+#[derive(Args)]
+pub(crate) struct Publish {
+    /// The run of the scene.
+    run_id: String,
+    /// The type of the event, such as `player.action.speak`.
+    event_type: String,
+    /// The data: a JSON object.
+    #[arg(default_value = "{}")]
+    payload: String,
+    /// Who publishes it.
+    #[arg(long, default_value = "")]
+    from: String,
+    /// An instance that it is for; may be given several times. Default: all that subscribe to its type.
+    #[arg(long)]
+    to: Vec<String>,
+    /// How urgent it is: low, normal, high or critical.
+    #[arg(long, default_value = "normal")]
+    priority: String,
+    /// The request id; the same id publishes once.
+    #[arg(long, default_value = "")]
+    request_id: String,
+}
+
+type Scenes = SceneServiceClient<grpc_kit::Transport>;
+
+impl Command {
+    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let mut scenes = Scenes::new(remote.connect()?);
+        let refused = |status: tonic::Status| refusal(&status);
+        match self {
+            Self::List => list(&mut scenes, remote.json).await?,
+            Self::Start {
+                scene_id,
+                request_id,
+                follow,
+            } => {
+                let request = StartSceneRequest {
+                    request_id,
+                    scene_id,
+                    timeout: None,
+                };
+                let started = scenes.start_scene(request).await.map_err(refused)?;
+                let run = started.into_inner().run.context("the answer has no run")?;
+                if follow {
+                    return runs::follow(remote, run.run_id).await;
+                }
+                print(&format!("{}\n", run.run_id));
+            }
+            Self::Status { run_id } => status(&mut scenes, run_id, remote.json).await?,
+            Self::Publish(publish) => {
+                let published = scenes.publish_event(publish.request()?).await;
+                let published = published.map_err(refused)?.into_inner();
+                if remote.json {
+                    json::print_line(PUBLISHED, &published)?;
+                } else {
+                    let to = match published.delivered_to.as_slice() {
+                        [] => "no agent".to_owned(),
+                        instances => instances.join(", "),
+                    };
+                    print(&format!("{} for {to}\n", published.event_id));
+                }
+            }
+            Self::End { run_id, reason } => {
+                let request = EndSceneRequest { run_id, reason };
+                scenes.end_scene(request).await.map_err(refused)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Publish {
+    fn request(self) -> anyhow::Result<PublishEventRequest> {
+        let priority = format!("EVENT_PRIORITY_{}", self.priority.to_uppercase());
+        let priority = EventPriority::from_str_name(&priority);
+        Ok(PublishEventRequest {
+            scene: Some(Scene::RunId(self.run_id)),
+            request_id: self.request_id,
+            r#type: self.event_type,
+            payload_json: self.payload,
+            target_instance_ids: self.to,
+            priority: priority.context("there is no such priority")?.into(),
+            source_id: self.from,
+            ..PublishEventRequest::default()
+        })
+    }
+}
+
+async fn list(scenes: &mut Scenes, as_json: bool) -> anyhow::Result<()> {
+    let head = ["SCENE", "NAME", "AGENTS"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    let mut request = ListScenesRequest::default();
+    loop {
+        let page = scenes.list_scenes(request.clone()).await;
+        let page = page.map_err(|status| refusal(&status))?.into_inner();
+        for scene in page.scenes {
+            if as_json {
+                json::print_line(SCENE, &scene)?;
+                continue;
+            }
+            let agents = scene.agents.iter().map(|agent| agent.instance_id.as_str());
+            let agents = agents.collect::<Vec<_>>().join(", ");
+            rows.push(vec![scene.scene_id, scene.name, agents]);
+        }
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    if !as_json {
+        print_table(&rows, Style::of_stdout().width);
+    }
+    Ok(())
+}
+
+async fn status(scenes: &mut Scenes, run_id: String, as_json: bool) -> anyhow::Result<()> {
+    let head = ["AGENT", "PROFILE", "STATE", "WAITING", "CONVERSATION"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    let request = GetSceneStatusRequest { run_id };
+    let found = scenes.get_scene_status(request).await;
+    let found = found.map_err(|status| refusal(&status))?.into_inner();
+    for instance in found.instances {
+        if as_json {
+            json::print_line(STATUS, &instance)?;
+            continue;
+        }
+        let state = if instance.is_busy { "busy" } else { "idle" };
+        rows.push(vec![
+            instance.instance_id,
+            instance.profile_id,
+            state.to_owned(),
+            instance.waiting.len().to_string(),
+            instance.conversation_id,
+        ]);
+    }
+    if !as_json {
+        print_table(&rows, Style::of_stdout().width);
+    }
+    Ok(())
+}
