@@ -110,6 +110,7 @@ export interface RunEvent {
   eventsHandled?: { instanceId?: string; error?: string };
   sceneWorkflowStarted?: { moment?: string; workflowId?: string };
   sceneWorkflowEnded?: { error?: string };
+  conversationCompacted?: { turns?: number; summary?: string };
   sceneEnding?: { reason?: string };
   runFinished?: { outcome?: RunOutcome };
   cancelRequested?: { reason?: string };

@@ -179,7 +179,7 @@ function add(items: Item[], event: RunEvent): Item[] {
   return work(items, event);
 }
 
-/** Words what happened in a scene; nothing for other events. */
+/** Words what happened in a scene or to a conversation; nothing for other events. */
 function sceneNote(event: RunEvent): { text: string; wrong?: boolean } | undefined {
   const { eventPublished, eventDropped, eventsTaken, eventsHandled, sceneWorkflowStarted } = event;
   if (eventPublished?.event) {
@@ -194,6 +194,10 @@ function sceneNote(event: RunEvent): { text: string; wrong?: boolean } | undefin
   if (eventsHandled?.error) return { text: `${eventsHandled.instanceId}: ${eventsHandled.error}`, wrong: true };
   if (sceneWorkflowStarted) return { text: `${sceneWorkflowStarted.moment} runs ${sceneWorkflowStarted.workflowId}` };
   if (event.sceneWorkflowEnded?.error) return { text: event.sceneWorkflowEnded.error, wrong: true };
+  if (event.conversationCompacted) {
+    const { turns = 0, summary = "" } = event.conversationCompacted;
+    return { text: `${turns} earlier turns are replaced: ${summary || "left out"}` };
+  }
   if (event.sceneEnding) return { text: because("the scene ends", event.sceneEnding.reason) };
   return undefined;
 }

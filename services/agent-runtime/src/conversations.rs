@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use call_text::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{Clock, RunId, Timestamp};
 use grpc_kit::{Failure, run_list::timestamp_from_proto};
@@ -250,6 +251,39 @@ impl Conversations {
             }
         }
         history.reverse();
+        Ok(history)
+    }
+
+    /// Returns what a model reads of a conversation before a turn: its history, in which the turns that
+    /// were compacted are replaced by their summary.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn context(
+        &self,
+        conversation_id: &str,
+        before: RunId,
+        most_bytes: usize,
+        language: Language,
+    ) -> Result<Vec<Earlier>, Failure> {
+        let mut history = self
+            .history(conversation_id, Some(before), most_bytes)
+            .await?;
+        let newest = history
+            .iter()
+            .rev()
+            .find_map(|part| part.compaction.clone());
+        if let Some(compaction) = newest {
+            history.retain(|part| !compaction.covers(&part.messages));
+            let summary = Earlier {
+                run_id: String::new(),
+                untrusted: vec![compaction.summary.clone()],
+                messages: vec![compaction.message(language)],
+                handle_given: false,
+                compaction: Some(compaction),
+            };
+            history.insert(0, summary);
+        }
         Ok(history)
     }
 

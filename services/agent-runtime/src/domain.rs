@@ -8,6 +8,7 @@
 
 pub mod budgets;
 pub mod channel;
+pub mod compaction;
 pub mod deliberation;
 pub mod document;
 pub mod event;

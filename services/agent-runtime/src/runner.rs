@@ -9,6 +9,7 @@ mod asked;
 mod budgets;
 mod call;
 mod caller;
+mod compact;
 mod deliberate;
 mod deliberation;
 mod directives;
@@ -41,6 +42,7 @@ use self::{
 use crate::{
     conversations::Conversations,
     domain::{
+        compaction::Compaction,
         message::TurnMessage,
         plan::{Opening, Plan, TurnInput},
         turn::Turn,
@@ -240,6 +242,8 @@ struct Resumed {
     spending: Spending,
     /// What the calls of the newest answer came to.
     observations: Observations,
+    /// What the turn replaced turns before it by.
+    compacted: Option<Compaction>,
     /// The events that opened the turn.
     events: Vec<Value>,
     /// What people asked of it.
@@ -270,6 +274,7 @@ impl Resumed {
             cancel: None,
             spending: Spending::default(),
             observations: Observations::default(),
+            compacted: None,
             events: match opening {
                 Opening::Events(events) => events.clone(),
                 Opening::UserMessage(_) | Opening::ModelText { .. } => Vec::new(),
@@ -301,6 +306,7 @@ impl Resumed {
                     resumed.handle_given |= history::gives_handle(kind);
                     resumed.spending.take(kind, time_of(event));
                     resumed.steering.replay(event);
+                    resumed.compacted = history::compaction_of(kind).or(resumed.compacted);
                     match kind {
                         Kind::ModelRequested(asked) => {
                             let version = |version: u64| (version > 0).then_some(version);

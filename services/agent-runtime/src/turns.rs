@@ -191,6 +191,7 @@ impl Inner {
             temperature: settings.temperature,
             max_output_tokens: settings.max_output_tokens,
             stop_at_unknown_tool: settings.stop_at_unknown_tool.unwrap_or(true),
+            compaction: settings.compaction.unwrap_or_default(),
             scene: turn.scene.clone(),
         }
     }

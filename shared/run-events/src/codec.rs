@@ -77,6 +77,7 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::SceneWorkflowEnded(_) => 60,
         Kind::SceneEnding(_) => 61,
         Kind::SceneWorkflowStarted(_) => 62,
+        Kind::ConversationCompacted(_) => 63,
     }
 }
 

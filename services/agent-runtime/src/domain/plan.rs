@@ -4,7 +4,7 @@ use call_text::{Dialect, Policy, prompt::Language};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{budgets::Budgets, event::Hop, message::ChatMessage};
+use super::{budgets::Budgets, compaction::CompactionSettings, event::Hop, message::ChatMessage};
 
 /// How an agent's model is offered its tools (rule G501). Calls in its text and native calls are read
 /// in any case.
@@ -134,6 +134,9 @@ pub struct Plan {
     /// Whether a request to the model is ended at the name of a tool that is not there.
     #[serde(default)]
     pub stop_at_unknown_tool: bool,
+    /// When the conversation is compacted.
+    #[serde(default)]
+    pub compaction: CompactionSettings,
     /// The turn's place in a scene; missing outside of scenes.
     #[serde(default)]
     pub scene: Option<SceneTurn>,

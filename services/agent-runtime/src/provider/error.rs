@@ -87,6 +87,8 @@ pub struct Refusal {
     pub should_retry: Option<bool>,
     /// Whether the account has nothing left.
     pub quota_exhausted: bool,
+    /// Whether the request is too long for the model's context.
+    pub context_exceeded: bool,
 }
 
 impl Refusal {
@@ -102,6 +104,7 @@ impl ModelError {
         match self {
             Self::Unreachable { .. } => "model_unreachable",
             Self::Refused(refusal) if refusal.quota_exhausted => "model_quota_exhausted",
+            Self::Refused(refusal) if refusal.context_exceeded => "model_context_exceeded",
             Self::Refused(Refusal { status: 429, .. }) => "model_rate_limited",
             Self::Refused(_) => "model_refused",
             Self::NotAnApi => "model_not_an_api",
@@ -141,6 +144,11 @@ impl ModelError {
             Self::Refused(refusal) => refusal.is_retryable(),
             _ => false,
         }
+    }
+
+    /// Returns whether the request is too long for the model's context.
+    pub fn is_context_exceeded(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.context_exceeded)
     }
 
     /// Returns the HTTP status, if the endpoint gave one.

@@ -39,6 +39,8 @@ pub struct Candidate {
     pub gate: Gate,
     /// What it costs; none if its settings have no prices.
     pub price_list: Option<PriceList>,
+    /// How many tokens a request and its answer may have together; zero if that is not known.
+    pub context_tokens: u64,
 }
 
 /// How patiently a model is asked.
@@ -95,6 +97,14 @@ impl Model {
         self.candidates
             .iter()
             .all(|candidate| candidate.price_list.is_some())
+    }
+
+    /// Returns how many tokens a request and its answer may have together, whichever of the models
+    /// answers; none if that is not known.
+    pub fn context_tokens(&self) -> Option<u64> {
+        let known = self.candidates.iter();
+        let known = known.map(|candidate| candidate.context_tokens);
+        known.filter(|tokens| *tokens > 0).min()
     }
 
     /// Returns how many tokens of an answer an amount in millionths buys at least after a request,

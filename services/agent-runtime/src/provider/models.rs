@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     domain::usage::{PriceList, Prices},
-    settings::{EndpointSettings, ModelSettings},
+    settings::{EndpointSettings, ModelSettings, ScriptedSettings},
 };
 
 /// The models by name. Clone, cheap.
@@ -80,9 +80,7 @@ impl Models {
                 ModelSettings::Anthropic(settings) => {
                     endpoint(name, settings, Box::new(Anthropic), variables)?
                 }
-                ModelSettings::Scripted(settings) => {
-                    scripted(name, &scripts_dir.join(&settings.script))?
-                }
+                ModelSettings::Scripted(settings) => scripted(name, settings, scripts_dir)?,
             };
             candidates.insert(name.as_str(), Arc::new(candidate));
         }
@@ -165,12 +163,18 @@ fn endpoint(
             prices,
             currency: settings.currency.clone(),
         }),
+        context_tokens: settings.context_tokens,
     })
 }
 
 /// Sets up a model that plays a file: it is asked once, as long and as often as its caller wants.
-fn scripted(name: &str, script: &Path) -> Result<Candidate, BuildModelError> {
-    let script = Scripted::open(script).map_err(|source| BuildModelError::Script {
+fn scripted(
+    name: &str,
+    settings: &ScriptedSettings,
+    scripts_dir: &Path,
+) -> Result<Candidate, BuildModelError> {
+    let script = scripts_dir.join(&settings.script);
+    let script = Scripted::open(&script).map_err(|source| BuildModelError::Script {
         model: name.to_owned(),
         source,
     })?;
@@ -188,5 +192,6 @@ fn scripted(name: &str, script: &Path) -> Result<Candidate, BuildModelError> {
             prices: Prices::default(),
             currency: "USD".to_owned(),
         }),
+        context_tokens: settings.context_tokens,
     })
 }

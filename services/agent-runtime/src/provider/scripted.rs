@@ -111,6 +111,12 @@ impl Provider for Scripted {
                     message: message.clone(),
                     ..Refusal::default()
                 }))?,
+                Some(Fault::ContextExceeded) => Err(ModelError::Refused(Refusal {
+                    status: 400,
+                    message: "the request is too long".to_owned(),
+                    context_exceeded: true,
+                    ..Refusal::default()
+                }))?,
                 Some(Fault::Cut) => Err(ModelError::Cut { released, detail: "the script says so".to_owned() })?,
                 Some(Fault::Hang) => {
                     sleep_until(deadline).await;

@@ -48,6 +48,7 @@ impl Driver {
         self.note_ask(ask)?;
         let model = self.model_name()?;
         self.read_state().await?;
+        self.compact_if_long(&model).await?;
         let prompt = self.prompt();
         self.note(Kind::ModelRequested(common::ModelRequested {
             model: model.clone(),
@@ -64,24 +65,10 @@ impl Driver {
             .await;
         let answered = match answered {
             Ok(answered) => answered,
-            Err(Asking::Stopped(stop)) => return Err(stop),
-            // As after a crash, the answer is lost and asked for again.
-            Err(Asking::Void(sequence)) => {
-                self.void_until = sequence;
-                return self.drop_flights().await;
-            }
-            Err(Asking::Interrupted) => {
-                self.void_until = 0;
-                self.asked = AskedStates::default();
-                return self.drop_flights().await;
-            }
-            Err(Asking::Model(error)) => {
-                telemetry::spans::fail(&span, error.code(), &error.to_string());
-                let message = format!("the model `{model}` gave no answer: {error}");
-                return Err(model_failure(error.code(), &message, error.is_retryable()));
-            }
+            Err(asking) => return self.ask_again(&model, asking, &span).await,
         };
         self.void_until = 0;
+        self.is_too_long = false;
         self.asked = AskedStates::default();
         describe(&span, &answered.end);
         self.note(Kind::ModelAnswered(common::ModelAnswered {
@@ -116,6 +103,36 @@ impl Driver {
             self.note(journal::observation(Some(index), text))?;
         }
         Ok(())
+    }
+
+    /// Lets the model be asked again where its answer is void; ends the turn otherwise.
+    async fn ask_again(
+        &mut self,
+        model: &str,
+        asking: Asking,
+        span: &tracing::Span,
+    ) -> Result<(), Stop> {
+        match asking {
+            Asking::Stopped(stop) => return Err(stop),
+            // As after a crash, the answer is lost and asked for again.
+            Asking::Void(sequence) => self.void_until = sequence,
+            Asking::Interrupted => {
+                self.void_until = 0;
+                self.asked = AskedStates::default();
+            }
+            // It is asked again once, with a summary of what was before.
+            Asking::Model(error)
+                if error.is_context_exceeded() && !self.is_too_long && self.replaceable() > 0 =>
+            {
+                self.is_too_long = true;
+            }
+            Asking::Model(error) => {
+                telemetry::spans::fail(span, error.code(), &error.to_string());
+                let message = format!("the model `{model}` gave no answer: {error}");
+                return Err(model_failure(error.code(), &message, error.is_retryable()));
+            }
+        }
+        self.drop_flights().await
     }
 
     /// Notes what the model reads before it is asked.

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     domain::{
         budgets::Budget,
+        compaction::Compaction,
         message::TurnMessage,
         observation,
         plan::Plan,
@@ -48,6 +49,14 @@ pub(super) struct Driver {
     pub(super) inventory: Inventory,
     /// The messages before the turn, by turn; each that the caller gave stands alone.
     pub(super) earlier: Vec<Vec<TurnMessage>>,
+    /// How many of them the caller gave; they are the last ones.
+    pub(super) given: usize,
+    /// Whether the first of them is a summary of those before.
+    pub(super) has_summary: bool,
+    /// Whether the model reported that the present request is too long.
+    pub(super) is_too_long: bool,
+    /// What this turn replaced turns before it by, before a crash.
+    compacted: Option<Compaction>,
     pub(super) untrusted: Vec<String>,
     /// Whether a call of the conversation gave a handle.
     handle_given: bool,
@@ -99,6 +108,10 @@ impl Driver {
             plan,
             turn: resumed.turn,
             inventory: Inventory::default(),
+            given: resumed.given.len(),
+            has_summary: false,
+            is_too_long: false,
+            compacted: resumed.compacted,
             earlier: resumed.given.into_iter().map(|given| vec![given]).collect(),
             untrusted: resumed.untrusted,
             handle_given: resumed.handle_given,
@@ -298,10 +311,11 @@ impl Driver {
             }
             self.pending.extend(remarks);
         }
-        let earlier = self.shared.conversations.history(
+        let earlier = self.shared.conversations.context(
             &self.meta.conversation_id,
-            Some(self.recorder.run_id()),
+            self.recorder.run_id(),
             self.shared.history_bytes,
+            self.plan.language,
         );
         let earlier = earlier.await.map_err(|failure| {
             let status = failure.into_status();
@@ -311,11 +325,17 @@ impl Driver {
                 status.message(),
             )))
         })?;
+        let is_summary =
+            |part: &history::Earlier| part.run_id.is_empty() && part.compaction.is_some();
+        self.has_summary = self.compacted.is_some() || earlier.first().is_some_and(is_summary);
         let (mut untrusted, mut messages) = (Vec::new(), Vec::new());
         for turn in earlier {
             untrusted.extend(turn.untrusted);
             self.handle_given |= turn.handle_given;
             messages.push(turn.messages);
+        }
+        if let Some(compaction) = &self.compacted {
+            compaction.apply(&mut messages, self.plan.language);
         }
         messages.append(&mut self.earlier);
         self.earlier = messages;

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use contracts::tavern::common::v1::{
-    CallResult, ModelAnswered, ModelTotal, ModelUsage, run_event::Kind,
-};
+use contracts::tavern::common::v1::{CallResult, ModelTotal, ModelUsage, run_event::Kind};
 use core_types::Timestamp;
 
 use crate::domain::{budgets::Used, turn::Turn};
@@ -40,7 +38,10 @@ impl Spending {
             Kind::ModelRequested(_) => self.is_asking = true,
             Kind::ModelAnswered(answered) => {
                 self.is_asking = false;
-                self.add(answered);
+                self.add(&answered.model, answered.usage.as_ref());
+            }
+            Kind::ConversationCompacted(compacted) => {
+                self.add(&compacted.model, compacted.usage.as_ref());
             }
             Kind::CallDispatched(_) => self.calling += 1,
             Kind::CallSettled(settled) => {
@@ -83,17 +84,17 @@ impl Spending {
         }
     }
 
-    fn add(&mut self, answered: &ModelAnswered) {
-        let Some(used) = &answered.usage else { return };
+    fn add(&mut self, model: &str, usage: Option<&ModelUsage>) {
+        let Some(used) = usage else { return };
         let tokens = used.input_tokens.saturating_add(used.output_tokens);
         self.tokens = self.tokens.saturating_add(tokens);
         let cost = used.cost_micros.unwrap_or_default();
         self.money_micros = self.money_micros.saturating_add(cost);
         let total = self
             .totals
-            .entry(answered.model.clone())
+            .entry(model.to_owned())
             .or_insert_with(|| ModelTotal {
-                model: answered.model.clone(),
+                model: model.to_owned(),
                 ..ModelTotal::default()
             });
         total.answers = total.answers.saturating_add(1);

@@ -70,6 +70,9 @@ pub struct EndpointSettings {
     pub price_per_million_micros: Option<Prices>,
     /// The currency of the prices. Default `USD`.
     pub currency: String,
+    /// How many tokens a request and its answer may have together; a conversation that comes near it is
+    /// compacted. Default 0: it is not known, and nothing is compacted.
+    pub context_tokens: u64,
     /// Sends requests through the proxy that the environment names. Default false.
     pub use_system_proxy: bool,
 }
@@ -92,6 +95,7 @@ impl Default for EndpointSettings {
             requests_per_minute: 0,
             price_per_million_micros: None,
             currency: "USD".to_owned(),
+            context_tokens: 0,
             use_system_proxy: false,
         }
     }
@@ -103,6 +107,8 @@ impl Default for EndpointSettings {
 pub struct ScriptedSettings {
     /// The file, beneath `scripts_dir`.
     pub script: PathBuf,
+    /// As for an endpoint. Default 0.
+    pub context_tokens: u64,
 }
 
 impl ModelSettings {

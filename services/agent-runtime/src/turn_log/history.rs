@@ -2,12 +2,13 @@
 
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::RunId;
-use grpc_kit::Failure;
+use grpc_kit::{Failure, run_list::timestamp_from_proto};
 use run_events::Runs;
 use serde_json::Value;
 
 use crate::{
     domain::{
+        compaction::Compaction,
         message::{Role, TurnMessage},
         plan::{Opening, Plan},
     },
@@ -28,6 +29,8 @@ pub struct Earlier {
     pub untrusted: Vec<String>,
     /// Whether a call of it gave a handle.
     pub handle_given: bool,
+    /// What it replaced turns before it by, the last time; none if it did not.
+    pub compaction: Option<Compaction>,
 }
 
 /// Reads a turn of a conversation; none if its log cannot be replayed, which the log of the server
@@ -60,6 +63,7 @@ pub(crate) async fn turn(
     untrusted.extend(untrusted_opening(&folded.opening));
     let kinds = own.filter_map(|event| event.kind.as_ref());
     untrusted.extend(kinds.clone().flat_map(untrusted_of));
+    let compaction = kinds.clone().filter_map(compaction_of).next_back();
     let handle_given = kinds.into_iter().any(gives_handle);
     let mut messages = folded.given;
     messages.extend(folded.turn.messages());
@@ -68,6 +72,7 @@ pub(crate) async fn turn(
         messages,
         untrusted,
         handle_given,
+        compaction,
     }))
 }
 
@@ -83,6 +88,7 @@ pub(crate) fn appended(batch: &Batch) -> Earlier {
         untrusted: untrusted_given(&messages),
         messages,
         handle_given: false,
+        compaction: None,
     }
 }
 
@@ -106,6 +112,7 @@ pub(crate) fn untrusted_opening(opening: &Opening) -> Vec<String> {
 pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
     let settled = match kind {
         Kind::Steered(steered) => return vec![steered.message.clone()],
+        Kind::ConversationCompacted(compacted) => return vec![compacted.summary.clone()],
         Kind::CallSettled(settled) => settled,
         _ => return Vec::new(),
     };
@@ -121,6 +128,18 @@ pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
     // message is not.
     texts.extend(result.error.as_ref().map(|error| error.message.clone()));
     texts
+}
+
+/// Returns what earlier turns are replaced by; none if an event is another.
+pub(crate) fn compaction_of(kind: &Kind) -> Option<Compaction> {
+    match kind {
+        Kind::ConversationCompacted(compacted) => Some(Compaction {
+            until: compacted.until.and_then(timestamp_from_proto)?,
+            summary: compacted.summary.clone(),
+            turns: compacted.turns,
+        }),
+        _ => None,
+    }
 }
 
 /// Returns whether an event gave the model a handle by which it may read on.

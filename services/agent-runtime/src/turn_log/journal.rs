@@ -72,7 +72,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::EventsHandled(_)
         | Kind::SceneWorkflowStarted(_)
         | Kind::SceneWorkflowEnded(_)
-        | Kind::SceneEnding(_) => return None,
+        | Kind::SceneEnding(_)
+        | Kind::ConversationCompacted(_) => return None,
     })
 }
 

@@ -5,6 +5,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod compaction;
 mod conversations;
 mod endpoint;
 mod handles;

@@ -74,6 +74,7 @@ fn world(scene: &Value, gm: &Value, elara: &Value) -> World {
         std::fs::write(directory.join(&script), text).unwrap();
         let settings = ScriptedSettings {
             script: script.into(),
+            ..ScriptedSettings::default()
         };
         let settings = ModelSettings::Scripted(settings);
         world.settings.models.insert(model.to_owned(), settings);

@@ -31,10 +31,13 @@ async fn shipped(registry: TestRegistry) -> (World, Running) {
     for file in std::fs::read_dir(deploy().join("models")).unwrap() {
         let script = PathBuf::from(file.unwrap().file_name());
         let name = script.to_string_lossy().replace(".script.json", "_script");
-        world
-            .settings
-            .models
-            .insert(name, ModelSettings::Scripted(ScriptedSettings { script }));
+        world.settings.models.insert(
+            name,
+            ModelSettings::Scripted(ScriptedSettings {
+                script,
+                ..ScriptedSettings::default()
+            }),
+        );
     }
     let running = world.build().await;
     (world, running)

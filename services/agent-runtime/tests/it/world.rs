@@ -68,6 +68,7 @@ impl World {
         .unwrap();
         let play = ScriptedSettings {
             script: "play.script.json".into(),
+            ..ScriptedSettings::default()
         };
         let settings = AgentSettings {
             data_dir: directory.path().join("data"),
@@ -107,6 +108,12 @@ impl World {
             runs: RunServiceClient::new(transport.clone()),
             model: ModelServiceClient::new(transport),
         }
+    }
+
+    /// Replaces what the model plays for each agent.
+    pub(crate) fn script_parts(&self, parts: &Value) {
+        let path: &Path = &self.directory.path().join("play.script.json");
+        std::fs::write(path, json!({"parts": parts}).to_string()).unwrap();
     }
 
     /// Replaces what the model plays.
@@ -405,5 +412,6 @@ fn word(kind: &Kind) -> &'static str {
         Kind::SceneWorkflowStarted(_) => "scene workflow started",
         Kind::SceneWorkflowEnded(_) => "scene workflow ended",
         Kind::SceneEnding(_) => "scene ending",
+        Kind::ConversationCompacted(_) => "compacted",
     }
 }

@@ -1,4 +1,4 @@
-//! Lines of what happens in scenes.
+//! Lines of what happens in scenes and conversations.
 
 use contracts::tavern::common::v1::{EventSource, SceneEvent, run_event::Kind};
 
@@ -35,6 +35,10 @@ pub(super) fn line(kind: &Kind) -> Option<(&'static str, String)> {
         Kind::SceneWorkflowStarted(started) => (
             "workflow",
             format!("{} runs {}", started.moment, started.workflow_id),
+        ),
+        Kind::ConversationCompacted(compacted) => (
+            "summary",
+            format!("{} earlier turn(s): {}", compacted.turns, compacted.summary),
         ),
         Kind::SceneEnding(ending) => ("ending", ending.reason.clone()),
         _ => return None,

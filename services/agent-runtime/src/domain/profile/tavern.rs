@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::MAX_SYSTEM_PROMPT_BYTES;
 use crate::domain::{
     budgets::{Budgets, Limits, MOST_COUNT, MOST_SECONDS},
+    compaction::CompactionSettings,
     document::{Reader, Section},
     plan::ToolOffer,
 };
@@ -21,7 +22,7 @@ const MAX_PATTERNS: usize = 100;
 const MAX_FALLBACKS: usize = 16;
 
 /// The settings that are read.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "model",
     "fallbacks",
     "dialect",
@@ -34,9 +35,10 @@ const KEYS: [&str; 12] = [
     "budgets",
     "queue_limit",
     "world_write",
+    "compaction",
 ];
 /// The settings that have no effect yet, with what happens instead.
-pub(super) const WITHOUT_EFFECT: [(&str, &str); 10] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &str); 9] = [
     (
         "approvals",
         "the rules of the registry's own file are in force, these are not",
@@ -46,7 +48,6 @@ pub(super) const WITHOUT_EFFECT: [(&str, &str); 10] = [
         "a call that needed a repair is not carried out",
     ),
     ("interaction", "agents ask people no questions yet"),
-    ("compaction", "the oldest turns are left out whole"),
     ("reduction", "long outputs are cut"),
     ("nonce", "blocks have no nonce yet"),
     ("tick_when_idle", "agents have no ticks yet"),
@@ -79,6 +80,8 @@ pub struct TavernSection {
     pub budgets: Limits,
     /// Whether the model is stopped as soon as it names a tool that is not there; it is if missing.
     pub stop_at_unknown_tool: Option<bool>,
+    /// When a conversation is compacted; the defaults if missing.
+    pub compaction: Option<CompactionSettings>,
     /// How many events may wait for the agent in a scene; 64 if missing.
     pub queue_limit: Option<usize>,
     /// Patterns of the paths of a world state that the agent may change; all if missing.
@@ -103,6 +106,7 @@ impl TavernSection {
             fallbacks: self.fallbacks.clone().or_else(|| profile.fallbacks.clone()),
             budgets: self.budgets.within(&profile.budgets),
             stop_at_unknown_tool: self.stop_at_unknown_tool.or(profile.stop_at_unknown_tool),
+            compaction: self.compaction.or(profile.compaction),
             queue_limit: self.queue_limit.or(profile.queue_limit),
             world_write: self
                 .world_write
@@ -171,6 +175,7 @@ pub(crate) fn read_section(
             .and_then(|most| u32::try_from(most).ok()),
         stop_at_unknown_tool: section.read("stop_at_unknown_tool", "true or false", Value::as_bool),
         budgets: section.section("budgets").map(budgets).unwrap_or_default(),
+        compaction: section.section("compaction").map(compaction),
         queue_limit: section
             .count("queue_limit", MAX_QUEUE)
             .and_then(|most| usize::try_from(most).ok()),
@@ -187,6 +192,21 @@ pub(crate) fn read_section(
                     .collect()
             },
         ),
+    }
+}
+
+fn compaction(mut section: Section<'_>) -> CompactionSettings {
+    section.refuse_others(["at_percent", "keep_turns", "workflow"]);
+    let defaults = CompactionSettings::default();
+    let at_percent = section.count("at_percent", 95);
+    let keep_turns = section.count("keep_turns", 1_000);
+    CompactionSettings {
+        at_percent: at_percent
+            .and_then(|percent| u32::try_from(percent).ok())
+            .unwrap_or(defaults.at_percent),
+        keep_turns: keep_turns
+            .and_then(|turns| usize::try_from(turns).ok())
+            .unwrap_or(defaults.keep_turns),
     }
 }
 

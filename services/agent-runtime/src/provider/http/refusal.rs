@@ -20,7 +20,16 @@ pub fn read(status: u16, headers: &HeaderMap, body: &str, now: SystemTime) -> Mo
         retry_after: retry_after(header("retry-after-ms"), header("retry-after"), now),
         should_retry: header("x-should-retry").and_then(|text| text.trim().parse().ok()),
         quota_exhausted: is_quota_exhausted(&value),
+        context_exceeded: is_context_exceeded(&value),
     })
+}
+
+/// Whether the request is too long for the model, by the code of one vendor or the words of another.
+fn is_context_exceeded(body: &Value) -> bool {
+    let text = |place| body.pointer(place).and_then(Value::as_str);
+    let message = text("/error/message").unwrap_or_default();
+    text("/error/code") == Some("context_length_exceeded")
+        || message.starts_with("prompt is too long")
 }
 
 /// Whether the account has nothing left, which no wait changes.

@@ -133,6 +133,8 @@ pub enum Fault {
         /// What the vendor says.
         message: String,
     },
+    /// The request is too long for the model's context.
+    ContextExceeded,
     /// The connection breaks.
     Cut,
     /// The model falls silent until it is cancelled or out of time.

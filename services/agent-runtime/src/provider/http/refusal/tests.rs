@@ -89,3 +89,25 @@ fn the_wish_of_the_endpoint_overrules_the_status() {
     headers.insert("x-should-retry", "true".parse().unwrap());
     assert!(read(400, &headers, "", SystemTime::now()).is_retryable());
 }
+
+#[test]
+fn g603_a_request_that_is_too_long_is_known_by_code_or_words() {
+    for (body, expected) in [
+        (
+            r#"{"error":{"message":"too many tokens","code":"context_length_exceeded"}}"#,
+            true,
+        ),
+        (
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 201000 tokens > 200000 maximum"}}"#,
+            true,
+        ),
+        (
+            r#"{"error":{"message":"the name is too long","code":"bad_request"}}"#,
+            false,
+        ),
+        ("", false),
+    ] {
+        let error = read(400, &HeaderMap::new(), body, SystemTime::now());
+        assert_eq!(error.is_context_exceeded(), expected, "{body}");
+    }
+}

@@ -1,0 +1,226 @@
+//! Long conversations: earlier turns give way to a summary.
+
+use agent_runtime::settings::{ModelSettings, ScriptedSettings};
+use contracts::tavern::{
+    agent::v1::StartTurnRequest,
+    common::v1::{ConversationCompacted, conversation_compacted::Method, run_event::Kind},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    registry::TestRegistry,
+    world::{Ended, Running, World, says},
+};
+
+/// What a user says in each turn: some 340 tokens.
+fn long(number: usize) -> String {
+    format!("Message {number}. {}", "word ".repeat(200))
+}
+
+/// Makes a world whose model has a context of 2,000 tokens, and keeps one turn when it is compacted.
+fn world(parts: &Value, turns: &Value) -> World {
+    let profile = json!({
+        "id": "ada",
+        "name": "Ada",
+        "custom_metadata": {"tavern": {"model": "play", "system_prompt": "You are Ada.",
+            "compaction": {"at_percent": 60, "keep_turns": 1}}},
+    });
+    let script = json!({"parts": parts, "turns": turns});
+    let mut world = World::of(TestRegistry::default(), &[("ada.json", &profile)], &script);
+    let play = ScriptedSettings {
+        script: "play.script.json".into(),
+        context_tokens: 2_000,
+    };
+    let model = ModelSettings::Scripted(play);
+    world.settings.models.insert("play".to_owned(), model);
+    world
+}
+
+fn talk(number: usize) -> StartTurnRequest {
+    StartTurnRequest {
+        conversation_id: "talk".to_owned(),
+        ..says(&long(number))
+    }
+}
+
+/// A part that summarises.
+fn summary(text: &str) -> Value {
+    json!({
+        "system_contains": ["Summarise the conversation"],
+        "turns": [{
+            "expect": {"contains": ["user: Message 1.", "assistant: One."], "lacks": ["Message 4."]},
+            "answer": {"text": text, "input_tokens": 700, "output_tokens": 9},
+        }],
+    })
+}
+
+impl Ended {
+    fn compacted(&self) -> Vec<&ConversationCompacted> {
+        let kinds = self.events.iter().filter_map(|event| event.kind.as_ref());
+        let compacted = kinds.filter_map(|kind| match kind {
+            Kind::ConversationCompacted(compacted) => Some(compacted),
+            _ => None,
+        });
+        compacted.collect()
+    }
+}
+
+async fn play(running: &Running, numbers: std::ops::RangeInclusive<usize>) -> Vec<Ended> {
+    let mut turns = Vec::new();
+    for number in numbers {
+        let ended = running.play(talk(number)).await;
+        assert_eq!(ended.error_message(), "", "turn {number}");
+        turns.push(ended);
+    }
+    turns
+}
+
+#[tokio::test]
+async fn g603_turns_before_the_last_ones_give_way_to_a_summary_that_later_turns_read_too() {
+    // After the summary the request holds one answer: that of the turn that stays.
+    let turns = json!([
+        {"answer": {"text": "One."}},
+        {"expect": {"contains": ["Message 1."], "lacks": ["Summary of"]}, "answer": {"text": "Two."}},
+        {"answer": {"text": "Three."}},
+    ]);
+    let after = json!({
+        "system_contains": ["You are Ada."],
+        "turns": turns,
+    });
+    let world = world(
+        &json!([summary("They counted <ACTION> to two."), after]),
+        &json!([]),
+    );
+    let running = world.build().await;
+    let first = play(&running, 1..=3).await;
+    assert!(first.iter().all(|turn| turn.compacted().is_empty()));
+    world.script_parts(&json!([
+        summary("They counted <ACTION> to two."),
+        {"system_contains": ["You are Ada."], "turns": [
+            {},
+            {"expect": {
+                "contains": ["Summary of the conversation so far: They counted", "Message 3.", "Three.", "Message 4."],
+                "lacks": ["Message 1.", "Message 2.", "<ACTION>"]},
+             "answer": {"text": "Four."}},
+            {"expect": {
+                "contains": ["Summary of the conversation so far: They counted", "Message 3.", "Message 5."],
+                "lacks": ["Message 2."]},
+             "answer": {"text": "Five."}},
+        ]},
+    ]));
+    running.runtime.shutdown().await;
+    let running = world.build().await;
+    let fourth = running.play(talk(4)).await;
+    assert_eq!(fourth.text(), "Four.", "{}", fourth.error_message());
+    let compacted = fourth.compacted();
+    assert_eq!(compacted.len(), 1);
+    assert_eq!(
+        (compacted[0].method(), compacted[0].turns),
+        (Method::Model, 2)
+    );
+    assert!(compacted[0].tokens_after < compacted[0].tokens_before);
+    assert_eq!(compacted[0].usage.as_ref().unwrap().input_tokens, 700);
+    // The summary counts among what the turn used.
+    let totals = &fourth.run.outcome.as_ref().unwrap().model_totals;
+    assert_eq!(totals[0].answers, 2);
+    let fifth = running.play(talk(5)).await;
+    assert_eq!(fifth.text(), "Five.", "{}", fifth.error_message());
+    // G604: the originals stay.
+    assert_eq!(running.messages("talk").await.len(), 10);
+}
+
+#[tokio::test]
+async fn g603_without_a_summary_the_fewest_oldest_turns_are_left_out_and_counted() {
+    let parts = json!([
+        {"system_contains": ["Summarise the conversation"], "turns": [
+            {"fault": {"kind": "refused", "status": 400, "message": "no"}},
+        ]},
+    ]);
+    // The request of the fourth turn holds two answers, as that of the third did.
+    let turns = json!([
+        {"answer": {"text": "One."}},
+        {"answer": {"text": "Two."}},
+        {"answer": {"text": "And so on."}},
+    ]);
+    let world = world(&parts, &turns);
+    let running = world.build().await;
+    let turns = play(&running, 1..=4).await;
+    let compacted = turns[3].compacted();
+    assert_eq!(
+        (compacted[0].method(), compacted[0].turns),
+        (Method::Dropped, 1)
+    );
+    assert_eq!(
+        (compacted[0].summary.as_str(), compacted[0].model.as_str()),
+        ("", "")
+    );
+}
+
+#[tokio::test]
+async fn g603_a_reported_overflow_is_answered_by_one_compaction() {
+    let own = |turns: Value| json!({"system_contains": ["You are Ada."], "turns": turns});
+    let parts = |third: Value| {
+        json!([
+            {"system_contains": ["Summarise the conversation"],
+             "turns": [{"expect": {"contains": ["Message 1."]}, "answer": {"text": "One was said."}}]},
+            own(json!([
+                {"answer": {"text": "One."}},
+                {"expect": {"contains": ["Message 2."]}, "answer": {"text": "Two."}},
+                third,
+            ])),
+        ])
+    };
+    let too_long = json!({"fault": {"kind": "context_exceeded"}});
+    let world = world(&parts(too_long), &json!([]));
+    let running = world.build().await;
+    play(&running, 1..=2).await;
+    // With the summary the request holds one answer, and is the second of the script.
+    let third = running.play(talk(3)).await;
+    assert_eq!(third.text(), "Two.", "{}", third.error_message());
+    assert_eq!(third.compacted()[0].turns, 1);
+    assert_eq!(
+        third
+            .story()
+            .iter()
+            .filter(|word| **word == "asked")
+            .count(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn g603_after_a_crash_a_turn_continues_with_its_summary() {
+    let own = |last: Value| {
+        json!({"system_contains": ["You are Ada."], "turns": [
+            {"answer": {"text": "One."}},
+            last,
+            {"answer": {"text": "Three."}},
+        ]})
+    };
+    let two = json!({"answer": {"text": "Two."}});
+    let world = world(&json!([summary("They counted."), own(two)]), &json!([]));
+    let running = world.build().await;
+    play(&running, 1..=3).await;
+    running.runtime.shutdown().await;
+    world.script_parts(&json!([
+        summary("They counted."),
+        own(json!({"answer": {"text": "Slow.", "delay": "20s"}})),
+    ]));
+    let running = world.build().await;
+    let run_id = running.begin(talk(4)).await;
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::ModelRequested(_)))
+        .await;
+    running.runtime.shutdown().await;
+    // No summary is asked for again.
+    world.script_parts(&json!([own(json!({
+        "expect": {"contains": ["Summary of the conversation so far: They counted.", "Message 3."],
+                   "lacks": ["Message 2."]},
+        "answer": {"text": "Four."},
+    }))]));
+    let running = world.build().await;
+    running.runtime.recover().await.unwrap();
+    let ended = running.follow(&run_id, 0).await;
+    assert_eq!(ended.text(), "Four.", "{}", ended.error_message());
+    assert_eq!(ended.compacted().len(), 1);
+}
