@@ -202,7 +202,10 @@ impl SceneRunner {
     fn execute(&self, recorder: Recorder, scene: Arc<Scene>, replayed: Replayed) {
         let inner = Arc::clone(&self.inner);
         let writer = recorder.clone();
-        let work = move |control| Actor::new(inner, writer, control, scene, replayed).run();
+        // A caller that reads that the scene was started can ask something of it at once.
+        let run_id = recorder.run_id().to_string();
+        let inbox = inner.board.connect(run_id, Arc::clone(&scene));
+        let work = move |control| Actor::new(inner, writer, control, inbox, scene, replayed).run();
         self.inner.runs.execute(recorder, work);
     }
 }

@@ -75,11 +75,10 @@ impl Actor {
         shared: Arc<Inner>,
         recorder: Recorder,
         control: RunControl,
+        inbox: Inbox,
         scene: Arc<Scene>,
         state: Replayed,
     ) -> Self {
-        let run_id = recorder.run_id().to_string();
-        let inbox = shared.board.connect(run_id, Arc::clone(&scene));
         Self {
             shared,
             recorder,

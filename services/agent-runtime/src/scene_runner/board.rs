@@ -118,6 +118,7 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) requests: mpsc::Receiver<Request>,
+    sender: mpsc::Sender<Request>,
     run_id: String,
     board: Board,
 }
@@ -149,12 +150,13 @@ impl Board {
         let stage = Stage {
             run_id: run_id.clone(),
             scene,
-            requests: sender,
+            requests: sender.clone(),
         };
         let mut stages = self.stages.write().unwrap_or_else(PoisonError::into_inner);
         stages.insert(run_id.clone(), stage);
         Inbox {
             requests,
+            sender,
             run_id,
             board: self.clone(),
         }
@@ -165,7 +167,11 @@ impl Drop for Inbox {
     fn drop(&mut self) {
         let stages = self.board.stages.write();
         let mut stages = stages.unwrap_or_else(PoisonError::into_inner);
-        stages.remove(&self.run_id);
+        let current = stages.get(&self.run_id);
+        // Another one may have taken its place.
+        if current.is_some_and(|stage| stage.requests.same_channel(&self.sender)) {
+            stages.remove(&self.run_id);
+        }
     }
 }
 
