@@ -1,5 +1,6 @@
 //! The benchmarks, one file each.
 
+mod agents;
 mod cached;
 mod call;
 mod durable;
@@ -34,6 +35,8 @@ pub(crate) enum Benchmark {
     Durable,
     /// Runs that wait.
     Waits,
+    /// Turns and scenes of agents.
+    Agents,
     /// Following and resuming a run.
     Follow,
     /// Following a run at the edges.
@@ -48,13 +51,14 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 11] = [
+    pub(crate) const ALL: [Benchmark; 12] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Workflow,
         Benchmark::Cached,
         Benchmark::Durable,
         Benchmark::Waits,
+        Benchmark::Agents,
         Benchmark::Follow,
         Benchmark::Edges,
         Benchmark::Script,
@@ -74,6 +78,7 @@ impl Benchmark {
             Benchmark::Cached => cached::run(effort).await,
             Benchmark::Durable => durable::run(effort).await,
             Benchmark::Waits => waits::run(effort).await,
+            Benchmark::Agents => agents::run(effort).await,
             Benchmark::Follow => follow::run(effort).await,
             Benchmark::Edges => edges::run(effort).await,
             Benchmark::Script => script::run(effort).await,

@@ -33,10 +33,24 @@ impl InProcess {
     /// # Errors
     /// A service cannot be built.
     pub(crate) async fn start(effort: &Effort) -> anyhow::Result<Self> {
+        Self::start_with(effort, &[]).await
+    }
+
+    /// Builds the services with these files in the deploy directory.
+    ///
+    /// # Errors
+    /// A service cannot be built.
+    pub(crate) async fn start_with(
+        effort: &Effort,
+        files: &[(&str, String)],
+    ) -> anyhow::Result<Self> {
         let directory = effort.fresh_directory()?;
         let deploy_dir = directory.path().join("deploy");
         for part in ["plugins", "workflows", "agents", "models"] {
             fs::create_dir_all(deploy_dir.join(part))?;
+        }
+        for (name, text) in files {
+            fs::write(deploy_dir.join(name), text)?;
         }
         let data_dir = directory.path().join("data");
         let settings = TavernSettings {
