@@ -120,6 +120,7 @@ impl Actor {
 
     async fn go(&mut self) -> Result<(), Stop> {
         if let Some(reason) = self.state.cancelled.take() {
+            self.cancel_taken().await;
             return Err(Stop::Cancelled(CancelReason::Requested(reason)));
         }
         self.prepare().await?;
@@ -143,13 +144,15 @@ impl Actor {
         }
     }
 
-    /// Begins the world state, the conversations and the private states, as far as they have not begun.
+    /// Begins the conversations, the private states and then the world state, unless that has begun.
     async fn prepare(&mut self) -> Result<(), Stop> {
         let run_id = self.recorder.run_id().to_string();
         let prepared = async {
             let states = &self.shared.states;
             let world = StateOwner::world(&run_id);
-            states.begin(&world, &self.scene.first_world).await?;
+            if states.snapshot(world.clone(), None).await?.is_some() {
+                return Ok(());
+            }
             let first = first_states(&self.scene, &self.shared.profiles)?;
             for (instance, first) in self.scene.instances.iter().zip(first) {
                 let conversation = conversation_of(&run_id, &instance.id);
@@ -159,7 +162,7 @@ impl Actor {
                     states.begin(&owner, &first).await?;
                 }
             }
-            Ok::<_, grpc_kit::Failure>(())
+            states.begin(&world, &self.scene.first_world).await
         };
         prepared.await.map_err(|failure| {
             let status = failure.into_status();
@@ -282,7 +285,7 @@ impl Actor {
         let _ = tokio::time::timeout(CANCEL_WAIT, join_all(cancels)).await;
     }
 
-    async fn cancel(&self, run_id: &str, reason: &str) {
+    pub(super) async fn cancel(&self, run_id: &str, reason: &str) {
         let owner = run_id.parse::<RunId>().map(|run| run.owner());
         let cancelled = match owner == Ok(RunOwner::Agent) {
             true => self.shared.runs.cancel(run_id, reason).await.map(drop),

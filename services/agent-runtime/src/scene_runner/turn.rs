@@ -6,6 +6,7 @@ use contracts::tavern::common::v1::{
     self as common, ErrorReason, EventsHandled, EventsTaken, RunState, WorkKind, run_event::Kind,
     watch_record::Record,
 };
+use core_types::RequestId;
 use futures::StreamExt;
 use grpc_kit::{Drain, FailureClass};
 use run_events::{Recorder, RunControl};
@@ -70,6 +71,19 @@ impl Actor {
             self.record(vec![Kind::EventsTaken(taken)]).await?;
             if let Some(taken) = self.state.taken.get(&instance_id).cloned() {
                 self.spawn_turn(taken);
+            }
+        }
+    }
+
+    /// Cancels the turns that the process before this one left.
+    pub(super) async fn cancel_taken(&self) {
+        for taken in self.state.taken.values() {
+            let Ok(request_id) = RequestId::new(taken.request_id.as_str()) else {
+                continue;
+            };
+            let found = self.shared.runs.by_request(SCOPE, &request_id).await;
+            if let Ok(Some(run)) = found {
+                self.cancel(&run.run_id, "the scene was cancelled").await;
             }
         }
     }
