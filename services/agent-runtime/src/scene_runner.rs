@@ -16,11 +16,11 @@ mod world;
 
 use std::{sync::Arc, time::Duration};
 
-use contracts::tavern::common::v1::{Run, RunOptions};
+use contracts::tavern::common::v1::{CallError, ErrorCategory, Run, RunOptions};
 use core_types::{Clock, IdSource, RunOwner};
 use grpc_kit::Failure;
 use json_schema::Schema;
-use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started};
+use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started, outcome};
 use serde_json::{Value, json};
 
 pub use board::Board;
@@ -39,6 +39,7 @@ use crate::{
     profiles::Profiles,
     runner,
     states::States,
+    store::StateOwner,
     turn_log::replay::time_of,
     turns::Turns,
 };
@@ -164,14 +165,14 @@ impl SceneRunner {
                 let run = run.map_err(|_| run_lost(&run_id))?;
                 let scene = Arc::new(new.scene);
                 let replayed = Replayed::new(&scene, &inner.profiles, inner.clock.now());
-                self.execute(recorder, scene, replayed);
+                self.execute(recorder, scene, replayed).await;
                 Ok((run, false))
             }
         }
     }
 
     /// Continues with a scene that the process before this one left.
-    pub fn resume(&self, open: OpenRun) {
+    pub async fn resume(&self, open: OpenRun) {
         let run = open.recorder.run_id();
         let text = open.meta.data["scene"].as_str().unwrap_or_default();
         match scene::read(text) {
@@ -187,19 +188,45 @@ impl SceneRunner {
                 for event in open.events.iter().filter(|event| event.run_id == own) {
                     replayed.take(&scene, event);
                 }
-                self.execute(open.recorder, scene, replayed);
+                self.execute(open.recorder, scene, replayed).await;
             }
             Err(error) => {
                 tracing::error!(%run, %error, "a scene cannot continue");
-                let outcome = runner::damaged();
+                let damaged = runner::damaged();
                 self.inner
                     .runs
-                    .execute(open.recorder, |_| async { End::Finished(outcome) });
+                    .execute(open.recorder, |_| async { End::Finished(damaged) });
             }
         }
     }
 
-    fn execute(&self, recorder: Recorder, scene: Arc<Scene>, replayed: Replayed) {
+    /// Begins the conversations, the private states and then the world state, unless that has begun.
+    async fn prepare(&self, recorder: &Recorder, scene: &Scene) -> Result<(), Failure> {
+        let inner = &self.inner;
+        let run_id = recorder.run_id().to_string();
+        let world = StateOwner::world(&run_id);
+        if inner.states.snapshot(world.clone(), None).await?.is_some() {
+            return Ok(());
+        }
+        let first = first_states(scene, &inner.profiles)?;
+        for (instance, first) in scene.instances.iter().zip(first) {
+            let conversation = conversation_of(&run_id, &instance.id);
+            inner.conversations.begin(&conversation).await?;
+            if let Some(first) = first {
+                let owner = StateOwner::agent(&conversation, &instance.profile_id);
+                inner.states.begin(&owner, &first).await?;
+            }
+        }
+        inner.states.begin(&world, &scene.first_world).await
+    }
+
+    async fn execute(&self, recorder: Recorder, scene: Arc<Scene>, replayed: Replayed) {
+        // Before a caller or an agent can ask for a state.
+        if let Err(failure) = self.prepare(&recorder, &scene).await {
+            let error = unprepared(failure);
+            let ended = |_| async { End::Finished(outcome::failed(error)) };
+            return self.inner.runs.execute(recorder, ended);
+        }
         let inner = Arc::clone(&self.inner);
         let writer = recorder.clone();
         // A caller that reads that the scene was started can ask something of it at once.
@@ -208,6 +235,16 @@ impl SceneRunner {
         let work = move |control| Actor::new(inner, writer, control, inbox, scene, replayed).run();
         self.inner.runs.execute(recorder, work);
     }
+}
+
+/// Words what keeps the states of a scene from beginning.
+fn unprepared(failure: Failure) -> CallError {
+    let status = failure.into_status();
+    let violations = grpc_kit::violations(&status).into_iter();
+    let violations = violations.map(|(place, problem)| format!("{place}: {problem}"));
+    let words = std::iter::once(status.message().to_owned()).chain(violations);
+    let message = words.collect::<Vec<_>>().join("; ");
+    outcome::error(ErrorCategory::Validation, "scene_invalid", message)
 }
 
 /// Makes the first private states of the agents of a scene, in their order (rule G106).

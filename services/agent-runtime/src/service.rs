@@ -211,7 +211,7 @@ impl AgentRuntime {
     pub async fn recover(&self) -> Result<(), Failure> {
         for open in self.runs.open_runs().await? {
             match open.kind == SCENE {
-                true => self.scene_runner.resume(open),
+                true => self.scene_runner.resume(open).await,
                 false => self.runner.resume(open),
             }
         }

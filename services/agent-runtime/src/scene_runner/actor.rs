@@ -12,13 +12,12 @@ use tokio::task::JoinSet;
 
 use super::{
     Inner,
-    board::{Inbox, InstanceStatus, Request, conversation_of},
-    first_states,
+    board::{Inbox, InstanceStatus, Request},
     replay::{DueWorkflow, Replayed},
     throttle::Throttle,
     until,
 };
-use crate::{domain::scene::Scene, store::StateOwner, wire};
+use crate::{domain::scene::Scene, wire};
 
 /// How long an actor sleeps when nothing is due.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -123,7 +122,6 @@ impl Actor {
             self.cancel_taken().await;
             return Err(Stop::Cancelled(CancelReason::Requested(reason)));
         }
-        self.prepare().await?;
         let taken: Vec<_> = self.state.taken.values().cloned().collect();
         for taken in taken {
             self.spawn_turn(taken);
@@ -142,38 +140,6 @@ impl Actor {
             self.begin_workflow().await?;
             self.wait().await?;
         }
-    }
-
-    /// Begins the conversations, the private states and then the world state, unless that has begun.
-    async fn prepare(&mut self) -> Result<(), Stop> {
-        let run_id = self.recorder.run_id().to_string();
-        let prepared = async {
-            let states = &self.shared.states;
-            let world = StateOwner::world(&run_id);
-            if states.snapshot(world.clone(), None).await?.is_some() {
-                return Ok(());
-            }
-            let first = first_states(&self.scene, &self.shared.profiles)?;
-            for (instance, first) in self.scene.instances.iter().zip(first) {
-                let conversation = conversation_of(&run_id, &instance.id);
-                self.shared.conversations.begin(&conversation).await?;
-                if let Some(first) = first {
-                    let owner = StateOwner::agent(&conversation, &instance.profile_id);
-                    states.begin(&owner, &first).await?;
-                }
-            }
-            states.begin(&world, &self.scene.first_world).await
-        };
-        prepared.await.map_err(|failure| {
-            let status = failure.into_status();
-            let words = [status.message().to_owned()].into_iter();
-            let violations = grpc_kit::violations(&status).into_iter();
-            let words =
-                words.chain(violations.map(|(place, problem)| format!("{place}: {problem}")));
-            let message = words.collect::<Vec<_>>().join("; ");
-            let category = common::ErrorCategory::Validation;
-            Stop::Failed(Box::new(outcome::error(category, "scene_invalid", message)))
-        })
     }
 
     /// Waits until there is something to do.

@@ -38,3 +38,32 @@ impl Throttle {
         admits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::SourceKind;
+
+    fn publisher(id: &str) -> Source {
+        Source {
+            kind: SourceKind::Caller,
+            id: id.to_owned(),
+            run_id: String::new(),
+        }
+    }
+
+    #[test]
+    fn g405_fifty_events_at_once_and_twenty_a_second_are_admitted_from_each_publisher() {
+        let mut throttle = Throttle::default();
+        let at = |millis| Timestamp::default().plus(Duration::from_millis(millis));
+        let mut admitted = |id: &str, millis: u64| {
+            let count = (0..100).filter(|_| throttle.admits(&publisher(id), at(millis)));
+            count.count()
+        };
+        assert_eq!(admitted("mara", 0), 50);
+        assert_eq!(admitted("mara", 49), 0);
+        assert_eq!(admitted("other", 49), 50);
+        assert_eq!(admitted("mara", 500), 10);
+        assert_eq!(admitted("mara", 60_000), 50);
+    }
+}

@@ -346,14 +346,10 @@ async fn a_repeated_request_publishes_once_and_wrong_events_are_refused() {
 async fn g405_a_publisher_that_is_too_fast_is_refused_for_a_second() {
     let running = world(&scene(), &says(""), &says("")).build().await;
     let run_id = running.start_scene().await;
-    let mut refused = None;
-    for _ in 0..80 {
-        if let Err(status) = running.publish(event(&run_id, "tick", &json!({}))).await {
-            refused = Some(status);
-            break;
-        }
-    }
-    let refused = refused.expect("80 events at once are too many");
+    let at_once = (0..400).map(|_| running.publish(event(&run_id, "tick", &json!({}))));
+    let published = futures::future::join_all(at_once).await;
+    let mut refused = published.into_iter().filter_map(Result::err);
+    let refused = refused.next().expect("400 events at once are too many");
     assert_eq!(
         grpc_kit::reason(&refused),
         Some(ErrorReason::EventsThrottled)
