@@ -43,9 +43,11 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     ];
     let tavern = InProcess::start_with(effort, &files).await?;
     let transport = tavern.transport();
+    // First, as what the others leave to the allocator would be used again.
+    let idle = idle_instances(&transport, effort).await?;
     let mut figures = vec![rounds(&transport, effort).await?];
     figures.extend(turns_at_once(&transport, effort).await?);
-    figures.push(idle_instances(&transport, effort).await?);
+    figures.push(idle);
     tavern.stop().await;
     Ok(figures)
 }
@@ -58,8 +60,12 @@ fn profile(id: &str, model: &str) -> String {
 
 /// A model that makes one call after the other, and then says so.
 fn script() -> String {
-    let call = json!({"answer": {"text": format!("<ACTION><{TOOL}></{TOOL}></ACTION>")}});
-    let mut turns: Vec<Value> = vec![call; CALLS];
+    // The same call again and again would end the turn.
+    let call = |number: usize| {
+        let call = format!("<{TOOL}><utc_offset>+{number:02}:00</utc_offset></{TOOL}>");
+        json!({"answer": {"text": format!("<ACTION>{call}</ACTION>")}})
+    };
+    let mut turns: Vec<Value> = (0..CALLS).map(call).collect();
     turns.push(json!({"answer": {"text": "Done."}}));
     json!({ "turns": turns }).to_string()
 }
