@@ -235,14 +235,32 @@ impl Conversations {
         before: Option<RunId>,
         most_bytes: usize,
     ) -> Result<Vec<Earlier>, Failure> {
+        self.read(conversation_id, before, most_bytes, false).await
+    }
+
+    /// Reads the newest parts, back to what was compacted if `is_context`.
+    async fn read(
+        &self,
+        conversation_id: &str,
+        before: Option<RunId>,
+        most_bytes: usize,
+        is_context: bool,
+    ) -> Result<Vec<Earlier>, Failure> {
         let parts = self.parts(conversation_id, before).await?;
-        let (mut history, mut bytes) = (Vec::new(), 0);
-        for part in parts.into_iter().rev() {
+        let (mut history, mut bytes) = (Vec::<Earlier>::new(), 0);
+        let mut compacted = None;
+        for (time, part) in parts.into_iter().rev() {
+            if compacted.is_some_and(|until| time <= until) {
+                break;
+            }
             let earlier = match part {
                 Part::Turn(run, plan) => history::turn(&self.inner.runs, *run, &plan).await?,
                 Part::Appended(batch) => Some(history::appended(&batch)),
             };
             let Some(earlier) = earlier else { continue };
+            if let Some(compaction) = earlier.compaction.as_ref().filter(|_| is_context) {
+                compacted = compacted.or(Some(compaction.until));
+            }
             let texts = earlier.messages.iter().map(|said| said.message.bytes());
             bytes += texts.sum::<usize>();
             history.push(earlier);
@@ -267,7 +285,7 @@ impl Conversations {
         language: Language,
     ) -> Result<Vec<Earlier>, Failure> {
         let mut history = self
-            .history(conversation_id, Some(before), most_bytes)
+            .read(conversation_id, Some(before), most_bytes, true)
             .await?;
         let newest = history
             .iter()
@@ -292,7 +310,7 @@ impl Conversations {
         &self,
         conversation_id: &str,
         before: Option<RunId>,
-    ) -> Result<Vec<Part>, Failure> {
+    ) -> Result<Vec<(Timestamp, Part)>, Failure> {
         let mut runs = self.inner.runs.by_conversation(conversation_id).await?;
         if let Some(before) = before.map(|run| run.to_string()) {
             let place = runs.iter().position(|(run, _)| run.run_id == before);
@@ -317,7 +335,7 @@ impl Conversations {
                 .map(|batch| (batch.created, Part::Appended(batch))),
         );
         parts.sort_by_key(|(time, _)| *time);
-        Ok(parts.into_iter().map(|(_, part)| part).collect())
+        Ok(parts)
     }
 
     async fn find(&self, conversation_id: &str) -> Result<Option<ConversationRow>, Failure> {

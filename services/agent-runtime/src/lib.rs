@@ -16,6 +16,7 @@
 //! - [`runner`]: the I/O of turns.
 //! - [`turns`]: starting turns, for callers and for the agents of scenes.
 //! - [`scenes`]: the scenes of a directory and those that were put.
+//! - [`running_scenes`]: the scenes that run in this process, and what is asked of them.
 //! - [`scene_runner`]: the I/O of scenes.
 //! - [`rpc`]: the wire.
 
@@ -28,6 +29,7 @@ mod program;
 pub mod provider;
 pub mod rpc;
 pub mod runner;
+pub mod running_scenes;
 pub mod scene_runner;
 pub mod scenes;
 pub mod service;

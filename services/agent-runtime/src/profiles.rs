@@ -23,6 +23,7 @@ use crate::{
     store::{AgentStore, StoreError},
 };
 
+pub(crate) use files::read_text;
 use files::{Files, Look};
 
 /// How often the files are looked at.

@@ -5,7 +5,6 @@
 //! log is replayed, so that each event is taken by one turn.
 
 mod actor;
-mod board;
 mod ending;
 mod publishing;
 mod replay;
@@ -23,8 +22,6 @@ use json_schema::Schema;
 use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started, outcome};
 use serde_json::{Value, json};
 
-pub use board::Board;
-pub(crate) use board::{Change, Draft, InstanceStatus, Request, Stage, conversation_of};
 pub(crate) use publishing::not_running;
 
 use self::{actor::Actor, replay::Replayed};
@@ -38,6 +35,7 @@ use crate::{
     peers::Peers,
     profiles::Profiles,
     runner,
+    running_scenes::{RunningScenes, conversation_of},
     states::States,
     store::StateOwner,
     turn_log::replay::time_of,
@@ -65,7 +63,7 @@ struct Inner {
     conversations: Conversations,
     profiles: Profiles,
     peers: Peers,
-    board: Board,
+    running_scenes: RunningScenes,
     max_scenes: usize,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
@@ -87,7 +85,7 @@ pub struct SceneParts {
     /// The services that run workflows.
     pub peers: Peers,
     /// The scenes that run here.
-    pub board: Board,
+    pub running_scenes: RunningScenes,
 }
 
 /// A scene to start.
@@ -119,12 +117,25 @@ impl SceneRunner {
                 conversations: parts.conversations,
                 profiles: parts.profiles,
                 peers: parts.peers,
-                board: parts.board,
+                running_scenes: parts.running_scenes,
                 max_scenes,
                 clock,
                 ids,
             }),
         }
+    }
+
+    /// Returns the scene that the same request started before; what it names may be gone by now.
+    ///
+    /// # Errors
+    /// REQUEST_ID_REUSED, or a storage that does not work.
+    pub(crate) async fn started_before(
+        &self,
+        request_id: &str,
+        body_hash: run_log::Hash,
+    ) -> Result<Option<Run>, Failure> {
+        let runs = &self.inner.runs;
+        runs.started_before(SCOPE, request_id, body_hash).await
     }
 
     /// Starts a scene, or finds the one that the same request started. Returns its run, and whether the
@@ -134,8 +145,8 @@ impl SceneRunner {
     /// INVALID_FIELDS, OVERLOADED, REQUEST_ID_REUSED, or a storage that does not work.
     pub(crate) async fn start(&self, new: NewScene) -> Result<(Run, bool), Failure> {
         let inner = &self.inner;
-        first_states(&new.scene, &inner.profiles)?;
-        if inner.board.len() >= inner.max_scenes {
+        let first = first_states(&new.scene, &inner.profiles)?;
+        if inner.running_scenes.len() >= inner.max_scenes {
             return Err(Failure::overloaded(RETRY_AFTER));
         }
         let start = StartRun {
@@ -165,7 +176,8 @@ impl SceneRunner {
                 let run = run.map_err(|_| run_lost(&run_id))?;
                 let scene = Arc::new(new.scene);
                 let replayed = Replayed::new(&scene, &inner.profiles, inner.clock.now());
-                self.execute(recorder, scene, replayed).await;
+                let prepared = self.prepare(&run_id, &scene, first).await;
+                self.execute(recorder, scene, replayed, prepared);
                 Ok((run, false))
             }
         }
@@ -185,10 +197,12 @@ impl SceneRunner {
                     .map_or_else(|| self.inner.clock.now(), time_of);
                 let mut replayed = Replayed::new(&scene, &self.inner.profiles, started);
                 let own = run.to_string();
-                for event in open.events.iter().filter(|event| event.run_id == own) {
-                    replayed.take(&scene, event);
+                let events = open.events.iter().filter(|event| event.run_id == own);
+                for kind in events.filter_map(|event| event.kind.as_ref()) {
+                    replayed.apply(&scene, kind);
                 }
-                self.execute(open.recorder, scene, replayed).await;
+                let prepared = self.prepare_again(&own, &scene).await;
+                self.execute(open.recorder, scene, replayed, prepared);
             }
             Err(error) => {
                 tracing::error!(%run, %error, "a scene cannot continue");
@@ -200,29 +214,46 @@ impl SceneRunner {
         }
     }
 
-    /// Begins the conversations, the private states and then the world state, unless that has begun.
-    async fn prepare(&self, recorder: &Recorder, scene: &Scene) -> Result<(), Failure> {
+    /// Begins the conversations, the private states and then the world state.
+    async fn prepare(
+        &self,
+        run_id: &str,
+        scene: &Scene,
+        first: Vec<Option<Value>>,
+    ) -> Result<(), Failure> {
         let inner = &self.inner;
-        let run_id = recorder.run_id().to_string();
-        let world = StateOwner::world(&run_id);
-        if inner.states.snapshot(world.clone(), None).await?.is_some() {
-            return Ok(());
-        }
-        let first = first_states(scene, &inner.profiles)?;
         for (instance, first) in scene.instances.iter().zip(first) {
-            let conversation = conversation_of(&run_id, &instance.id);
+            let conversation = conversation_of(run_id, &instance.id);
             inner.conversations.begin(&conversation).await?;
             if let Some(first) = first {
                 let owner = StateOwner::agent(&conversation, &instance.profile_id);
                 inner.states.begin(&owner, &first).await?;
             }
         }
+        let world = StateOwner::world(run_id);
         inner.states.begin(&world, &scene.first_world).await
     }
 
-    async fn execute(&self, recorder: Recorder, scene: Arc<Scene>, replayed: Replayed) {
-        // Before a caller or an agent can ask for a state.
-        if let Err(failure) = self.prepare(&recorder, &scene).await {
+    /// Begins what the process before this one did not come to: the world state is the last.
+    async fn prepare_again(&self, run_id: &str, scene: &Scene) -> Result<(), Failure> {
+        let inner = &self.inner;
+        let world = StateOwner::world(run_id);
+        if inner.states.snapshot(world, None).await?.is_some() {
+            return Ok(());
+        }
+        let first = first_states(scene, &inner.profiles)?;
+        self.prepare(run_id, scene, first).await
+    }
+
+    /// Carries a scene out whose states have begun; one whose states could not begin fails.
+    fn execute(
+        &self,
+        recorder: Recorder,
+        scene: Arc<Scene>,
+        replayed: Replayed,
+        prepared: Result<(), Failure>,
+    ) {
+        if let Err(failure) = prepared {
             let error = unprepared(failure);
             let ended = |_| async { End::Finished(outcome::failed(error)) };
             return self.inner.runs.execute(recorder, ended);
@@ -231,7 +262,7 @@ impl SceneRunner {
         let writer = recorder.clone();
         // A caller that reads that the scene was started can ask something of it at once.
         let run_id = recorder.run_id().to_string();
-        let inbox = inner.board.connect(run_id, Arc::clone(&scene));
+        let inbox = inner.running_scenes.connect(run_id, Arc::clone(&scene));
         let work = move |control| Actor::new(inner, writer, control, inbox, scene, replayed).run();
         self.inner.runs.execute(recorder, work);
     }
@@ -288,10 +319,4 @@ fn first_states(scene: &Scene, profiles: &Profiles) -> Result<Vec<Option<Value>>
         true => Ok(states),
         false => Err(failure),
     }
-}
-
-/// Returns how long it is until a time.
-fn until(clock: &dyn Clock, time: core_types::Timestamp) -> Duration {
-    let nanos = time.unix_nanos().saturating_sub(clock.now().unix_nanos());
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or_default())
 }

@@ -12,6 +12,7 @@ use crate::{
         document::DocumentError,
         scene::{self, MAX_SCENE_BYTES, Scene},
     },
+    profiles::read_text,
     store::{AgentStore, StoreError},
 };
 
@@ -186,12 +187,6 @@ fn read_directory(directory: &std::path::Path) -> io::Result<All> {
 }
 
 fn read_file(path: &std::path::Path) -> Result<Scene, String> {
-    let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if usize::try_from(size).map_or(true, |size| size > MAX_SCENE_BYTES) {
-        return Err(format!(
-            "it has {size} bytes; {MAX_SCENE_BYTES} are the most"
-        ));
-    }
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = read_text(path, MAX_SCENE_BYTES)?;
     scene::read(&text).map_err(|error| error.to_string())
 }

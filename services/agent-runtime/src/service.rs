@@ -21,9 +21,10 @@ use crate::{
     peers::Peers,
     profiles::Profiles,
     provider::Models,
-    rpc::{AgentRpc, ConversationRpc, ModelRpc, Places, ProfileRpc, SceneRpc, StateRpc},
+    rpc::{AgentRpc, ConversationRpc, ModelRpc, ProfileRpc, Publishers, SceneRpc, StateRpc},
     runner::Runner,
-    scene_runner::{Board, SCENE, SceneParts, SceneRunner},
+    running_scenes::RunningScenes,
+    scene_runner::{SCENE, SceneParts, SceneRunner},
     scenes::Scenes,
     settings::AgentSettings,
     states::States,
@@ -127,13 +128,13 @@ pub async fn build(
         Arc::clone(&clock),
         &settings,
     );
-    let board = Board::default();
+    let running_scenes = RunningScenes::default();
     let turns = Turns::new(
         runs.clone(),
         runner.clone(),
         conversations.clone(),
         models.clone(),
-        board.clone(),
+        running_scenes.clone(),
         &settings,
     );
     let ids = environment.ids;
@@ -150,23 +151,23 @@ pub async fn build(
         conversations: conversations.clone(),
         profiles: profiles.clone(),
         peers,
-        board: board.clone(),
+        running_scenes: running_scenes.clone(),
     };
     let most = settings.max_scenes;
     let scene_runner = SceneRunner::new(parts, most, clock, Arc::clone(&ids));
-    let places = Places::new(board, runs.clone());
+    let publishers = Publishers::new(running_scenes, runs.clone());
     let scenes = Scenes::new(settings.scenes_dir, store.clone());
     Ok(AgentRuntime {
         runs,
         runner,
-        scene: SceneRpc::new(scenes, scene_runner.clone(), places.clone()),
+        scene: SceneRpc::new(scenes, scene_runner.clone(), publishers.clone()),
         scene_runner,
         store,
         agent,
         profile: ProfileRpc::new(profiles, settings.default_model),
         conversation: ConversationRpc::new(conversations, ids),
         model: ModelRpc::new(models),
-        state: StateRpc::new(states, places),
+        state: StateRpc::new(states, publishers),
         _following: following,
     })
 }

@@ -121,12 +121,17 @@ impl AgentSettings {
                 format!("give a number from 1 to {most}"),
             );
         }
-        if self.max_turns == 0 || self.max_turns > 100_000 {
-            problems.add(
-                format!("{key}max_turns"),
-                format!("is {}", self.max_turns),
-                "give a number from 1 to 100000",
-            );
+        for (name, value) in [
+            ("max_turns", self.max_turns),
+            ("max_scenes", self.max_scenes),
+        ] {
+            if value == 0 || value > 100_000 {
+                problems.add(
+                    format!("{key}{name}"),
+                    format!("is {value}"),
+                    "give a number from 1 to 100000",
+                );
+            }
         }
         if self.history_bytes > 3 << 20 {
             problems.add(

@@ -154,6 +154,27 @@ impl States {
         versions.map_err(|error| store_failure(&error))
     }
 
+    /// Returns the versions after one, the newest first; as many as are kept.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn versions_after(
+        &self,
+        owner: &StateOwner,
+        version: u64,
+    ) -> Result<Vec<StateRow>, Failure> {
+        // Each has the whole state with it, so no more are read than there are.
+        let newest = self.versions(owner, None, 1).await?;
+        let count = newest
+            .first()
+            .map_or(0, |row| row.version.saturating_sub(version));
+        match usize::try_from(count).unwrap_or(usize::MAX) {
+            0 => Ok(Vec::new()),
+            1 => Ok(newest),
+            more => self.versions(owner, None, more).await,
+        }
+    }
+
     /// Changes the private state of an agent. Returns the version that the change made, and whether the
     /// request was seen before.
     ///

@@ -18,7 +18,7 @@ use crate::{
     error::{no_such_model, run_lost},
     provider::Models,
     runner::{Runner, TURN},
-    scene_runner::Board,
+    running_scenes::RunningScenes,
     settings::AgentSettings,
     store::StateOwner,
     turn_log::journal::message_given,
@@ -36,7 +36,7 @@ struct Inner {
     runner: Runner,
     conversations: Conversations,
     models: Models,
-    board: Board,
+    running_scenes: RunningScenes,
     budgets: Budgets,
     default_model: String,
 }
@@ -75,7 +75,7 @@ impl Turns {
         runner: Runner,
         conversations: Conversations,
         models: Models,
-        board: Board,
+        running_scenes: RunningScenes,
         settings: &AgentSettings,
     ) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Turns {
                 runner,
                 conversations,
                 models,
-                board,
+                running_scenes,
                 budgets: settings.budgets,
                 default_model: settings.default_model.clone(),
             }),
@@ -103,17 +103,17 @@ impl Turns {
     /// CONVERSATION_BUSY, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage that does not work.
     pub async fn start(&self, mut turn: NewTurn) -> Result<(Run, bool), Failure> {
         let inner = &self.inner;
-        let place = inner.board.place(&turn.conversation_id);
-        let settings = match &place {
+        let instance = inner.running_scenes.instance(&turn.conversation_id);
+        let settings = match &instance {
             None => turn.profile.tavern.clone(),
-            Some(place) if place.instance.profile_id == turn.profile.id.as_str() => {
+            Some(known) if known.instance.profile_id == turn.profile.id.as_str() => {
                 if turn.scene.is_none() {
-                    turn.scene = Some(place.turn(Vec::new()));
+                    turn.scene = Some(known.turn(Vec::new()));
                 }
-                place.instance.tavern.over(&turn.profile.tavern)
+                known.instance.tavern.over(&turn.profile.tavern)
             }
-            Some(place) => {
-                let owner = &place.instance.profile_id;
+            Some(known) => {
+                let owner = &known.instance.profile_id;
                 let problem = format!("the conversation is that of `{owner}` in a scene");
                 return Err(Failure::invalid_fields().violation("profile_id", problem));
             }

@@ -11,7 +11,7 @@ use run_log::{Created, NewRun, RequestKey, RunLog};
 use tonic::Code;
 
 use crate::codec::{durability_from_proto, durability_to_proto, timestamp_to_proto};
-use crate::failure::create_failure;
+use crate::failure::{create_failure, storage_failure};
 use crate::meta::RunMeta;
 use crate::phase;
 use crate::recorder::{Recorder, Stamp};
@@ -90,6 +90,32 @@ pub fn request_hash(message: &impl Message) -> run_log::Hash {
 }
 
 impl Runs {
+    /// Returns the run that the same request started before; none if it is new or has no id.
+    ///
+    /// # Errors
+    /// REQUEST_ID_REUSED for another body, or a storage that does not work.
+    pub async fn started_before(
+        &self,
+        scope: &str,
+        request_id: &str,
+        body_hash: run_log::Hash,
+    ) -> Result<Option<common::Run>, Failure> {
+        // A wrong id is reported where a run is started with it.
+        let Ok(id) = RequestId::new(request_id) else {
+            return Ok(None);
+        };
+        let found = self.store().logs.by_request(scope, &id).await;
+        let Some(summary) = found.map_err(|error| storage_failure(&error))? else {
+            return Ok(None);
+        };
+        let key = summary.request.as_ref();
+        if key.is_some_and(|key| key.body_hash != body_hash) {
+            let reused = run_log::CreateError::RequestIdConflict { run: summary.id };
+            return Err(create_failure(&reused, request_id));
+        }
+        self.store().resource(summary).await.map(Some)
+    }
+
     /// Creates a run with its first event, or finds the run that the same request started before.
     ///
     /// # Errors

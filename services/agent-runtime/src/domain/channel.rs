@@ -120,6 +120,16 @@ impl Member {
             .map(|subscription| subscription.debounce_ms)
     }
 
+    /// Returns how long the type of an event must be quiet that the agent hears.
+    fn debounce(&self, event: &Event) -> u64 {
+        // Conditions cost much more than this.
+        let mut own = self.subscriptions.iter();
+        match own.any(|subscription| subscription.debounce_ms > 0) {
+            true => self.hears(event).unwrap_or_default(),
+            false => 0,
+        }
+    }
+
     fn is_looping(&self, event: &Event) -> Option<String> {
         let (instance, event_type) = (&self.instance_id, &event.event_type);
         if event.chain.len() >= MAX_HOPS {
@@ -238,7 +248,7 @@ impl Channel {
             if !delivered_to.contains(&member.instance_id) {
                 continue;
             }
-            let debounce = member.hears(&event).unwrap_or_default();
+            let debounce = member.debounce(&event);
             let quiet = event
                 .published
                 .plus(std::time::Duration::from_millis(debounce));

@@ -1,6 +1,7 @@
 //! Reads values of a JSON document, and collects everything that is wrong with them.
 
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 /// Everything that is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +117,12 @@ impl Reader {
         }
         ids
     }
+}
+
+/// Returns what changes when the text of a document changes.
+pub(crate) fn etag(text: &str) -> String {
+    let digest = hex::encode(Sha256::digest(text));
+    digest.chars().take(32).collect()
 }
 
 /// Whether a value asks for something: it is not empty.

@@ -16,12 +16,11 @@ mod tavern;
 use core_types::{LoadDiagnostic, ProfileId};
 use json_schema::Schema;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 pub use self::tavern::TavernSection;
 pub(crate) use self::tavern::read_section;
 use super::{
-    document::{DocumentError, Reader},
+    document::{self, DocumentError, Reader},
     state::{self, MAX_PRIVATE_BYTES, StateError},
     subscription::{self, Subscription},
 };
@@ -65,8 +64,7 @@ pub struct Profile {
 impl Profile {
     /// Returns what changes when the text changes.
     pub fn etag(&self) -> String {
-        let digest = hex::encode(Sha256::digest(&self.text));
-        digest.chars().take(32).collect()
+        document::etag(&self.text)
     }
 
     /// Returns every tool that the agent may use, once, tools before skills.

@@ -11,10 +11,9 @@ mod tasks;
 use core_types::LoadDiagnostic;
 use json_schema::Schema;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use super::{
-    document::{DocumentError, Reader},
+    document::{self, DocumentError, Reader},
     event::MAX_TTL_SECONDS,
     state::{self, MAX_WORLD_BYTES, StateError},
 };
@@ -62,8 +61,7 @@ pub struct Scene {
 impl Scene {
     /// Returns what changes when the text changes.
     pub fn etag(&self) -> String {
-        let digest = hex::encode(Sha256::digest(&self.text));
-        digest.chars().take(32).collect()
+        document::etag(&self.text)
     }
 
     /// Returns an agent.

@@ -115,12 +115,15 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn read(file: &Path) -> Result<Profile, String> {
-    let size = fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if usize::try_from(size).map_or(true, |size| size > MAX_PROFILE_BYTES) {
-        return Err(format!(
-            "it has {size} bytes; {MAX_PROFILE_BYTES} are the most"
-        ));
-    }
-    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let text = read_text(file, MAX_PROFILE_BYTES)?;
     profile::read(&text).map_err(|error| error.to_string())
+}
+
+/// Reads a file of at most `most` bytes.
+pub(crate) fn read_text(file: &Path, most: usize) -> Result<String, String> {
+    let size = fs::metadata(file).map_err(|error| error.to_string())?.len();
+    if usize::try_from(size).map_or(true, |size| size > most) {
+        return Err(format!("it has {size} bytes; {most} are the most"));
+    }
+    fs::read_to_string(file).map_err(|error| error.to_string())
 }

@@ -20,14 +20,12 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tonic::{Code, Request, Response, Status};
 
-use super::{places::Places, profiles::diagnostics_to_proto};
+use super::{profiles::diagnostics_to_proto, publishers::Publishers};
 use crate::{
     domain::event::{self, MAX_PAYLOAD_BYTES},
     error::store_failure,
-    scene_runner::{
-        Draft, InstanceStatus, NewScene, Request as Asked, SceneRunner, Stage, conversation_of,
-        not_running,
-    },
+    running_scenes::{Draft, InstanceStatus, Request as Asked, RunningScene, conversation_of},
+    scene_runner::{NewScene, SceneRunner, not_running},
     scenes::{KnownScene, PutError, Scenes},
     wire,
 };
@@ -37,16 +35,16 @@ use crate::{
 pub struct SceneRpc {
     scenes: Scenes,
     runner: SceneRunner,
-    places: Places,
+    publishers: Publishers,
 }
 
 impl SceneRpc {
     /// Puts the server side together.
-    pub fn new(scenes: Scenes, runner: SceneRunner, places: Places) -> Self {
+    pub fn new(scenes: Scenes, runner: SceneRunner, publishers: Publishers) -> Self {
         Self {
             scenes,
             runner,
-            places,
+            publishers,
         }
     }
 
@@ -110,6 +108,16 @@ impl SceneRpc {
 
     async fn start(&self, request: StartSceneRequest) -> Result<StartSceneResponse, Failure> {
         let body_hash = request_hash(&request);
+        let before = self
+            .runner
+            .started_before(&request.request_id, body_hash)
+            .await?;
+        if before.is_some() {
+            return Ok(StartSceneResponse {
+                run: before,
+                replayed: true,
+            });
+        }
         let known = self.find(&request.scene_id).await?;
         let new = NewScene {
             scene: known.scene,
@@ -127,24 +135,19 @@ impl SceneRpc {
         })
     }
 
-    fn stage(&self, run_id: &str) -> Result<Stage, Failure> {
-        let stage = self.places.board().stage(run_id);
-        stage.ok_or_else(|| not_running("the run is no scene that runs; start one with StartScene"))
-    }
-
     async fn end(&self, request: EndSceneRequest) -> Result<EndSceneResponse, Failure> {
-        let stage = self.stage(&request.run_id)?;
+        let running = self.publishers.scene(&request.run_id)?;
         let (answer, answered) = oneshot::channel();
-        ask(&stage, Asked::End(request.reason, answer), answered).await?;
+        ask(&running, Asked::End(request.reason, answer), answered).await?;
         Ok(EndSceneResponse {})
     }
 
     async fn status(&self, run_id: &str) -> Result<GetSceneStatusResponse, Failure> {
-        let stage = self.stage(run_id)?;
+        let running = self.publishers.scene(run_id)?;
         let (answer, answered) = oneshot::channel();
-        let status = ask(&stage, Asked::Status(answer), answered).await?;
+        let status = ask(&running, Asked::Status(answer), answered).await?;
         let write = |status: InstanceStatus| {
-            let instance = stage.scene.instance(&status.instance_id);
+            let instance = running.scene.instance(&status.instance_id);
             proto::InstanceStatus {
                 profile_id: instance.map_or_else(String::new, |known| known.profile_id.clone()),
                 conversation_id: conversation_of(run_id, &status.instance_id),
@@ -154,7 +157,7 @@ impl SceneRpc {
             }
         };
         Ok(GetSceneStatusResponse {
-            scene_id: stage.scene.id.clone(),
+            scene_id: running.scene.id.clone(),
             instances: status.into_iter().map(write).collect(),
         })
     }
@@ -162,29 +165,31 @@ impl SceneRpc {
     async fn publish(&self, request: PublishEventRequest) -> Result<PublishEventResponse, Failure> {
         let payload = check(&request)?;
         let priority = wire::priority_from_proto(request.priority());
-        let (stage, source, chain) = match request.scene {
-            Some(Named::RunId(run_id)) => self.places.caller(&run_id, &request.source_id)?,
-            Some(Named::ConversationId(id)) => {
-                let place = self.places.instance(&id).await?;
-                (place.stage, place.source, place.chain)
-            }
-            None => return Err(super::places::unnamed()),
+        let publisher = match request.scene {
+            Some(Named::RunId(run_id)) => self.publishers.caller(&run_id, &request.source_id)?,
+            Some(Named::ConversationId(id)) => self.publishers.agent(&id).await?,
+            None => return Err(super::publishers::unnamed()),
         };
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         let draft = Draft {
             event_type: request.r#type,
             payload,
-            source,
+            source: publisher.source,
             targets: request.target_instance_ids,
             priority,
             ttl: (request.ttl_seconds > 0).then(|| seconds(request.ttl_seconds)),
             delay: seconds(request.delay_seconds),
-            chain,
+            chain: publisher.chain,
             correlation_id: request.correlation_id,
             request_id: request.request_id,
         };
         let (answer, answered) = oneshot::channel();
-        let published = ask(&stage, Asked::Publish(Box::new(draft), answer), answered).await??;
+        let published = ask(
+            &publisher.running,
+            Asked::Publish(Box::new(draft), answer),
+            answered,
+        )
+        .await??;
         Ok(PublishEventResponse {
             event_id: published.event_id,
             delivered_to: published.delivered_to,
@@ -195,12 +200,12 @@ impl SceneRpc {
 
 /// Asks something of a scene, and waits for the answer.
 async fn ask<T>(
-    stage: &Stage,
+    running: &RunningScene,
     request: Asked,
     answered: oneshot::Receiver<T>,
 ) -> Result<T, Failure> {
     let ended = || not_running("the scene has ended");
-    match stage.ask(request).await {
+    match running.ask(request).await {
         true => answered.await.map_err(|_| ended()),
         false => Err(ended()),
     }

@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     operations::{operations, path, paths},
-    places::Places,
+    publishers::Publishers,
     worlds::Worlds,
 };
 use crate::{
@@ -29,8 +29,8 @@ pub struct StateRpc {
 
 impl StateRpc {
     /// Serves these states.
-    pub fn new(states: States, places: Places) -> Self {
-        let worlds = Worlds::new(states.clone(), places);
+    pub fn new(states: States, publishers: Publishers) -> Self {
+        let worlds = Worlds::new(states.clone(), publishers);
         Self { states, worlds }
     }
 

@@ -14,14 +14,15 @@ use tonic::Code;
 
 use super::{
     operations::{operations, path, paths},
-    places::{Places, unnamed},
+    publishers::{Publishers, unnamed},
 };
 use crate::{
     domain::{
         scene::Instance,
         state::{MAX_WORLD_BYTES, Operation},
     },
-    scene_runner::{Change, Request, not_running},
+    running_scenes::{Change, Request, scene_of},
+    scene_runner::not_running,
     states::{States, Update, refused},
     store::StateOwner,
 };
@@ -30,12 +31,12 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Worlds {
     states: States,
-    places: Places,
+    publishers: Publishers,
 }
 
 impl Worlds {
-    pub(super) fn new(states: States, places: Places) -> Self {
-        Self { states, places }
+    pub(super) fn new(states: States, publishers: Publishers) -> Self {
+        Self { states, publishers }
     }
 
     pub(super) async fn get(
@@ -46,10 +47,9 @@ impl Worlds {
             "" => None,
             written => Some(path("path", written)?),
         };
-        // Its name says which scene a conversation belongs to, also after the scene has ended.
         let run_id = match &request.scene {
             Some(Read::RunId(run_id)) => run_id.as_str(),
-            Some(Read::ConversationId(id)) => id.split('.').next().unwrap_or_default(),
+            Some(Read::ConversationId(id)) => scene_of(id).unwrap_or_default(),
             None => return Err(unnamed()),
         };
         let version = (request.version > 0).then_some(request.version);
@@ -77,27 +77,31 @@ impl Worlds {
     ) -> Result<UpdateWorldStateResponse, Failure> {
         let hash = request_hash(&request);
         let operations = operations(&request.request_id, &request.operations)?;
-        let (stage, by, chain) = match &request.scene {
-            Some(Written::RunId(run_id)) => self.places.caller(run_id, "")?,
-            Some(Written::ConversationId(id)) => {
-                let speaker = self.places.instance(id).await?;
-                self.check_allowed(&speaker.instance, &operations)?;
-                (speaker.stage, speaker.source, speaker.chain)
-            }
+        let publisher = match &request.scene {
+            Some(Written::RunId(run_id)) => self.publishers.caller(run_id, "")?,
+            Some(Written::ConversationId(id)) => self.publishers.agent(id).await?,
             None => return Err(unnamed()),
         };
+        if let Some(instance) = &publisher.instance {
+            self.check_allowed(instance, &operations)?;
+        }
+        let running = publisher.running;
         let update = Update {
             request: (!request.request_id.is_empty()).then_some((request.request_id, hash)),
             expected_version: request.expected_version,
             operations,
         };
-        let world = StateOwner::world(&stage.run_id);
-        let schema = stage.scene.world_schema.as_ref();
+        let world = StateOwner::world(&running.run_id);
+        let schema = running.scene.world_schema.as_ref();
         let states = &self.states;
         let updated = states.update_within(&world, update, schema, MAX_WORLD_BYTES);
         let (row, replayed) = updated.await?;
         // A scene that ends in this moment has no more agents that could hear of it.
-        stage.ask(Request::WorldChanged(Change { by, chain })).await;
+        let change = Change {
+            by: publisher.source,
+            chain: publisher.chain,
+        };
+        running.ask(Request::WorldChanged(change)).await;
         Ok(UpdateWorldStateResponse {
             version: row.version,
             changed_paths: paths(&row),

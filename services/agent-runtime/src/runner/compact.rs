@@ -13,7 +13,7 @@ use super::{driver::Driver, stop::Stop};
 use crate::{
     domain::{
         compaction::{self, Compaction, SUMMARY_TOKENS, tokens},
-        message::TurnMessage,
+        prompt,
     },
     provider::{AnswerEnd, Model, ModelError, ModelRequest, Piece},
     wire,
@@ -110,7 +110,7 @@ impl Driver {
         let Some(until) = until.map(|first| first.time) else {
             return Ok(());
         };
-        let replaced_digest = digest(covered);
+        let replaced = prompt::assemble("", "", covered, &[], usize::MAX);
         let turns = u32::try_from(covered.len()).unwrap_or(u32::MAX);
         let (summary, end) = summary.unzip();
         let method = match summary {
@@ -129,7 +129,7 @@ impl Driver {
             until: Some(timestamp_to_proto(until)),
             method: method.into(),
             turns,
-            replaced_digest,
+            replaced_digest: replaced.digest(),
             summary_digest: match compaction.summary.as_str() {
                 "" => String::new(),
                 summary => hex::encode(Sha256::digest(summary)),
@@ -179,17 +179,4 @@ async fn collect(model: &Model, request: ModelRequest) -> Result<(String, Answer
         }
     }
     Err(ModelError::Malformed("the answer has no end".to_owned()))
-}
-
-/// Returns the SHA-256 of messages.
-fn digest(turns: &[Vec<TurnMessage>]) -> String {
-    let mut hasher = Sha256::new();
-    for said in turns.iter().flatten() {
-        for part in [said.message.role.as_str(), said.message.text.as_str()] {
-            // Lengths keep one message from running into the next.
-            hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-            hasher.update(part);
-        }
-    }
-    hex::encode(hasher.finalize())
 }

@@ -12,12 +12,14 @@ use tokio::task::JoinSet;
 
 use super::{
     Inner,
-    board::{Inbox, InstanceStatus, Request},
     replay::{DueWorkflow, Replayed},
     throttle::Throttle,
-    until,
 };
-use crate::{domain::scene::Scene, wire};
+use crate::{
+    domain::scene::Scene,
+    running_scenes::{Change, Inbox, InstanceStatus, Request},
+    wire,
+};
 
 /// How long an actor sleeps when nothing is due.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -35,13 +37,13 @@ pub(super) struct Actor {
     pub(super) state: Replayed,
     pub(super) throttle: Throttle,
     /// What changed the world state and is not published yet, and when it is.
-    pub(super) changes: Option<(Timestamp, Vec<super::board::Change>)>,
+    pub(super) changes: Option<(Timestamp, Vec<Change>)>,
     /// Turns and workflows under way.
     pub(super) tasks: JoinSet<Done>,
     /// Whether changes of the world state before this process were looked for.
     pub(super) is_caught_up: bool,
     /// Whether a workflow is under way.
-    pub(super) is_reacting: bool,
+    pub(super) runs_workflow: bool,
     /// Until when turns may end after the end of the scene was requested.
     pub(super) close_by: Option<Timestamp>,
     inbox: Inbox,
@@ -88,7 +90,7 @@ impl Actor {
             changes: None,
             tasks: JoinSet::new(),
             is_caught_up: false,
-            is_reacting: false,
+            runs_workflow: false,
             close_by: None,
             inbox,
         }
@@ -134,7 +136,7 @@ impl Actor {
             self.fire_timers().await?;
             self.announce_world().await?;
             self.begin_turns().await?;
-            if self.is_over() {
+            if self.is_over().await {
                 return Ok(());
             }
             self.begin_workflow().await?;
@@ -145,9 +147,7 @@ impl Actor {
     /// Waits until there is something to do.
     async fn wait(&mut self) -> Result<(), Stop> {
         let now = self.shared.clock.now();
-        let due = self
-            .due(now)
-            .map_or(LONGEST_SLEEP, |due| until(self.shared.clock.as_ref(), due));
+        let due = self.due(now).map_or(LONGEST_SLEEP, |due| due.since(now));
         let is_paused = self.control.is_paused();
         tokio::select! {
             () = self.control.cancelled() => Ok(()),

@@ -21,7 +21,8 @@ impl Actor {
     }
 
     /// Returns true once the scene has ended: its turns first, then its workflows, that of the end last.
-    pub(super) fn is_over(&mut self) -> bool {
+    /// Turns that have not ended in time are cancelled.
+    pub(super) async fn is_over(&mut self) -> bool {
         if !self.state.is_ending {
             return false;
         }
@@ -29,28 +30,17 @@ impl Actor {
         let close_by = *self.close_by.get_or_insert_with(|| now.plus(CLOSING));
         if !self.state.taken.is_empty() {
             if now >= close_by {
-                // They are cancelled once; how they end is awaited all the same.
+                self.cancel_all("the scene ends").await;
                 self.close_by = Some(now.plus(CLOSING));
-                self.cancel_turns();
             }
             return false;
         }
-        if !self.state.workflows.is_empty() || self.is_reacting {
+        if !self.state.workflows.is_empty() {
             return false;
         }
         if !self.state.has_closed {
-            let scene = std::sync::Arc::clone(&self.scene);
-            self.state.add_workflows(&scene, &Moment::End);
-            return false;
+            self.state.add_workflows(&self.scene, &Moment::End);
         }
-        true
-    }
-
-    fn cancel_turns(&self) {
-        let runs = self.shared.runs.clone();
-        for work in self.control.in_flight() {
-            let runs = runs.clone();
-            tokio::spawn(async move { runs.cancel(&work.id, "the scene ends").await });
-        }
+        self.state.has_closed
     }
 }

@@ -8,11 +8,11 @@ use tonic::Code;
 
 use super::{
     actor::{Actor, Stop},
-    board::{Draft, Published},
     throttle::PER_SECOND,
 };
 use crate::{
     domain::event::{Event, Priority, Source, SourceKind},
+    running_scenes::{Draft, Published},
     wire,
 };
 

@@ -5,7 +5,6 @@ use std::collections::{HashMap, VecDeque};
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::Timestamp;
 
-use super::board::Published;
 use crate::{
     domain::{
         channel::{Channel, Member},
@@ -13,6 +12,7 @@ use crate::{
         scene::{Moment, Scene},
     },
     profiles::Profiles,
+    running_scenes::Published,
     wire,
 };
 
@@ -119,13 +119,6 @@ impl Replayed {
         };
         replayed.add_workflows(scene, &Moment::Start);
         replayed
-    }
-
-    /// Takes an event of the scene's own log.
-    pub(super) fn take(&mut self, scene: &Scene, event: &common::RunEvent) {
-        if let Some(kind) = &event.kind {
-            self.apply(scene, kind);
-        }
     }
 
     /// Takes what happened.

@@ -17,7 +17,6 @@ use tracing::Instrument;
 use super::{
     Inner,
     actor::{Actor, Done, Stop},
-    board::conversation_of,
     replay::Taken,
 };
 use crate::{
@@ -25,6 +24,7 @@ use crate::{
         event::{Event, Hop},
         plan::{Opening, TurnInput},
     },
+    running_scenes::conversation_of,
     turns::NewTurn,
 };
 
@@ -33,8 +33,8 @@ const SCOPE: &str = "tavern.agent.v1.SceneService/turn";
 /// How long to wait until a turn is tried again that could not start yet.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
-/// What one turn of an agent is played with.
-struct Play {
+/// A turn of an agent, from its start to its end.
+struct AgentTurn {
     shared: Arc<Inner>,
     recorder: Recorder,
     control: RunControl,
@@ -90,21 +90,21 @@ impl Actor {
 
     /// Starts the turn of an agent that took events, or follows the one that was started.
     pub(super) fn spawn_turn(&mut self, taken: Taken) {
-        let play = Play {
+        let turn = AgentTurn {
             shared: Arc::clone(&self.shared),
             recorder: self.recorder.clone(),
             control: self.control.clone(),
             taken,
         };
         let context = self.control.call_context();
-        let work = async move { Done::Turn(play.play_out().await) };
+        let work = async move { Done::Turn(turn.run().await) };
         let work = context.scope(work).instrument(tracing::Span::current());
         self.tasks.spawn(work);
     }
 }
 
-impl Play {
-    async fn play_out(self) -> EventsHandled {
+impl AgentTurn {
+    async fn run(self) -> EventsHandled {
         let mut handled = EventsHandled {
             instance_id: self.taken.instance_id.clone(),
             state: RunState::Failed.into(),
@@ -137,10 +137,14 @@ impl Play {
         let run_id = self.recorder.run_id().to_string();
         let conversation_id = conversation_of(&run_id, &self.taken.instance_id);
         let gone = || Status::failed_precondition("the agent is not in the scene");
-        let place = self.shared.board.place(&conversation_id).ok_or_else(gone)?;
-        let profile = self.shared.profiles.get(&place.instance.profile_id);
+        let known = self
+            .shared
+            .running_scenes
+            .instance(&conversation_id)
+            .ok_or_else(gone)?;
+        let profile = self.shared.profiles.get(&known.instance.profile_id);
         let profile = profile.ok_or_else(|| {
-            let id = &place.instance.profile_id;
+            let id = &known.instance.profile_id;
             Status::not_found(format!("no agent profile has the id `{id}`"))
         })?;
         let events = &self.taken.events;
@@ -152,7 +156,7 @@ impl Play {
                 history: Vec::new(),
                 opening,
             },
-            scene: Some(place.turn(chain)),
+            scene: Some(known.turn(chain)),
             conversation_id,
             ephemeral: false,
             budgets: crate::domain::budgets::Limits::default(),

@@ -20,7 +20,6 @@ use tracing::Instrument;
 use super::{
     Inner,
     actor::{Actor, Done, Stop, WorkflowEnd},
-    board::Draft,
     replay::DueWorkflow,
 };
 use crate::{
@@ -30,6 +29,7 @@ use crate::{
         state::{MAX_WORLD_BYTES, from_patch},
     },
     peers::PATIENCE,
+    running_scenes::{Change, Draft},
     states::Update,
     store::StateOwner,
 };
@@ -39,7 +39,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The most events that one workflow publishes.
 const MOST_EVENTS: usize = 100;
 
-struct Reaction {
+/// A run of a workflow of the scene.
+struct WorkflowRun {
     shared: Arc<Inner>,
     recorder: Recorder,
     control: RunControl,
@@ -50,10 +51,14 @@ struct Reaction {
 impl Actor {
     /// Runs the next workflow, if there is one and none runs.
     pub(super) async fn begin_workflow(&mut self) -> Result<(), Stop> {
-        if self.is_reacting {
+        if self.runs_workflow {
             return Ok(());
         }
         let Some(next) = self.state.workflows.front().cloned() else {
+            return Ok(());
+        };
+        let control = self.control.clone();
+        let Some(_not_paused) = control.admit_start().await else {
             return Ok(());
         };
         if next.world_version.is_none() {
@@ -77,8 +82,8 @@ impl Actor {
         let Some(due) = self.state.workflows.front().cloned() else {
             return Ok(());
         };
-        self.is_reacting = true;
-        let reaction = Reaction {
+        self.runs_workflow = true;
+        let run = WorkflowRun {
             shared: Arc::clone(&self.shared),
             recorder: self.recorder.clone(),
             control: self.control.clone(),
@@ -86,7 +91,7 @@ impl Actor {
             due,
         };
         let context = self.control.call_context();
-        let work = async move { Done::Workflow(Box::new(reaction.run().await)) };
+        let work = async move { Done::Workflow(Box::new(run.run().await)) };
         let work = context.scope(work).instrument(tracing::Span::current());
         self.tasks.spawn(work);
         Ok(())
@@ -94,7 +99,7 @@ impl Actor {
 
     /// Applies the outputs of a workflow. A scene whose `on_scene_start` failed does not start.
     pub(super) async fn workflow_ended(&mut self, end: WorkflowEnd) -> Result<(), Stop> {
-        self.is_reacting = false;
+        self.runs_workflow = false;
         let applied = match &end.outputs {
             Ok(outputs) => self.apply_outputs(&end, outputs).await?,
             Err(error) => Err(error.clone()),
@@ -161,7 +166,7 @@ impl Actor {
                     .collect();
                 return Ok(Err(format!("{}{}", status.message(), words.concat())));
             }
-            self.note_change(super::board::Change {
+            self.note_change(Change {
                 by: end.source(),
                 chain: end.chain(),
             });
@@ -221,7 +226,7 @@ fn drafts(end: &WorkflowEnd, events: &Value) -> Result<Vec<Draft>, String> {
     events.iter().enumerate().map(draft).collect()
 }
 
-impl Reaction {
+impl WorkflowRun {
     async fn run(self) -> WorkflowEnd {
         let (mut run_id, mut outputs) = (String::new(), Ok(Map::new()));
         match self.start().await {

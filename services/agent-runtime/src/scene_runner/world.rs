@@ -6,18 +6,16 @@ use serde_json::{Value, json};
 
 use super::{
     actor::{Actor, Stop},
-    board::{Change, Draft},
     replay::WORLD_UPDATED,
 };
 use crate::{
     domain::event::{Hop, Source},
+    running_scenes::{Change, Draft},
     store::StateOwner,
 };
 
 /// How long changes are merged.
 const MERGED: Duration = Duration::from_millis(50);
-/// How many versions one event speaks of.
-const MOST_VERSIONS: usize = 1_000;
 
 impl Actor {
     /// Notes that the world state was changed.
@@ -41,9 +39,9 @@ impl Actor {
             .map_or_else(Vec::new, |(_, changes)| changes);
         self.is_caught_up = true;
         let owner = StateOwner::world(&self.recorder.run_id().to_string());
-        let versions = self.shared.states.versions(&owner, None, MOST_VERSIONS);
-        let versions = match versions.await {
-            Ok(versions) => versions,
+        let previous = self.state.announced;
+        let new = match self.shared.states.versions_after(&owner, previous).await {
+            Ok(new) => new,
             Err(failure) => {
                 let error = failure.into_status();
                 tracing::error!(
@@ -53,11 +51,6 @@ impl Actor {
                 return Ok(());
             }
         };
-        let previous = self.state.announced;
-        let new: Vec<_> = versions
-            .iter()
-            .take_while(|row| row.version > previous)
-            .collect();
         let Some(newest) = new.first().map(|row| row.version) else {
             return Ok(());
         };

@@ -13,7 +13,8 @@ use contracts::tavern::{
         start_turn_request::Input, state_operation::Kind as Change,
         state_service_client::StateServiceClient, update_world_state_request::Scene as Written,
     },
-    common::v1::{ErrorReason, RunState, SceneEvent, run_event::Kind},
+    common::v1::{ErrorReason, RunState, SceneEvent, run_event::Kind, watch_record::Record},
+    run::v1::WatchRunRequest,
 };
 use grpc_kit::Transport;
 use serde_json::{Value, json};
@@ -122,6 +123,23 @@ impl Running {
         };
         let status = self.scenes().get_scene_status(request).await.unwrap();
         status.into_inner().instances
+    }
+
+    /// Waits until so many turns with events have ended.
+    async fn until_handled(&self, run_id: &str, turns: usize) {
+        let request = WatchRunRequest {
+            run_id: run_id.to_owned(),
+            after_sequence: 0,
+        };
+        let records = self.runs.clone().watch_run(request).await.unwrap();
+        let (mut records, mut handled) = (records.into_inner(), 0);
+        while handled < turns {
+            let answer = records.message().await.unwrap();
+            let record = answer.expect("the watch ended before").record;
+            if let Some(Record::Event(event)) = record.and_then(|record| record.record) {
+                handled += usize::from(event.kind.as_ref().is_some_and(is_handled));
+            }
+        }
     }
 
     async fn end_scene(&self, run_id: &str) -> Ended {
@@ -380,15 +398,7 @@ async fn g403_after_a_restart_every_event_is_taken_by_one_turn() {
 
     let running = world.build().await;
     running.runtime.recover().await.unwrap();
-    let mut handled = 0;
-    while handled < 2 {
-        let ended = running.status(&run_id).await;
-        handled = match ended[0].is_busy || !ended[0].waiting.is_empty() {
-            true => 0,
-            false => 2,
-        };
-        tokio::task::yield_now().await;
-    }
+    running.until_handled(&run_id, 2).await;
     let ended = running.end_scene(&run_id).await;
     let taken: Vec<usize> = ended
         .events
@@ -512,5 +522,60 @@ async fn g103_scenes_are_files_or_put_and_everything_wrong_is_named() {
     assert_eq!(
         grpc_kit::violations(&wrong)[0].0,
         "scene_json/agent_instances"
+    );
+}
+
+#[tokio::test]
+async fn a_repeated_start_finds_its_scene_although_the_file_is_gone() {
+    let world = world(&scene(), &says(""), &says(""));
+    let running = world.build().await;
+    let start = |scene_id: &str| StartSceneRequest {
+        request_id: "s-1".to_owned(),
+        scene_id: scene_id.to_owned(),
+        ..StartSceneRequest::default()
+    };
+    let mut scenes = running.scenes();
+    let first = scenes
+        .start_scene(start("wood"))
+        .await
+        .unwrap()
+        .into_inner();
+    std::fs::remove_file(world.settings.scenes_dir.join("wood.json")).unwrap();
+    let again = scenes
+        .start_scene(start("wood"))
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(again.replayed);
+    assert_eq!(again.run.unwrap().run_id, first.run.unwrap().run_id);
+    let other = scenes.start_scene(start("another")).await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&other), Some(ErrorReason::RequestIdReused));
+}
+
+#[tokio::test]
+async fn a_paused_scene_starts_no_workflow() {
+    let mut scene = scene();
+    scene["scene_lifecycle_workflows"] = json!({"on_bell": "ring"});
+    let running = world(&scene, &says(""), &says("")).build().await;
+    let run_id = running.start_scene().await;
+    running.pause(&run_id).await;
+    running
+        .publish(event(&run_id, "bell", &json!({})))
+        .await
+        .unwrap();
+    // What is answered after the event shows that the scene has looked at it.
+    running.status(&run_id).await;
+    running.resume(&run_id).await;
+    running
+        .until(&run_id, |kind| {
+            matches!(kind, Kind::SceneWorkflowStarted(_))
+        })
+        .await;
+    let ended = running.end_scene(&run_id).await;
+    let words = ended.story();
+    let place = |word: &str| words.iter().position(|known| *known == word);
+    assert!(
+        place("resumed") < place("scene workflow started"),
+        "{words:?}"
     );
 }

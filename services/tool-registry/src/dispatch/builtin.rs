@@ -20,6 +20,7 @@ use core_types::Clock;
 use grpc_kit::Transport;
 use serde_json::Value;
 
+use self::state::State;
 use super::{
     ResolvedCall,
     sandbox::{Sandbox, Sessions},
@@ -163,10 +164,18 @@ impl Builtins {
             Method::CurrentTime => time::current(self.clock.now(), &resolved.arguments),
             Method::Execute => code::execute(&self.sandbox, resolved).await,
             Method::RunCell => cell::run(&self.sessions, resolved).await,
-            Method::ReadPrivateState => state::read(&self.agents.states, resolved).await,
-            Method::UpdatePrivateState => state::update(&self.agents.states, resolved).await,
-            Method::ReadWorldState => scene::read(&self.agents.states, resolved).await,
-            Method::UpdateWorldState => scene::update(&self.agents.states, resolved).await,
+            Method::ReadPrivateState => {
+                state::read(&self.agents.states, State::Private, resolved).await
+            }
+            Method::UpdatePrivateState => {
+                state::update(&self.agents.states, State::Private, resolved).await
+            }
+            Method::ReadWorldState => {
+                state::read(&self.agents.states, State::World, resolved).await
+            }
+            Method::UpdateWorldState => {
+                state::update(&self.agents.states, State::World, resolved).await
+            }
             Method::PublishEvent => scene::publish(&self.agents.scenes, resolved).await,
             file_method => self.on_workspace(file_method, resolved).await,
         }

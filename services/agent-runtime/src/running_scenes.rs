@@ -16,6 +16,8 @@ use crate::domain::{
     scene::{Instance, Scene},
 };
 
+/// What stands between the run of a scene and an agent in the name of its conversation.
+const SEPARATOR: char = '.';
 /// How many requests may wait to be taken by one scene.
 const WAITING: usize = 256;
 
@@ -90,14 +92,14 @@ pub(crate) struct InstanceStatus {
 
 /// The scenes that run here, by run. Clone, cheap.
 #[derive(Clone, Debug, Default)]
-pub struct Board {
+pub struct RunningScenes {
     /// Locked for a look-up or a change, never across an await.
-    stages: Arc<RwLock<HashMap<String, Stage>>>,
+    by_run: Arc<RwLock<HashMap<String, RunningScene>>>,
 }
 
 /// A scene that runs here.
 #[derive(Clone, Debug)]
-pub(crate) struct Stage {
+pub(crate) struct RunningScene {
     /// The run.
     pub(crate) run_id: String,
     /// The document.
@@ -105,89 +107,89 @@ pub(crate) struct Stage {
     requests: mpsc::Sender<Request>,
 }
 
-/// The place of a conversation in a scene.
+/// An agent of a scene that runs here.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SceneInstance {
     /// The scene.
-    pub(crate) stage: Stage,
+    pub(crate) running: RunningScene,
     /// The agent.
     pub(crate) instance: Instance,
 }
 
 /// The requests to one scene; it takes none after it is dropped.
 #[derive(Debug)]
-pub(super) struct Inbox {
-    pub(super) requests: mpsc::Receiver<Request>,
+pub(crate) struct Inbox {
+    pub(crate) requests: mpsc::Receiver<Request>,
     sender: mpsc::Sender<Request>,
     run_id: String,
-    board: Board,
+    running: RunningScenes,
 }
 
-impl Board {
+impl RunningScenes {
     /// Returns a scene that runs here.
-    pub(crate) fn stage(&self, run_id: &str) -> Option<Stage> {
-        let stages = self.stages.read().unwrap_or_else(PoisonError::into_inner);
-        stages.get(run_id).cloned()
+    pub(crate) fn get(&self, run_id: &str) -> Option<RunningScene> {
+        let scenes = self.by_run.read().unwrap_or_else(PoisonError::into_inner);
+        scenes.get(run_id).cloned()
     }
 
     /// Returns how many scenes run here.
-    pub(super) fn len(&self) -> usize {
-        let stages = self.stages.read().unwrap_or_else(PoisonError::into_inner);
-        stages.len()
+    pub(crate) fn len(&self) -> usize {
+        let scenes = self.by_run.read().unwrap_or_else(PoisonError::into_inner);
+        scenes.len()
     }
 
-    /// Returns the place of a conversation; none if it is not that of an agent in a scene that runs here.
-    pub(crate) fn place(&self, conversation_id: &str) -> Option<Place> {
-        let (run_id, instance_id) = conversation_id.split_once('.')?;
-        let stage = self.stage(run_id)?;
-        let instance = stage.scene.instance(instance_id)?.clone();
-        Some(Place { stage, instance })
+    /// Returns the agent of a conversation; none if it is not that of an agent in a scene that runs here.
+    pub(crate) fn instance(&self, conversation_id: &str) -> Option<SceneInstance> {
+        let (run_id, instance_id) = conversation_id.split_once(SEPARATOR)?;
+        let running = self.get(run_id)?;
+        let instance = running.scene.instance(instance_id)?.clone();
+        Some(SceneInstance { running, instance })
     }
 
     /// Begins to take requests for a scene.
-    pub(super) fn connect(&self, run_id: String, scene: Arc<Scene>) -> Inbox {
+    pub(crate) fn connect(&self, run_id: String, scene: Arc<Scene>) -> Inbox {
         let (sender, requests) = mpsc::channel(WAITING);
-        let stage = Stage {
+        let running = RunningScene {
             run_id: run_id.clone(),
             scene,
             requests: sender.clone(),
         };
-        let mut stages = self.stages.write().unwrap_or_else(PoisonError::into_inner);
-        stages.insert(run_id.clone(), stage);
+        let mut scenes = self.by_run.write().unwrap_or_else(PoisonError::into_inner);
+        scenes.insert(run_id.clone(), running);
         Inbox {
             requests,
             sender,
             run_id,
-            board: self.clone(),
+            running: self.clone(),
         }
     }
 }
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        let stages = self.board.stages.write();
-        let mut stages = stages.unwrap_or_else(PoisonError::into_inner);
-        let current = stages.get(&self.run_id);
+        let scenes = self.running.by_run.write();
+        let mut scenes = scenes.unwrap_or_else(PoisonError::into_inner);
+        let current = scenes.get(&self.run_id);
         // Another one may have taken its place.
-        if current.is_some_and(|stage| stage.requests.same_channel(&self.sender)) {
-            stages.remove(&self.run_id);
+        if current.is_some_and(|running| running.requests.same_channel(&self.sender)) {
+            scenes.remove(&self.run_id);
         }
     }
 }
 
-impl Stage {
+impl RunningScene {
     /// Asks something of the scene; false if it has ended.
     pub(crate) async fn ask(&self, request: Request) -> bool {
         self.requests.send(request).await.is_ok()
     }
 }
 
-impl Place {
-    /// Returns the place of a turn whose events came about in a way.
+impl SceneInstance {
+    /// Returns the place of a turn of this agent whose events came about in a way.
     pub(crate) fn turn(&self, chain: Vec<Hop>) -> SceneTurn {
         SceneTurn {
-            scene_id: self.stage.scene.id.clone(),
-            run_id: self.stage.run_id.clone(),
+            scene_id: self.running.scene.id.clone(),
+            run_id: self.running.run_id.clone(),
             instance_id: self.instance.id.clone(),
             chain,
         }
@@ -196,5 +198,12 @@ impl Place {
 
 /// Returns the conversation of an agent in a scene.
 pub(crate) fn conversation_of(run_id: &str, instance_id: &str) -> String {
-    format!("{run_id}.{instance_id}")
+    format!("{run_id}{SEPARATOR}{instance_id}")
+}
+
+/// Returns the run of the scene to which a conversation belongs by its name, also after the scene has ended.
+pub(crate) fn scene_of(conversation_id: &str) -> Option<&str> {
+    conversation_id
+        .split_once(SEPARATOR)
+        .map(|(run_id, _)| run_id)
 }

@@ -1,0 +1,103 @@
+//! Which scene a request speaks of, and who publishes or changes something in it.
+
+use grpc_kit::Failure;
+use run_events::Runs;
+
+use crate::{
+    domain::{
+        event::{Hop, Source, SourceKind},
+        plan::Plan,
+        scene::Instance,
+    },
+    running_scenes::{RunningScene, RunningScenes},
+    scene_runner::not_running,
+};
+
+/// Finds scenes that run, and who speaks in them. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct Publishers {
+    running_scenes: RunningScenes,
+    runs: Runs,
+}
+
+/// Who publishes or changes something in a scene.
+pub(super) struct Publisher {
+    /// The scene.
+    pub(super) running: RunningScene,
+    /// The agent; none for a caller.
+    pub(super) instance: Option<Instance>,
+    /// The same as the source of events.
+    pub(super) source: Source,
+    /// How what it publishes came about.
+    pub(super) chain: Vec<Hop>,
+}
+
+impl Publishers {
+    /// Takes the scenes that run and all runs.
+    pub fn new(running_scenes: RunningScenes, runs: Runs) -> Self {
+        Self {
+            running_scenes,
+            runs,
+        }
+    }
+
+    /// Returns a scene that runs.
+    ///
+    /// # Errors
+    /// SCENE_NOT_RUNNING.
+    pub(super) fn scene(&self, run_id: &str) -> Result<RunningScene, Failure> {
+        let running = self.running_scenes.get(run_id);
+        let missing = || not_running("the run is no scene that runs; start one with StartScene");
+        running.ok_or_else(missing)
+    }
+
+    /// Returns a caller by name.
+    ///
+    /// # Errors
+    /// SCENE_NOT_RUNNING.
+    pub(super) fn caller(&self, run_id: &str, name: &str) -> Result<Publisher, Failure> {
+        Ok(Publisher {
+            running: self.scene(run_id)?,
+            instance: None,
+            source: Source {
+                kind: SourceKind::Caller,
+                id: if name.is_empty() { "caller" } else { name }.to_owned(),
+                run_id: String::new(),
+            },
+            chain: Vec::new(),
+        })
+    }
+
+    /// Returns the agent of a conversation, with how its newest turn came about.
+    ///
+    /// # Errors
+    /// SCENE_NOT_RUNNING, or a storage that does not work.
+    pub(super) async fn agent(&self, conversation_id: &str) -> Result<Publisher, Failure> {
+        let known = self.running_scenes.instance(conversation_id);
+        let known = known.ok_or_else(|| {
+            not_running("the conversation is not that of an agent in a scene that runs")
+        })?;
+        let runs = self.runs.by_conversation(conversation_id).await?;
+        let newest = runs.into_iter().last();
+        let (run_id, plan) = newest.map_or_else(Default::default, |(run, meta)| {
+            (run.run_id, serde_json::from_value::<Plan>(meta.data).ok())
+        });
+        let turn = plan.and_then(|plan| plan.scene);
+        Ok(Publisher {
+            source: Source {
+                kind: SourceKind::Instance,
+                id: known.instance.id.clone(),
+                run_id,
+            },
+            running: known.running,
+            instance: Some(known.instance),
+            chain: turn.map(|turn| turn.chain).unwrap_or_default(),
+        })
+    }
+}
+
+/// Reports that a request names no scene.
+pub(super) fn unnamed() -> Failure {
+    let problem = "is missing; give run_id or conversation_id";
+    Failure::invalid_fields().violation("scene", problem)
+}
