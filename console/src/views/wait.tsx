@@ -45,13 +45,12 @@ function Answer({ runId, wait }: { runId: string; wait: Pause["wait"] }) {
   };
   return (
     <div class="answer">
-      {wait.choices?.length ? (
-        wait.choices.map(({ value, label }) => (
-          <button key={value} type="button" class="quiet-button" onClick={() => void send(value)}>
-            {label || value}
-          </button>
-        ))
-      ) : (
+      {wait.choices?.map(({ value, label }) => (
+        <button key={value} type="button" class="quiet-button" onClick={() => void send(value)}>
+          {label || value}
+        </button>
+      ))}
+      {(wait.schemaJson || !wait.choices?.length) && (
         <Form schemaJson={wait.schemaJson ?? ""} send={send} failed={setProblem} />
       )}
       {problem && <p class="problem" role="alert">{problem}</p>}

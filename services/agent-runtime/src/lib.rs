@@ -20,6 +20,7 @@
 //! - [`scene_runner`]: the I/O of scenes.
 //! - [`rpc`]: the wire.
 
+mod answers;
 pub mod conversations;
 pub mod domain;
 pub mod error;
@@ -27,6 +28,7 @@ pub mod peers;
 pub mod profiles;
 mod program;
 pub mod provider;
+mod questions;
 pub mod rpc;
 pub mod runner;
 pub mod running_scenes;

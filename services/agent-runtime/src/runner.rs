@@ -6,6 +6,7 @@
 //! that had left is asked about with the same effect id.
 
 mod asked;
+mod asker;
 mod budgets;
 mod call;
 mod caller;
@@ -49,6 +50,7 @@ use crate::{
     },
     peers::Peers,
     provider::Models,
+    questions::Questions,
     settings::AgentSettings,
     states::States,
     turn_log::{
@@ -84,6 +86,7 @@ struct Inner {
     runs: Runs,
     conversations: Conversations,
     states: States,
+    questions: Questions,
     models: Models,
     peers: Peers,
     clock: Arc<dyn Clock>,
@@ -92,27 +95,32 @@ struct Inner {
     switchboard: Switchboard,
 }
 
+/// The parts of the service that turns use.
+#[derive(Debug)]
+pub(crate) struct RunnerParts {
+    pub(crate) runs: Runs,
+    pub(crate) conversations: Conversations,
+    pub(crate) states: States,
+    pub(crate) questions: Questions,
+    pub(crate) models: Models,
+    pub(crate) peers: Peers,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
 impl Runner {
     /// Puts a runner together.
-    pub fn new(
-        runs: Runs,
-        conversations: Conversations,
-        states: States,
-        models: Models,
-        peers: Peers,
-        clock: Arc<dyn Clock>,
-        settings: &AgentSettings,
-    ) -> Self {
+    pub(crate) fn new(parts: RunnerParts, settings: &AgentSettings) -> Self {
         let room = Arc::new(Semaphore::new(settings.max_turns));
         let history_bytes = settings.history_bytes;
         Self {
             inner: Arc::new(Inner {
-                runs,
-                conversations,
-                states,
-                models,
-                peers,
-                clock,
+                runs: parts.runs,
+                conversations: parts.conversations,
+                states: parts.states,
+                questions: parts.questions,
+                models: parts.models,
+                peers: parts.peers,
+                clock: parts.clock,
                 history_bytes,
                 room,
                 switchboard: Switchboard::default(),

@@ -16,13 +16,15 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    answers::Answers,
     conversations::Conversations,
     error::BuildError,
     peers::Peers,
     profiles::Profiles,
     provider::Models,
+    questions::Questions,
     rpc::{AgentRpc, ConversationRpc, ModelRpc, ProfileRpc, Publishers, SceneRpc, StateRpc},
-    runner::Runner,
+    runner::{Runner, RunnerParts},
     running_scenes::RunningScenes,
     scene_runner::{SCENE, SceneParts, SceneRunner},
     scenes::Scenes,
@@ -85,8 +87,8 @@ pub struct AgentRuntime {
     model: ModelRpc,
     state: StateRpc,
     scene: SceneRpc,
-    /// Reads the files of profiles again; ends with the last clone.
-    _following: Option<Arc<AbortOnDropHandle<()>>>,
+    /// Reads the files of profiles again, and follows questions; end with the last clone.
+    _following: Vec<Arc<AbortOnDropHandle<()>>>,
 }
 
 /// Builds the service on its data directory.
@@ -98,46 +100,35 @@ pub async fn build(
     peers: Peers,
     environment: Environment,
 ) -> Result<AgentRuntime, BuildError> {
-    let models = Models::build(
-        &settings.models,
-        &settings.scripts_dir,
-        &environment.variables,
-    )?;
-    let (runs, store) = open(&settings, &environment).await?;
-    let clock = Arc::clone(&environment.clock);
-    let profiles = Profiles::open(settings.agents_dir.clone(), store.clone()).await?;
-    let following = settings.follow_agents_dir.then(|| {
-        let profiles = profiles.clone();
-        let following = tokio::spawn(async move { profiles.follow_files().await });
-        Arc::new(AbortOnDropHandle::new(following))
-    });
-    let conversations = Conversations::new(store.clone(), runs.clone(), Arc::clone(&clock));
-    let states = States::new(
-        store.clone(),
-        runs.clone(),
-        profiles.clone(),
-        conversations.clone(),
-        Arc::clone(&clock),
-    );
-    let runner = Runner::new(
-        runs.clone(),
-        conversations.clone(),
-        states.clone(),
-        models.clone(),
-        peers.clone(),
-        Arc::clone(&clock),
-        &settings,
-    );
+    let ids = Arc::clone(&environment.ids);
+    let base = Base::open(&settings, peers, &environment).await?;
+    let (questions, opened) = Questions::new(base.store.clone());
+    let runner = base.runner(questions, &settings);
     let running_scenes = RunningScenes::default();
     let turns = Turns::new(
-        runs.clone(),
+        base.runs.clone(),
         runner.clone(),
-        conversations.clone(),
-        models.clone(),
+        base.conversations.clone(),
+        base.models.clone(),
         running_scenes.clone(),
         &settings,
     );
-    let ids = environment.ids;
+    let answers = base.answers(turns.clone(), running_scenes.clone());
+    let mut following = vec![tokio::spawn(answers.run(opened))];
+    let Base {
+        runs,
+        store,
+        models,
+        profiles,
+        conversations,
+        states,
+        peers,
+        clock,
+    } = base;
+    if settings.follow_agents_dir {
+        let profiles = profiles.clone();
+        following.push(tokio::spawn(async move { profiles.follow_files().await }));
+    }
     let agent = AgentRpc::new(
         runs.clone(),
         turns.clone(),
@@ -168,23 +159,88 @@ pub async fn build(
         conversation: ConversationRpc::new(conversations, ids),
         model: ModelRpc::new(models),
         state: StateRpc::new(states, publishers),
-        _following: following,
+        _following: following
+            .into_iter()
+            .map(|task| Arc::new(AbortOnDropHandle::new(task)))
+            .collect(),
     })
 }
 
-/// Opens what is stored.
-async fn open(
-    settings: &AgentSettings,
-    environment: &Environment,
-) -> Result<(Runs, AgentStore), BuildError> {
-    let data = DataDir::open(&settings.data_dir)?;
-    let logs = RunLogs::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
-    let (clock, ids) = (Arc::clone(&environment.clock), Arc::clone(&environment.ids));
-    let runs = Runs::new(logs, RunOwner::Agent, clock, ids);
-    let options = SqliteOptions::new(data.file("agent-runtime.db")?);
-    let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
-    let store = AgentStore::new(database.map_err(BuildError::Database)?);
-    Ok((runs, store))
+/// What everything else is built on.
+struct Base {
+    runs: Runs,
+    store: AgentStore,
+    models: Models,
+    profiles: Profiles,
+    conversations: Conversations,
+    states: States,
+    peers: Peers,
+    clock: Arc<dyn Clock>,
+}
+
+impl Base {
+    /// Opens what is stored.
+    async fn open(
+        settings: &AgentSettings,
+        peers: Peers,
+        environment: &Environment,
+    ) -> Result<Self, BuildError> {
+        let models = Models::build(
+            &settings.models,
+            &settings.scripts_dir,
+            &environment.variables,
+        )?;
+        let data = DataDir::open(&settings.data_dir)?;
+        let logs = RunLogs::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
+        let (clock, ids) = (Arc::clone(&environment.clock), Arc::clone(&environment.ids));
+        let runs = Runs::new(logs, RunOwner::Agent, Arc::clone(&clock), ids);
+        let options = SqliteOptions::new(data.file("agent-runtime.db")?);
+        let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
+        let store = AgentStore::new(database.map_err(BuildError::Database)?);
+        let profiles = Profiles::open(settings.agents_dir.clone(), store.clone()).await?;
+        let conversations = Conversations::new(store.clone(), runs.clone(), Arc::clone(&clock));
+        let states = States::new(
+            store.clone(),
+            runs.clone(),
+            profiles.clone(),
+            conversations.clone(),
+            Arc::clone(&clock),
+        );
+        Ok(Self {
+            runs,
+            store,
+            models,
+            profiles,
+            conversations,
+            states,
+            peers,
+            clock,
+        })
+    }
+
+    fn runner(&self, questions: Questions, settings: &AgentSettings) -> Runner {
+        let parts = RunnerParts {
+            runs: self.runs.clone(),
+            conversations: self.conversations.clone(),
+            states: self.states.clone(),
+            questions,
+            models: self.models.clone(),
+            peers: self.peers.clone(),
+            clock: Arc::clone(&self.clock),
+        };
+        Runner::new(parts, settings)
+    }
+
+    fn answers(&self, turns: Turns, running_scenes: RunningScenes) -> Answers {
+        Answers {
+            store: self.store.clone(),
+            runs: self.runs.clone(),
+            peers: self.peers.clone(),
+            profiles: self.profiles.clone(),
+            running_scenes,
+            turns,
+        }
+    }
 }
 
 impl AgentRuntime {

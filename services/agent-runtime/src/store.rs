@@ -1,5 +1,6 @@
 //! Keeps profiles that were put, and conversations with what was appended to them.
 
+mod questions;
 mod scenes;
 mod states;
 
@@ -11,6 +12,7 @@ use sqlx::{Row, Sqlite, Transaction};
 
 use crate::domain::message::{ChatMessage, Role};
 
+pub use questions::OpenQuestion;
 pub use states::{StateOwner, StateRow};
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");

@@ -145,7 +145,7 @@ impl Turns {
             input_json: input.opening.to_json(),
             input_is_model_text: matches!(input.opening, Opening::ModelText { .. }),
             options: turn.options,
-            can_wait: false,
+            can_wait: true,
             concurrency_key: String::new(),
             priority: 0,
             deadline_cap: None,
@@ -192,6 +192,7 @@ impl Inner {
             max_output_tokens: settings.max_output_tokens,
             stop_at_unknown_tool: settings.stop_at_unknown_tool.unwrap_or(true),
             compaction: settings.compaction.unwrap_or_default(),
+            interaction: settings.interaction.unwrap_or_default(),
             scene: turn.scene.clone(),
         }
     }

@@ -10,15 +10,18 @@ use anyhow::{Context, bail};
 use contracts::tavern::agent::v1::{
     scene_service_client::SceneServiceClient, state_service_client::StateServiceClient,
 };
-use contracts::tavern::common::v1::{Run, RunEvent, run_event::Kind, watch_record::Record};
+use contracts::tavern::common::v1::{
+    Run, RunEvent, Wait, WaitKind, run_event::Kind, watch_record::Record,
+};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::gateway::v1::{
     AgentTarget, CallsTarget, InvokeTextRequest, ToolScope, agent_target::Input,
     invoke_text_request::Target,
 };
 use contracts::tavern::registry::v1::{ApprovalVerdict, DecideApprovalRequest};
-use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use contracts::tavern::run::v1::{AnswerWaitRequest, run_service_client::RunServiceClient};
 use grpc_kit::Transport;
+use serde_json::Value;
 
 use crate::client::{approvals, print_table};
 use crate::timeline::{self, Style};
@@ -131,7 +134,7 @@ fn request(step: &Step, conversation_id: &str) -> InvokeTextRequest {
     }
 }
 
-/// Who plays: invokes texts, and decides about calls that wait for a person.
+/// Who plays: invokes texts, decides about calls that wait for a person, and answers questions.
 struct Player<'a> {
     gateway: GatewayServiceClient<Transport>,
     scenes: SceneServiceClient<Transport>,
@@ -161,6 +164,11 @@ impl Player<'_> {
                         let decision = step.approval.as_ref();
                         self.decide(&asked.approval_id, decision).await?;
                     }
+                    if let Some(Kind::NodeWaiting(waiting)) = &event.kind {
+                        let wait = waiting.wait.as_ref().context("an event names no wait")?;
+                        self.answer(&event.run_id, wait, step.answer.as_ref())
+                            .await?;
+                    }
                     events.push(event);
                 }
                 Some(Record::Terminal(terminal)) => {
@@ -175,6 +183,33 @@ impl Player<'_> {
             }
         }
         bail!("the stream ended before the run did")
+    }
+
+    /// Answers a question as the transcript says.
+    async fn answer(
+        &mut self,
+        run_id: &str,
+        wait: &Wait,
+        answer: Option<&Value>,
+    ) -> anyhow::Result<()> {
+        if wait.kind() != WaitKind::HumanInput {
+            return Ok(());
+        }
+        let Some(answer) = answer else {
+            bail!(
+                "a person is asked {:?}, and the transcript has no answer",
+                wait.name
+            );
+        };
+        let request = AnswerWaitRequest {
+            run_id: run_id.to_owned(),
+            wait_id: wait.wait_id.clone(),
+            answer_json: answer.to_string(),
+            answered_by: "demo".to_owned(),
+            request_id: String::new(),
+        };
+        self.runs.answer_wait(request).await?;
+        Ok(())
     }
 
     /// Decides as the transcript says about a call that waits for a person.

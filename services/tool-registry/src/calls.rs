@@ -48,13 +48,14 @@ pub use watch::{Position, Watched};
 /// How long `CancelCall` waits for the end of a call.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
+/// The longest time that a run may take at all.
+const MAX_RUN_TIME: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 /// How long calls may take that say nothing, and how many there may be.
 #[derive(Clone, Copy, Debug)]
 pub struct CallLimits {
     /// A tool that names no limit of its own.
     pub tool_timeout: Duration,
-    /// A workflow or node.
-    pub run_timeout: Duration,
     /// Calls in flight at once; more are refused.
     pub in_flight: usize,
     /// How long calls may continue when the service ends.
@@ -349,20 +350,16 @@ impl Inner {
         })
     }
 
-    /// Returns when a call must have ended, and how long it may take.
+    /// Returns when a call must have ended, and how long it may take. A run has the time that its own
+    /// service gives it, which depends on whether it can wait.
     fn time_limit(
         &self,
         own: Option<Duration>,
         is_run: bool,
         context: &CallContext,
-    ) -> (Instant, Duration) {
-        let default = if is_run {
-            self.limits.run_timeout
-        } else {
-            self.limits.tool_timeout
-        };
-        let timeout = own.unwrap_or(default);
-        let deadline = Instant::now() + timeout;
+    ) -> (Instant, Option<Duration>) {
+        let timeout = own.or((!is_run).then_some(self.limits.tool_timeout));
+        let deadline = Instant::now() + timeout.unwrap_or(MAX_RUN_TIME);
         let deadline = context
             .deadline()
             .map_or(deadline, |outer| deadline.min(outer));

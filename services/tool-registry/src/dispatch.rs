@@ -43,9 +43,9 @@ pub struct ResolvedCall {
     pub conversation: Option<ConversationId>,
     /// When the call is ended if it has not ended by itself.
     pub deadline: Instant,
-    /// How long the call may take in all. It stays the same when the call is dispatched again, as
-    /// part of the request by which the workflow service finds a run.
-    pub timeout: Duration,
+    /// How long the call may take in all; none leaves that to its run. It stays the same when the call
+    /// is dispatched again, as part of the request by which the workflow service finds a run.
+    pub timeout: Option<Duration>,
     /// The durability of what runs below.
     pub durability: Durability,
     /// Which attempt at the effect this is, from 1.
@@ -103,7 +103,9 @@ impl Dispatcher {
             }
             Implementation::Script(program) => self.scripts.execute(program, resolved).await,
             // Runs were handled before; their futures must not be dropped like the others.
-            Implementation::Workflow { .. } | Implementation::Node { .. } => {
+            Implementation::Workflow { .. }
+            | Implementation::Node { .. }
+            | Implementation::Question => {
                 self.runs.execute(resolved, &CancellationToken::new()).await
             }
         }
@@ -130,10 +132,13 @@ fn out_of_time(resolved: &ResolvedCall) -> CallOutcome {
 
 /// Makes the failure of a call whose time is over.
 fn timeout(resolved: &ResolvedCall) -> Failure {
+    let within = match resolved.timeout {
+        Some(timeout) => format!("within its {} ms", timeout.as_millis()),
+        None => "before the deadline of its caller".to_owned(),
+    };
     let message = format!(
-        "{} did not end within its {} ms; ask for less at once, or give it a longer timeout",
+        "{} did not end {within}; ask for less at once, or give it a longer timeout",
         resolved.tool.id(),
-        resolved.timeout.as_millis()
     );
     Failure::new(Category::Timeout, "deadline_exceeded", message)
 }

@@ -41,9 +41,6 @@ pub struct RegistrySettings {
     /// How long a tool may take that names no limit of its own. Default: 60s.
     #[serde(with = "settings::DurationText")]
     pub tool_timeout: Duration,
-    /// How long a workflow or node may take as a tool. Default: 10m.
-    #[serde(with = "settings::DurationText")]
-    pub run_timeout: Duration,
     /// Calls in flight at once; more are refused with a hint to try again. Default: 1024.
     pub max_calls: usize,
     /// How long calls in flight may continue when the service ends. What is left then is decided by
@@ -69,7 +66,6 @@ impl Default for RegistrySettings {
             workspace: WorkspaceLimits::default(),
             approvals_file: PathBuf::new(),
             tool_timeout: Duration::from_secs(60),
-            run_timeout: Duration::from_secs(10 * 60),
             max_calls: 1_024,
             drain_calls: Duration::from_secs(5),
         }
@@ -81,7 +77,6 @@ impl RegistrySettings {
     pub fn call_limits(&self) -> CallLimits {
         CallLimits {
             tool_timeout: self.tool_timeout,
-            run_timeout: self.run_timeout,
             in_flight: self.max_calls,
             drain: self.drain_calls,
         }
@@ -100,13 +95,12 @@ impl settings::Settings for RegistrySettings {
         if self.data_dir.as_os_str().is_empty() {
             problems.add("data_dir", "is empty", "name a directory");
         }
-        for (key, duration) in [
-            ("tool_timeout", self.tool_timeout),
-            ("run_timeout", self.run_timeout),
-        ] {
-            if duration.is_zero() || duration > LONGEST {
-                problems.add(key, "is out of range", "give a time from 1ms to 1d");
-            }
+        if self.tool_timeout.is_zero() || self.tool_timeout > LONGEST {
+            problems.add(
+                "tool_timeout",
+                "is out of range",
+                "give a time from 1ms to 1d",
+            );
         }
         if self.drain_calls > Duration::from_secs(10 * 60) {
             problems.add("drain_calls", "is out of range", "give a time up to 10m");

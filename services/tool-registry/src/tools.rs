@@ -196,7 +196,9 @@ impl Tools {
                 };
                 return Ok(tool.bound_to(of_method));
             }
-            Implementation::Builtin(_) | Implementation::Script(_) => return Ok(Arc::clone(tool)),
+            Implementation::Builtin(_) | Implementation::Script(_) | Implementation::Question => {
+                return Ok(Arc::clone(tool));
+            }
         };
         if tool.definition().parameters.is_some() && tool.flags().promise_nothing() {
             return Ok(Arc::clone(tool));

@@ -11,6 +11,7 @@ mod observation;
 mod outcome;
 mod parsed;
 mod problem;
+mod question;
 mod retry;
 
 pub use catalogue::{CatalogueProblem, catalogue};
@@ -26,4 +27,5 @@ pub use parsed::{
     span_to_proto,
 };
 pub use problem::problem_to_proto;
+pub use question::question_ended;
 pub use retry::{MAX_ATTEMPTS, granted_retries, next_attempt};

@@ -44,13 +44,37 @@ impl ToolOffer {
     }
 }
 
+/// What becomes of a turn that asks a person (rule G808).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interaction {
+    /// It waits for the answer.
+    #[default]
+    Wait,
+    /// It continues, and the answer opens another turn.
+    Continue,
+}
+
+impl Interaction {
+    /// Every way.
+    pub const ALL: [Self; 2] = [Self::Wait, Self::Continue];
+
+    /// Returns the word for it in a profile.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Wait => "wait",
+            Self::Continue => "continue",
+        }
+    }
+}
+
 /// What a turn begins with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Opening {
     /// The user says something.
     UserMessage(String),
-    /// Events of a scene happened.
+    /// Events happened.
     Events(Vec<Value>),
     /// The caller asked the model itself and gives what it wrote.
     ModelText {
@@ -137,6 +161,9 @@ pub struct Plan {
     /// When the conversation is compacted.
     #[serde(default)]
     pub compaction: CompactionSettings,
+    /// What becomes of the turn where it asks a person.
+    #[serde(default)]
+    pub interaction: Interaction,
     /// The turn's place in a scene; missing outside of scenes.
     #[serde(default)]
     pub scene: Option<SceneTurn>,

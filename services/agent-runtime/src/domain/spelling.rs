@@ -1,8 +1,11 @@
 //! The names under which profiles list tools of the platform (rule G307). The model sees the name that its
 //! profile has, and the registry is asked for the tool.
 
+/// The tool that asks a person.
+pub const QUESTION: &str = "RequestUserInteractionTool";
+
 /// The tools that have other names, with these.
-const NAMES: [(&str, &[&str]); 5] = [
+const NAMES: [(&str, &[&str]); 6] = [
     (
         "ReadPrivateStateTool",
         &["core:ReadPrivateState", "ReadPrivateState"],
@@ -21,6 +24,14 @@ const NAMES: [(&str, &[&str]); 5] = [
         ],
     ),
     ("PublishEventTool", &["event:Publish", "PublishEvent"]),
+    (
+        QUESTION,
+        &[
+            "ui:RequestUserInteraction",
+            "RequestUserInteraction",
+            "ui.request_user_choice",
+        ],
+    ),
 ];
 
 /// Returns the id of the tool that a profile names.

@@ -14,7 +14,7 @@ use run_log::AppendError;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::stop::Stop;
+use super::{asker::Asker, stop::Stop};
 use crate::domain::{spelling, turn::ReadCall};
 
 /// How long a call may take to end once it was asked to.
@@ -36,6 +36,7 @@ pub(super) struct Caller {
     pub(super) conversation_id: String,
     /// Ends the calls under way while the turn continues to its own end.
     pub(super) give_up: CancellationToken,
+    pub(super) asker: Asker,
 }
 
 impl Caller {
@@ -48,7 +49,7 @@ impl Caller {
     ) -> Result<common::CallResult, Stop> {
         let mut request = registry::CallToolRequest {
             tool_id: spelling::tool_id(&call.tool_id).to_owned(),
-            arguments_json: call.arguments_json.clone(),
+            arguments_json: self.asker.arguments(call),
             effect_id: effect_id.to_owned(),
             conversation_id: self.conversation_id.clone(),
             durability: durability_to_proto(self.recorder.durability()).into(),
@@ -85,6 +86,7 @@ impl Caller {
                     continue;
                 }
                 Ok(mut result) => {
+                    self.asker.keep(call, &result).await?;
                     // The model knows the tool by the name in its profile.
                     result.tool_id.clone_from(&call.tool_id);
                     return Ok(result);

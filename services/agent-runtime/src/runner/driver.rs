@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     AskedStates, Inner, Resumed,
+    asker::Asker,
     caller::Caller,
     directives::{Inbox, Steering},
     flights::Flights,
@@ -294,6 +295,13 @@ impl Driver {
             control: self.control.clone(),
             conversation_id: self.meta.conversation_id.clone(),
             give_up: self.give_up_flights.clone(),
+            asker: Asker {
+                questions: self.shared.questions.clone(),
+                conversation_id: self.meta.conversation_id.clone(),
+                profile_id: self.meta.subject.clone(),
+                interaction: self.plan.interaction,
+                is_ephemeral: self.plan.ephemeral,
+            },
         }
     }
 

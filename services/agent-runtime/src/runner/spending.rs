@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use contracts::tavern::common::v1::{CallResult, ModelTotal, ModelUsage, run_event::Kind};
 use core_types::Timestamp;
 
-use crate::domain::{budgets::Used, turn::Turn};
+use crate::domain::{
+    budgets::Used,
+    spelling::{self, QUESTION},
+    turn::Turn,
+};
 
 /// What a turn has used, by model and of its budgets.
 #[derive(Clone, Debug, Default)]
@@ -29,10 +33,8 @@ pub(super) struct Spending {
 impl Spending {
     /// Takes what happened.
     pub(super) fn take(&mut self, kind: &Kind, time: Timestamp) {
-        // A model is asked again after a crash, and the time between was not spent.
-        if !(self.is_asking && matches!(kind, Kind::ModelRequested(_))) {
-            self.wall += self.under_way_since(time);
-        }
+        self.since = self.since.max(self.end_of_waiting(kind, time));
+        self.wall += self.under_way_since(time);
         self.since = time;
         match kind {
             Kind::ModelRequested(_) => self.is_asking = true,
@@ -74,6 +76,28 @@ impl Spending {
             tokens: self.tokens,
             money_micros: self.money_micros,
             wall: self.wall + self.under_way_since(now),
+        }
+    }
+
+    /// Returns until when nothing worked although something was under way: a model is asked again after a
+    /// crash, and the only call waited for an approval or asked a person (rule G809).
+    fn end_of_waiting(&self, kind: &Kind, time: Timestamp) -> Timestamp {
+        match kind {
+            Kind::ModelRequested(_) if self.is_asking => time,
+            Kind::CallSettled(settled) if self.calling == 1 && !self.is_asking => {
+                let result = settled.result.as_ref();
+                let is_question =
+                    result.is_some_and(|result| spelling::tool_id(&result.tool_id) == QUESTION);
+                let started = result.and_then(|result| result.start_time);
+                match (is_question, started) {
+                    (true, _) => time,
+                    (false, Some(started)) => {
+                        grpc_kit::run_list::timestamp_from_proto(started).unwrap_or(self.since)
+                    }
+                    (false, None) => self.since,
+                }
+            }
+            _ => self.since,
         }
     }
 
@@ -132,5 +156,39 @@ fn sum(usage: &ModelUsage, used: &ModelUsage) -> ModelUsage {
             true => usage.currency.clone(),
             false => used.currency.clone(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contracts::tavern::common::v1::{CallDispatched, CallSettled};
+
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_unix_nanos(seconds * SECOND)
+    }
+
+    /// Returns the seconds at work of a turn whose only call leaves at 10 s, starts at 70 s and ends at 75 s.
+    fn seconds_of_call(tool_id: &str) -> u64 {
+        let mut spending = Spending::default();
+        spending.take(&Kind::CallDispatched(CallDispatched::default()), at(10));
+        let result = CallResult {
+            tool_id: tool_id.to_owned(),
+            effect_id: "e".to_owned(),
+            start_time: Some(run_events::timestamp_to_proto(at(70))),
+            ..CallResult::default()
+        };
+        let result = Some(result);
+        spending.take(&Kind::CallSettled(CallSettled { result }), at(75));
+        spending.wall.as_secs()
+    }
+
+    #[test]
+    fn g809_time_in_which_people_are_waited_for_is_no_work() {
+        assert_eq!(seconds_of_call("clock"), 5, "it was approved at 70 s");
+        assert_eq!(seconds_of_call("ui:RequestUserInteraction"), 0);
     }
 }

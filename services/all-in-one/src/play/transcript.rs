@@ -91,6 +91,9 @@ pub(crate) struct Step {
     /// What a person decides about each call that waits for one.
     #[serde(default)]
     pub(crate) approval: Option<Approval>,
+    /// What a person answers to each question.
+    #[serde(default)]
+    pub(crate) answer: Option<Value>,
     /// What must come of it.
     pub(crate) expect: Expectation,
 }

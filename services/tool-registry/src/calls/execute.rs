@@ -291,7 +291,9 @@ impl Inner {
                 .conversation
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string),
-            timeout_ms: u64::try_from(resolved.timeout.as_millis()).unwrap_or(u64::MAX),
+            timeout_ms: resolved
+                .timeout
+                .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
             run_id: in_flight.path().steps().last().cloned().unwrap_or_default(),
             detached: call.detached,
         };
@@ -348,7 +350,7 @@ impl Inner {
         if !open.record.is_run {
             in_flight.begin_again();
         }
-        let own = Some(Duration::from_millis(open.record.timeout_ms));
+        let own = open.record.timeout_ms.map(Duration::from_millis);
         let (deadline, timeout) = self.time_limit(own, open.record.is_run, &context);
         let resolved = ResolvedCall {
             tool,

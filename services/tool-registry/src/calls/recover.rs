@@ -62,7 +62,7 @@ pub(super) fn call_of(entry: &Entry, attempt: u32) -> Result<Call, Status> {
         effect_id: Some(effect),
         conversation: ConversationId::new(entry.record.conversation_id.clone()).ok(),
         durability: entry.durability(),
-        timeout: Some(Duration::from_millis(entry.record.timeout_ms)),
+        timeout: entry.record.timeout_ms.map(Duration::from_millis),
         index: 0,
         needs_confirmation: false,
         attempt,

@@ -4,6 +4,7 @@
 //! run that it started the first time.
 
 mod outcome;
+mod question;
 
 use call_outcome::{CallOutcome, Category, Failure, Violation};
 use std::time::Duration;
@@ -80,6 +81,9 @@ impl WorkflowRuns {
             Err(ended) => return ended,
         };
         resolved.in_flight.child_started(&run.run_id).await;
+        if question::is_left_open(resolved) {
+            return CallOutcome::Succeeded(question::pending(&run.run_id));
+        }
         let stop = match run.outcome {
             Some(_) => Stop::Ended(Box::new(run.clone())),
             None => self.wait(&run.run_id, resolved, cancel).await,
@@ -208,6 +212,7 @@ impl WorkflowRuns {
 }
 
 fn start_request(resolved: &ResolvedCall) -> StartRunRequest {
+    let mut inputs_json = resolved.arguments.to_string();
     let target = match resolved.tool.implementation() {
         Implementation::Workflow { workflow_id } => Target::WorkflowId(workflow_id.clone()),
         Implementation::Node { full_type, config } => Target::Node(SingleNode {
@@ -217,6 +222,11 @@ fn start_request(resolved: &ResolvedCall) -> StartRunRequest {
                 false => serde_json::Value::Object(config.clone()).to_string(),
             },
         }),
+        Implementation::Question => {
+            let node;
+            (node, inputs_json) = question::node(&resolved.arguments);
+            Target::Node(node)
+        }
         // Nothing else is a run; an empty target is refused by the workflow service.
         _ => Target::WorkflowId(String::new()),
     };
@@ -224,14 +234,16 @@ fn start_request(resolved: &ResolvedCall) -> StartRunRequest {
     StartRunRequest {
         request_id: request_id_of(resolved),
         target: Some(target),
-        inputs_json: resolved.arguments.to_string(),
+        inputs_json,
         conversation_id: resolved
             .conversation
             .as_ref()
             .map_or_else(String::new, ToString::to_string),
         options: Some(RunOptions {
             durability: durability.into(),
-            timeout: prost_types::Duration::try_from(resolved.timeout).ok(),
+            timeout: resolved
+                .timeout
+                .and_then(|timeout| prost_types::Duration::try_from(timeout).ok()),
         }),
         ..StartRunRequest::default()
     }

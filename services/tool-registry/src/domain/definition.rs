@@ -121,13 +121,15 @@ pub enum Implementation {
         /// Its configuration.
         config: serde_json::Map<String, Value>,
     },
+    /// A question to a person, which a node of the workflow service asks and waits with.
+    Question,
 }
 
 impl Implementation {
     /// Returns the word that definitions use.
     pub fn type_name(&self) -> &'static str {
         match self {
-            Self::Builtin(_) | Self::Backend { .. } => "service",
+            Self::Builtin(_) | Self::Backend { .. } | Self::Question => "service",
             Self::Script(_) => "script",
             Self::Workflow { .. } => "workflow",
             Self::Node { .. } => "node",
@@ -136,7 +138,10 @@ impl Implementation {
 
     /// Returns whether the workflow service executes it, which finds a run again by its request id.
     pub fn is_run(&self) -> bool {
-        matches!(self, Self::Workflow { .. } | Self::Node { .. })
+        matches!(
+            self,
+            Self::Workflow { .. } | Self::Node { .. } | Self::Question
+        )
     }
 }
 

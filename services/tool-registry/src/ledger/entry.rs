@@ -27,8 +27,8 @@ pub struct Record {
     pub attempt: u32,
     /// The conversation; empty if there is none.
     pub conversation_id: String,
-    /// How long the call may take, in milliseconds.
-    pub timeout_ms: u64,
+    /// How long the call may take, in milliseconds; none leaves that to its run.
+    pub timeout_ms: Option<u64>,
     /// The run that made the call; empty if none did.
     #[serde(default)]
     pub run_id: String,

@@ -20,7 +20,9 @@ pub fn tool_to_proto(tool: &Tool) -> registry::Tool {
     let definition = tool.definition();
     let flags = tool.flags();
     let implementation = match tool.implementation() {
-        Implementation::Builtin(_) | Implementation::Backend { .. } => ImplementationType::Service,
+        Implementation::Builtin(_) | Implementation::Backend { .. } | Implementation::Question => {
+            ImplementationType::Service
+        }
         Implementation::Script(_) => ImplementationType::Script,
         Implementation::Workflow { .. } => ImplementationType::Workflow,
         Implementation::Node { .. } => ImplementationType::Node,

@@ -167,7 +167,9 @@ impl Tools {
             }
             Implementation::Node { full_type, .. } => self.check_node_type(full_type).await?,
             // A workflow may be stored later; until then a diagnostic reports that it is missing.
-            Implementation::Workflow { .. } | Implementation::Builtin(_) => None,
+            Implementation::Workflow { .. }
+            | Implementation::Builtin(_)
+            | Implementation::Question => None,
         };
         Ok(wrong.into_iter().collect())
     }

@@ -32,9 +32,10 @@ pub enum WaitKind {
     HumanInput {
         /// The question.
         title: String,
-        /// The JSON Schema of the answer; null accepts any.
+        /// The JSON Schema of an answer that is none of the choices; null accepts any where there are no
+        /// choices.
         form: Value,
-        /// The answers that can be chosen, with their texts; empty unless the answer is one of them.
+        /// The answers that can be chosen, with their texts.
         choices: Vec<(String, String)>,
         /// Who should answer.
         assignees: Vec<String>,

@@ -24,10 +24,10 @@ const EXPIRY: &str = "expiry";
 const ON_EXPIRY: &str = "onExpiry";
 const DEFAULT: &str = "default";
 
-const MAX_TITLE_BYTES: usize = 4_096;
+const MAX_TITLE_BYTES: usize = 32_768;
 const MAX_CHOICES: usize = 100;
 const MAX_ASSIGNEES: usize = 100;
-const MAX_WORD_BYTES: usize = 256;
+const MAX_WORD_BYTES: usize = 2_048;
 
 /// Gives the answer of a person.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Default for HumanInput {
             Slot::new(
                 "choice",
                 DataFlow::String,
-                "The value of the chosen answer; empty where there are no choices.",
+                "The value of the chosen answer; empty if it is none of the choices.",
             ),
             Slot::new(
                 "answered_by",
@@ -65,14 +65,14 @@ impl Default for HumanInput {
                 ConfigSlot::new(
                     FORM,
                     DataFlow::Object,
-                    "The JSON Schema of the answer. Without it and without choices any JSON is an \
-                     answer.",
+                    "The JSON Schema of the answer, or of one that is none of the choices. Without it and \
+                     without choices any JSON is an answer.",
                 ),
                 ConfigSlot::new(
                     CHOICES,
                     DataFlow::Array,
                     "The answers to choose from, at most 100: texts, or objects with `value` and \
-                     `label`. They exclude `form`.",
+                     `label`.",
                 ),
                 ConfigSlot::new(
                     ASSIGNEES,
@@ -117,12 +117,14 @@ impl Node for HumanInput {
         settings.required_text(TITLE, MAX_TITLE_BYTES);
         settings.due(EXPIRY);
         let takes_default = settings.takes_default(ON_EXPIRY);
-        settings.check_schema(FORM, takes_default);
+        let takes_choice = takes_default && default_is_choice(&settings);
+        settings.check_schema(FORM, takes_default && !takes_choice);
         if read_assignees(settings.get(ASSIGNEES)).is_none() {
-            let expected = format!("expected at most {MAX_ASSIGNEES} texts of 1 to 256 bytes");
+            let expected =
+                format!("expected at most {MAX_ASSIGNEES} texts of 1 to {MAX_WORD_BYTES} bytes");
             settings.refuse(ASSIGNEES, expected);
         }
-        check_choices(&mut settings, takes_default);
+        check_choices(&mut settings, takes_default && !takes_choice);
         settings.end(self.definition.shape.clone())
     }
 
@@ -161,8 +163,9 @@ impl Node for HumanInput {
             }
             _ => return Err(super::wrong_effect(&self.definition)),
         };
-        let chosen = answer.as_str().filter(|_| settings.get(CHOICES).is_some());
-        let choice = Value::from(chosen.unwrap_or(""));
+        let choices = read_choices(settings.get(CHOICES)).unwrap_or_default();
+        let is_chosen = |text: &&str| choices.iter().any(|(value, _)| value == text);
+        let choice = Value::from(answer.as_str().filter(is_chosen).unwrap_or(""));
         Ok(vec![
             Arc::new(answer),
             Arc::new(choice),
@@ -172,26 +175,24 @@ impl Node for HumanInput {
     }
 }
 
-fn check_choices(settings: &mut WaitSettings<'_>, takes_default: bool) {
-    let Some(given) = settings.get(CHOICES) else {
-        return;
-    };
-    if settings.get(FORM).is_some() {
-        settings.refuse(CHOICES, "`form` and `choices` exclude each other");
-    }
-    let Some(choices) = read_choices(Some(given)) else {
+fn default_is_choice(settings: &WaitSettings<'_>) -> bool {
+    let choices = read_choices(settings.get(CHOICES)).unwrap_or_default();
+    let default = settings.get(DEFAULT).and_then(Value::as_str);
+    choices
+        .iter()
+        .any(|(value, _)| Some(value.as_str()) == default)
+}
+
+fn check_choices(settings: &mut WaitSettings<'_>, takes_other_default: bool) {
+    let given = settings.get(CHOICES);
+    if read_choices(given).is_none() {
         let expected = format!(
             "expected 1 to {MAX_CHOICES} different texts, or objects with `value` and `label`, of 1 to \
              {MAX_WORD_BYTES} bytes"
         );
         return settings.refuse(CHOICES, expected);
-    };
-    let default = settings.get(DEFAULT).and_then(Value::as_str);
-    if takes_default
-        && !choices
-            .iter()
-            .any(|(value, _)| Some(value.as_str()) == default)
-    {
+    }
+    if given.is_some() && settings.get(FORM).is_none() && takes_other_default {
         settings.refuse(DEFAULT, "expected one of the choices");
     }
 }

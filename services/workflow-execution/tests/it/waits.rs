@@ -326,6 +326,21 @@ async fn w41_the_first_valid_answer_wins_and_an_invalid_one_changes_nothing() {
 }
 
 #[tokio::test]
+async fn w41_beside_choices_a_form_accepts_other_answers() {
+    let world = World::new().await;
+    let other = json!({"form": {"type": "string", "minLength": 3}});
+    let run = world.start_waiting(&question(other)).await;
+    let wait_id = world.waits(&run).await[0].wait_id.clone();
+    let short = world.answer(&run, &wait_id, json!("ok")).await;
+    assert_eq!(fields(short), ["answer_json"]);
+    world.answer(&run, &wait_id, json!("later")).await.unwrap();
+    assert_eq!(
+        result(&world.outcome(&run).await),
+        json!({"answer": "later", "choice": "", "answered_by": "ada", "expired": false})
+    );
+}
+
+#[tokio::test]
 async fn w41_a_question_survives_a_restart_and_its_answer_has_to_fit_the_form() {
     let world = World::new().await;
     let form = json!({"type": "object", "properties": {"age": {"type": "integer"}}});

@@ -163,23 +163,18 @@ fn check_room(board: &RecordedWaits, signal: &common::SignalReceived) -> Result<
     Ok(())
 }
 
+/// Checks that an answer is one of the choices or fits the schema, where there are any.
 fn check_answer(wait: &common::Wait, answer: &Value) -> Result<(), Failure> {
-    if wait.choices.is_empty() {
-        if wait.schema_json.is_empty() {
-            return Ok(());
-        }
-        return check_schema(
-            "answer_json",
-            &parse("answer_json", &wait.schema_json)?,
-            answer,
-        );
-    }
     let chosen = answer.as_str();
-    if wait
-        .choices
-        .iter()
-        .any(|choice| Some(choice.value.as_str()) == chosen)
-    {
+    let mut choices = wait.choices.iter();
+    if choices.any(|choice| Some(choice.value.as_str()) == chosen) {
+        return Ok(());
+    }
+    if !wait.schema_json.is_empty() {
+        let schema = parse("answer_json", &wait.schema_json)?;
+        return check_schema("answer_json", &schema, answer);
+    }
+    if wait.choices.is_empty() {
         return Ok(());
     }
     let values: Vec<String> = wait

@@ -24,6 +24,7 @@ mod left_files;
 mod metrics;
 mod once;
 mod progress;
+mod questions;
 mod requests;
 mod rules;
 mod scenes;

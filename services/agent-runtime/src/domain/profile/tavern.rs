@@ -9,7 +9,7 @@ use crate::domain::{
     budgets::{Budgets, Limits, MOST_COUNT, MOST_SECONDS},
     compaction::CompactionSettings,
     document::{Reader, Section},
-    plan::ToolOffer,
+    plan::{Interaction, ToolOffer},
 };
 
 /// Where the section stands.
@@ -22,7 +22,7 @@ const MAX_PATTERNS: usize = 100;
 const MAX_FALLBACKS: usize = 16;
 
 /// The settings that are read.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "model",
     "fallbacks",
     "dialect",
@@ -36,9 +36,10 @@ const KEYS: [&str; 13] = [
     "queue_limit",
     "world_write",
     "compaction",
+    "interaction",
 ];
 /// The settings that have no effect yet, with what happens instead.
-pub(super) const WITHOUT_EFFECT: [(&str, &str); 9] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &str); 8] = [
     (
         "approvals",
         "the rules of the registry's own file are in force, these are not",
@@ -47,7 +48,6 @@ pub(super) const WITHOUT_EFFECT: [(&str, &str); 9] = [
         "on_repair",
         "a call that needed a repair is not carried out",
     ),
-    ("interaction", "agents ask people no questions yet"),
     ("reduction", "long outputs are cut"),
     ("nonce", "blocks have no nonce yet"),
     ("tick_when_idle", "agents have no ticks yet"),
@@ -82,6 +82,8 @@ pub struct TavernSection {
     pub stop_at_unknown_tool: Option<bool>,
     /// When a conversation is compacted; the defaults if missing.
     pub compaction: Option<CompactionSettings>,
+    /// Whether a turn waits for the answers to its questions; it does if missing.
+    pub interaction: Option<Interaction>,
     /// How many events may wait for the agent in a scene; 64 if missing.
     pub queue_limit: Option<usize>,
     /// Patterns of the paths of a world state that the agent may change; all if missing.
@@ -107,6 +109,7 @@ impl TavernSection {
             budgets: self.budgets.within(&profile.budgets),
             stop_at_unknown_tool: self.stop_at_unknown_tool.or(profile.stop_at_unknown_tool),
             compaction: self.compaction.or(profile.compaction),
+            interaction: self.interaction.or(profile.interaction),
             queue_limit: self.queue_limit.or(profile.queue_limit),
             world_write: self
                 .world_write
@@ -176,6 +179,10 @@ pub(crate) fn read_section(
         stop_at_unknown_tool: section.read("stop_at_unknown_tool", "true or false", Value::as_bool),
         budgets: section.section("budgets").map(budgets).unwrap_or_default(),
         compaction: section.section("compaction").map(compaction),
+        interaction: section.read("interaction", "wait or continue", |value| {
+            let mut all = Interaction::ALL.into_iter();
+            all.find(|interaction| Some(interaction.as_str()) == value.as_str())
+        }),
         queue_limit: section
             .count("queue_limit", MAX_QUEUE)
             .and_then(|most| usize::try_from(most).ok()),

@@ -4,7 +4,7 @@ use call_outcome::{CallOutcome, Category, Failure};
 use contracts::tavern::common::v1::{CallError, Run, RunState};
 use serde_json::Value;
 
-use crate::dispatch::ResolvedCall;
+use crate::{dispatch::ResolvedCall, domain::definition::Implementation};
 
 /// Reads the outcome of a run that has ended.
 pub(super) fn read(run: &Run, resolved: &ResolvedCall) -> CallOutcome {
@@ -17,6 +17,11 @@ pub(super) fn read(run: &Run, resolved: &ResolvedCall) -> CallOutcome {
         failure.retryable &= resolved.tool.is_idempotent();
         failure
     };
+    if *resolved.tool.implementation() == Implementation::Question
+        && let Some(answered) = call_wire::question_ended(run)
+    {
+        return CallOutcome::Succeeded(answered);
+    }
     match outcome.state() {
         RunState::Succeeded => match json_schema::parse_json_strict(&outcome.result_json) {
             Ok(outputs) => CallOutcome::Succeeded(single(outputs)),

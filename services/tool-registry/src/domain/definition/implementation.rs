@@ -10,6 +10,8 @@ use crate::domain::program;
 
 /// The service name under which the platform's own methods are known.
 const BUILTIN_SERVICE: &str = "builtin";
+/// The method of the platform that asks a person.
+const QUESTION: &str = "RequestUserInteractionTool";
 
 const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
@@ -131,7 +133,10 @@ fn service_method(
     method: String,
 ) -> Option<Implementation> {
     if service == BUILTIN_SERVICE {
-        return Some(Implementation::Builtin(method));
+        return Some(match method.as_str() {
+            QUESTION => Implementation::Question,
+            _ => Implementation::Builtin(method),
+        });
     }
     let parts: Vec<&str> = method.split('/').collect();
     if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {

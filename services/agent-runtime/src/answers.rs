@@ -1,0 +1,207 @@
+//! From the answer of a question to the turn that it opens.
+
+use std::{sync::Arc, time::Duration};
+
+use contracts::tavern::common::v1::{ErrorReason, Run};
+use grpc_kit::{Backoff, FailureClass};
+use run_events::Runs;
+use run_log::Hash;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot},
+    task::JoinSet,
+    time::Instant,
+};
+use tonic::Status;
+
+use crate::{
+    domain::{
+        budgets::Limits,
+        event::{Priority, Source, SourceKind},
+        plan::{Opening, TurnInput},
+    },
+    peers::Peers,
+    profiles::Profiles,
+    running_scenes::{Draft, Request, RunningScenes, SceneInstance, scene_of},
+    store::{AgentStore, OpenQuestion},
+    turns::{NewTurn, Turns},
+};
+
+/// The type of the event that an answer is.
+const ANSWERED: &str = "interaction.answered";
+/// The scope in which request ids of these turns count.
+const SCOPE: &str = "tavern.agent.v1/answer";
+/// How many questions are followed at once; the others come after them.
+const FOLLOWED: usize = 1_000;
+/// Longer than any question waits.
+const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
+/// How long to wait until a turn is tried again that could not start yet.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// Follows questions, and opens the turns of their answers. Clone, cheap.
+#[derive(Clone, Debug)]
+pub(crate) struct Answers {
+    pub(crate) store: AgentStore,
+    pub(crate) runs: Runs,
+    pub(crate) peers: Peers,
+    pub(crate) profiles: Profiles,
+    pub(crate) running_scenes: RunningScenes,
+    pub(crate) turns: Turns,
+}
+
+impl Answers {
+    /// Follows the questions of the store and those that come, for as long as it is polled.
+    pub(crate) async fn run(self, mut opened: mpsc::UnboundedReceiver<OpenQuestion>) {
+        let room = Arc::new(Semaphore::new(FOLLOWED));
+        let mut following = JoinSet::new();
+        let mut follow = |question: OpenQuestion| {
+            let (answers, room) = (self.clone(), Arc::clone(&room));
+            following.spawn(async move {
+                if let Ok(_room) = room.acquire().await {
+                    answers.follow(question).await;
+                }
+            });
+        };
+        match self.store.open_questions().await {
+            Ok(questions) => questions.into_iter().for_each(&mut follow),
+            Err(error) => {
+                tracing::error!(%error, "open questions wait for the next start, as they cannot be read");
+            }
+        }
+        while let Some(question) = opened.recv().await {
+            follow(question);
+        }
+    }
+
+    /// Waits for an answer and opens its turn.
+    async fn follow(&self, question: OpenQuestion) {
+        let run = self.ended(&question.run_id).await;
+        // One that was cancelled or deleted has no answer.
+        if let Some(mut answer) = run.as_ref().and_then(call_wire::question_ended) {
+            answer["prompt"] = question.prompt.clone().into();
+            if let Err(status) = self.deliver(&question, answer).await {
+                let (run, error) = (question.run_id.as_str(), status.message());
+                tracing::warn!(run, error, "an answer opens no turn");
+            }
+        }
+        if let Err(error) = self.store.close_question(&question.run_id).await {
+            tracing::error!(%error, "an answered question is looked at again at the next start");
+        }
+    }
+
+    /// Returns the run of a question once it has ended; nothing if there is none.
+    async fn ended(&self, run_id: &str) -> Option<Run> {
+        let mut backoff = Backoff::default();
+        loop {
+            let runs = self.peers.workflow_runs.clone();
+            let deadline = Instant::now() + LONGEST;
+            let status = match run_events::follow_to_the_end(runs, run_id, deadline).await {
+                Ok(run) => return Some(run),
+                Err(status) => status,
+            };
+            if grpc_kit::reason(&status) == Some(ErrorReason::RunNotFound) {
+                return None;
+            }
+            tokio::time::sleep(backoff.after(&status)).await;
+        }
+    }
+
+    async fn deliver(&self, question: &OpenQuestion, answer: Value) -> Result<(), Status> {
+        match scene_of(&question.conversation_id) {
+            Some(scene_run) => match self.instance(scene_run, question).await {
+                Some(known) => publish(&known, question, answer).await,
+                // Its scene has ended, so that no agent reads the answer.
+                None => Ok(()),
+            },
+            None => self.open_turn(question, &answer).await,
+        }
+    }
+
+    /// Returns the agent of a scene that asked; nothing if the scene has ended.
+    async fn instance(&self, scene_run: &str, question: &OpenQuestion) -> Option<SceneInstance> {
+        loop {
+            let known = self.running_scenes.instance(&question.conversation_id);
+            let run = self.runs.get(scene_run).await.ok()?;
+            if known.is_some() || run.outcome.is_some() {
+                return known;
+            }
+            // After a start the scene may not have resumed yet.
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+    }
+
+    /// Starts a turn with an answer, after the one that is under way.
+    async fn open_turn(&self, question: &OpenQuestion, answer: &Value) -> Result<(), Status> {
+        let gone = || Status::not_found("the profile of the agent that asked was deleted");
+        let known = self.profiles.get(&question.profile_id).ok_or_else(gone)?;
+        let source = source(question);
+        let event = json!({
+            "type": ANSWERED,
+            "payload": answer,
+            "source": {"kind": source.kind.as_str(), "id": source.id, "run_id": source.run_id},
+        });
+        loop {
+            let turn = NewTurn {
+                profile: Arc::clone(&known.profile),
+                input: TurnInput {
+                    history: Vec::new(),
+                    opening: Opening::Events(vec![event.clone()]),
+                },
+                conversation_id: question.conversation_id.clone(),
+                ephemeral: false,
+                budgets: Limits::default(),
+                dialect: None,
+                request_id: question.run_id.clone(),
+                scope: SCOPE,
+                body_hash: Hash::of(question.run_id.as_bytes()),
+                options: None,
+                scene: None,
+            };
+            let Err(failure) = self.turns.start(turn).await else {
+                return Ok(());
+            };
+            let status = failure.into_status();
+            let is_busy = grpc_kit::reason(&status) == Some(ErrorReason::ConversationBusy);
+            if !is_busy && FailureClass::of(&status) != FailureClass::Transient {
+                return Err(status);
+            }
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+    }
+}
+
+/// Publishes an answer to the agent of a scene that asked.
+async fn publish(
+    known: &SceneInstance,
+    question: &OpenQuestion,
+    answer: Value,
+) -> Result<(), Status> {
+    let draft = Draft {
+        event_type: ANSWERED.to_owned(),
+        payload: answer,
+        source: source(question),
+        targets: vec![known.instance.id.clone()],
+        priority: Priority::High,
+        ttl: None,
+        delay: Duration::ZERO,
+        chain: Vec::new(),
+        correlation_id: question.run_id.clone(),
+        request_id: question.run_id.clone(),
+    };
+    let (reply, published) = oneshot::channel();
+    let request = Request::Publish(Box::new(draft), reply);
+    if known.running.ask(request).await
+        && let Ok(published) = published.await
+    {
+        published?;
+    }
+    Ok(())
+}
+
+fn source(question: &OpenQuestion) -> Source {
+    Source {
+        kind: SourceKind::Caller,
+        id: "person".to_owned(),
+        run_id: question.run_id.clone(),
+    }
+}

@@ -1,0 +1,91 @@
+//! Questions to people whose answer opens a turn (rule G808).
+//!
+//! A question is a run of the workflow service. One whose call waits for the answer needs nothing here. One
+//! whose call ended before is kept in the store until its answer has opened a turn, whose request id is the
+//! run's, so that a crash loses no answer and opens no second turn.
+
+use contracts::tavern::common::v1::CallResult;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::store::{AgentStore, OpenQuestion, StoreError};
+
+/// Keeps questions until they are answered. Clone, cheap.
+#[derive(Clone, Debug)]
+pub(crate) struct Questions {
+    store: AgentStore,
+    opened: mpsc::UnboundedSender<OpenQuestion>,
+}
+
+impl Questions {
+    /// Takes the store. The questions that are opened come out of the receiver.
+    pub(crate) fn new(store: AgentStore) -> (Self, mpsc::UnboundedReceiver<OpenQuestion>) {
+        // It is taken from at once; the questions themselves are bounded by the calls of turns.
+        let (opened, receiver) = mpsc::unbounded_channel();
+        (Self { store, opened }, receiver)
+    }
+
+    /// Keeps a question whose answer shall open a turn. Keeping it again changes nothing.
+    pub(crate) async fn keep(&self, question: OpenQuestion) -> Result<(), StoreError> {
+        if self.store.open_question(&question).await? {
+            // Without a receiver the service ends, and its next start reads the store.
+            self.opened.send(question).unwrap_or_default();
+        }
+        Ok(())
+    }
+}
+
+/// Returns the arguments of a question whose answer shall open a turn unless they say otherwise.
+pub(crate) fn without_wait(arguments_json: &str) -> Option<String> {
+    let mut arguments: Value = serde_json::from_str(arguments_json).ok()?;
+    let fields = arguments.as_object_mut()?;
+    fields.entry("wait").or_insert(Value::Bool(false));
+    Some(arguments.to_string())
+}
+
+/// Returns the run of a question that was asked and not answered yet.
+pub(crate) fn pending(result: &CallResult) -> Option<String> {
+    let output: Value = serde_json::from_str(&result.output_json).ok()?;
+    let is_pending = output["status"] == "pending";
+    let id = output["interaction_id"].as_str().filter(|_| is_pending)?;
+    Some(id.to_owned())
+}
+
+/// Returns what was asked.
+pub(crate) fn prompt(arguments_json: &str) -> String {
+    let arguments: Option<Value> = serde_json::from_str(arguments_json).ok();
+    let prompt = arguments
+        .as_ref()
+        .and_then(|given| given["prompt"].as_str());
+    prompt.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g808_a_question_continues_unless_the_model_asks_to_wait() {
+        let arguments = |text: &str| without_wait(text).unwrap();
+        assert_eq!(
+            arguments(r#"{"prompt":"?"}"#),
+            r#"{"prompt":"?","wait":false}"#
+        );
+        assert_eq!(arguments(r#"{"wait":true}"#), r#"{"wait":true}"#);
+    }
+
+    #[test]
+    fn g808_only_a_pending_question_opens_a_turn() {
+        let result = |output: &str| CallResult {
+            output_json: output.to_owned(),
+            ..CallResult::default()
+        };
+        let pending_run = pending(&result(r#"{"interaction_id":"wf_1","status":"pending"}"#));
+        assert_eq!(pending_run.as_deref(), Some("wf_1"));
+        assert_eq!(
+            pending(&result(r#"{"interaction_id":"wf_1","status":"answered"}"#)),
+            None
+        );
+        assert_eq!(pending(&result("")), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! The calls of a turn that ask a person (rule G808).
+
+use contracts::tavern::common::v1 as common;
+use run_events::outcome;
+
+use super::stop::Stop;
+use crate::{
+    domain::{
+        plan::Interaction,
+        spelling::{self, QUESTION},
+        turn::ReadCall,
+    },
+    questions::{self, Questions},
+    store::OpenQuestion,
+};
+
+/// What questions of one turn need. Clone, cheap.
+#[derive(Clone)]
+pub(super) struct Asker {
+    pub(super) questions: Questions,
+    pub(super) conversation_id: String,
+    pub(super) profile_id: String,
+    pub(super) interaction: Interaction,
+    /// Whether the conversation ends with the turn.
+    pub(super) is_ephemeral: bool,
+}
+
+impl Asker {
+    /// Returns the arguments with which a call leaves.
+    pub(super) fn arguments(&self, call: &ReadCall) -> String {
+        let continues = self.interaction == Interaction::Continue && !self.is_ephemeral;
+        let left_open = (continues && is_question(call))
+            .then(|| questions::without_wait(&call.arguments_json))
+            .flatten();
+        left_open.unwrap_or_else(|| call.arguments_json.clone())
+    }
+
+    /// Keeps a question that the turn does not wait for, until its answer opens another turn.
+    pub(super) async fn keep(
+        &self,
+        call: &ReadCall,
+        result: &common::CallResult,
+    ) -> Result<(), Stop> {
+        let pending = is_question(call).then(|| questions::pending(result));
+        let Some(run_id) = pending.flatten().filter(|_| !self.is_ephemeral) else {
+            return Ok(());
+        };
+        let question = OpenQuestion {
+            run_id,
+            conversation_id: self.conversation_id.clone(),
+            profile_id: self.profile_id.clone(),
+            prompt: questions::prompt(&call.arguments_json),
+        };
+        self.questions.keep(question).await.map_err(|error| {
+            let category = common::ErrorCategory::Internal;
+            let message = format!("a question cannot be kept: {error}");
+            Stop::Failed(Box::new(outcome::error(
+                category,
+                "question_not_kept",
+                message,
+            )))
+        })
+    }
+}
+
+fn is_question(call: &ReadCall) -> bool {
+    spelling::tool_id(&call.tool_id) == QUESTION
+}

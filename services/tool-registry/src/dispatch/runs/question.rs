@@ -1,0 +1,115 @@
+//! `RequestUserInteractionTool`: a question to a person, asked by a node of the workflow service, which
+//! waits durably and is answered with `AnswerWait` (rule G808).
+
+use contracts::tavern::workflow::v1::SingleNode;
+use serde_json::{Map, Value, json};
+
+use crate::{dispatch::ResolvedCall, domain::definition::Implementation};
+
+/// The node that asks.
+const NODE: &str = "core:HumanInput";
+/// How long a question waits for its answer if the call does not say, in seconds.
+const EXPIRES_SECONDS: u64 = 24 * 60 * 60;
+
+/// Returns the node that asks a question, and its inputs as JSON.
+pub(super) fn node(arguments: &Value) -> (SingleNode, String) {
+    let text = |key: &str| arguments[key].as_str().unwrap_or_default();
+    let title = match text("options_prompt") {
+        "" => text("prompt").to_owned(),
+        options => format!("{}\n\n{options}", text("prompt")),
+    };
+    let mut config = Map::new();
+    config.insert("title".to_owned(), title.into());
+    let mut choices: Vec<&Value> = Vec::new();
+    for option in arguments["options"].as_array().into_iter().flatten() {
+        if option.as_str().is_some_and(|text| !text.is_empty()) && !choices.contains(&option) {
+            choices.push(option);
+        }
+    }
+    let is_free = arguments["allow_free_text"].as_bool().unwrap_or(true);
+    match arguments.get("answer_schema") {
+        Some(schema) => {
+            config.insert("form".to_owned(), schema.clone());
+        }
+        None if is_free || choices.is_empty() => {
+            config.insert("form".to_owned(), json!({"type": "string"}));
+        }
+        None => {}
+    }
+    if !choices.is_empty() {
+        config.insert("choices".to_owned(), json!(choices));
+    }
+    let expiry = arguments["expires_seconds"].as_u64();
+    config.insert(
+        "expiry".to_owned(),
+        json!(expiry.unwrap_or(EXPIRES_SECONDS)),
+    );
+    if let Some(default) = arguments.get("default_answer") {
+        config.insert("onExpiry".to_owned(), "default".into());
+        config.insert("default".to_owned(), default.clone());
+    }
+    let node = SingleNode {
+        full_type: NODE.to_owned(),
+        config_values_json: Value::Object(config).to_string(),
+    };
+    let inputs = match text("context_text") {
+        "" => json!({}),
+        context => json!({"context": context}),
+    };
+    (node, inputs.to_string())
+}
+
+/// Whether a call is a question that ends before its answer.
+pub(super) fn is_left_open(resolved: &ResolvedCall) -> bool {
+    let is_question = *resolved.tool.implementation() == Implementation::Question;
+    is_question && resolved.arguments["wait"] == false
+}
+
+/// Returns the result of a question that was asked and whose answer the call does not wait for.
+pub(super) fn pending(run_id: &str) -> Value {
+    json!({"interaction_id": run_id, "status": "pending"})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(arguments: &Value) -> Value {
+        serde_json::from_str(&node(arguments).0.config_values_json).unwrap()
+    }
+
+    #[test]
+    fn g808_a_question_is_a_node_that_waits_for_a_text_for_a_day() {
+        assert_eq!(
+            config(&json!({"prompt": "Which herb?"})),
+            json!({"title": "Which herb?", "form": {"type": "string"}, "expiry": 86_400})
+        );
+    }
+
+    #[test]
+    fn g808_options_are_choices_beside_a_free_text_unless_that_is_not_allowed() {
+        let mut asked = json!({"prompt": "Open?", "options": ["yes", "no", "yes", ""]});
+        assert_eq!(
+            config(&asked),
+            json!({
+                "title": "Open?", "form": {"type": "string"}, "choices": ["yes", "no"], "expiry": 86_400,
+            })
+        );
+        asked["allow_free_text"] = json!(false);
+        asked["expires_seconds"] = json!(60);
+        asked["default_answer"] = json!("no");
+        assert_eq!(
+            config(&asked),
+            json!({
+                "title": "Open?", "choices": ["yes", "no"], "expiry": 60, "onExpiry": "default",
+                "default": "no",
+            })
+        );
+    }
+
+    #[test]
+    fn g808_what_the_person_should_know_is_the_context() {
+        let asked = json!({"prompt": "Open?", "context_text": "It is dark."});
+        assert_eq!(node(&asked).1, r#"{"context":"It is dark."}"#);
+    }
+}
