@@ -27,6 +27,7 @@ mod progress;
 mod questions;
 mod requests;
 mod rules;
+mod same_task;
 mod scenes;
 mod schedules;
 mod streams;

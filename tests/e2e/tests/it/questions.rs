@@ -134,10 +134,7 @@ async fn g808_a_turn_that_does_not_wait_ends_and_the_answer_opens_one_more() -> 
     };
     let turns = eventually("the answer to open a turn", turns).await?;
     let outcome = turns[0].outcome.clone().context("it has ended")?;
-    ensure!(
-        outcome.result_json == json!("I fetch it.").to_string(),
-        "{outcome:?}"
-    );
+    ensure!(outcome.result_json == "\"I fetch it.\"", "{outcome:?}");
     // Another start opens no other turn.
     stack.kill()?;
     stack.restart().await?;
