@@ -13,7 +13,10 @@ mod list;
 mod long_output;
 mod resolve;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use call_wire::MAX_ATTEMPTS;
 use contracts::tavern::common::v1::{
@@ -38,12 +41,25 @@ const MAX_EVENTS: usize = 1_000;
 const SETTLE_TRIES: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
+/// How the entry of a call begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// Durably, before the call leaves.
+    Durable,
+    /// The same, without a search for an earlier request: the owner made the effect id just now.
+    First,
+    /// With the next batch: a crash may lose the entry of a call that has no effect.
+    InBatch,
+}
+
 /// The ledger.
 #[derive(Clone)]
 pub struct Ledger {
     logs: RunLogs,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
+    /// The last of the entries that wait for their batch. Locked for a change, never across an await.
+    handed_over: Arc<Mutex<Option<RunWriter>>>,
 }
 
 impl std::fmt::Debug for Ledger {
@@ -61,7 +77,12 @@ pub fn encode(event: &RunEvent, time: Timestamp) -> NewEvent {
 impl Ledger {
     /// Takes the run log.
     pub fn new(logs: RunLogs, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Self {
-        Self { logs, clock, ids }
+        Self {
+            logs,
+            clock,
+            ids,
+            handed_over: Arc::default(),
+        }
     }
 
     /// Returns an effect id that no call has.
@@ -70,7 +91,8 @@ impl Ledger {
         EffectId::new(name).expect("it has no character that ids must not have")
     }
 
-    /// Looks an effect up: the last of its attempts up to `attempt`.
+    /// Looks an effect up: the last of its attempts up to `attempt`. With a body it is that of a call that is
+    /// about to leave, which is alone in flight.
     ///
     /// # Errors
     /// A failure when the effect id was used with another body, or the log cannot be read.
@@ -80,6 +102,9 @@ impl Ledger {
         attempt: u32,
         body: Option<Hash>,
     ) -> Result<LedgerEntry, Status> {
+        if body.is_none() {
+            self.catch_up().await;
+        }
         let request_id = request_id_of(effect)?;
         let mut last = None;
         for attempt in (1..=attempt.min(MAX_ATTEMPTS)).rev() {
@@ -115,6 +140,7 @@ impl Ledger {
     /// # Errors
     /// A failure when the log cannot be read.
     pub async fn attempt(&self, effect: &EffectId, attempt: u32) -> Result<Option<Entry>, Status> {
+        self.catch_up().await;
         let request_id = request_id_of(effect)?;
         let Some(summary) = self.by_request(&scope_of(attempt), &request_id).await? else {
             return Ok(None);
@@ -126,8 +152,7 @@ impl Ledger {
         })
     }
 
-    /// Records that a call is about to leave, durably. `is_first` skips the search for an earlier
-    /// request: the owner made the effect id just now.
+    /// Records that a call is about to leave.
     ///
     /// # Errors
     /// A failure when it cannot be recorded; the call must not leave then.
@@ -136,7 +161,7 @@ impl Ledger {
         effect: &EffectId,
         body: Hash,
         record: &Record,
-        (durability, is_first): (Durability, bool),
+        (durability, beginning): (Durability, Beginning),
         dispatched: CallDispatched,
     ) -> Result<RunWriter, Status> {
         let now = self.clock.now();
@@ -154,9 +179,15 @@ impl Ledger {
             .expect("a record has text keys only")
             .into();
         let first = encode(&self.event(Kind::CallDispatched(dispatched)), now);
-        let created = match is_first {
-            true => self.logs.create_first(run, vec![first]).await,
-            false => self.logs.create(run, vec![first]).await,
+        if beginning == Beginning::InBatch {
+            let created = self.logs.create_in_batch(run, vec![first]).await;
+            let writer = created.map_err(|error| grpc_kit::internal(&error))?;
+            self.hand_over(&writer);
+            return Ok(writer);
+        }
+        let created = match beginning {
+            Beginning::First => self.logs.create_first(run, vec![first]).await,
+            _ => self.logs.create(run, vec![first]).await,
         };
         match created {
             Ok(Created::New(writer)) => Ok(writer),
@@ -190,11 +221,51 @@ impl Ledger {
     /// A failure when it cannot be recorded. The entry stays open then; ABORTED means that
     /// another request took it over.
     pub async fn settle(&self, writer: &RunWriter, result: &CallResult) -> Result<(), Status> {
+        self.finish(writer, result.status, self.settled(result))
+            .await
+    }
+
+    /// Records with the next batch how a call ended whose entry began [`Beginning::InBatch`]. What comes back
+    /// waits until it is recorded.
+    ///
+    /// # Errors
+    /// A failure when it cannot be recorded.
+    pub async fn settle_in_batch(
+        &self,
+        writer: &RunWriter,
+        result: &CallResult,
+    ) -> Result<impl Future<Output = Result<(), AppendError>> + use<>, AppendError> {
+        let event = self.settled(result);
+        let recorded = writer.finish_in_batch(result.status, vec![event]).await?;
+        self.hand_over(writer);
+        Ok(recorded)
+    }
+
+    fn hand_over(&self, writer: &RunWriter) {
+        *self.handed_over() = Some(writer.clone());
+    }
+
+    fn handed_over(&self) -> MutexGuard<'_, Option<RunWriter>> {
+        self.handed_over
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until everything that was handed over can be read.
+    async fn catch_up(&self) {
+        let last = self.handed_over().take();
+        if let Some(writer) = last
+            && let Err(error) = writer.flush().await
+        {
+            tracing::warn!(%error, "calls that have no effect are not recorded");
+        }
+    }
+
+    fn settled(&self, result: &CallResult) -> NewEvent {
         let settled = Kind::CallSettled(CallSettled {
             result: Some(result.clone()),
         });
-        let event = encode(&self.event(settled), self.clock.now());
-        self.finish(writer, result.status, event).await
+        encode(&self.event(settled), self.clock.now())
     }
 
     async fn finish(&self, writer: &RunWriter, state: i32, event: NewEvent) -> Result<(), Status> {

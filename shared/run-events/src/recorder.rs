@@ -183,6 +183,16 @@ impl Recorder {
             .map(drop)
     }
 
+    /// Records events together that ride on the next commit; waits only for room in the queue.
+    ///
+    /// # Errors
+    /// [`AppendError`] when the events cannot be taken.
+    pub async fn submit_all(&self, kinds: Vec<Kind>) -> Result<(), AppendError> {
+        let events = kinds.into_iter();
+        let events = events.map(|kind| self.inner.stamp.encode(kind)).collect();
+        self.inner.writer.submit_all(events).await.map(drop)
+    }
+
     /// Records an event of a run below as it is, at a place of its own in this log, which keeps
     /// the place that it had. An event that this log has already is skipped: a call that is joined
     /// again, in this process or the next, reports everything from its beginning.

@@ -45,21 +45,16 @@ impl Engine {
         if let Some(created) = self.replay(request.as_ref()).await? {
             return Ok(created);
         }
-        let cell = self.registry.cell(run.id);
-        let Some(lease) = cell.chain().begin() else {
-            return Err(CreateError::RunExists);
+        let writer = self.writer(run.id, durability)?;
+        let (reply, answer) = oneshot::channel();
+        let stored = match self.send_new(&writer, run, first, bytes, Some(reply)).await {
+            Ok(()) => answer.await.unwrap_or(Err(AppendError::Unknown.into())),
+            Err(error) => Err(error.into()),
         };
-        let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        match self.store_new(run, first, bytes, (&cell, key, lease)).await {
-            Ok(()) => Ok(Created::New(RunWriter::new(
-                cell,
-                key,
-                lease,
-                self.sink.clone(),
-                durability,
-            ))),
+        match stored {
+            Ok(()) => Ok(Created::New(writer)),
             Err(error) => {
-                cell.chain().abandon();
+                writer.cell().chain().abandon();
                 match error {
                     // Another call with the same request id was faster, or the run id is taken.
                     StepError::Duplicate => self
@@ -73,36 +68,64 @@ impl Engine {
         }
     }
 
-    async fn store_new(
+    pub(crate) async fn create_in_batch(
         &self,
         run: NewRun,
         first: Vec<NewEvent>,
-        bytes: usize,
-        (cell, key, lease): (&Arc<RunCell>, i64, u64),
-    ) -> Result<(), StepError> {
-        let slot = self.sink.reserve(bytes).await.map_err(AppendError::from)?;
-        let (reply, answer) = oneshot::channel();
-        {
-            let mut chain = cell.chain();
-            let assigned = chain.assign(lease, run.id, first, Purpose::Append)?;
-            let step = Step {
-                cell: Arc::clone(cell),
-                key,
-                epoch: assigned.epoch,
-                create: Some(Box::new(run)),
-                events: assigned.events,
-                finish: None,
-                phase: None,
-                takes_over: false,
-                deletion: None,
-                place: assigned.place,
-                reply: Some(reply),
-                may_wait: false,
-                room: None,
-            };
-            slot.send(step, &mut chain);
+    ) -> Result<RunWriter, CreateError> {
+        let bytes = self.check(&run, &first)?;
+        let writer = self.writer(run.id, run.durability)?;
+        match self.send_new(&writer, run, first, bytes, None).await {
+            Ok(()) => Ok(writer),
+            Err(error) => {
+                writer.cell().chain().abandon();
+                match error {
+                    AppendError::Storage(error) => Err(error.into()),
+                    _ => Err(CreateError::Unknown),
+                }
+            }
         }
-        answer.await.unwrap_or(Err(AppendError::Unknown.into()))
+    }
+
+    /// Takes a run that nothing owns yet, to create it.
+    fn writer(&self, run: RunId, durability: Durability) -> Result<RunWriter, CreateError> {
+        let cell = self.registry.cell(run);
+        let lease = cell.chain().begin().ok_or(CreateError::RunExists)?;
+        let key = self.next_key.fetch_add(1, Ordering::Relaxed);
+        let sink = self.sink.clone();
+        Ok(RunWriter::new(cell, key, lease, sink, durability))
+    }
+
+    /// Sends the creation of a run; without `reply` it may wait for others.
+    async fn send_new(
+        &self,
+        writer: &RunWriter,
+        run: NewRun,
+        first: Vec<NewEvent>,
+        bytes: usize,
+        reply: Option<oneshot::Sender<Result<(), StepError>>>,
+    ) -> Result<(), AppendError> {
+        let slot = self.sink.reserve(bytes).await.map_err(AppendError::from)?;
+        let cell = writer.cell();
+        let mut chain = cell.chain();
+        let assigned = chain.assign(writer.lease(), run.id, first, Purpose::Append)?;
+        let step = Step {
+            cell: Arc::clone(cell),
+            key: writer.key(),
+            epoch: assigned.epoch,
+            create: Some(Box::new(run)),
+            events: assigned.events,
+            finish: None,
+            phase: None,
+            takes_over: false,
+            deletion: None,
+            place: assigned.place,
+            may_wait: reply.is_none(),
+            reply,
+            room: None,
+        };
+        slot.send(step, &mut chain);
+        Ok(())
     }
 
     fn check(&self, run: &NewRun, first: &[NewEvent]) -> Result<usize, CreateError> {

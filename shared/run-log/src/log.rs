@@ -20,6 +20,18 @@ pub trait RunLog: Send + Sync {
     /// [`CreateError`]; only after [`CreateError::Unknown`] may anything have been stored.
     async fn create(&self, run: NewRun, first: Vec<NewEvent>) -> Result<Created, CreateError>;
 
+    /// Creates a run with its first events, whose request the caller knows to be unused. They are handed
+    /// over, and their commit may wait for others within the log's window; if they are lost, the writer's
+    /// next call says so.
+    ///
+    /// # Errors
+    /// [`CreateError`]; the run was then not accepted.
+    async fn create_in_batch(
+        &self,
+        run: NewRun,
+        first: Vec<NewEvent>,
+    ) -> Result<RunWriter, CreateError>;
+
     /// Takes over an open run, after a restart above all. Every earlier writer of it is fenced.
     ///
     /// # Errors
@@ -176,6 +188,14 @@ macro_rules! delegate_to_engine {
                 first: Vec<NewEvent>,
             ) -> Result<Created, CreateError> {
                 self.engine.create(run, first).await
+            }
+
+            async fn create_in_batch(
+                &self,
+                run: NewRun,
+                first: Vec<NewEvent>,
+            ) -> Result<RunWriter, CreateError> {
+                self.engine.create_in_batch(run, first).await
             }
 
             async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {

@@ -128,6 +128,17 @@ impl RunLog for RunLogs {
         log.create(run, first).await
     }
 
+    async fn create_in_batch(
+        &self,
+        run: NewRun,
+        first: Vec<NewEvent>,
+    ) -> Result<RunWriter, CreateError> {
+        match run.durability {
+            Durability::Sync | Durability::Batched => self.sync.create_in_batch(run, first).await,
+            Durability::Memory => self.memory.create_in_batch(run, first).await,
+        }
+    }
+
     async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
         self.holder(run).await?.reopen(run).await
     }

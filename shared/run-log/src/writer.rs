@@ -43,6 +43,18 @@ impl RunWriter {
         }
     }
 
+    pub(crate) fn cell(&self) -> &Arc<RunCell> {
+        &self.cell
+    }
+
+    pub(crate) fn key(&self) -> i64 {
+        self.key
+    }
+
+    pub(crate) fn lease(&self) -> u64 {
+        self.lease
+    }
+
     /// Returns the run.
     pub fn run(&self) -> RunId {
         self.cell.id()
@@ -82,7 +94,8 @@ impl RunWriter {
     /// # Errors
     /// [`AppendError`]; these events were then not accepted.
     pub async fn submit_all(&self, events: Vec<NewEvent>) -> Result<u64, AppendError> {
-        self.send(events, Purpose::Append, None).await
+        let may_wait = self.durability == Durability::Batched;
+        self.send(events, Purpose::Append, (None, may_wait)).await
     }
 
     /// Waits until everything submitted is stored and returns the last sequence.
@@ -126,31 +139,41 @@ impl RunWriter {
     /// [`AppendError`]; without any event the call is invalid.
     pub async fn finish(&self, state: i32, events: Vec<NewEvent>) -> Result<u64, AppendError> {
         if events.is_empty() {
-            let problem = "are missing; a run ends with a terminal event".to_owned();
-            let place = "events".to_owned();
-            return Err(AppendError::Invalid(vec![Violation { place, problem }]));
+            return Err(without_events());
         }
         self.write(events, Purpose::Finish(state)).await
     }
 
+    /// Hands over the end of the run, whose commit may wait for others within the log's window. What comes
+    /// back waits until it is stored.
+    ///
+    /// # Errors
+    /// As [`RunWriter::finish`]; the end was then not accepted.
+    pub async fn finish_in_batch(
+        &self,
+        state: i32,
+        events: Vec<NewEvent>,
+    ) -> Result<impl Future<Output = Result<(), AppendError>> + use<>, AppendError> {
+        if events.is_empty() {
+            return Err(without_events());
+        }
+        let (reply, answer) = oneshot::channel();
+        let purpose = Purpose::Finish(state);
+        self.send(events, purpose, (Some(reply), true)).await?;
+        Ok(settled(answer))
+    }
+
     async fn write(&self, events: Vec<NewEvent>, purpose: Purpose) -> Result<u64, AppendError> {
         let (reply, answer) = oneshot::channel();
-        let sequence = self.send(events, purpose, Some(reply)).await?;
-        match answer.await {
-            Ok(Ok(())) => Ok(sequence),
-            Ok(Err(StepError::Append(error))) => Err(error),
-            // Only a creation can meet a duplicate.
-            Ok(Err(StepError::Duplicate)) => Err(AppendError::Fenced),
-            // The committing task died with the step in its hands.
-            Err(_) => Err(AppendError::Unknown),
-        }
+        let sequence = self.send(events, purpose, (Some(reply), false)).await?;
+        settled(answer).await.map(|()| sequence)
     }
 
     async fn send(
         &self,
         events: Vec<NewEvent>,
         purpose: Purpose,
-        reply: Option<oneshot::Sender<Result<(), StepError>>>,
+        (reply, may_wait): (Option<oneshot::Sender<Result<(), StepError>>>, bool),
     ) -> Result<u64, AppendError> {
         let bytes = limits::check_events(&events).map_err(AppendError::Invalid)?;
         let slot = self
@@ -172,7 +195,7 @@ impl RunWriter {
             takes_over: false,
             deletion: None,
             place: assigned.place,
-            may_wait: reply.is_none() && self.durability == Durability::Batched,
+            may_wait,
             reply,
             room: None,
         };
@@ -187,5 +210,23 @@ impl RunWriter {
         } else {
             AppendError::Storage(error)
         }
+    }
+}
+
+fn without_events() -> AppendError {
+    let problem = "are missing; a run ends with a terminal event".to_owned();
+    let place = "events".to_owned();
+    AppendError::Invalid(vec![Violation { place, problem }])
+}
+
+/// Waits until a step is stored.
+async fn settled(answer: oneshot::Receiver<Result<(), StepError>>) -> Result<(), AppendError> {
+    match answer.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(StepError::Append(error))) => Err(error),
+        // Its run was not created, as its request had been answered before.
+        Ok(Err(StepError::Duplicate)) => Err(AppendError::Fenced),
+        // The committing task died with the step in its hands.
+        Err(_) => Err(AppendError::Unknown),
     }
 }

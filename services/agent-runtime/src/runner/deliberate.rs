@@ -56,7 +56,7 @@ impl Driver {
             state_version: self.asked.private.unwrap_or_default(),
             world_version: self.asked.world.unwrap_or_default(),
         }))?;
-        self.commit().await?;
+        self.hand_over().await?;
         let span = telemetry::spans::chat(&model);
         let reading_context = self.reading_context(self.plan.policy());
         let answered = self

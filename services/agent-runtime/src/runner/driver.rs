@@ -392,6 +392,18 @@ impl Driver {
         }
     }
 
+    /// Hands everything noted over before the model is asked: the commit runs while it answers, and its
+    /// answer comes after it in the log. A deliberation workflow is a run with a request id, which has to
+    /// find the same states after a crash.
+    pub(super) async fn hand_over(&mut self) -> Result<(), Stop> {
+        if self.plan.deliberation.is_some() {
+            return self.commit().await;
+        }
+        let kinds = std::mem::take(&mut self.pending);
+        let handed_over = self.recorder.submit_all(kinds).await;
+        handed_over.map_err(Stop::Storage)
+    }
+
     async fn record(&mut self) -> Result<u64, Stop> {
         let kinds = std::mem::take(&mut self.pending);
         let mut wait = Duration::from_millis(50);

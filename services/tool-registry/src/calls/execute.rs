@@ -15,7 +15,7 @@ use crate::{
     dispatch::{ResolvedCall, without_handle},
     domain::tool::Tool,
     in_flight::InFlightCall,
-    ledger::{Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
+    ledger::{Beginning, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
 };
 
 /// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
@@ -226,6 +226,7 @@ impl Inner {
         context: CallContext,
     ) -> Result<CallResult, Status> {
         let is_run = ready.tool.implementation().is_run();
+        let in_batch = is_in_batch(call, &ready.tool);
         let own = call.timeout.or(ready.tool.timeout());
         let (deadline, timeout) = self.time_limit(own, is_run, &context);
         let resolved = ResolvedCall {
@@ -235,7 +236,10 @@ impl Inner {
             conversation: call.conversation.clone(),
             deadline,
             timeout,
-            durability: call.durability,
+            durability: match in_batch {
+                true => Durability::Batched,
+                false => call.durability,
+            },
             attempt: call.attempt,
             in_flight: Arc::clone(in_flight),
         };
@@ -245,7 +249,9 @@ impl Inner {
         }
         let writer = match effect {
             Some(effect) => {
-                let writer = self.journal(call, effect, &resolved, in_flight).await?;
+                let writer = self
+                    .journal(call, effect, &resolved, in_flight, in_batch)
+                    .await?;
                 if let Some(approval) = ready.approval.as_ref().filter(|_| call.detached) {
                     let forgotten = self.approvals.dispatched(&approval.approval_id).await;
                     forgotten.map_err(|error| grpc_kit::internal(&error))?;
@@ -269,8 +275,23 @@ impl Inner {
                 ready.defaulted,
             )
         };
-        if let Some(writer) = writer {
-            self.ledger.settle(&writer, &result).await?;
+        match writer {
+            Some(writer) if in_batch => {
+                let recorded = self.ledger.settle_in_batch(&writer, &result).await;
+                // Its callers need not wait. The effect stays in flight until it is recorded, so that a
+                // repeat finds this result.
+                in_flight.end(Ok(result.clone()));
+                let recorded = match recorded {
+                    Ok(recorded) => recorded.await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = recorded {
+                    let effect = result.effect_id.as_str();
+                    tracing::warn!(%error, effect, "a call that has no effect is not recorded");
+                }
+            }
+            Some(writer) => self.ledger.settle(&writer, &result).await?,
+            None => {}
         }
         Ok(result)
     }
@@ -281,6 +302,7 @@ impl Inner {
         effect: &EffectId,
         resolved: &ResolvedCall,
         in_flight: &InFlightCall,
+        in_batch: bool,
     ) -> Result<RunWriter, Status> {
         let record = Record {
             tool_id: resolved.tool.id().to_owned(),
@@ -304,13 +326,18 @@ impl Inner {
             index: call.index,
             node_id: String::new(),
         };
+        let beginning = match (in_batch, call.is_first) {
+            (true, _) => Beginning::InBatch,
+            (false, true) => Beginning::First,
+            (false, false) => Beginning::Durable,
+        };
         let writer = self
             .ledger
             .begin(
                 effect,
                 in_flight.body(),
                 &record,
-                (resolved.durability, call.is_first),
+                (resolved.durability, beginning),
                 dispatched,
             )
             .await?;
@@ -434,6 +461,15 @@ impl Inner {
         result.next_attempt = call_wire::next_attempt(&result);
         result
     }
+}
+
+/// Whether the entry of a call need not be on disk before it leaves: repeating it after a crash has no effect,
+/// and its owner asks again.
+fn is_in_batch(call: &Call, tool: &Tool) -> bool {
+    tool.flags().read_only
+        && !tool.implementation().is_run()
+        && !call.detached
+        && call.durability != Durability::Memory
 }
 
 /// Makes the result of a call that ended now.

@@ -13,8 +13,8 @@ use crate::in_flight::{OutputCursor, Stage};
 
 /// How long the events of a run may come after its result, before they are given up.
 const EVENT_GRACE: Duration = Duration::from_secs(2);
-/// How long a run is followed at most; its own deadline ends it long before.
-pub(super) const FOLLOW_LIMIT: Duration = Duration::from_secs(25 * 60 * 60);
+/// How long a run is followed at most; its own deadline ends it before.
+pub(super) const FOLLOW_LIMIT: Duration = Duration::from_secs(367 * 24 * 60 * 60);
 
 /// One thing that a caller is shown.
 #[derive(Debug)]

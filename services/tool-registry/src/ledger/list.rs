@@ -26,6 +26,7 @@ impl Ledger {
         after: Option<RunCursor>,
         size: usize,
     ) -> Result<CallPage, Status> {
+        self.catch_up().await;
         let mut listed = CallPage {
             calls: Vec::new(),
             next: after,

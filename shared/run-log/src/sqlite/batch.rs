@@ -120,6 +120,14 @@ async fn store_mixed(
             duplicates.push(index);
         }
     }
+    // What follows in a run that was not created belongs to no run.
+    let missing: Vec<i64> = duplicates.iter().map(|index| steps[*index].key).collect();
+    let follows = |step: &Step| missing.contains(&step.key);
+    if !missing.is_empty() {
+        let all = steps.iter().enumerate();
+        let all = all.filter(|(_, step)| follows(step));
+        duplicates = all.map(|(index, _)| index).collect();
+    }
     for rows in event_rows(steps, &duplicates).chunks(MAX_ROWS) {
         insert_events(connection, texts, rows).await?;
     }

@@ -157,6 +157,10 @@ impl Committer {
         for (index, step) in group.iter_mut().enumerate() {
             let cell = Arc::clone(&step.cell);
             if duplicates.contains(&index) {
+                // A creation that was handed over has no answer, so the writer's next call says so.
+                if step.reply.is_none() {
+                    step.reject(&mut cell.chain(), AppendError::Fenced);
+                }
                 step.answer(Err(StepError::Duplicate));
             } else {
                 step.acknowledge(&mut cell.chain());

@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use core_types::Durability;
-use run_log::{NewRun, RunLog, RunWriter, SqliteRunLog};
+use core_types::{Durability, RequestId};
+use run_log::{
+    AppendError, Hash, MemoryLimits, MemoryRunLog, NewRun, RequestKey, RunLog, RunState, RunWriter,
+    SqliteRunLog,
+};
 use sql_store::SqliteOptions;
 
 use crate::fixture::{at, event, events, run_id, start};
@@ -84,4 +87,59 @@ async fn closing_stores_what_waits_and_a_run_stays_batched() {
     );
     writer.submit(event(2)).await.unwrap();
     assert_eq!(stored(&log, &writer).await, 1);
+}
+
+/// A run that the request `name` asks for.
+fn asked_for(number: u128, name: &str, durability: Durability) -> NewRun {
+    NewRun {
+        durability,
+        request: Some(RequestKey {
+            scope: "call".to_owned(),
+            request_id: RequestId::new(name).unwrap(),
+            body_hash: Hash::of(name.as_bytes()),
+        }),
+        ..NewRun::new(run_id(number), "flow", at(1))
+    }
+}
+
+/// Begins and ends a run in a batch, and stores it with a flush.
+async fn begin_and_end_in_a_batch(log: &dyn RunLog, durability: Durability) {
+    let run = asked_for(1, "a", durability);
+    let writer = log.create_in_batch(run, events(1..=1)).await.unwrap();
+    let stored = writer.finish_in_batch(7, events(2..=2)).await.unwrap();
+    writer.flush().await.unwrap();
+    stored.await.unwrap();
+    let summary = log.summary(run_id(1)).await.unwrap().unwrap();
+    assert_eq!(
+        (summary.last_sequence, summary.state),
+        (2, RunState::Finished(7))
+    );
+    let found = log.by_request("call", &RequestId::new("a").unwrap()).await;
+    assert_eq!(found.unwrap().unwrap().id, run_id(1));
+    let nothing = writer.finish_in_batch(7, Vec::new()).await;
+    assert!(matches!(nothing.err(), Some(AppendError::Invalid(_))));
+}
+
+#[tokio::test]
+async fn a_run_begins_and_ends_in_one_batch_on_disk_and_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(&dir.path().join("runs.db"), FOR_EVER).await;
+    begin_and_end_in_a_batch(&log, Durability::Batched).await;
+    let log = MemoryRunLog::new(MemoryLimits::default());
+    begin_and_end_in_a_batch(&log, Durability::Memory).await;
+}
+
+#[tokio::test]
+async fn the_writer_of_a_run_whose_request_was_answered_before_learns_it_and_stores_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(&dir.path().join("runs.db"), FOR_EVER).await;
+    let begin = |number| asked_for(number, "a", Durability::Batched);
+    let first = log.create_in_batch(begin(1), events(1..=1)).await.unwrap();
+    first.flush().await.unwrap();
+    let second = log.create_in_batch(begin(2), events(1..=1)).await.unwrap();
+    let stored = second.finish_in_batch(7, events(2..=2)).await.unwrap();
+    first.flush().await.unwrap();
+    assert!(matches!(stored.await, Err(AppendError::Fenced)));
+    assert!(log.summary(run_id(2)).await.unwrap().is_none());
+    assert_eq!(first.append(events(2..=2)).await.unwrap(), 2);
 }

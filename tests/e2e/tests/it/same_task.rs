@@ -24,6 +24,20 @@ struct Dialect {
     answers: [Value; 2],
 }
 
+fn tag(name: &str, arguments: &Value) -> String {
+    let call = json!({"name": name, "arguments": arguments});
+    format!("<tool_call>\n{call}\n</tool_call>")
+}
+
+fn native(text: &str, calls: &[(&str, &Value)]) -> Value {
+    let call = |(index, (name, arguments)): (usize, &(&str, &Value))| {
+        let function = json!({"name": name, "arguments": arguments.to_string()});
+        json!({"id": format!("call_{index}"), "type": "function", "function": function})
+    };
+    let calls: Vec<Value> = calls.iter().enumerate().map(call).collect();
+    json!({"text": text, "tool_calls": calls, "finish_reason": "tool_calls"})
+}
+
 fn dialects() -> [Dialect; 4] {
     let write = json!({"filePath": FILE, "content": CODE});
     let append = json!({"filePath": FILE, "content": MORE});
@@ -34,18 +48,6 @@ fn dialects() -> [Dialect; 4] {
     };
     let cdata = |content: &str| format!("<content><![CDATA[{content}]]></content>");
     let tam = |calls: &str| format!("<|[REQUEST_TOOL]|>\n{calls}\n<|[END_TOOL]|>");
-    let tag = |name: &str, arguments: &Value| {
-        let call = json!({"name": name, "arguments": arguments});
-        format!("<tool_call>\n{call}\n</tool_call>")
-    };
-    let native = |text: &str, calls: &[(&str, &Value)]| {
-        let call = |(index, (name, arguments)): (usize, &(&str, &Value))| {
-            let function = json!({"name": name, "arguments": arguments.to_string()});
-            json!({"id": format!("call_{index}"), "type": "function", "function": function})
-        };
-        let calls: Vec<Value> = calls.iter().enumerate().map(call).collect();
-        json!({"text": text, "tool_calls": calls, "finish_reason": "tool_calls"})
-    };
     [
         Dialect {
             id: "in_action",
