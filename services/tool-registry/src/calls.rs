@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use contracts::tavern::common::v1::{ErrorReason, PendingWork};
+use contracts::tavern::common::v1::{CallGrant, ErrorReason, PendingWork};
 use core_types::{Clock, ConversationId, Durability, EffectId};
 use grpc_kit::{CallContext, Failure};
 use run_log::Hash;
@@ -81,6 +81,8 @@ pub struct Call {
     pub index: u32,
     /// It was repaired or has two readings, so it runs only if its tool is read-only.
     pub needs_confirmation: bool,
+    /// What the run below may use.
+    pub grant: Option<CallGrant>,
     /// Which attempt at the effect it is, from 1 to [`call_wire::MAX_ATTEMPTS`].
     pub attempt: u32,
     /// Whether no owner asks for it again after a restart.

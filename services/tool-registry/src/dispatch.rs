@@ -15,6 +15,7 @@ pub mod script;
 use call_outcome::{CallOutcome, Category, Failure};
 use std::{sync::Arc, time::Duration};
 
+use contracts::tavern::common::v1::CallGrant;
 use core_types::{ConversationId, Durability, EffectId};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -27,7 +28,7 @@ use crate::{
 };
 use backend::Backends;
 use builtin::Builtins;
-use runs::WorkflowRuns;
+use runs::ChildRuns;
 use script::Scripts;
 
 /// One call that is to be executed: checked, completed and journalled.
@@ -50,6 +51,8 @@ pub struct ResolvedCall {
     pub durability: Durability,
     /// Which attempt at the effect this is, from 1.
     pub attempt: u32,
+    /// What the run below may use.
+    pub grant: Option<CallGrant>,
     /// Where others see how the call goes.
     pub in_flight: Arc<InFlightCall>,
 }
@@ -71,7 +74,7 @@ pub struct Dispatcher {
     /// Programs of plugins.
     pub scripts: Scripts,
     /// Workflows and nodes.
-    pub runs: WorkflowRuns,
+    pub runs: ChildRuns,
 }
 
 impl Dispatcher {
@@ -105,6 +108,7 @@ impl Dispatcher {
             // Runs were handled before; their futures must not be dropped like the others.
             Implementation::Workflow { .. }
             | Implementation::Node { .. }
+            | Implementation::Agent { .. }
             | Implementation::Question => {
                 self.runs.execute(resolved, &CancellationToken::new()).await
             }

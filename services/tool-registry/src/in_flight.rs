@@ -5,8 +5,8 @@ mod live_output;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use contracts::tavern::common::v1::{
-    ApprovalEnded, CallResult, OutputStream, PendingWork, RunEvent, RunStarted, WorkKind,
-    run_event::Kind,
+    ApprovalEnded, CallResult, ModelTotal, OutputStream, PendingWork, Run, RunEvent, RunStarted,
+    WorkKind, run_event::Kind,
 };
 use core_types::{CallPath, Clock, Durability};
 use run_log::{Hash, RunWriter};
@@ -23,6 +23,8 @@ pub use live_output::OutputCursor;
 pub struct Stage {
     /// The run that executes the call, once it is known.
     pub child_run_id: Option<String>,
+    /// What the models of that run used, once it has ended.
+    pub model_totals: Vec<ModelTotal>,
     /// What the tool has written so far.
     pub output: LiveOutput,
     /// Whether the call is in the ledger, or waits for people and is kept meanwhile.
@@ -170,6 +172,16 @@ impl InFlightCall {
         if let Err(error) = entry.submit(ledger::encode(&event, self.clock.now())).await {
             tracing::warn!(error = %error, run_id, "the ledger could not note a run");
         }
+    }
+
+    /// Takes what the models of the run used that executed the call.
+    pub fn models_used(&self, run: &Run) {
+        let totals = run
+            .outcome
+            .as_ref()
+            .map(|outcome| outcome.model_totals.clone());
+        self.stage
+            .send_modify(|stage| stage.model_totals = totals.unwrap_or_default());
     }
 
     /// Shows something that the tool wrote.

@@ -29,7 +29,7 @@ use crate::{
         Dispatcher,
         backend::{AllowedHosts, Backends},
         builtin::{self, AgentPeer, Builtins},
-        runs::WorkflowRuns,
+        runs::ChildRuns,
         sandbox::{Sandbox, Sessions},
         script::Scripts,
     },
@@ -156,7 +156,7 @@ pub async fn build_with(
     let sandbox = Sandbox::new(peers.sandbox);
     let sessions = Sessions::new(peers.sessions);
     let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
-    let workflow_runs = WorkflowRuns::new(peers.workflow, peers.workflow_runs);
+    let workflow_runs = ChildRuns::new(peers.workflow, peers.workflow_runs, peers.agents.clone());
     let tools = Tools::new(
         catalogue,
         Arc::clone(&store),

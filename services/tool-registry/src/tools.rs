@@ -14,7 +14,7 @@ use std::{
 use tonic::Status;
 
 use crate::{
-    dispatch::{backend::Backends, runs::WorkflowRuns},
+    dispatch::{backend::Backends, runs::ChildRuns},
     domain::{
         catalogue::Catalogue,
         definition::Implementation,
@@ -48,7 +48,7 @@ struct Shared {
     /// anew. Never held across an await.
     derived: Mutex<HashMap<String, (String, Arc<Tool>)>>,
     store: Arc<dyn Store>,
-    runs: WorkflowRuns,
+    runs: ChildRuns,
     backends: Backends,
 }
 
@@ -116,7 +116,7 @@ impl Tools {
     pub fn new(
         catalogue: Catalogue,
         store: Arc<dyn Store>,
-        runs: WorkflowRuns,
+        runs: ChildRuns,
         backends: Backends,
     ) -> Self {
         Self {
@@ -196,7 +196,10 @@ impl Tools {
                 };
                 return Ok(tool.bound_to(of_method));
             }
-            Implementation::Builtin(_) | Implementation::Script(_) | Implementation::Question => {
+            Implementation::Builtin(_)
+            | Implementation::Script(_)
+            | Implementation::Agent { .. }
+            | Implementation::Question => {
                 return Ok(Arc::clone(tool));
             }
         };

@@ -23,6 +23,21 @@ impl Driver {
         self.spending.used(&self.turn, self.shared.clock.now())
     }
 
+    /// Returns what an agent may use that is called now: what is left (rule G703). Only one is called at a
+    /// time, and what it has used counts as used by this turn.
+    pub(super) fn grant(&self) -> common::CallGrant {
+        let (budgets, used) = (self.turn.budgets(), self.used());
+        // Zero is unbounded; a budget that is used up keeps the call from leaving.
+        let left = |limit: Option<u64>, used: u64| {
+            limit.map_or(0, |limit| limit.saturating_sub(used).max(1))
+        };
+        common::CallGrant {
+            tokens: left(budgets.tokens, used.tokens),
+            money_micros: left(budgets.money_micros, used.money_micros),
+            wall_seconds: left(budgets.wall_seconds, used.wall.as_secs()),
+        }
+    }
+
     /// Notes a budget that keeps calls from leaving; false if there is none.
     pub(super) fn note_spent(&mut self) -> Result<bool, Stop> {
         let spent = self.turn.budgets().spent(&self.used());

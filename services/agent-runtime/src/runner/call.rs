@@ -22,6 +22,9 @@ use crate::domain::{
     turn::{CallState, Progress, ReadCall},
 };
 
+/// How the ids of agents begin that are tools.
+const AGENT: &str = "agent:";
+
 impl Driver {
     /// Asks the registry for the agent's tools until it answers or the turn is asked to end.
     pub(super) async fn fetch_inventory(&mut self) -> Result<Inventory, Stop> {
@@ -163,10 +166,13 @@ impl Driver {
 
     fn fly(&mut self, call: ReadCall, effect_id: String, left_before: bool) {
         let (caller, control) = (self.caller(), self.control.clone());
+        let grant = call.tool_id.starts_with(AGENT).then(|| self.grant());
         self.flights.effects.insert(effect_id.clone());
         let flight = async move {
             let _tracked = control.track(WorkKind::Call, &effect_id);
-            let ended = caller.carry_out(&call, &effect_id, left_before).await;
+            let ended = caller
+                .carry_out(&call, &effect_id, left_before, grant)
+                .await;
             Landed {
                 index: call.index,
                 tool_id: call.tool_id,

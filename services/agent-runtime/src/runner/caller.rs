@@ -46,6 +46,7 @@ impl Caller {
         call: &ReadCall,
         effect_id: &str,
         left_before: bool,
+        grant: Option<common::CallGrant>,
     ) -> Result<common::CallResult, Stop> {
         let mut request = registry::CallToolRequest {
             tool_id: spelling::tool_id(&call.tool_id).to_owned(),
@@ -57,6 +58,7 @@ impl Caller {
             index: call.index,
             needs_confirmation: call.needs_confirmation,
             attempt: 1,
+            grant,
         };
         if !left_before && (self.control.is_cancelled() || self.give_up.is_cancelled()) {
             return Ok(not_started(call));

@@ -51,6 +51,9 @@ impl Spending {
                 let has_left = result.is_some_and(|result| !result.effect_id.is_empty());
                 self.calling = self.calling.saturating_sub(u32::from(has_left));
                 self.bytes = self.bytes.saturating_add(result.map_or(0, output_bytes));
+                for total in result.iter().flat_map(|result| &result.model_totals) {
+                    self.add_total(total);
+                }
             }
             Kind::BudgetReached(reached) => self.reported.push(reached.unit),
             _ => {}
@@ -109,21 +112,32 @@ impl Spending {
     }
 
     fn add(&mut self, model: &str, usage: Option<&ModelUsage>) {
-        let Some(used) = usage else { return };
-        let tokens = used.input_tokens.saturating_add(used.output_tokens);
+        if let Some(usage) = usage {
+            self.add_total(&ModelTotal {
+                model: model.to_owned(),
+                answers: 1,
+                usage: Some(usage.clone()),
+            });
+        }
+    }
+
+    /// Adds what a model used for this turn, or for that of an agent which it called (rule G703).
+    fn add_total(&mut self, used: &ModelTotal) {
+        let usage = used.usage.clone().unwrap_or_default();
+        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
         self.tokens = self.tokens.saturating_add(tokens);
-        let cost = used.cost_micros.unwrap_or_default();
+        let cost = usage.cost_micros.unwrap_or_default();
         self.money_micros = self.money_micros.saturating_add(cost);
         let total = self
             .totals
-            .entry(model.to_owned())
+            .entry(used.model.clone())
             .or_insert_with(|| ModelTotal {
-                model: model.to_owned(),
+                model: used.model.clone(),
                 ..ModelTotal::default()
             });
-        total.answers = total.answers.saturating_add(1);
-        let usage = total.usage.get_or_insert_default();
-        *usage = sum(usage, used);
+        total.answers = total.answers.saturating_add(used.answers);
+        let sum_of = total.usage.get_or_insert_default();
+        *sum_of = sum(sum_of, &usage);
     }
 
     /// Returns the totals by the name of the model.

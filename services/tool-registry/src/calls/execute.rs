@@ -241,6 +241,7 @@ impl Inner {
                 false => call.durability,
             },
             attempt: call.attempt,
+            grant: call.grant,
             in_flight: Arc::clone(in_flight),
         };
         if in_flight.cancel_token().is_cancelled() {
@@ -309,6 +310,9 @@ impl Inner {
             may_repeat: resolved.tool.may_repeat(),
             is_run: resolved.tool.implementation().is_run(),
             attempt: resolved.attempt,
+            grant: resolved
+                .grant
+                .map(|grant| [grant.tokens, grant.money_micros, grant.wall_seconds]),
             conversation_id: resolved
                 .conversation
                 .as_ref()
@@ -388,6 +392,7 @@ impl Inner {
             timeout,
             durability: open.durability(),
             attempt: open.record.attempt,
+            grant: open.record.grant(),
             in_flight: Arc::clone(in_flight),
         };
         let outcome = self.execute(&resolved, context).await?;
@@ -440,7 +445,11 @@ impl Inner {
         defaulted: Vec<String>,
     ) -> CallResult {
         let journalled = resolved.effect_id.is_some();
-        let child_run_id = resolved.in_flight.subscribe().borrow().child_run_id.clone();
+        let (child_run_id, model_totals) = {
+            let stage = resolved.in_flight.subscribe();
+            let stage = stage.borrow();
+            (stage.child_run_id.clone(), stage.model_totals.clone())
+        };
         let (durability, attempt) = match journalled {
             true => (durability_number(resolved.durability), resolved.attempt),
             false => (0, 0),
@@ -455,6 +464,7 @@ impl Inner {
             defaulted,
             durability,
             child_run_id: child_run_id.unwrap_or_default(),
+            model_totals,
             attempt,
             ..timed(outcome, dispatched, self.clock.now())
         };

@@ -32,7 +32,7 @@ impl Calls {
         &self,
         handle: CallHandle,
     ) -> impl Stream<Item = Result<CallProgress, Status>> + Send + use<> {
-        let client = self.inner.dispatcher.runs.runs();
+        let runs = self.inner.dispatcher.runs.clone();
         async_stream::stream! {
             // The guard must live as long as the stream: dropping it ends a call without effect id.
             let CallHandle { in_flight, index, ends_with_caller: _guard, .. } = handle;
@@ -49,7 +49,8 @@ impl Calls {
                 }
                 if let Some(child) = child.filter(|_| !followed) {
                     followed = true;
-                    let mut events = pin!(follow(client.clone(), child, 0, Instant::now() + FOLLOW_LIMIT));
+                    let client = runs.runs_of(&child);
+                    let mut events = pin!(follow(client, child, 0, Instant::now() + FOLLOW_LIMIT));
                     let mut until_result = pin!(result_and_grace(stage.clone()));
                     loop {
                         let next = tokio::select! {

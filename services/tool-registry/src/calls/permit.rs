@@ -259,6 +259,7 @@ impl WaitingCall {
             index: 0,
             needs_confirmation: self.needs_confirmation,
             attempt: self.attempt,
+            grant: None,
             detached: true,
             body: None,
             is_first: false,

@@ -66,6 +66,7 @@ pub(super) fn call_of(entry: &Entry, attempt: u32) -> Result<Call, Status> {
         index: 0,
         needs_confirmation: false,
         attempt,
+        grant: entry.record.grant(),
         detached: true,
         body: entry.body(),
         is_first: false,

@@ -162,7 +162,7 @@ impl Calls {
         child: &str,
         after: u64,
     ) -> impl Stream<Item = Result<CallProgress, Status>> + Send + use<> {
-        let client = self.inner.dispatcher.runs.runs();
+        let client = self.inner.dispatcher.runs.runs_of(child);
         let events = follow(
             client,
             child.to_owned(),

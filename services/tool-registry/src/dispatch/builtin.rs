@@ -14,8 +14,10 @@ use call_outcome::{CallOutcome, Category, Failure};
 use std::sync::Arc;
 
 use contracts::tavern::agent::v1::{
+    agent_service_client::AgentServiceClient, profile_service_client::ProfileServiceClient,
     scene_service_client::SceneServiceClient, state_service_client::StateServiceClient,
 };
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use core_types::Clock;
 use grpc_kit::Transport;
 use serde_json::Value;
@@ -104,13 +106,19 @@ impl Method {
     }
 }
 
-/// What the methods ask agent-runtime for.
+/// What calls ask agent-runtime for.
 #[derive(Clone, Debug)]
 pub struct AgentPeer {
     /// Private states and world states.
     pub states: StateServiceClient<Transport>,
     /// The events of scenes.
     pub scenes: SceneServiceClient<Transport>,
+    /// Profiles, as tools.
+    pub profiles: ProfileServiceClient<Transport>,
+    /// Turns of agents that are tools.
+    pub turns: AgentServiceClient<Transport>,
+    /// The runs of these turns.
+    pub runs: RunServiceClient<Transport>,
 }
 
 impl AgentPeer {
@@ -118,7 +126,10 @@ impl AgentPeer {
     pub fn over(agent: Transport) -> Self {
         Self {
             states: StateServiceClient::new(agent.clone()),
-            scenes: SceneServiceClient::new(agent),
+            scenes: SceneServiceClient::new(agent.clone()),
+            profiles: ProfileServiceClient::new(agent.clone()),
+            turns: AgentServiceClient::new(agent.clone()),
+            runs: RunServiceClient::new(agent),
         }
     }
 }

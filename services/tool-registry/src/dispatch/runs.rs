@@ -1,8 +1,9 @@
-//! Workflows and single nodes, as runs of the workflow service.
+//! Workflows, single nodes and agents, as runs of the services that own them.
 //!
 //! The effect id is the request id of the run, so that a call that is dispatched again finds the
 //! run that it started the first time.
 
+mod agent;
 mod outcome;
 mod question;
 
@@ -10,6 +11,7 @@ use call_outcome::{CallOutcome, Category, Failure, Violation};
 use std::time::Duration;
 
 use contracts::tavern::{
+    agent::v1::{StartTurnRequest, profile_service_client::ProfileServiceClient},
     common::v1::{ErrorReason, PendingWork, Run, RunOptions},
     run::v1::{CancelRunRequest, run_service_client::RunServiceClient},
     workflow::v1::{
@@ -17,13 +19,14 @@ use contracts::tavern::{
         workflow_service_client::WorkflowServiceClient,
     },
 };
+use core_types::{RunId, RunOwner};
 use grpc_kit::{Patience, Transport};
 use run_log::Hash;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::{ResolvedCall, timeout};
+use super::{ResolvedCall, builtin::AgentPeer, timeout};
 use crate::{domain::definition::Implementation, in_flight::pending_run};
 
 /// How long to wait for a workflow service that is not there when a run is to be started.
@@ -33,9 +36,17 @@ const CANCEL_GRACE: Duration = Duration::from_millis(1_800);
 
 /// Starts, follows and cancels runs.
 #[derive(Clone, Debug)]
-pub struct WorkflowRuns {
+pub struct ChildRuns {
     client: WorkflowServiceClient<Transport>,
     runs: RunServiceClient<Transport>,
+    agents: AgentPeer,
+}
+
+/// A request for a run.
+#[derive(Clone)]
+enum StartRequest {
+    Workflow(Box<StartRunRequest>),
+    Turn(Box<StartTurnRequest>),
 }
 
 /// Why following a run stopped.
@@ -46,21 +57,35 @@ enum Stop {
     Lost(Status),
 }
 
-impl WorkflowRuns {
-    /// Makes a client of workflow-execution and of its runs.
+impl ChildRuns {
+    /// Takes clients of workflow-execution, of its runs, and of agent-runtime.
     pub fn new(
         client: WorkflowServiceClient<Transport>,
         runs: RunServiceClient<Transport>,
+        agents: AgentPeer,
     ) -> Self {
-        Self { client, runs }
+        Self {
+            client,
+            runs,
+            agents,
+        }
     }
 
-    /// Returns the client of its runs.
-    pub fn runs(&self) -> RunServiceClient<Transport> {
-        self.runs.clone()
+    /// Returns the client of the service that owns a run.
+    pub fn runs_of(&self, run_id: &str) -> RunServiceClient<Transport> {
+        let owner = run_id.parse().map(|run: RunId| run.owner().service());
+        match owner {
+            Ok(RunOwner::Agent) => self.agents.runs.clone(),
+            _ => self.runs.clone(),
+        }
     }
 
-    /// Returns the client.
+    /// Returns the client of the profiles of agents.
+    pub fn profiles(&self) -> ProfileServiceClient<Transport> {
+        self.agents.profiles.clone()
+    }
+
+    /// Returns the client of workflows.
     pub fn client(&self) -> WorkflowServiceClient<Transport> {
         self.client.clone()
     }
@@ -89,7 +114,10 @@ impl WorkflowRuns {
             None => self.wait(&run.run_id, resolved, cancel).await,
         };
         match stop {
-            Stop::Ended(run) => outcome::read(&run, resolved),
+            Stop::Ended(run) => {
+                resolved.in_flight.models_used(&run);
+                outcome::read(&run, resolved)
+            }
             Stop::Cancelled => self.end_cancelled(&run.run_id, resolved).await,
             Stop::OutOfTime => {
                 let ended = self
@@ -118,7 +146,7 @@ impl WorkflowRuns {
             run_id: run_id.to_owned(),
             reason: reason.to_owned(),
         };
-        let answer = self.runs().cancel_run(request).await?.into_inner();
+        let answer = self.runs_of(run_id).cancel_run(request).await?.into_inner();
         let ended = answer.run.is_some_and(|run| run.outcome.is_some());
         Ok(match ended {
             false if answer.still_running.is_empty() => vec![pending_run(run_id)],
@@ -131,13 +159,13 @@ impl WorkflowRuns {
         let mut patience = Patience::new(PATIENCE, resolved.deadline);
         let mut may_have_started = false;
         loop {
-            match self.client.clone().start_run(request.clone()).await {
-                Ok(answer) => {
-                    return answer.into_inner().run.ok_or_else(|| {
+            match self.send(request.clone()).await {
+                Ok(run) => {
+                    return run.ok_or_else(|| {
                         CallOutcome::Failed(Failure::new(
                             Category::Dependency,
-                            "workflow_service_failed",
-                            "the workflow service started no run; it may be of another version",
+                            "run_service_failed",
+                            "the service started no run; it may be of another version",
                         ))
                     });
                 }
@@ -161,6 +189,19 @@ impl WorkflowRuns {
         }
     }
 
+    async fn send(&self, request: StartRequest) -> Result<Option<Run>, Status> {
+        Ok(match request {
+            StartRequest::Workflow(request) => {
+                let started = self.client.clone().start_run(*request).await?;
+                started.into_inner().run
+            }
+            StartRequest::Turn(request) => {
+                let started = self.agents.turns.clone().start_turn(*request).await?;
+                started.into_inner().run
+            }
+        })
+    }
+
     async fn wait(
         &self,
         run_id: &str,
@@ -168,7 +209,7 @@ impl WorkflowRuns {
         cancel: &CancellationToken,
     ) -> Stop {
         tokio::select! {
-            ended = run_events::follow_to_the_end(self.runs(), run_id, resolved.deadline) => match ended {
+            ended = run_events::follow_to_the_end(self.runs_of(run_id), run_id, resolved.deadline) => match ended {
                 Ok(run) => Stop::Ended(Box::new(run)),
                 // The deadline travels with the watch, so the other end may notice it first.
                 Err(status) if status.code() == Code::DeadlineExceeded => Stop::OutOfTime,
@@ -199,19 +240,34 @@ impl WorkflowRuns {
             for work in still_running.into_iter().filter(|work| work.id != run_id) {
                 resolved.in_flight.leave_running(work);
             }
-            run_events::follow_to_the_end(self.runs(), run_id, until)
+            run_events::follow_to_the_end(self.runs_of(run_id), run_id, until)
                 .await
                 .ok()
         });
         let ended = tokio::time::timeout_at(until, ended).await.ok().flatten();
-        if ended.is_none() {
-            resolved.in_flight.leave_running(pending_run(run_id));
+        match &ended {
+            Some(run) => resolved.in_flight.models_used(run),
+            None => resolved.in_flight.leave_running(pending_run(run_id)),
         }
         ended
     }
 }
 
-fn start_request(resolved: &ResolvedCall) -> StartRunRequest {
+fn start_request(resolved: &ResolvedCall) -> StartRequest {
+    let options = RunOptions {
+        durability: run_events::durability_to_proto(resolved.durability).into(),
+        timeout: resolved
+            .timeout
+            .and_then(|timeout| prost_types::Duration::try_from(timeout).ok()),
+    };
+    if let Implementation::Agent { profile_id } = resolved.tool.implementation() {
+        let turn = StartTurnRequest {
+            request_id: request_id_of(resolved),
+            options: Some(options),
+            ..agent::turn(profile_id, &resolved.arguments, resolved.grant)
+        };
+        return StartRequest::Turn(Box::new(turn));
+    }
     let mut inputs_json = resolved.arguments.to_string();
     let target = match resolved.tool.implementation() {
         Implementation::Workflow { workflow_id } => Target::WorkflowId(workflow_id.clone()),
@@ -230,8 +286,7 @@ fn start_request(resolved: &ResolvedCall) -> StartRunRequest {
         // Nothing else is a run; an empty target is refused by the workflow service.
         _ => Target::WorkflowId(String::new()),
     };
-    let durability = run_events::durability_to_proto(resolved.durability);
-    StartRunRequest {
+    StartRequest::Workflow(Box::new(StartRunRequest {
         request_id: request_id_of(resolved),
         target: Some(target),
         inputs_json,
@@ -239,14 +294,9 @@ fn start_request(resolved: &ResolvedCall) -> StartRunRequest {
             .conversation
             .as_ref()
             .map_or_else(String::new, ToString::to_string),
-        options: Some(RunOptions {
-            durability: durability.into(),
-            timeout: resolved
-                .timeout
-                .and_then(|timeout| prost_types::Duration::try_from(timeout).ok()),
-        }),
+        options: Some(options),
         ..StartRunRequest::default()
-    }
+    }))
 }
 
 /// Returns the request id by which the run of one attempt at an effect is found again.
@@ -266,17 +316,19 @@ fn refused(status: &Status, resolved: &ResolvedCall) -> CallOutcome {
     let (category, code) = match grpc_kit::reason(status) {
         Some(ErrorReason::DepthExceeded) => (Category::Limit, "depth_exceeded"),
         Some(ErrorReason::WorkflowNotFound) => (Category::Validation, "unknown_workflow"),
+        Some(ErrorReason::ProfileNotFound) => (Category::Validation, "unknown_agent"),
+        Some(ErrorReason::ModelNotFound) => (Category::Validation, "model_not_found"),
         Some(ErrorReason::WorkflowInvalid) => (Category::Validation, "invalid_workflow"),
         Some(ErrorReason::InvalidFields) => (Category::Validation, "invalid_arguments"),
         Some(ErrorReason::LimitExceeded) => (Category::Limit, "limit_exceeded"),
         _ => {
             let transient = matches!(status.code(), Code::Unavailable | Code::ResourceExhausted);
-            tracing::warn!(code = ?status.code(), said, "the workflow service did not start a run");
+            tracing::warn!(code = ?status.code(), said, "a service did not start a run");
             let message = format!(
-                "{} was not started: the workflow service failed",
+                "{} was not started: the service that runs it failed",
                 resolved.tool.id()
             );
-            let failure = Failure::new(Category::Dependency, "workflow_service_failed", message);
+            let failure = Failure::new(Category::Dependency, "run_service_failed", message);
             return CallOutcome::Failed(if transient {
                 failure.retryable()
             } else {
@@ -298,11 +350,11 @@ fn refused(status: &Status, resolved: &ResolvedCall) -> CallOutcome {
 
 fn start_lost(resolved: &ResolvedCall) -> Failure {
     let message = format!(
-        "the workflow service did not answer when {} was to be started; whether it runs is unknown, and \
+        "the service that runs {} did not answer when it was to be started; whether it runs is unknown, and \
          it was not repeated: look for its run, then decide",
         resolved.tool.id()
     );
-    Failure::new(Category::Dependency, "workflow_service_lost", message)
+    Failure::new(Category::Dependency, "run_service_lost", message)
 }
 
 fn lost(resolved: &ResolvedCall, run_id: &str) -> Failure {

@@ -121,6 +121,11 @@ pub enum Implementation {
         /// Its configuration.
         config: serde_json::Map<String, Value>,
     },
+    /// An agent, one turn of it.
+    Agent {
+        /// The id of its profile.
+        profile_id: String,
+    },
     /// A question to a person, which a node of the workflow service asks and waits with.
     Question,
 }
@@ -133,14 +138,15 @@ impl Implementation {
             Self::Script(_) => "script",
             Self::Workflow { .. } => "workflow",
             Self::Node { .. } => "node",
+            Self::Agent { .. } => "agent",
         }
     }
 
-    /// Returns whether the workflow service executes it, which finds a run again by its request id.
+    /// Returns whether a run of another service executes it, which is found again by its request id.
     pub fn is_run(&self) -> bool {
         matches!(
             self,
-            Self::Workflow { .. } | Self::Node { .. } | Self::Question
+            Self::Workflow { .. } | Self::Node { .. } | Self::Agent { .. } | Self::Question
         )
     }
 }

@@ -87,6 +87,37 @@ pub fn node_tool(
     Ok(tool)
 }
 
+/// Derives the tool of an agent from its profile (rule G901).
+///
+/// # Errors
+/// What is wrong with its id.
+pub fn agent_tool(
+    profile_id: &str,
+    name: &str,
+    description: &str,
+) -> Result<Definition, Vec<Violation>> {
+    let input = |key: &str, description: &str, required: bool| Input {
+        key: key.to_owned(),
+        data_flow_type: "STRING".to_owned(),
+        description: description.to_owned(),
+        required,
+        ..Input::default()
+    };
+    let inputs = [
+        input("message", "What to say to the agent.", true),
+        input("context", "What the agent should know first.", false),
+    ];
+    let implementation = Implementation::Agent {
+        profile_id: profile_id.to_owned(),
+    };
+    let description = match description {
+        "" => name,
+        description => description,
+    };
+    let id = format!("agent:{profile_id}");
+    derived(&id, name, description, &inputs, implementation)
+}
+
 /// Returns the schema that a model is given: name, description and parameters.
 pub fn published_schema(definition: &Definition) -> Value {
     json!({

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 pub const MAX_TOOL_ID_BYTES: usize = 128;
 
 /// The namespaces whose ids the platform gives out itself.
-pub const DERIVED_PREFIXES: [&str; 2] = ["workflow:", "node:"];
+pub const DERIVED_PREFIXES: [&str; 3] = ["workflow:", "node:", "agent:"];
 
 const RESERVED_WORDS: [&str; 8] = [
     "ACTION",

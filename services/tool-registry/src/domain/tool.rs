@@ -20,6 +20,8 @@ pub enum Origin {
     Workflow,
     /// A node type.
     Node,
+    /// A profile of the same id.
+    Agent,
     /// A plugin of this name.
     Plugin(String),
 }
@@ -31,6 +33,7 @@ impl std::fmt::Display for Origin {
             Self::Registered => formatter.write_str("registered"),
             Self::Workflow => formatter.write_str("workflow"),
             Self::Node => formatter.write_str("node"),
+            Self::Agent => formatter.write_str("agent"),
             Self::Plugin(name) => write!(formatter, "plugin:{name}"),
         }
     }

@@ -95,9 +95,8 @@ impl Invocation {
                 index: call.index,
                 node_id: String::new(),
             };
-            self.recorder
-                .record(vec![Kind::CallDispatched(dispatched)])
-                .await?;
+            let recorded = self.recorder.record(vec![Kind::CallDispatched(dispatched)]);
+            recorded.await?;
         }
         let mut asked = Call {
             tool: call.tool_id.clone(),
@@ -109,6 +108,7 @@ impl Invocation {
             index: call.index,
             needs_confirmation: call.needs_confirmation,
             attempt: 1,
+            grant: None,
             detached: false,
             body: None,
             is_first: !has_left,

@@ -1,7 +1,7 @@
 //! One entry of the ledger: an attempt at an effect, read back from its events.
 
 use contracts::tavern::{
-    common::v1::{CallResult, CallSettled, RunEvent, run_event::Kind},
+    common::v1::{CallGrant, CallResult, CallSettled, RunEvent, run_event::Kind},
     registry::v1::CallResolution,
 };
 use core_types::{Durability, Timestamp};
@@ -25,6 +25,9 @@ pub struct Record {
     /// Which attempt at the effect it is, from 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
+    /// What the run below may use: tokens, money in millionths, seconds at work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<[u64; 3]>,
     /// The conversation; empty if there is none.
     pub conversation_id: String,
     /// How long the call may take, in milliseconds; none leaves that to its run.
@@ -35,6 +38,18 @@ pub struct Record {
     /// Whether no owner asks for the call again after a restart.
     #[serde(default)]
     pub detached: bool,
+}
+
+impl Record {
+    /// Returns what the run below may use.
+    pub fn grant(&self) -> Option<CallGrant> {
+        let [tokens, money_micros, wall_seconds] = self.grant?;
+        Some(CallGrant {
+            tokens,
+            money_micros,
+            wall_seconds,
+        })
+    }
 }
 
 fn first_attempt() -> u32 {

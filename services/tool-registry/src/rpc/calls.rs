@@ -70,6 +70,7 @@ pub(super) async fn start(
         index: 0,
         needs_confirmation: request.needs_confirmation,
         attempt: request.attempt,
+        grant: None,
     })?;
     let effect = call.effect_id.take().unwrap_or_else(|| calls.new_effect());
     call.effect_id = Some(effect.clone());
@@ -276,6 +277,7 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
         index: request.index,
         needs_confirmation: request.needs_confirmation,
         attempt: request.attempt.max(1),
+        grant: request.grant,
         detached: false,
         body: None,
         is_first: false,

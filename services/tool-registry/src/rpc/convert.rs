@@ -26,6 +26,7 @@ pub fn tool_to_proto(tool: &Tool) -> registry::Tool {
         Implementation::Script(_) => ImplementationType::Script,
         Implementation::Workflow { .. } => ImplementationType::Workflow,
         Implementation::Node { .. } => ImplementationType::Node,
+        Implementation::Agent { .. } => ImplementationType::Agent,
     };
     registry::Tool {
         tool_id: tool.id().to_owned(),

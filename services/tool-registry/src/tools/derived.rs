@@ -1,9 +1,10 @@
-//! Tools that the workflow service knows: `workflow:<id>` and `node:<type>`.
+//! Tools that other services know: `workflow:<id>`, `node:<type>` and `agent:<profile>`.
 
 use call_outcome::Violation;
 use std::sync::Arc;
 
 use contracts::tavern::{
+    agent::v1::{GetProfileRequest, Profile},
     common::v1::ErrorReason,
     workflow::v1::{
         DataFlowType, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest, NodeType,
@@ -51,6 +52,10 @@ impl Shared {
                     names: ids_of(&self.workflows().await?),
                 }),
             };
+        }
+        if let Some(id) = written.strip_prefix("agent:") {
+            let found = self.agent(id).await?;
+            return Ok(found.unwrap_or(Found::Nothing { names: Vec::new() }));
         }
         if written.starts_with("node:") {
             return self
@@ -143,6 +148,38 @@ impl Shared {
             Ok((definition, Origin::Node, self.alias_of(&id)))
         })?;
         Ok(Found::Tool(tool))
+    }
+
+    async fn agent(&self, id: &str) -> Result<Option<Found>, Missing> {
+        let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
+        loop {
+            let request = GetProfileRequest {
+                profile_id: id.to_owned(),
+            };
+            let status = match self.runs.profiles().get_profile(request).await {
+                Ok(answer) => {
+                    let profile = answer.into_inner().profile.unwrap_or_default();
+                    let id = format!("agent:{id}");
+                    let tool = self.kept(&id, &profile.etag, || {
+                        let Profile {
+                            profile_id,
+                            name,
+                            description,
+                            ..
+                        } = &profile;
+                        let definition = interface::agent_tool(profile_id, name, description)?;
+                        Ok((definition, Origin::Agent, self.alias_of(&id)))
+                    })?;
+                    return Ok(Some(Found::Tool(tool)));
+                }
+                Err(status) => status,
+            };
+            match grpc_kit::reason(&status) {
+                Some(ErrorReason::ProfileNotFound | ErrorReason::InvalidFields) => return Ok(None),
+                _ if patience.wait_after(&status).await => {}
+                _ => return Err(Missing::Unavailable(status)),
+            }
+        }
     }
 
     async fn workflow(&self, id: &str) -> Result<Option<Workflow>, Missing> {

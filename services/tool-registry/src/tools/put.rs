@@ -169,6 +169,7 @@ impl Tools {
             // A workflow may be stored later; until then a diagnostic reports that it is missing.
             Implementation::Workflow { .. }
             | Implementation::Builtin(_)
+            | Implementation::Agent { .. }
             | Implementation::Question => None,
         };
         Ok(wrong.into_iter().collect())

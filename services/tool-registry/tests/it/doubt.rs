@@ -258,7 +258,7 @@ async fn a_run_whose_start_was_not_answered_is_in_doubt() {
     };
     let (_, result) = fixture.finish(request).await;
     let found = (result.status(), code_of(&result));
-    assert_eq!(found, (CallStatus::InDoubt, "workflow_service_lost"));
+    assert_eq!(found, (CallStatus::InDoubt, "run_service_lost"));
 }
 
 #[tokio::test]

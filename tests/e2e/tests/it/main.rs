@@ -31,6 +31,7 @@ mod same_task;
 mod scenes;
 mod schedules;
 mod streams;
+mod sub_agents;
 mod text;
 mod trace;
 mod transcripts;

@@ -4,6 +4,7 @@ use call_outcome::{CallOutcome, Category, Failure};
 use contracts::tavern::common::v1::{CallError, Run, RunState};
 use serde_json::Value;
 
+use super::agent;
 use crate::{dispatch::ResolvedCall, domain::definition::Implementation};
 
 /// Reads the outcome of a run that has ended.
@@ -24,6 +25,9 @@ pub(super) fn read(run: &Run, resolved: &ResolvedCall) -> CallOutcome {
     }
     match outcome.state() {
         RunState::Succeeded => match json_schema::parse_json_strict(&outcome.result_json) {
+            Ok(text) if is_agent(resolved) => {
+                CallOutcome::Succeeded(agent::output(run, outcome, text))
+            }
             Ok(outputs) => CallOutcome::Succeeded(single(outputs)),
             Err(error) => CallOutcome::Failed(Failure::new(
                 Category::Dependency,
@@ -40,6 +44,10 @@ pub(super) fn read(run: &Run, resolved: &ResolvedCall) -> CallOutcome {
         | RunState::Paused
         | RunState::Unspecified => CallOutcome::Failed(failure()),
     }
+}
+
+fn is_agent(resolved: &ResolvedCall) -> bool {
+    matches!(resolved.tool.implementation(), Implementation::Agent { .. })
 }
 
 /// A single interface output is the result itself (seed 000 §2.4); several stay an object.

@@ -1,0 +1,184 @@
+//! Agents as tools of agents (rules G901 and G703).
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use contracts::tavern::agent::v1::Budgets;
+use contracts::tavern::common::v1::{CallResult, Run, RunEvent, RunState, run_event::Kind};
+use contracts::tavern::gateway::v1::{AgentTarget, agent_target::Input};
+use contracts::tavern::run::v1::{CancelRunRequest, GetRunRequest};
+use serde_json::{Value, json};
+use testkit::{Followed, Stack, collect, eventually, invoke, until};
+
+use crate::text::{turn, user_message};
+
+const ASK: &str = "<ACTION><agent:scout><message>Is the wood safe?</message>\
+                   <context>It is dusk.</context></agent:scout></ACTION>";
+
+/// Writes a guide who asks a scout, and the answers of both.
+fn prepare(deploy: &Path, scout: &Value) -> anyhow::Result<()> {
+    for directory in ["agents", "models", "plugins", "workflows"] {
+        std::fs::create_dir(deploy.join(directory))?;
+    }
+    let guide = json!({"turns": [
+        {
+            "expect": {"system_contains": ["agent:scout", "Looks around."]},
+            "answer": {"text": ASK, "input_tokens": 100, "output_tokens": 20},
+        },
+        {"answer": {"text": "Stay here.", "input_tokens": 130, "output_tokens": 10}},
+    ]});
+    let mut models = String::new();
+    for (id, description, inventory, script) in [
+        ("guide", "Guides.", json!(["agent:scout"]), &guide),
+        (
+            "scout",
+            "Looks around.",
+            json!(["system:get_current_time"]),
+            scout,
+        ),
+    ] {
+        let profile = json!({
+            "id": id,
+            "name": id,
+            "description": description,
+            "tool_ids_inventory": inventory,
+            "custom_metadata": {"tavern": {"model": id}},
+        });
+        let path = deploy.join(format!("agents/{id}.json"));
+        std::fs::write(path, profile.to_string())?;
+        let path = deploy.join(format!("models/{id}.json"));
+        std::fs::write(path, script.to_string())?;
+        models += &format!("[models.{id}]\nprovider = \"scripted\"\nscript = \"{id}.json\"\n");
+    }
+    Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
+}
+
+fn safe() -> Value {
+    json!({"turns": [{
+        "expect": {"last_is": "It is dusk.\n\nIs the wood safe?"},
+        "answer": {"text": "No: wolves.", "input_tokens": 50, "output_tokens": 5},
+    }]})
+}
+
+/// Returns how the call of the agent ended.
+fn result(turn: &Followed) -> anyhow::Result<CallResult> {
+    let mut own = turn
+        .events
+        .iter()
+        .filter(|event| event.run_id == turn.run.run_id);
+    let settled = own.find_map(|event| match &event.kind {
+        Some(Kind::CallSettled(settled)) => settled.result.clone(),
+        _ => None,
+    });
+    settled.context("the call has ended")
+}
+
+async fn run(stack: &Stack, run_id: &str) -> anyhow::Result<Run> {
+    let request = GetRunRequest {
+        run_id: run_id.to_owned(),
+    };
+    let found = stack.runs().get_run(request).await?.into_inner();
+    found.run.context("the run is there")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g901_an_agent_asks_another_in_five_processes_and_its_use_counts() -> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    prepare(deploy.path(), &safe())?;
+    let stack = Stack::builder()
+        .deploy(deploy.path())
+        .separate()
+        .start()
+        .await?;
+    let turn = invoke(&stack.gateway(), user_message("guide", "May I go?")).await?;
+    ensure!(turn.run.state() == RunState::Succeeded, "{:?}", turn.run);
+    let output: Value = serde_json::from_str(&result(&turn)?.output_json)?;
+    ensure!(
+        output["text"] == "No: wolves." && output["stop_reason"] == "stop",
+        "{output}"
+    );
+    let child = output["run_id"].as_str().context("the run is named")?;
+    let run = run(&stack, child).await?;
+    ensure!(run.subject == "scout", "{run:?}");
+    // What the other agent does is in the log of the one that asks.
+    let below = turn.events.iter().filter(|event| event.run_id == child);
+    let above = [turn.run.run_id.clone()];
+    ensure!(below.filter(|event| event.parent_path == above).count() > 3);
+    let outcome = turn.run.outcome.context("the turn has ended")?;
+    let used: Vec<(String, u64)> = outcome
+        .model_totals
+        .iter()
+        .map(|total| {
+            let usage = total.usage.clone().unwrap_or_default();
+            (total.model.clone(), usage.input_tokens)
+        })
+        .collect();
+    ensure!(
+        used == [("guide".to_owned(), 230), ("scout".to_owned(), 50)],
+        "{used:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g703_an_agent_has_no_more_than_what_its_caller_has_left() -> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    let calls = "<ACTION><system:get_current_time/></ACTION>";
+    let looks_at_the_time = json!({"turns": [
+        {"answer": {"text": calls, "input_tokens": 3_000, "output_tokens": 5}},
+        {"answer": {"text": "No: wolves."}},
+    ]});
+    prepare(deploy.path(), &looks_at_the_time)?;
+    let stack = Stack::builder().deploy(deploy.path()).start().await?;
+    for (tokens, error) in [
+        (0, ""),
+        // Its caller has used 120 of them by then.
+        (3_500, "the turn used all of its 3380 tokens"),
+    ] {
+        let budgets = Budgets {
+            tokens,
+            ..Budgets::default()
+        };
+        let request = turn(AgentTarget {
+            profile_id: "guide".to_owned(),
+            input: Some(Input::UserMessage("May I go?".to_owned())),
+            budgets: Some(budgets),
+            ..AgentTarget::default()
+        });
+        let result = result(&invoke(&stack.gateway(), request).await?)?;
+        let message = result.error.unwrap_or_default().message;
+        ensure!(
+            message.starts_with(error) && message.is_empty() == error.is_empty(),
+            "{message}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g901_an_agent_survives_a_kill_of_the_one_that_it_asks_and_is_cancelled_with_its_caller()
+-> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    let slow = json!({"turns": [{"answer": {"text": "Hm ...", "chunk": 1, "delay": "20s"}}]});
+    prepare(deploy.path(), &slow)?;
+    let mut stack = Stack::builder().deploy(deploy.path()).start().await?;
+    let asks = |event: &RunEvent| matches!(&event.kind, Some(Kind::ModelRequested(asked)) if asked.model == "scout");
+    let request = user_message("guide", "May I go?");
+    let (run_id, seen) = until(&stack.gateway(), request, asks).await?;
+    let child = seen.last().context("the scout is asked")?.run_id.clone();
+    stack.kill()?;
+    stack.restart().await?;
+    ensure!(run(&stack, &child).await?.outcome.is_none(), "it continues");
+    let request = CancelRunRequest {
+        run_id: run_id.clone(),
+        reason: "never mind".to_owned(),
+    };
+    stack.runs().cancel_run(request).await?;
+    let ended = collect(&stack.runs(), &run_id, 0).await?;
+    ensure!(ended.run.state() == RunState::Cancelled, "{:?}", ended.run);
+    eventually("the scout to be cancelled", || async {
+        let below = run(&stack, &child).await.ok()?;
+        (below.state() == RunState::Cancelled).then_some(())
+    })
+    .await
+}
