@@ -37,8 +37,9 @@ pub(crate) struct FieldScanner {
     /// The value that is open.
     scan: Option<FieldValue>,
     raw: RawBlock,
-    v1_marks: bool,
-    v2_marks: bool,
+    /// Whether the delimiters of the first field are those of TAM v2; none before that field. What comes
+    /// later changes nothing, so that a stream knows the dialect when it opens the block.
+    is_v2: Option<bool>,
     /// A value holds closing delimiters that could be read otherwise.
     pub(crate) doubtful: bool,
     literal_closers: bool,
@@ -71,8 +72,7 @@ impl FieldScanner {
             state: State::Between,
             scan: None,
             raw,
-            v1_marks: false,
-            v2_marks: false,
+            is_v2: None,
             doubtful: false,
             literal_closers: false,
         }
@@ -81,7 +81,7 @@ impl FieldScanner {
     pub(crate) fn dialect(&self) -> Dialect {
         match self.family {
             BlockFamily::Vcp => Dialect::Vcp,
-            BlockFamily::Tam if self.v2_marks && !self.v1_marks => Dialect::TamV2,
+            BlockFamily::Tam if self.is_v2 == Some(true) => Dialect::TamV2,
             BlockFamily::Tam => Dialect::TamV1,
         }
     }
@@ -174,8 +174,7 @@ impl FieldScanner {
         match start {
             Look::Yes(start) => {
                 let before = self.dialect();
-                self.v2_marks |= start.delimiters.is_v2();
-                self.v1_marks |= !start.delimiters.is_v2();
+                self.is_v2.get_or_insert(start.delimiters.is_v2());
                 if start.delimiters == marks::Delimiters::Brace
                     || (before == Dialect::Vcp && start.delimiters.is_v2())
                 {
