@@ -36,6 +36,12 @@ test("a reset voids what the call wrote before", () => {
   assert.deepEqual(work(items[0]).output, [{ text: "new", wrong: false }]);
 });
 
+test("an answer that was cut off gives way to the next one", () => {
+  const { items } = play(began("a"), { text: { text: "Half" } }, { outputReset: {} }, { text: { text: "Whole" } });
+  assert.deepEqual(items.map(({ kind }) => kind), ["call", "note", "text"]);
+  assert.equal(items[2]?.kind === "text" && items[2].text, "Whole");
+});
+
 test("a call that settled has its state and result", () => {
   const result = { effectId: "a", toolId: "T", status: "CALL_STATUS_IN_DOUBT", outputJson: "1" };
   const { items } = play(began("a"), { callSettled: { result } });

@@ -271,7 +271,9 @@ function work(items: Item[], event: RunEvent): Item[] {
 
 function output(items: Item[], { sequence, outputChunk, outputReset, progressReported }: RunEvent): Item[] {
   if (outputReset) {
-    if (outputReset.interfaceKey) return live(items, sequence, outputReset.interfaceKey, () => "");
+    const { effectId, nodeId, interfaceKey } = outputReset;
+    if (interfaceKey) return live(items, sequence, interfaceKey, () => "");
+    if (!effectId && !nodeId) return [...spoken(items), note(sequence, "The answer was cut off and is requested again.", true)];
     return change(items, outputReset, ({ progress: _, ...work }) => ({ ...work, output: [] }));
   }
   if (progressReported) {
@@ -290,6 +292,12 @@ function output(items: Item[], { sequence, outputChunk, outputReset, progressRep
     const before = joined.text === text ? work.output : work.output.slice(0, -1);
     return { ...work, output: [...before, joined] };
   });
+}
+
+/** Leaves out what a model said last, which is void. */
+function spoken(items: Item[]): Item[] {
+  const before = items.findLastIndex((item) => item.kind !== "text" && item.kind !== "thinking");
+  return items.slice(0, before + 1);
 }
 
 /** Changes what a streaming output has so far. */

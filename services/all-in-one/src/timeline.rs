@@ -141,6 +141,12 @@ impl Timeline {
                 self.line(event, "live", &text);
             }
             Some(Kind::OutputChunk(chunk)) => self.line(event, "output", chunk.text.trim_end()),
+            Some(Kind::OutputReset(reset))
+                if reset.effect_id.is_empty() && reset.node_id.is_empty() =>
+            {
+                let text = "the answer was cut off and is requested again; discard it so far";
+                self.line(event, "asked", text);
+            }
             Some(Kind::OutputReset(_)) => {
                 self.line(
                     event,

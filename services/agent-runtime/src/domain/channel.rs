@@ -60,6 +60,8 @@ pub enum DropReason {
     QueueFull,
     /// A newer event of its type came soon after it.
     Superseded,
+    /// The scene ended.
+    SceneEnded,
 }
 
 /// An event that does not reach an instance, or no longer.
@@ -322,6 +324,19 @@ impl Channel {
             }));
         }
         dropped
+    }
+
+    /// Returns everything that waits when the scene ends.
+    pub fn left(&self) -> Vec<Dropped> {
+        let all = self.members.iter().flat_map(|member| {
+            member.queue.iter().map(|entry| Dropped {
+                event_id: entry.event_id.clone(),
+                instance_id: member.instance_id.clone(),
+                reason: DropReason::SceneEnded,
+                detail: "it waited when the scene ended".to_owned(),
+            })
+        });
+        all.collect()
     }
 
     /// Returns when an event becomes ready or expires next.

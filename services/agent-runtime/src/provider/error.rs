@@ -41,9 +41,7 @@ pub enum ModelError {
         released: usize,
     },
     /// The connection ended before the answer did.
-    #[error(
-        "the answer was cut off after {released} bytes ({detail}); it is not requested again automatically"
-    )]
+    #[error("the answer was cut off after {released} bytes ({detail})")]
     Cut {
         /// How much of the answer had arrived.
         released: usize,

@@ -24,7 +24,7 @@ use crate::{
         observation,
         prompt::{self, Prompt},
         reading::{self, CallReading, Context, Reader, RefusalKind},
-        turn::{Ask, CallStatus, TurnEvent},
+        turn::{Ask, CallState, CallStatus, TurnEvent},
     },
     provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, Piece},
     wire,
@@ -69,6 +69,7 @@ impl Driver {
         };
         self.void_until = 0;
         self.is_too_long = false;
+        self.was_cut = false;
         self.asked = AskedStates::default();
         describe(&span, &answered.end);
         self.note(Kind::ModelAnswered(common::ModelAnswered {
@@ -126,6 +127,11 @@ impl Driver {
             {
                 self.is_too_long = true;
             }
+            // It is asked once more (rule G505), unless a call of the answer has left.
+            Asking::Model(ModelError::Cut { .. }) if !self.was_cut && self.has_sent_nothing() => {
+                self.was_cut = true;
+                self.note(Kind::OutputReset(common::OutputReset::default()))?;
+            }
             Asking::Model(error) => {
                 telemetry::spans::fail(span, error.code(), &error.to_string());
                 let message = format!("the model `{model}` gave no answer: {error}");
@@ -133,6 +139,12 @@ impl Driver {
             }
         }
         self.drop_flights().await
+    }
+
+    /// Whether no call of the answer at hand has left.
+    fn has_sent_nothing(&self) -> bool {
+        let mut calls = self.turn.calls().iter();
+        calls.all(|progress| progress.state == CallState::Read)
     }
 
     /// Notes what the model reads before it is asked.

@@ -56,6 +56,8 @@ pub(super) struct Driver {
     pub(super) has_summary: bool,
     /// Whether the model reported that the present request is too long.
     pub(super) is_too_long: bool,
+    /// Whether the present answer is requested once more, as it was cut off.
+    pub(super) was_cut: bool,
     /// What this turn replaced turns before it by, before a crash.
     compacted: Option<Compaction>,
     pub(super) untrusted: Vec<String>,
@@ -112,6 +114,7 @@ impl Driver {
             given: resumed.given.len(),
             has_summary: false,
             is_too_long: false,
+            was_cut: false,
             compacted: resumed.compacted,
             earlier: resumed.given.into_iter().map(|given| vec![given]).collect(),
             untrusted: resumed.untrusted,

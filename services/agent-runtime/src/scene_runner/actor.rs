@@ -16,7 +16,7 @@ use super::{
     throttle::Throttle,
 };
 use crate::{
-    domain::scene::Scene,
+    domain::{channel::Dropped, scene::Scene},
     running_scenes::{Change, Inbox, InstanceStatus, Request},
     wire,
 };
@@ -102,6 +102,9 @@ impl Actor {
             Ok(()) => End::Finished(outcome::succeeded(Value::Null.to_string())),
             Err(Stop::Cancelled(reason)) => {
                 self.cancel_all("the scene ends").await;
+                if let Err(Stop::Storage(error)) = self.drop_left().await {
+                    tracing::warn!(%error, "the events that waited in a cancelled scene are not noted");
+                }
                 End::Finished(outcome::stopped(&reason, Vec::new()))
             }
             Err(Stop::Failed(error)) => {
@@ -137,7 +140,7 @@ impl Actor {
             self.announce_world().await?;
             self.begin_turns().await?;
             if self.is_over().await {
-                return Ok(());
+                return self.drop_left().await;
             }
             self.begin_workflow().await?;
             self.wait().await?;
@@ -221,7 +224,17 @@ impl Actor {
 
     async fn drop_expired(&mut self) -> Result<(), Stop> {
         let expired = self.state.channel.expired(self.shared.clock.now());
-        let kinds: Vec<Kind> = expired
+        self.note_dropped(&expired).await
+    }
+
+    /// Notes what no agent takes any more, as the scene ends.
+    async fn drop_left(&mut self) -> Result<(), Stop> {
+        let left = self.state.channel.left();
+        self.note_dropped(&left).await
+    }
+
+    async fn note_dropped(&mut self, dropped: &[Dropped]) -> Result<(), Stop> {
+        let kinds: Vec<Kind> = dropped
             .iter()
             .map(|dropped| Kind::EventDropped(wire::dropped_to_proto(dropped)))
             .collect();

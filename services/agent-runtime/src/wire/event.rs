@@ -117,6 +117,7 @@ pub(crate) fn dropped_to_proto(dropped: &Dropped) -> common::EventDropped {
         DropReason::Expired => Reason::Expired,
         DropReason::QueueFull => Reason::QueueFull,
         DropReason::Superseded => Reason::Superseded,
+        DropReason::SceneEnded => Reason::SceneEnded,
     };
     common::EventDropped {
         event_id: dropped.event_id.clone(),

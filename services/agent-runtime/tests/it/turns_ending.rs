@@ -7,7 +7,10 @@ use contracts::tavern::{
 use serde_json::json;
 
 use crate::{
+    endpoint::{Endpoint, end, stream_head, text},
+    model_endpoints,
     registry::{Behaviour, TestRegistry},
+    turns_usage::world_with,
     world::{World, says},
 };
 
@@ -127,7 +130,7 @@ async fn a_request_that_the_script_does_not_expect_fails_the_turn_and_says_what_
 }
 
 #[tokio::test]
-async fn a_model_that_breaks_off_fails_the_turn_after_what_it_said() {
+async fn g505_an_answer_that_is_cut_off_is_requested_once_more_and_then_fails_the_turn() {
     let turns = json!([{"answer": {"text": "half an ans"}, "fault": {"kind": "cut"}}]);
     let ended = World::new(TestRegistry::default(), &[], &turns)
         .build()
@@ -136,9 +139,36 @@ async fn a_model_that_breaks_off_fails_the_turn_after_what_it_said() {
         .await;
     assert_eq!(
         ended.story(),
-        ["started", "iteration", "asked", "text", "finished"]
+        [
+            "started",
+            "iteration",
+            "asked",
+            "text",
+            "output reset",
+            "asked",
+            "text",
+            "finished"
+        ]
     );
     assert_eq!(ended.error_code(), "model_stream_cut");
+}
+
+#[tokio::test]
+async fn g505_the_second_request_of_an_answer_gives_the_turn_its_text() {
+    let cut = vec![stream_head(), text("Half an ans")];
+    let whole = vec![stream_head(), text("Whole."), end("stop")];
+    let endpoint = Endpoint::start(vec![cut, whole]).await;
+    let world = world_with(&endpoint, model_endpoints::settings(&endpoint));
+    let ended = world.build().await.play(says("hello")).await;
+    assert_eq!(ended.run.state(), RunState::Succeeded);
+    assert_eq!(
+        ended.run.outcome.unwrap().result_json,
+        json!("Whole.").to_string()
+    );
+    let [first, second] = &endpoint.received()[..] else {
+        panic!("it is requested twice");
+    };
+    assert_eq!(first.body["messages"], second.body["messages"]);
 }
 
 #[tokio::test]

@@ -192,6 +192,7 @@ fn g406_what_waits_too_long_is_dropped_and_a_delayed_event_waits() {
     assert_eq!(take(&mut channel, at(999)), None);
     assert_eq!(channel.due(at(0)), Some(at(1_000)));
     assert!(channel.expired(at(1_999)).is_empty());
+    assert_eq!(channel.left()[0].reason, DropReason::SceneEnded);
     let expired = channel.expired(at(2_000));
     assert_eq!(expired[0].reason, DropReason::Expired);
     channel.drop_event(&expired[0].event_id, &expired[0].instance_id);
