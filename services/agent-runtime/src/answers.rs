@@ -53,23 +53,39 @@ impl Answers {
     /// Follows the questions of the store and those that come, for as long as it is polled.
     pub(crate) async fn run(self, mut opened: mpsc::UnboundedReceiver<OpenQuestion>) {
         let room = Arc::new(Semaphore::new(FOLLOWED));
-        let mut following = JoinSet::new();
-        let mut follow = |question: OpenQuestion| {
+        let follow = |question: OpenQuestion| {
             let (answers, room) = (self.clone(), Arc::clone(&room));
-            following.spawn(async move {
+            async move {
                 if let Ok(_room) = room.acquire().await {
                     answers.follow(question).await;
                 }
-            });
+            }
         };
+        let mut following = JoinSet::new();
         match self.store.open_questions().await {
-            Ok(questions) => questions.into_iter().for_each(&mut follow),
+            Ok(questions) => {
+                for question in questions {
+                    following.spawn(follow(question));
+                }
+            }
             Err(error) => {
                 tracing::error!(%error, "open questions wait for the next start, as they cannot be read");
             }
         }
-        while let Some(question) = opened.recv().await {
-            follow(question);
+        loop {
+            tokio::select! {
+                question = opened.recv() => match question {
+                    Some(question) => {
+                        following.spawn(follow(question));
+                    }
+                    None => return,
+                },
+                Some(followed) = following.join_next() => {
+                    if let Err(error) = followed {
+                        tracing::error!(%error, "a question is no longer followed before the next start");
+                    }
+                }
+            }
         }
     }
 

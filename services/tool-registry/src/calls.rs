@@ -15,7 +15,10 @@ mod watch;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -133,6 +136,8 @@ struct Inner {
     /// await.
     in_flight_calls: Mutex<HashMap<EffectId, Arc<InFlightCall>>>,
     tasks: TaskTracker,
+    /// How many of them have ended their calls and wait for the ledger.
+    recording: AtomicUsize,
     /// Fires when no new call is taken.
     draining: CancellationToken,
     /// Fires when calls in flight are given up without being settled.
@@ -159,6 +164,7 @@ impl Calls {
                 limits,
                 in_flight_calls: Mutex::default(),
                 tasks: TaskTracker::new(),
+                recording: AtomicUsize::new(0),
                 draining: CancellationToken::new(),
                 abandon: CancellationToken::new(),
             }),
@@ -309,7 +315,8 @@ impl Inner {
         if self.draining.is_cancelled() {
             return Err(draining());
         }
-        if self.tasks.len() >= self.limits.in_flight {
+        let recording = self.recording.load(Ordering::Relaxed);
+        if self.tasks.len().saturating_sub(recording) >= self.limits.in_flight {
             return Err(Failure::overloaded(Duration::from_millis(500)).into_status());
         }
         Ok(())

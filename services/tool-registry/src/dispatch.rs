@@ -3,7 +3,7 @@
 //! - [`builtin`]: methods of the platform, one file per family.
 //! - [`backend`]: methods of registered gRPC servers.
 //! - [`script`]: programs of plugins, in the sandbox.
-//! - [`runs`]: workflows and single nodes, as runs of the workflow service.
+//! - [`runs`]: workflows, single nodes, questions and agents, as runs of the services that own them.
 //! - [`sandbox`]: the client that scripts and the code interpreter share.
 
 pub mod backend;
@@ -45,7 +45,7 @@ pub struct ResolvedCall {
     /// When the call is ended if it has not ended by itself.
     pub deadline: Instant,
     /// How long the call may take in all; none leaves that to its run. It stays the same when the call
-    /// is dispatched again, as part of the request by which the workflow service finds a run.
+    /// is dispatched again, as part of the request by which a run is found again.
     pub timeout: Option<Duration>,
     /// The durability of what runs below.
     pub durability: Durability,

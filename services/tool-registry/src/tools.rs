@@ -78,16 +78,11 @@ impl Missing {
                 failure
             }
             Self::Unavailable(status) => {
-                tracing::warn!(status = %status, "the workflow service cannot be asked for a tool");
+                tracing::warn!(status = %status, "the service that knows a tool cannot be asked");
                 let message = format!(
-                    "{written} cannot be looked up, because the workflow service does not answer"
+                    "{written} cannot be looked up, because the service that knows it does not answer"
                 );
-                Failure::new(
-                    Category::Dependency,
-                    "workflow_service_unavailable",
-                    message,
-                )
-                .retryable()
+                Failure::new(Category::Dependency, "tool_source_unavailable", message).retryable()
             }
         }
     }

@@ -1,7 +1,10 @@
 //! The task of one call, from the ledger to the tool and back.
 
 use call_outcome::{CallOutcome, Category, Failure};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use contracts::tavern::common::v1::{CallApproval, CallDispatched, CallResult, CallStatus};
 use core_types::{ConversationId, Durability, EffectId, MAX_CALL_DEPTH, Timestamp};
@@ -277,24 +280,33 @@ impl Inner {
             )
         };
         match writer {
-            Some(writer) if in_batch => {
-                let recorded = self.ledger.settle_in_batch(&writer, &result).await;
-                // Its callers need not wait. The effect stays in flight until it is recorded, so that a
-                // repeat finds this result.
-                in_flight.end(Ok(result.clone()));
-                let recorded = match recorded {
-                    Ok(recorded) => recorded.await,
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = recorded {
-                    let effect = result.effect_id.as_str();
-                    tracing::warn!(%error, effect, "a call that has no effect is not recorded");
-                }
-            }
+            Some(writer) if in_batch => self.record_behind(&writer, &result, in_flight).await,
             Some(writer) => self.ledger.settle(&writer, &result).await?,
             None => {}
         }
         Ok(result)
+    }
+
+    /// Ends a call whose callers need not wait until it is recorded. The effect stays in flight until then,
+    /// so that a repeat finds this result.
+    async fn record_behind(
+        &self,
+        writer: &RunWriter,
+        result: &CallResult,
+        in_flight: &InFlightCall,
+    ) {
+        let recorded = self.ledger.settle_in_batch(writer, result).await;
+        in_flight.end(Ok(result.clone()));
+        self.recording.fetch_add(1, Ordering::Relaxed);
+        let recorded = match recorded {
+            Ok(recorded) => recorded.await,
+            Err(error) => Err(error),
+        };
+        self.recording.fetch_sub(1, Ordering::Relaxed);
+        if let Err(error) = recorded {
+            let effect = result.effect_id.as_str();
+            tracing::warn!(%error, effect, "a call that has no effect is not recorded");
+        }
     }
 
     async fn journal(

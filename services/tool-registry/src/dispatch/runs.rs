@@ -140,7 +140,7 @@ impl ChildRuns {
     /// Cancels a run. Returns what has not ended.
     ///
     /// # Errors
-    /// The status with which the workflow service refused.
+    /// The status with which the service that owns it refused.
     pub async fn cancel(&self, run_id: &str, reason: &str) -> Result<Vec<PendingWork>, Status> {
         let request = CancelRunRequest {
             run_id: run_id.to_owned(),

@@ -161,7 +161,7 @@ impl Tool {
     }
 
     /// Whether a call whose outcome a crash hid may be dispatched again: because repeating it has no
-    /// further effect, or because the workflow service finds its run by the effect id.
+    /// further effect, or because its run is found by the effect id.
     pub fn may_repeat(&self) -> bool {
         self.is_idempotent() || self.implementation().is_run()
     }

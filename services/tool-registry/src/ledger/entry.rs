@@ -20,7 +20,7 @@ pub struct Record {
     pub tool_id: String,
     /// Whether the tool was declared safe to dispatch again when it was dispatched.
     pub may_repeat: bool,
-    /// Whether the call is executed by a run of the workflow service.
+    /// Whether the call is executed by a run of another service.
     pub is_run: bool,
     /// Which attempt at the effect it is, from 1.
     #[serde(default = "first_attempt")]

@@ -81,7 +81,7 @@ pub(super) fn plugin_not_found(directory: &str) -> Status {
 }
 
 pub(super) fn unavailable(status: &Status) -> Status {
-    tracing::warn!(status = %status, "the workflow service cannot be asked");
+    tracing::warn!(status = %status, "the service that knows a tool cannot be asked");
     Failure::dependency_unavailable("workflow-execution").into_status()
 }
 
