@@ -29,6 +29,7 @@ function waitsFor({ kind, name, due, assignees = [] }: Pause["wait"]): string {
   const until = due ? ` until ${new Date(due).toLocaleString()}` : "";
   if (kind === "WAIT_KIND_SIGNAL") return `waits for the signal ${name}${until}`;
   if (kind === "WAIT_KIND_TIMER") return `waits${until}`;
+  if (kind === "WAIT_KIND_RETRY") return `waits for another attempt${until}`;
   return `waits for ${assignees.join(", ") || "an answer"}${until}`;
 }
 

@@ -15,6 +15,7 @@
 //! - `permits`: how much may happen at once; `effect_permits`: of effects; `run_place`,
 //!   `run_keys`: of runs.
 //! - [`forked`]: what a run takes over from another.
+//! - `handled`: the failures that the outcome of a run lists.
 //! - `result_cache`: results that other nodes reuse.
 //! - `activity`: whether something of a run is under way that is no wait.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
@@ -24,6 +25,7 @@ mod describe_tools;
 mod drive;
 mod effect_permits;
 pub mod forked;
+mod handled;
 pub mod history;
 mod history_call;
 mod inline_zone;
@@ -42,6 +44,7 @@ mod tool_call;
 mod tool_text;
 mod zone;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +55,7 @@ use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::registry::v1::{CallState, GetCallRequest};
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
+use core_types::Timestamp;
 use grpc_kit::Transport;
 use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
@@ -59,8 +63,10 @@ use tonic::Status;
 
 use crate::domain::engine::{Command, Engine};
 use crate::domain::node_type::Settled;
+use crate::domain::plan::NodeIndex;
 use effect_permits::EffectPermits;
-use history::{Attempts, Calls, Zones};
+use handled::HandledFailures;
+use history::{Attempts, Calls, Replayed, Zones};
 use repeatable::RepeatableTools;
 
 pub use effect_permits::Concurrency;
@@ -121,12 +127,33 @@ pub struct Prepared {
     pub calls: Calls,
     /// The present attempt of each node that is tried again.
     pub attempts: Attempts,
+    /// When each node with settings for its execution was ready first.
+    pub begun: HashMap<NodeIndex, Timestamp>,
     /// What is known of zones that were begun before.
     pub zones: Zones,
+    /// The failures of the whole run that were handled before.
+    pub handled: HandledFailures,
     /// The conversation whose workspace tools use.
     pub conversation_id: String,
     /// The workflow by its id; empty for a definition that is not stored.
     pub workflow_id: String,
+}
+
+impl Prepared {
+    /// Continues with what was recorded.
+    pub fn of(replayed: Replayed, conversation_id: String, workflow_id: String) -> Self {
+        Self {
+            commands: replayed.engine.outstanding(),
+            engine: replayed.engine,
+            calls: replayed.calls,
+            attempts: replayed.attempts,
+            begun: replayed.begun,
+            zones: replayed.zones,
+            handled: replayed.handled,
+            conversation_id,
+            workflow_id,
+        }
+    }
 }
 
 impl Runner {

@@ -8,6 +8,7 @@ pub(super) fn waiting(wait: &Wait) -> String {
     let what = match wait.kind() {
         WaitKind::Signal => format!("for the signal {}", wait.name),
         WaitKind::HumanInput => format!("for an answer: {}", wait.name),
+        WaitKind::Retry => "for another attempt".to_owned(),
         WaitKind::Timer | WaitKind::Unspecified => String::new(),
     };
     let parts = [Some(what), due.map(|due| format!("until {due}"))];

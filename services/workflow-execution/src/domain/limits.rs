@@ -41,5 +41,8 @@ pub const MAX_VIOLATIONS: usize = 500;
 /// The most violations of one text that come with suggestions, which are costly to find.
 pub const MAX_SUGGESTED: usize = 16;
 
+/// The most handled failures that are listed.
+pub const MAX_HANDLED: usize = 100;
+
 /// The most cycles that are listed.
 pub const MAX_CYCLES: usize = 8;

@@ -21,6 +21,8 @@ pub struct WaitRequest {
 pub enum WaitKind {
     /// The time alone.
     Timer,
+    /// The end of the pause before another attempt of the node.
+    Retry,
     /// A signal.
     Signal {
         /// Its name.

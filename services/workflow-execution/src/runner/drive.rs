@@ -5,6 +5,7 @@ mod attempts;
 mod cached;
 mod effects;
 mod ending;
+mod finish;
 mod resting;
 mod waits;
 
@@ -16,20 +17,19 @@ use std::time::{Duration, Instant};
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
+use core_types::Timestamp;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use run_events::{End, Recorder, RunControl, Waits, outcome};
 use run_log::AppendError;
-use serde_json::Value;
 use telemetry::attributes::{NODE_ID, NODE_TYPE};
 use tracing::Instrument;
 
-use crate::domain::engine::{Command, Engine, Event, SkipReason, Status};
+use crate::domain::engine::{Command, Engine, Event, Status};
 use crate::domain::evaluate;
 use crate::domain::node_type::{Effect, NodeCall, Settled, Step};
 use crate::domain::plan::NodeIndex;
-use crate::wire;
 
 use super::history::{Attempts, Calls, RecordedCall, Zones};
 use super::interface_stream::InterfaceStreams;
@@ -67,7 +67,7 @@ pub(super) async fn run(
 ) -> End {
     let turn = place.turn(&recorder, &control).await;
     let rests_after = resting::rests_after(&runner, &prepared, &place, &recorder);
-    let of_run = RunWaits::new(waits.clone(), place);
+    let of_run = RunWaits::new(waits.clone(), place, prepared.handled.clone());
     let mut drive = Drive::new(runner, prepared, String::new(), of_run, recorder, control);
     let reached = match turn {
         Ok(()) => drive.reach_end_or_rest(&waits, rests_after).await,
@@ -128,8 +128,10 @@ struct Drive {
     /// The present attempt of each node that is tried again.
     attempts: Attempts,
     zones: Zones,
+    /// The failures inside zones that have ended and are not recorded yet that were handled.
+    handled_inside: HashMap<NodeIndex, Vec<common::NodeFailure>>,
     /// When each node with settings for its execution was ready first.
-    begun: HashMap<NodeIndex, Instant>,
+    begun: HashMap<NodeIndex, Timestamp>,
     /// Calls of which it is not known whether they took effect. Nothing is started after the first.
     unknown: Vec<(String, common::CallError)>,
     /// Calls that had not ended when the run was cancelled.
@@ -172,7 +174,8 @@ impl Drive {
             written: HashMap::new(),
             attempts: prepared.attempts,
             zones: prepared.zones,
-            begun: HashMap::new(),
+            handled_inside: HashMap::new(),
+            begun: prepared.begun,
             unknown: Vec::new(),
             unended: Vec::new(),
             held: false,
@@ -189,6 +192,7 @@ impl Drive {
                 ));
             }
         }
+        drive.continue_pauses();
         drive
     }
 
@@ -260,27 +264,6 @@ impl Drive {
         Ok(())
     }
 
-    fn skip(&mut self, node: NodeIndex, because: NodeIndex, reason: SkipReason) {
-        let id = &self.engine.node(because).id;
-        let message = match reason {
-            SkipReason::UpstreamFailed => {
-                format!("it needs node `{id}`, which did not give its outputs")
-            }
-            SkipReason::BranchNotTaken => {
-                format!("it needs an output that node `{id}` left absent")
-            }
-        };
-        let error = outcome::error(common::ErrorCategory::Runtime, reason.code(), message);
-        self.note_finished(
-            node,
-            common::NodeState::Skipped,
-            String::new(),
-            Some(error),
-            Duration::ZERO,
-        );
-        self.apply(Event::Skipped(node));
-    }
-
     fn execute(&mut self, node: NodeIndex) {
         let begin = Instant::now();
         match evaluate::execute(&self.engine, node) {
@@ -299,73 +282,12 @@ impl Drive {
         }
     }
 
-    fn finish(
-        &mut self,
-        node: NodeIndex,
-        gave: Result<Vec<Option<Arc<Value>>>, Failure>,
-        took: Duration,
-    ) {
-        let attempts = self.attempt(node);
-        let event = evaluate::finished_after(&mut self.engine, node, gave, attempts);
-        let shown = self.streams.completed(&event, self.recorder.now());
-        self.pending.extend(shown);
-        match &event {
-            Event::Succeeded(_, outputs) => {
-                let outputs_json = wire::outputs_to_json(self.engine.node(node), outputs);
-                let state = self.caches.state_of(node);
-                self.keep_result(node, outputs);
-                self.note_finished(node, state, outputs_json, None, took);
-            }
-            Event::Handled(_, outputs, failure) => {
-                let outputs_json = wire::outputs_to_json(self.engine.node(node), outputs);
-                let error = call_wire::failure_to_proto(failure);
-                let state = common::NodeState::Handled;
-                self.note_finished(node, state, outputs_json, Some(error), took);
-            }
-            Event::Failed(_, failure) => {
-                let error = call_wire::failure_to_proto(failure);
-                self.note_finished(
-                    node,
-                    common::NodeState::Failed,
-                    String::new(),
-                    Some(error),
-                    took,
-                );
-            }
-            Event::Started(_) | Event::Skipped(_) => {}
-        }
-        self.apply(event);
-    }
-
     fn apply(&mut self, event: Event) {
         let mut commands = Vec::new();
         self.engine
             .apply(event, &mut commands)
             .expect("every event answers a command of the engine");
         self.commands.extend(commands);
-    }
-
-    fn note_finished(
-        &mut self,
-        node: NodeIndex,
-        state: common::NodeState,
-        outputs_json: String,
-        error: Option<common::CallError>,
-        took: Duration,
-    ) {
-        let planned = self.engine.node(node);
-        let finished = common::NodeFinished {
-            node_id: self.path_of(node),
-            node_type: planned.definition().full_type.to_owned(),
-            state: state.into(),
-            outputs_json,
-            error,
-            duration: prost_types::Duration::try_from(took).ok(),
-            cache: self.caches.take_note(node),
-            taken_from_run_id: String::new(),
-        };
-        self.pending_bytes += finished.outputs_json.len();
-        self.pending.push(Kind::NodeFinished(finished));
     }
 
     /// Hands everything that happened to the log, without waiting for the disk.
@@ -541,6 +463,10 @@ impl Drive {
             }
             EffectOutcome::Answered(settled) => settled,
             EffectOutcome::Zone(ZoneEnd::Ended(gave)) => gave.map(Settled::Zone),
+            EffectOutcome::InlineZone(end) => {
+                self.note_handled_inside(node, end.handled);
+                end.gave.map(Settled::Zone)
+            }
             EffectOutcome::Zone(ZoneEnd::Stopped(unsettled)) => {
                 self.unknown.extend(unsettled.unknown);
                 self.unended.extend(unsettled.unended);

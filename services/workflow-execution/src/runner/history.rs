@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use call_outcome::Failure;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
+use core_types::Timestamp;
 
 use crate::domain::engine::{Divergence, Engine, Event};
 use crate::domain::gather::{Outputs, Values};
@@ -14,13 +16,25 @@ use crate::domain::plan::{NodeIndex, Plan};
 use crate::domain::size::weight;
 use crate::wire;
 
+use super::handled::HandledFailures;
 use super::tool_text::ToolText;
 
 /// What is known of the calls of a run, by node and by the place among the node's calls.
 pub type Calls = HashMap<(NodeIndex, u32), RecordedCall>;
 
-/// The present attempt of each node that is tried again, from 2.
-pub type Attempts = HashMap<NodeIndex, u32>;
+/// The present attempt of each node that is tried again.
+pub type Attempts = HashMap<NodeIndex, Attempt>;
+
+/// An attempt after the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Its number, from 2.
+    pub number: u32,
+    /// When it begins, fixed when the one before failed.
+    pub due: Timestamp,
+    /// How long that was after the failure.
+    pub pause: Duration,
+}
 
 /// A call that was dispatched.
 #[derive(Clone, Debug)]
@@ -64,6 +78,10 @@ pub struct Replayed {
     pub calls: Calls,
     /// The present attempt of each node that is tried again.
     pub attempts: Attempts,
+    /// When each node with settings for its execution began.
+    pub begun: HashMap<NodeIndex, Timestamp>,
+    /// The failures that were handled, with those inside its zones.
+    pub handled: HandledFailures,
     /// Why it was to be cancelled, if it was.
     pub cancelled: Option<String>,
     /// How it ended, if it did.
@@ -145,6 +163,8 @@ pub fn replay_iteration<'a>(
         zones: Zones::new(),
         calls: Calls::new(),
         attempts: Attempts::new(),
+        begun: HashMap::new(),
+        handled: HandledFailures::default(),
         cancelled: None,
         outcome: None,
     };
@@ -177,6 +197,13 @@ impl ZoneHistory {
     }
 }
 
+fn time_of(event: &common::RunEvent) -> Timestamp {
+    let time = event
+        .time
+        .and_then(grpc_kit::run_list::timestamp_from_proto);
+    time.unwrap_or_default()
+}
+
 fn unknown_node(sequence: u64, id: &str) -> ReplayError {
     ReplayError::UnknownNode {
         sequence,
@@ -198,6 +225,9 @@ impl Replayed {
 
     fn take(&mut self, event: &common::RunEvent) -> Result<(), ReplayError> {
         let sequence = event.sequence;
+        if let Some(Kind::NodeFinished(finished)) = &event.kind {
+            self.handled.note(finished);
+        }
         if let Some((zone, iteration)) = self.zone_of(event)? {
             self.zones
                 .entry(zone)
@@ -208,6 +238,9 @@ impl Replayed {
         match &event.kind {
             Some(Kind::NodeStarted(started)) => {
                 let node = self.node(sequence, &started.node_id)?;
+                if self.engine.node(node).execution.is_some() {
+                    self.begun.insert(node, time_of(event));
+                }
                 self.apply(sequence, Event::Started(node))
             }
             Some(Kind::NodeFinished(finished)) => {
@@ -224,13 +257,7 @@ impl Replayed {
                     .end(finished.index, gave);
                 Ok(())
             }
-            Some(Kind::NodeRetrying(retrying)) => {
-                let node = self.node(sequence, &retrying.node_id)?;
-                self.attempts
-                    .insert(node, retrying.attempt.saturating_add(1));
-                forget_failed(&mut self.calls, node);
-                Ok(())
-            }
+            Some(Kind::NodeRetrying(retrying)) => self.retrying(event, retrying),
             Some(Kind::CallDispatched(dispatched)) => {
                 let node = self.node(sequence, &dispatched.node_id)?;
                 let call = RecordedCall {
@@ -272,6 +299,23 @@ impl Replayed {
             }
             _ => Ok(()),
         }
+    }
+
+    fn retrying(
+        &mut self,
+        event: &common::RunEvent,
+        retrying: &common::NodeRetrying,
+    ) -> Result<(), ReplayError> {
+        let node = self.node(event.sequence, &retrying.node_id)?;
+        let pause = retrying.pause.and_then(|pause| pause.try_into().ok());
+        let attempt = Attempt {
+            number: retrying.attempt.saturating_add(1),
+            due: time_of(event).plus(pause.unwrap_or_default()),
+            pause: pause.unwrap_or_default(),
+        };
+        self.attempts.insert(node, attempt);
+        forget_failed(&mut self.calls, node);
+        Ok(())
     }
 
     fn finished(

@@ -2,39 +2,69 @@
 //! process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use call_outcome::{Category, Failure};
 use run_events::RunControl;
-use run_log::AppendError;
 use serde_json::Value;
 
-use crate::domain::node_type::Settled;
 use crate::domain::plan::PlanNode;
-use crate::domain::zone::run::ZoneRun;
+use crate::domain::zone::run::{HandledInside, ZoneRun};
+
+use super::overdue;
 
 /// How many steps are done before other tasks get their turn.
 const STEPS_PER_TURN: usize = 64;
 
-/// Runs a zone to its end. A cancel of the run ends it.
+/// How such a zone ended.
+pub(super) struct InlineEnd {
+    /// What it gave.
+    pub(super) gave: Result<Vec<Arc<Value>>, Failure>,
+    /// The failures inside it that were handled.
+    pub(super) handled: Vec<HandledInside>,
+}
+
+/// Runs a zone to its end. A cancel of the run ends it, and so does its time.
 pub(super) fn execute(
     planned: &PlanNode,
     seed: u64,
     inputs: &Vec<Option<Arc<Value>>>,
     control: RunControl,
-) -> impl Future<Output = Result<Result<Settled, Failure>, AppendError>> + Send + use<> {
+    timeout: Option<Duration>,
+) -> impl Future<Output = InlineEnd> + Send + use<> {
     let begun = ZoneRun::begin(planned, seed, inputs);
     async move {
         let mut zone = match begun {
             Ok(zone) => zone,
-            Err(failure) => return Ok(Err(failure)),
+            Err(failure) => return InlineEnd::failed(failure),
         };
-        while !control.is_cancelled() {
-            if let Some(ended) = zone.advance(STEPS_PER_TURN) {
-                return Ok(ended.map(Settled::Zone));
-            }
-            tokio::task::yield_now().await;
+        let gave = match timeout {
+            None => advance(&mut zone, &control).await,
+            Some(timeout) => tokio::time::timeout(timeout, advance(&mut zone, &control))
+                .await
+                .unwrap_or_else(|_| Err(overdue(timeout))),
+        };
+        let handled = zone.into_handled();
+        InlineEnd { gave, handled }
+    }
+}
+
+async fn advance(zone: &mut ZoneRun, control: &RunControl) -> Result<Vec<Arc<Value>>, Failure> {
+    while !control.is_cancelled() {
+        if let Some(ended) = zone.advance(STEPS_PER_TURN) {
+            return ended;
         }
-        let message = "the run was cancelled before the zone had ended";
-        Ok(Err(Failure::new(Category::Cancelled, "cancelled", message)))
+        tokio::task::yield_now().await;
+    }
+    let message = "the run was cancelled before the zone had ended";
+    Err(Failure::new(Category::Cancelled, "cancelled", message))
+}
+
+impl InlineEnd {
+    fn failed(failure: Failure) -> Self {
+        Self {
+            gave: Err(failure),
+            handled: Vec::new(),
+        }
     }
 }

@@ -13,9 +13,6 @@ use crate::domain::size::weight;
 use crate::domain::tool::ToolOutcome;
 use crate::wire;
 
-/// The most handled failures that an outcome lists.
-const MAX_HANDLED: usize = 100;
-
 /// Refuses an effect that is too large for the log.
 pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
     let bytes: usize = match effect {
@@ -151,10 +148,14 @@ pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, Failu
 }
 
 /// Writes how a run ended.
-pub(super) fn outcome_to_proto(engine: &Engine, ended: Outcome) -> common::RunOutcome {
+pub(super) fn outcome_to_proto(
+    engine: &Engine,
+    ended: Outcome,
+    handled_failures: Vec<common::NodeFailure>,
+) -> common::RunOutcome {
     match ended {
         Outcome::Succeeded(result) => common::RunOutcome {
-            handled_failures: handled_failures(engine),
+            handled_failures,
             ..outcome::succeeded(Value::Object(result).to_string())
         },
         Outcome::TooLarge { bytes } => {
@@ -216,13 +217,4 @@ pub(super) fn with_unconsumed_signals(
         },
         _ => ended,
     }
-}
-
-fn handled_failures(engine: &Engine) -> Vec<common::NodeFailure> {
-    let handled = engine.handled().iter().take(MAX_HANDLED);
-    let failures = handled.map(|(node, failure)| common::NodeFailure {
-        node_id: engine.node(*node).id.to_string(),
-        error: Some(call_wire::failure_to_proto(failure)),
-    });
-    failures.collect()
 }

@@ -171,12 +171,9 @@ impl Zone {
     /// Begins an iteration, or continues one that an earlier process began.
     fn iteration(&mut self, body: &Body, index: u64, values: Values) -> BoxFuture<'static, Ended> {
         let path = format!("{}#{index}/", self.path);
-        let mut commands = Vec::new();
-        let engine = body.engine(index, values, &mut commands);
-        let events = self.history.open.remove(&index);
-        let continued = events.is_some();
-        let events = events.unwrap_or_default();
-        let mut replayed = match replay_iteration(path.clone(), engine, events.iter()) {
+        let engine = body.engine(index, values, &mut Vec::new());
+        let events = self.history.open.remove(&index).unwrap_or_default();
+        let replayed = match replay_iteration(path.clone(), engine, events.iter()) {
             Ok(replayed) => replayed,
             Err(error) => {
                 let message = grpc_kit::failure::chain(&error);
@@ -185,18 +182,9 @@ impl Zone {
                 return std::future::ready((index, Duration::ZERO, end)).boxed();
             }
         };
-        if continued {
-            commands = replayed.engine.outstanding();
-        }
-        let prepared = Prepared {
-            engine: replayed.engine,
-            commands,
-            calls: std::mem::take(&mut replayed.calls),
-            attempts: std::mem::take(&mut replayed.attempts),
-            zones: std::mem::take(&mut replayed.zones),
-            conversation_id: self.conversation_id.clone(),
-            workflow_id: self.workflow_id.clone(),
-        };
+        let (conversation_id, workflow_id) =
+            (self.conversation_id.clone(), self.workflow_id.clone());
+        let prepared = Prepared::of(replayed, conversation_id, workflow_id);
         let (begin, work) = (
             Instant::now(),
             (self.drive)(prepared, path, self.control.clone()),

@@ -188,18 +188,12 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
     if let Some(reason) = replayed.cancelled {
         return Err(Stuck::Cancelled { reason, unsettled });
     }
-    let commands = replayed.engine.outstanding();
-    let conversation_id = run.meta.conversation_id;
-    let workflow_id = run.meta.subject;
-    Ok(Prepared {
-        engine: replayed.engine,
-        commands,
-        calls: replayed.calls,
-        attempts: replayed.attempts,
-        zones: replayed.zones,
+    let RunMeta {
         conversation_id,
-        workflow_id,
-    })
+        subject,
+        ..
+    } = run.meta;
+    Ok(Prepared::of(replayed, conversation_id, subject))
 }
 
 /// Finds what a run executes.

@@ -154,15 +154,7 @@ impl Inner {
         let events = events_of(&run_id.to_string(), first_events);
         let replayed =
             replay(plan, inputs, &run_id.to_string(), &events).map_err(|error| internal(&error))?;
-        let prepared = Prepared {
-            commands: replayed.engine.outstanding(),
-            engine: replayed.engine,
-            calls: replayed.calls,
-            attempts: replayed.attempts,
-            zones: replayed.zones,
-            conversation_id: meta.conversation_id,
-            workflow_id: meta.subject.clone(),
-        };
+        let prepared = Prepared::of(replayed, meta.conversation_id, meta.subject.clone());
         let span = telemetry::spans::invoke_workflow(&meta.subject);
         self.execute(&span, recorder, prepared, RecordedWaits::default(), place);
         self.cancel_before(conflicting, run_id).await;

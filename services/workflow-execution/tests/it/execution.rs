@@ -146,7 +146,7 @@ async fn w8_a_failed_run_gives_the_outputs_of_the_branches_that_finished() {
 #[tokio::test]
 async fn w4_a_restart_continues_with_the_attempt_that_was_due() {
     let world = World::new().await;
-    let execution = json!({"retry": {"maxAttempts": 4, "initial": "1h", "on": ["domain"]}});
+    let execution = json!({"retry": {"maxAttempts": 4, "initial": "1s", "on": ["domain"]}});
     let definition = of_node(tool("t", "recovers"), execution, &["result"]);
     let run = world.start(&definition, json!({})).await;
     world

@@ -177,6 +177,93 @@ async fn w42_a_pause_holds_a_run_that_rested_until_it_is_resumed() {
     assert_eq!(world.state(&run).await, RunState::Waiting);
 }
 
+/// A tool that fails twice and succeeds at its third attempt, or always fails, tried again each hour.
+fn hourly(tool_id: &str, execution: Value) -> Value {
+    let mut node = tool("t", tool_id);
+    let retry =
+        json!({"maxAttempts": 9, "initial": "1h", "max": "1h", "jitter": 0, "on": ["domain"]});
+    node["configValues"]["execution"] = execution;
+    node["configValues"]["execution"]["retry"] = retry;
+    json!({"nodes": [node]})
+}
+
+#[tokio::test]
+async fn w20_a_long_pause_before_another_attempt_is_a_wait_of_the_run() {
+    let world = World::restful().await;
+    let day = StartRunRequest {
+        options: Some(RunOptions {
+            timeout: prost_types::Duration::try_from(Duration::from_secs(86_400)).ok(),
+            ..RunOptions::default()
+        }),
+        ..of_definition(&hourly("recovers", json!({})), json!({}))
+    };
+    let run = world.start_resting(day).await;
+    assert_eq!(world.state(&run).await, RunState::Waiting);
+    let request = ListWaitsRequest {
+        run_id: run.clone(),
+        ..ListWaitsRequest::default()
+    };
+    let waits = world.runs.clone().list_waits(request).await.unwrap();
+    let wait = waits.into_inner().waits.remove(0);
+    assert_eq!(wait.kind(), common::WaitKind::Retry);
+    let pause = wait.due.unwrap().seconds - wait.create_time.unwrap().seconds;
+    assert!((3_599..=3_600).contains(&pause), "{pause}");
+    // Half an hour later it still rests, and the time at which it is due is as it was.
+    world.clock.advance(1_800);
+    let world = world
+        .restart_with(|settings| settings.rest_after = Duration::ZERO)
+        .await;
+    assert_eq!(world.service.runs_in_memory(), 0);
+    assert_eq!(world.registry.asked().len(), 1);
+    world.clock.advance(1_800);
+    let world = world
+        .restart_with(|settings| settings.rest_after = Duration::ZERO)
+        .await;
+    let second = |kind: &Kind| matches!(kind, Kind::NodeRetrying(retry) if retry.attempt == 2);
+    world.events_until(&run, second).await;
+    world.until_out_of_memory().await;
+    // A paused run starts no attempt although the time for it came.
+    world.pause(&run).await.unwrap();
+    world.clock.advance(3_600);
+    let world = world.killed().await;
+    assert_eq!(world.registry.asked().len(), 2);
+    world.resume(&run).await.unwrap();
+    assert_eq!(world.outcome(&run).await.state(), RunState::Succeeded);
+    let expected = [
+        "run started",
+        "t started",
+        "t dispatched",
+        "call settled",
+        "t attempt 1 failed",
+        "t waiting",
+        "t woken: due",
+        "call settled",
+        "t attempt 2 failed",
+        "t waiting",
+    ];
+    assert_eq!(words(&world.events(&run).await)[..10], expected);
+}
+
+#[tokio::test]
+async fn w19_the_time_of_all_attempts_runs_on_while_their_run_rests() {
+    let world = World::restful().await;
+    let request = StartRunRequest {
+        options: Some(RunOptions {
+            timeout: prost_types::Duration::try_from(Duration::from_secs(86_400)).ok(),
+            ..RunOptions::default()
+        }),
+        ..of_definition(&hourly("fail", json!({"totalTimeout": "90m"})), json!({}))
+    };
+    let run = world.start_resting(request).await;
+    world.clock.advance(3_600);
+    let world = world.restart().await;
+    assert_eq!(
+        world.outcome(&run).await.error.unwrap().code,
+        "failed_as_asked"
+    );
+    assert_eq!(world.registry.asked().len(), 2);
+}
+
 #[tokio::test]
 async fn w38_a_run_that_rests_is_cancelled_and_ends_at_its_deadline() {
     let world = World::restful().await;

@@ -1,7 +1,7 @@
 //! Zones whose nodes have effects: loops and maps round tools.
 
-use contracts::tavern::common::v1::RunState;
 use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{RunOutcome, RunState};
 use contracts::tavern::run::v1::CancelRunRequest;
 use contracts::tavern::workflow::v1::{PutWorkflowRequest, ValidateWorkflowRequest};
 use serde_json::{Value, json};
@@ -355,5 +355,75 @@ async fn zones_inside_zones_continue_after_a_crash() {
     assert_eq!(
         effects,
         expected.map(|(item, round)| format!("map#{item}/loop#{round}/act/0"))
+    );
+}
+
+fn handled(outcome: &RunOutcome) -> Vec<&str> {
+    let failures = outcome.handled_failures.iter();
+    failures.map(|failure| failure.node_id.as_str()).collect()
+}
+
+/// Handles the failure of the tool `act` in each iteration of a loop, then calls `hold`.
+fn handling(hold: &str) -> Value {
+    let mut failing = within("loop", tool("act", "fail"));
+    failing["configValues"] = json!({"execution": {"onError": "continue"}});
+    json!({
+        "nodes": [
+            {"id": "loop", "type": "core:LoopZone", "inputValues": {"count": 2}},
+            entry("loop"), failing, within("loop", tool("hold", hold)), exit("loop"),
+        ],
+        "edges": [edge("act", "on_error", "hold", "why")],
+    })
+}
+
+#[tokio::test]
+async fn w8_handled_failures_inside_zones_are_listed_with_their_iterations() {
+    let world = World::new().await;
+    let outcome = world.run(&handling("echo"), json!({})).await;
+    assert_eq!(handled(&outcome), ["loop#0/act", "loop#1/act"]);
+    let why = outcome.handled_failures[1].error.as_ref();
+    assert_eq!(why.unwrap().code, "failed_as_asked");
+}
+
+#[tokio::test]
+async fn w8_handled_failures_are_listed_once_although_a_restart_came_between() {
+    let world = World::new().await;
+    let run = world.start(&handling("wait"), json!({})).await;
+    let held =
+        |kind: &Kind| matches!(kind, Kind::CallDispatched(call) if call.node_id == "loop#0/hold");
+    world.events_until(&run.run_id, held).await;
+    let world = world.killed().await;
+    world.registry.release();
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(handled(&outcome), ["loop#0/act", "loop#1/act"]);
+}
+
+#[tokio::test]
+async fn w8_handled_failures_inside_zones_without_effects_are_listed_too() {
+    let world = World::new().await;
+    let definition = json!({
+        "nodes": [
+            {"id": "map", "type": "core:MapList", "inputValues": {"items": [4, -1]}},
+            entry("map"),
+            {"id": "loop", "type": "core:LoopZone", "parentNode": "map", "inputValues": {"count": 2}},
+            entry("loop"),
+            within("loop", json!({"id": "root", "type": "core:MathOperation",
+                "configValues": {"operationMode": "sqrt", "execution": {"onError": "continue"}}})),
+            exit("loop"), exit("map"),
+            tool("after", "wait"),
+        ],
+        "edges": [edge("map_in", "item", "root", "value"), edge("map", "failed", "after", "n")],
+    });
+    let run = world.start(&definition, json!({})).await;
+    world
+        .events_until(&run.run_id, |kind| matches!(kind, Kind::CallDispatched(_)))
+        .await;
+    // The zone has ended before, and is not computed again.
+    let world = world.killed().await;
+    world.registry.release();
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(
+        handled(&outcome),
+        ["map#1/loop#0/root", "map#1/loop#1/root"]
     );
 }

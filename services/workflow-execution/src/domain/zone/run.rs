@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::engine::{Command, Engine, Event};
 use super::super::evaluate::{all_present, execute, finished};
 use super::super::gather::Values;
+use super::super::limits::MAX_HANDLED;
 use super::super::node_type::{Effect, Step};
 use super::super::plan::{NodeIndex, PlanNode};
 use super::body::Body;
@@ -16,12 +17,17 @@ use super::iterations::Iterations;
 /// The most nodes that one zone executes, with those of the zones inside it.
 const MAX_STEPS: u64 = 10_000_000;
 
+/// A failure inside a zone that the settings of its node handled: the node, from the number of the
+/// iteration on, and why.
+pub type HandledInside = (String, Arc<Failure>);
+
 /// A zone under way. It is advanced by a number of steps at a time.
 #[derive(Debug)]
 pub struct ZoneRun {
     /// The zone, and those that it is inside of; the innermost last.
     frames: Vec<Frame>,
     steps: u64,
+    handled: Vec<HandledInside>,
 }
 
 /// One zone under way.
@@ -34,6 +40,8 @@ struct Frame {
     /// The present iteration; nothing before the next.
     engine: Option<Engine>,
     commands: Vec<Command>,
+    /// The failure that the last step handled.
+    handled: Option<(NodeIndex, Arc<Failure>)>,
 }
 
 /// What a frame does next.
@@ -52,7 +60,16 @@ impl ZoneRun {
     /// A value that the zone cannot use.
     pub fn begin(planned: &PlanNode, seed: u64, inputs: &Values) -> Result<Self, Failure> {
         let frames = vec![Frame::begin(planned, 0, seed, inputs)?];
-        Ok(Self { frames, steps: 0 })
+        Ok(Self {
+            frames,
+            steps: 0,
+            handled: Vec::new(),
+        })
+    }
+
+    /// Returns the failures that were handled, the first [`MAX_HANDLED`] of them.
+    pub fn into_handled(self) -> Vec<HandledInside> {
+        self.handled
     }
 
     /// Executes at most `steps` nodes. Returns the outputs of the zone, or why it failed, when it is over.
@@ -68,16 +85,33 @@ impl ZoneRun {
                 Next::Continue => {}
                 Next::Enter(inner) => self.frames.push(*inner),
                 Next::Over(ended) => {
-                    let node = frame.node;
-                    self.frames.pop();
+                    let inner = self.frames.pop()?;
                     let Some(around) = self.frames.last_mut() else {
                         return Some(ended);
                     };
-                    around.finish(node, ended);
+                    around.finish(inner.node, ended);
                 }
             }
+            self.note_handled();
         }
         None
+    }
+
+    /// Takes the failure that the innermost zone has just handled, if it has.
+    fn note_handled(&mut self) {
+        let handled = self
+            .frames
+            .last_mut()
+            .and_then(|frame| frame.handled.take());
+        let Some((node, failure)) = handled.filter(|_| self.handled.len() < MAX_HANDLED) else {
+            return;
+        };
+        let inner = self.frames.iter().skip(1).map(|frame| frame.node);
+        let places = self.frames.iter().zip(inner.chain([node]));
+        let places: Vec<String> = places
+            .filter_map(|(frame, node)| frame.place_of(node))
+            .collect();
+        self.handled.push((places.concat(), failure));
     }
 }
 
@@ -95,7 +129,14 @@ impl Frame {
             iterations,
             engine: None,
             commands: Vec::new(),
+            handled: None,
         })
+    }
+
+    /// Returns the number of the iteration with the id of a node in it.
+    fn place_of(&self, node: NodeIndex) -> Option<String> {
+        let planned = self.engine.as_ref()?.node(node);
+        Some(format!("#{}/{}", self.iterations.index(), planned.id))
     }
 
     fn step(&mut self) -> Next {
@@ -170,6 +211,9 @@ impl Frame {
     }
 
     fn apply(&mut self, event: Event) {
+        if let Event::Handled(node, _, failure) = &event {
+            self.handled = Some((*node, Arc::clone(failure)));
+        }
         if let Some(engine) = &mut self.engine {
             engine
                 .apply(event, &mut self.commands)

@@ -1,7 +1,6 @@
 //! Effects that wait for their permits. A node starts once it has all of them (rule W50).
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use call_outcome::Failure;
 use core_types::{Durability, Timestamp};
@@ -69,7 +68,8 @@ impl Drive {
     /// Notes an effect that is to start.
     pub(super) fn enqueue(&mut self, node: NodeIndex, effect: Effect, key: Option<Key>) {
         if self.engine.node(node).execution.is_some() {
-            self.begun.entry(node).or_insert_with(Instant::now);
+            let now = self.recorder.now();
+            self.begun.entry(node).or_insert(now);
         }
         self.admissions.waiting.push_back(WaitingEffect {
             node,

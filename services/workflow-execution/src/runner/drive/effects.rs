@@ -14,6 +14,7 @@ use crate::domain::plan::NodeIndex;
 use crate::domain::tool::ToolRequest;
 
 use super::super::history::RecordedCall;
+use super::super::inline_zone::{self, InlineEnd};
 use super::super::node_output::NodeOutput;
 use super::super::script_call::{self, ScriptCall};
 use super::super::settle::settled_batch;
@@ -21,7 +22,7 @@ use super::super::tool_batch::{BatchCall, BatchEnd, ToolBatch};
 use super::super::tool_call::{ToolCall, ToolEnd};
 use super::super::tool_text::ToolText;
 use super::super::zone::{Zone, ZoneEnd};
-use super::super::{describe_tools, history_call, inline_zone, model_call, within};
+use super::super::{describe_tools, history_call, model_call, within};
 use super::Drive;
 
 /// How an effect ended.
@@ -31,6 +32,8 @@ pub(super) enum EffectOutcome {
     Batch(BatchEnd),
     /// A zone whose nodes have effects ended.
     Zone(ZoneEnd),
+    /// A zone whose nodes have none ended.
+    InlineZone(InlineEnd),
     /// A script or model answered, or did not.
     Answered(Result<Settled, Failure>),
     /// The run's log does not take events, so the run cannot continue now.
@@ -122,8 +125,9 @@ impl Drive {
         let (timeout, control) = (self.time_left(node), self.control.clone());
         let (planned, seed) = (self.engine.node(node), self.engine.seed_of(node));
         if !planned.repeats_effects() {
-            let work = inline_zone::execute(planned, seed, &inputs, control);
-            return within(timeout, work).map(EffectOutcome::of).boxed();
+            return inline_zone::execute(planned, seed, &inputs, control, timeout)
+                .map(EffectOutcome::InlineZone)
+                .boxed();
         }
         let (runner, recorder) = (Arc::clone(&self.runner), self.recorder.clone());
         let waits = self.waits.of_run();

@@ -61,7 +61,10 @@ impl Drive {
             return outcome::in_doubt(ids, error);
         }
         match self.engine.outcome() {
-            Some(outcome) => outcome_to_proto(&self.engine, outcome),
+            Some(outcome) => {
+                let handled = self.waits.handled().list();
+                outcome_to_proto(&self.engine, outcome, handled)
+            }
             None => {
                 tracing::error!(run = %self.recorder.run_id(), "a run has nothing left to do and is not over");
                 outcome::internal(&telemetry::context::current_trace_id())

@@ -19,6 +19,7 @@ use crate::wire;
 
 use super::super::RunPlace;
 use super::super::activity::{Active, Activity};
+use super::super::handled::HandledFailures;
 use super::{Drive, EffectOutcome, Running};
 
 /// What the loops of a run share: that of the run itself and those of iterations in it.
@@ -28,14 +29,16 @@ pub(super) struct RunWaits {
     /// The loops that have something else under way than waits.
     activity: Activity,
     place: Arc<RunPlace>,
+    handled: HandledFailures,
 }
 
 impl RunWaits {
-    pub(super) fn new(waits: Waits, place: RunPlace) -> Self {
+    pub(super) fn new(waits: Waits, place: RunPlace, handled: HandledFailures) -> Self {
         Self {
             waits,
             activity: Activity::default(),
             place: Arc::new(place),
+            handled,
         }
     }
 }
@@ -73,6 +76,11 @@ impl NodeWaits {
     /// Returns what is under way in the whole run.
     pub(super) fn activity(&self) -> Activity {
         self.of_run.activity.clone()
+    }
+
+    /// Returns the failures of the whole run that were handled.
+    pub(super) fn handled(&self) -> &HandledFailures {
+        &self.of_run.handled
     }
 
     /// Notes that this loop has nothing but waits under way; returns whether no other has.
@@ -147,6 +155,7 @@ impl Drive {
                 Due::At(seconds, nanos) => Some(point(seconds, nanos)),
             };
             let waits = self.waits.of_run.waits.clone();
+            let retries = request.kind == WaitKind::Retry;
             let begun = waits.begin(self.wait(node, request.kind), due).await?;
             // It may have begun before the run left memory.
             let waited = self.recorder.now().since(begun.begun());
@@ -155,6 +164,7 @@ impl Drive {
                 .push((node, now.checked_sub(waited).unwrap_or(now)));
             let woken = async move {
                 let outcome = match waits.woken(begun).await {
+                    Ok(_) if retries => EffectOutcome::RetryDue,
                     Ok(woken) => EffectOutcome::Answered(settled(woken)),
                     Err(error) => EffectOutcome::LogFailed(error),
                 };
@@ -173,6 +183,11 @@ impl Drive {
             ..common::Wait::default()
         };
         match kind {
+            WaitKind::Retry => common::Wait {
+                kind: common::WaitKind::Retry.into(),
+                wait_id: self.retry_id(node),
+                ..wait
+            },
             WaitKind::Timer => common::Wait {
                 kind: common::WaitKind::Timer.into(),
                 ..wait

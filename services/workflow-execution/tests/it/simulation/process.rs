@@ -50,12 +50,14 @@ impl Process {
             let result = call.settled.clone()?;
             Some((*node, result))
         });
+        let attempts = replayed.attempts.iter();
+        let attempts = attempts.map(|(node, attempt)| (*node, attempt.number));
         Self {
             number,
             run_id: run_id.to_owned(),
             seed,
             commands,
-            attempts: replayed.attempts,
+            attempts: attempts.collect(),
             dispatched: replayed.calls.keys().map(|(node, _)| *node).collect(),
             settled: settled.collect(),
             waiting: HashMap::new(),
@@ -197,7 +199,7 @@ impl Process {
     fn wait(&self, now: u64, node: NodeIndex, request: WaitRequest) -> common::Wait {
         let name = match request.kind {
             WaitKind::Signal { name, .. } => name,
-            WaitKind::Timer | WaitKind::HumanInput { .. } => String::new(),
+            _ => String::new(),
         };
         let due = match request.due {
             Due::After(duration) => Some(now + u64::try_from(duration.as_millis()).unwrap()),

@@ -1,0 +1,37 @@
+//! Failures that the settings of their nodes handled, wherever in a run they happened (rule W8).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use contracts::tavern::common::v1 as common;
+
+use crate::domain::limits::MAX_HANDLED;
+
+/// The first failures of a run that were handled, in order. Clones are the same list.
+#[derive(Clone, Debug, Default)]
+pub struct HandledFailures {
+    /// Locked for a look or an addition, never across an await.
+    listed: Arc<Mutex<Vec<common::NodeFailure>>>,
+}
+
+impl HandledFailures {
+    /// Lists what the end of a node says: its own failure, and those inside it.
+    pub(super) fn note(&self, finished: &common::NodeFinished) {
+        let own = (finished.state() == common::NodeState::Handled).then(|| common::NodeFailure {
+            node_id: finished.node_id.clone(),
+            error: finished.error.clone(),
+        });
+        if own.is_none() && finished.handled_failures.is_empty() {
+            return;
+        }
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_HANDLED.saturating_sub(listed.len());
+        let inside = finished.handled_failures.iter().cloned();
+        listed.extend(inside.chain(own).take(room));
+    }
+
+    /// Returns what is listed.
+    pub(super) fn list(&self) -> Vec<common::NodeFailure> {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.clone()
+    }
+}
