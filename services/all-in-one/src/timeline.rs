@@ -178,8 +178,9 @@ impl Timeline {
             Some(Kind::RunQueued(_)) => self.line(event, "queued", "the run waits for its turn"),
             Some(Kind::RunDequeued(_)) => self.line(event, "started", "the turn of the run came"),
             Some(Kind::RunResumed(_)) => self.line(event, "resumed", "the run continues"),
+            // It concerns the service alone.
+            Some(Kind::Checkpoint(_)) | None => {}
             Some(waiting) => self.waiting(event, waiting),
-            None => {}
         }
     }
 

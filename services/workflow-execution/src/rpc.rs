@@ -24,7 +24,6 @@ use core_types::page::page_size;
 use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
-use crate::domain::forecast::Forecast;
 use crate::domain::load::load;
 use crate::service::Inner;
 
@@ -113,7 +112,8 @@ impl WorkflowService for Rpc {
         &self,
         request: Request<ValidateWorkflowRequest>,
     ) -> Result<Response<ValidateWorkflowResponse>, Status> {
-        let text: Arc<str> = request.into_inner().definition_json.into();
+        let request = request.into_inner();
+        let text: Arc<str> = request.definition_json.as_str().into();
         let bundle = self.inner.library.bundle(&text).await?;
         let compiled = self.inner.library.compile(&bundle).await;
         let (violations, plan) = match compiled {
@@ -126,10 +126,14 @@ impl WorkflowService for Rpc {
             .map(call_wire::violation_to_proto)
             .collect();
         let diagnostics = definitions::diagnostics(&self.inner, &load(&text));
+        let forecast = match plan {
+            Some(plan) => Some(forecast::of(&self.inner, &plan, &request).await?),
+            None => None,
+        };
         Ok(Response::new(ValidateWorkflowResponse {
             violations,
             diagnostics,
-            forecast: plan.map(|plan| forecast::to_proto(Forecast::of(&plan))),
+            forecast,
         }))
     }
 

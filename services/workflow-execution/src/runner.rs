@@ -6,7 +6,8 @@
 //! no node ever starts before its inputs are safe, and a crash leaves at most calls that are known
 //! to be unsettled.
 //!
-//! - [`history`]: the recorded events of a run, replayed through the engine.
+//! - [`history`]: the recorded events of a run, replayed through the engine; [`needed`]: which of them are
+//!   needed for that; `checkpoints`: noting them.
 //! - `drive`: the loop of one run.
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of effects;
 //!   `node_output`: what a script or
@@ -16,11 +17,12 @@
 //!   `run_keys`: of runs.
 //! - [`forked`]: what a run takes over from another.
 //! - `handled`: the failures that the outcome of a run lists.
-//! - `result_cache`: results that other nodes reuse.
+//! - `result_cache`: results that other nodes reuse; `predict`: those that a run would reuse.
 //! - `activity`: whether something of a run is under way that is no wait.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
 mod activity;
+pub mod checkpoints;
 mod describe_tools;
 mod drive;
 mod effect_permits;
@@ -31,8 +33,10 @@ mod history_call;
 mod inline_zone;
 mod interface_stream;
 mod model_call;
+pub mod needed;
 mod node_output;
 mod permits;
+mod predict;
 mod repeatable;
 mod result_cache;
 pub mod run_keys;
@@ -64,6 +68,7 @@ use tonic::Status;
 use crate::domain::engine::{Command, Engine};
 use crate::domain::node_type::Settled;
 use crate::domain::plan::NodeIndex;
+use checkpoints::Checkpoints;
 use effect_permits::EffectPermits;
 use handled::HandledFailures;
 use history::{Attempts, Calls, Replayed, Zones};
@@ -178,7 +183,7 @@ impl Runner {
     pub async fn run(
         self: Arc<Self>,
         prepared: Prepared,
-        waits: Waits,
+        waits: (Waits, Checkpoints),
         place: RunPlace,
         recorder: Recorder,
         control: RunControl,

@@ -10,11 +10,12 @@
 //! a deadline or a cancel reaches everything below. [`Coalescer`] and
 //! [`CallOutput`] make bounded events of what a model, tool or script writes. [`Waits`] holds what the
 //! nodes of a run wait for; a run of which nothing is under way but waits rests in the log (`rest`) until it is woken
-//! (`wake`).
+//! (`wake`). A long run notes in checkpoints which of its events are needed to continue it.
 
 mod active;
 mod call_output;
 mod cancel;
+mod checkpoint;
 mod coalescer;
 mod codec;
 mod control;
@@ -50,7 +51,7 @@ pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure};
 pub use follow::{Followed, follow, follow_to_the_end};
 pub use meta::RunMeta;
-pub use recorder::Recorder;
+pub use recorder::{EVENTS_PER_CHECKPOINT, Recorder};
 pub use rest::Departure;
 pub use runs::{OpenRun, Runs};
 pub use start::{StartRun, Started, request_hash};

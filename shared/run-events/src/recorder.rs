@@ -1,6 +1,6 @@
 //! Writes the events of one run.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contracts::tavern::common::v1 as common;
@@ -12,6 +12,9 @@ use crate::codec::{encode, timestamp_to_proto};
 use crate::control::StartGuard;
 use crate::forwarded_sequences::ForwardedSequences;
 use crate::phase;
+
+/// How many events come between two checkpoints.
+pub const EVENTS_PER_CHECKPOINT: u64 = 4_096;
 
 /// Writes the events of one run, each stamped with time and trace.
 #[derive(Clone)]
@@ -28,6 +31,8 @@ struct Inner {
     first_phase: i32,
     /// The phase of the run while it is not paused.
     unpaused_phase: AtomicI32,
+    /// The last event of which a checkpoint speaks.
+    checkpointed: AtomicU64,
     /// Locked for a look-up or a change, never across an await.
     forwarded: Mutex<ForwardedSequences>,
 }
@@ -85,6 +90,7 @@ impl Recorder {
                     phase::PAUSED => phase::RUNNING,
                     phase => phase,
                 }),
+                checkpointed: AtomicU64::new(0),
                 forwarded,
             }),
         }
@@ -293,6 +299,19 @@ impl Recorder {
     /// Returns the sequence of the last event that is known to be stored.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.inner.writer.last_sequence()
+    }
+
+    /// Whether so many events were stored since the last checkpoint that another is due. A run in memory
+    /// is never continued.
+    pub fn is_checkpoint_due(&self) -> bool {
+        let last = self.inner.checkpointed.load(Ordering::Relaxed);
+        self.inner.durability != Durability::Memory
+            && self.last_sequence().saturating_sub(last) >= EVENTS_PER_CHECKPOINT
+    }
+
+    /// Notes up to which event a checkpoint speaks of the run.
+    pub(crate) fn note_checkpoint(&self, through: u64) {
+        self.inner.checkpointed.store(through, Ordering::Relaxed);
     }
 
     /// Records an event with which the run enters a phase.

@@ -45,7 +45,7 @@ pub struct OpenRun {
     pub meta: RunMeta,
     /// The kind that the owner gave it.
     pub kind: String,
-    /// Everything that happened so far.
+    /// What happened so far, as far as it is needed to continue the run (rule W5).
     pub events: Vec<common::RunEvent>,
 }
 
@@ -248,7 +248,7 @@ impl Runs {
         summary: RunSummary,
         meta: &RunMeta,
     ) -> Result<Option<Recorder>, Failure> {
-        let writer = match self.store.logs.reopen(summary.id).await {
+        let writer = match self.store.logs.reopen_listed(&summary).await {
             Ok(writer) => writer,
             Err(ReopenError::Finished) => return Ok(None),
             Err(ReopenError::NoSuchRun) => return Err(no_such_run(&summary.id.to_string())),

@@ -10,7 +10,7 @@ use crate::failure::{damaged, no_such_run, read_failure, storage_failure, wrong_
 use crate::meta::RunMeta;
 
 /// How many runs or events are read from the log at a time.
-const PAGE: usize = 256;
+pub(crate) const PAGE: usize = 256;
 
 /// The stored runs of one service.
 #[derive(Clone)]
@@ -39,19 +39,22 @@ impl RunStore {
 
     /// Returns everything that happened in a run.
     pub(crate) async fn events(&self, run: RunId) -> Result<Vec<common::RunEvent>, Failure> {
-        self.events_to(run, u64::MAX).await
+        let mut events = Vec::new();
+        self.read_span(run, 0, u64::MAX, &mut events).await?;
+        Ok(events)
     }
 
-    /// Returns what happened in a run up to a sequence, which ends a page.
-    pub(crate) async fn events_to(
+    /// Reads what happened in a run after a sequence, up to another.
+    pub(crate) async fn read_span(
         &self,
         run: RunId,
+        mut after: u64,
         last: u64,
-    ) -> Result<Vec<common::RunEvent>, Failure> {
-        let mut events = Vec::new();
-        let mut after = 0;
+        events: &mut Vec<common::RunEvent>,
+    ) -> Result<(), Failure> {
         while after < last {
-            let page = self.logs.read(run, after, PAGE).await;
+            let limit = usize::try_from(last - after).map_or(PAGE, |left| left.min(PAGE));
+            let page = self.logs.read(run, after, limit).await;
             let page = page.map_err(|error| read_failure(&error, &run.to_string()))?;
             let Some(newest) = page.last() else {
                 break;
@@ -61,7 +64,7 @@ impl RunStore {
                 events.push(decode(stored).map_err(|error| damaged(&error))?);
             }
         }
-        Ok(events)
+        Ok(())
     }
 
     /// Returns the runs of a conversation, the oldest first.

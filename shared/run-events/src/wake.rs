@@ -9,6 +9,7 @@ use run_log::{RunLog, RunState, RunSummary};
 use tracing::Instrument;
 
 use crate::active::Active;
+use crate::checkpoint::ToContinue;
 use crate::control::Presence;
 use crate::failure::{append_failure, not_resumed, storage_failure};
 use crate::meta::RunMeta;
@@ -144,9 +145,14 @@ impl Runs {
         let Some(recorder) = self.reopen(summary, &meta).await? else {
             return Ok(None);
         };
-        match self.store().events_to(run, recorder.last_sequence()).await {
-            Ok(events) => {
+        let read = self.store().to_continue(run, recorder.last_sequence());
+        match read.await {
+            Ok(ToContinue {
+                events,
+                checkpointed,
+            }) => {
                 recorder.learn(&events);
+                recorder.note_checkpoint(checkpointed);
                 Ok(Some(OpenRun {
                     recorder,
                     meta,

@@ -164,16 +164,24 @@ impl Engine {
     }
 
     pub(crate) async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
-        let cell = self.registry.cell(run);
         let row = self.store.row(run).await?.ok_or(ReopenError::NoSuchRun)?;
-        if row.summary.state != RunState::Open {
+        self.reopen_listed(&row.summary).await
+    }
+
+    pub(crate) async fn reopen_listed(&self, run: &RunSummary) -> Result<RunWriter, ReopenError> {
+        if run.state != RunState::Open {
             return Err(ReopenError::Finished);
         }
+        let cell = self.registry.cell(run.id);
         let lease = cell.chain().seize();
-        self.send(&cell, row.key, None).await?;
+        self.send(&cell, run.key, None).await?;
         // What was on its way before the seizure is now stored or rejected, so this is the truth.
-        let row = self.store.row(run).await?.ok_or(ReopenError::NoSuchRun)?;
-        let head = self.head(row.key, row.summary.last_sequence).await?;
+        let row = self
+            .store
+            .row(run.id)
+            .await?
+            .ok_or(ReopenError::NoSuchRun)?;
+        let head = row.head.unwrap_or(Head::empty());
         let ended = row.summary.state != RunState::Open;
         if !cell.chain().resume(lease, Place { head, ended }) {
             return Err(ReopenError::Fenced);
@@ -255,19 +263,6 @@ impl Engine {
         }
     }
 
-    async fn head(&self, key: i64, last_sequence: u64) -> Result<Head, StorageError> {
-        let Some(before) = last_sequence.checked_sub(1) else {
-            return Ok(Head::empty());
-        };
-        let events = self.store.page(key, before, 1, MAX_READ_BYTES).await?;
-        let missing = || StorageError::Corrupt {
-            table: "events",
-            column: "sequence",
-            row: format!("run {key}, sequence {last_sequence}"),
-        };
-        events.first().map(Event::head).ok_or_else(missing)
-    }
-
     pub(crate) async fn due(
         &self,
         now: Timestamp,
@@ -311,16 +306,13 @@ impl Engine {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Event>, ReadError> {
-        let row = self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
-        Ok(self
-            .store
-            .page(
-                row.key,
-                after,
-                limit.clamp(1, MAX_READ_EVENTS),
-                MAX_READ_BYTES,
-            )
-            .await?)
+        let limit = limit.clamp(1, MAX_READ_EVENTS);
+        let events = self.store.page_of(run, after, limit, MAX_READ_BYTES);
+        let events = events.await?;
+        if events.is_empty() {
+            self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
+        }
+        Ok(events)
     }
 
     pub(crate) async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError> {

@@ -38,6 +38,12 @@ pub trait RunLog: Send + Sync {
     /// [`ReopenError`] when the run is not there or has ended, or cannot be read.
     async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError>;
 
+    /// Takes over an open run that was listed before, as [`RunLog::reopen`] does with one look-up less.
+    ///
+    /// # Errors
+    /// As [`RunLog::reopen`].
+    async fn reopen_listed(&self, run: &RunSummary) -> Result<RunWriter, ReopenError>;
+
     /// Returns what is known of a run, or `None` when it is not there.
     ///
     /// # Errors
@@ -200,6 +206,10 @@ macro_rules! delegate_to_engine {
 
             async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
                 self.engine.reopen(run).await
+            }
+
+            async fn reopen_listed(&self, run: &RunSummary) -> Result<RunWriter, ReopenError> {
+                self.engine.reopen_listed(run).await
             }
 
             async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {

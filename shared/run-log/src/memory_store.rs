@@ -175,6 +175,7 @@ impl State {
             durability: Durability::Memory,
             meta: run.meta,
             last_sequence: 0,
+            key,
         };
         self.by_id.insert(summary.id, key);
         self.by_time.insert(summary.cursor().sort_key(), key);
@@ -230,6 +231,7 @@ impl State {
         Some(RunRow {
             key,
             summary: run.summary.clone(),
+            head: run.events.last().map(Event::head),
             end,
             deleted: run.deleted,
         })
@@ -354,6 +356,20 @@ impl Store for MemoryStore {
     async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {
         let state = lock(&self.state);
         Ok(state.runs.values().filter_map(|run| run.summary.due).min())
+    }
+
+    async fn page_of(
+        &self,
+        run: RunId,
+        after: u64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, StorageError> {
+        let key = lock(&self.state).by_id.get(&run).copied();
+        match key {
+            Some(key) => self.page(key, after, limit, max_bytes).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn page(

@@ -143,6 +143,10 @@ impl RunLog for RunLogs {
         self.holder(run).await?.reopen(run).await
     }
 
+    async fn reopen_listed(&self, run: &RunSummary) -> Result<RunWriter, ReopenError> {
+        self.holder(run.id).await?.reopen_listed(run).await
+    }
+
     async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {
         match self.memory.summary(run).await? {
             Some(summary) => Ok(Some(summary)),

@@ -101,6 +101,8 @@ pub struct RunSummary {
     pub meta: Bytes,
     /// The sequence of its last event; zero when it has none.
     pub last_sequence: u64,
+    /// Its key in the log.
+    pub(crate) key: i64,
 }
 
 impl RunSummary {

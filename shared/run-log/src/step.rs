@@ -115,6 +115,15 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<RunPage, StorageError>;
 
+    /// Reads events of a run that is not deleted, as [`Store::page`] does; none if there is no such run.
+    async fn page_of(
+        &self,
+        run: RunId,
+        after: u64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, StorageError>;
+
     /// Reads events of the run with `key`: at most `limit`, and no more than `max_bytes` of payload
     /// unless one event has more; what is asked for is within the limits.
     async fn page(
@@ -131,6 +140,9 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
 pub(crate) struct RunRow {
     pub(crate) key: i64,
     pub(crate) summary: RunSummary,
+    /// Where the chain stands; `None` where there is no event, and where the row was found otherwise than by
+    /// the run's id.
+    pub(crate) head: Option<Head>,
     /// The chain's head when the run ended.
     pub(crate) end: Option<Head>,
     /// Whether the run was deleted, and only the name of its request is kept.

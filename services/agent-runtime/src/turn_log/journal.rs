@@ -57,6 +57,7 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::RunResumed(_)
         | Kind::RunQueued(_)
         | Kind::RunDequeued(_)
+        | Kind::Checkpoint(_)
         | Kind::OutputReset(_)
         | Kind::ProgressReported(_)
         | Kind::NodeRetrying(_)

@@ -392,6 +392,7 @@ fn word(kind: &Kind) -> &'static str {
         Kind::RunResumed(_) => "resumed",
         Kind::RunQueued(_) => "queued",
         Kind::RunDequeued(_) => "dequeued",
+        Kind::Checkpoint(_) => "checkpoint",
         Kind::OutputReset(_) => "output reset",
         Kind::ProgressReported(_) => "progress",
         Kind::NodeRetrying(_) => "node retrying",

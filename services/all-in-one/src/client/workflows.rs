@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use contracts::tavern::common::v1::LoadDiagnostic;
+use contracts::tavern::common::v1::{LoadDiagnostic, NodeCache};
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use contracts::tavern::workflow::v1::{
     DeleteWorkflowRequest, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
@@ -30,6 +30,12 @@ pub(crate) enum Command {
     Check {
         /// A workflow file.
         file: PathBuf,
+        /// The inputs of a run, a JSON object: print also which results it would reuse.
+        #[arg(long, default_value = "")]
+        inputs: String,
+        /// The workflow whose results are looked for.
+        #[arg(long, default_value = "", requires = "inputs")]
+        id: String,
     },
     /// Store a file as a workflow, in place of the one with the same id.
     Put {
@@ -94,7 +100,14 @@ impl Command {
                 let workflow = response.workflow.context("the answer has no workflow")?;
                 show(&workflow, remote.json)
             }
-            Self::Check { file } => check(&mut workflows, read(&file)?, remote.json).await,
+            Self::Check { file, inputs, id } => {
+                let request = ValidateWorkflowRequest {
+                    definition_json: read(&file)?,
+                    inputs_json: inputs,
+                    workflow_id: id,
+                };
+                check(&mut workflows, request, remote.json).await
+            }
             Self::Put { file, id } => {
                 let stem = file.file_stem().unwrap_or_default().to_string_lossy();
                 let request = PutWorkflowRequest {
@@ -212,10 +225,9 @@ async fn list(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCo
 
 async fn check(
     workflows: &mut Workflows,
-    definition_json: String,
+    request: ValidateWorkflowRequest,
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let request = ValidateWorkflowRequest { definition_json };
     let response = workflows.validate_workflow(request).await;
     let response = response.map_err(|status| refusal(&status))?.into_inner();
     if as_json {
@@ -237,7 +249,7 @@ async fn check(
 
 /// Prints what a run may do at most.
 fn print_forecast(forecast: &WorkflowForecast) {
-    let head = ["NODE", "TYPE", "EFFECTS", "USES", "AT MOST"].map(str::to_owned);
+    let head = ["NODE", "TYPE", "EFFECTS", "USES", "AT MOST", "CACHE"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
     rows.extend(forecast.nodes.iter().map(|node| {
         let effects = match (node.bypassed, node.pure, node.read_only) {
@@ -252,6 +264,7 @@ fn print_forecast(forecast: &WorkflowForecast) {
             effects.to_owned(),
             node.uses.clone(),
             format!("{} ×", node.max_executions),
+            node.cache.as_ref().map(reused).unwrap_or_default(),
         ]
     }));
     print_table(&rows, Style::of_stdout().width);
@@ -259,6 +272,16 @@ fn print_forecast(forecast: &WorkflowForecast) {
         "valid; at most {} executions, {} of which may change something\n",
         forecast.max_executions, forecast.max_effects
     ));
+}
+
+/// Returns what the cache has for a node.
+fn reused(cache: &NodeCache) -> String {
+    if !cache.source_run_id.is_empty() {
+        return format!("from {}", cache.source_run_id);
+    }
+    let miss = cache.miss().as_str_name();
+    let miss = miss.trim_start_matches("CACHE_MISS_").to_lowercase();
+    format!("{} {}", miss.replace('_', " "), cache.changed.join(", "))
 }
 
 async fn nodes(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCode> {

@@ -1,20 +1,54 @@
 //! Forecasts on the wire.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use contracts::tavern::common::v1::NodeCache;
 use contracts::tavern::workflow::v1 as proto;
+use grpc_kit::Failure;
 
 use crate::domain::forecast::{Forecast, ForecastNode};
+use crate::domain::interface::{bind, read_inputs};
 use crate::domain::node_definition::NodeEffects;
+use crate::domain::plan::Plan;
+use crate::error::invalid_fields;
+use crate::service::Inner;
 
-/// Writes a forecast.
-pub(super) fn to_proto(forecast: Forecast) -> proto::WorkflowForecast {
-    proto::WorkflowForecast {
-        nodes: forecast.nodes.into_iter().map(node_to_proto).collect(),
+/// Forecasts the runs of a plan, with what they would reuse where their inputs are given.
+///
+/// # Errors
+/// INVALID_FIELDS for inputs that the plan does not take.
+pub(super) async fn of(
+    inner: &Inner,
+    plan: &Arc<Plan>,
+    request: &proto::ValidateWorkflowRequest,
+) -> Result<proto::WorkflowForecast, Failure> {
+    let mut reused = HashMap::new();
+    if !request.inputs_json.is_empty() {
+        let given = read_inputs(&request.inputs_json);
+        let inputs = given.and_then(|given| bind(&plan.interface_inputs, &given));
+        let inputs = inputs.map_err(|wrong| invalid_fields("inputs_json", &wrong))?;
+        let (plan, now) = (Arc::clone(plan), inner.clock.now());
+        let predicted = inner
+            .runner
+            .predict(plan, inputs, &request.workflow_id, now);
+        reused = predicted.await;
+    }
+    let forecast = Forecast::of(plan);
+    let nodes = forecast.nodes.into_iter();
+    Ok(proto::WorkflowForecast {
+        nodes: nodes
+            .map(|node| {
+                let cache = reused.remove(&node.path);
+                node_to_proto(node, cache)
+            })
+            .collect(),
         max_executions: forecast.max_executions,
         max_effects: forecast.max_effects,
-    }
+    })
 }
 
-fn node_to_proto(node: ForecastNode) -> proto::ForecastNode {
+fn node_to_proto(node: ForecastNode, cache: Option<NodeCache>) -> proto::ForecastNode {
     proto::ForecastNode {
         node_id: node.path,
         node_type: node.full_type.to_owned(),
@@ -23,5 +57,6 @@ fn node_to_proto(node: ForecastNode) -> proto::ForecastNode {
         bypassed: node.bypassed,
         uses: node.uses.unwrap_or_default(),
         max_executions: node.max_executions,
+        cache,
     }
 }

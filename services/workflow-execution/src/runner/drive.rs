@@ -31,6 +31,7 @@ use crate::domain::evaluate;
 use crate::domain::node_type::{Effect, NodeCall, Settled, Step};
 use crate::domain::plan::NodeIndex;
 
+use super::checkpoints::Checkpoints;
 use super::history::{Attempts, Calls, RecordedCall, Zones};
 use super::interface_stream::InterfaceStreams;
 use super::permits::Permit;
@@ -60,14 +61,14 @@ type Running = FuturesUnordered<BoxFuture<'static, (NodeIndex, EffectOutcome)>>;
 pub(super) async fn run(
     runner: Arc<Runner>,
     prepared: Prepared,
-    waits: Waits,
+    (waits, checkpoints): (Waits, Checkpoints),
     mut place: RunPlace,
     recorder: Recorder,
     control: RunControl,
 ) -> End {
     let turn = place.turn(&recorder, &control).await;
     let rests_after = resting::rests_after(&runner, &prepared, &place, &recorder);
-    let of_run = RunWaits::new(waits.clone(), place, prepared.handled.clone());
+    let of_run = RunWaits::new(waits.clone(), checkpoints, place, prepared.handled.clone());
     let mut drive = Drive::new(runner, prepared, String::new(), of_run, recorder, control);
     let reached = match turn {
         Ok(()) => drive.reach_end_or_rest(&waits, rests_after).await,
@@ -201,6 +202,9 @@ impl Drive {
         let control = self.control.clone();
         loop {
             self.held = false;
+            if let Some(checkpoints) = self.waits.checkpoint_due() {
+                checkpoints.make().await;
+            }
             self.advance().await?;
             if control.is_cancelled() {
                 return self.stop().await;

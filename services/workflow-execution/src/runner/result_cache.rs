@@ -3,6 +3,7 @@
 //! What there is stands in memory, without the outputs of results that were not used lately; those come
 //! from the database. Changes are written behind: a result that a crash loses is computed again.
 
+pub(super) mod asked;
 mod flights;
 mod lru;
 
@@ -101,6 +102,8 @@ pub(super) enum Miss {
     Evicted,
     /// It is not wanted.
     Refreshed,
+    /// A tool that it depends on is not read-only.
+    NotReadOnly,
 }
 
 /// A result that a node wants.
@@ -199,7 +202,8 @@ impl ResultCache {
         }
     }
 
-    async fn look(
+    /// Looks for a result as it is now.
+    pub(super) async fn look(
         &self,
         wanted: &Wanted,
         ttl: Option<Duration>,

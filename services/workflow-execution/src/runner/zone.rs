@@ -116,7 +116,11 @@ impl Zone {
         };
         let mut running: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         let mut ended = std::mem::take(&mut self.history.ended);
-        let (mut begun, mut failed, mut stopped) = (0, None, Unsettled::default());
+        let mut begun = match iterations.resume(&mut ended, body.connected()) {
+            Ok(begun) => begun,
+            Err(failure) => return Ok(ZoneEnd::Ended(Err(failure))),
+        };
+        let (mut failed, mut stopped) = (None, Unsettled::default());
         let mut may_begin = true;
         loop {
             while may_begin

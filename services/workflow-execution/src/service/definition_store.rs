@@ -1,7 +1,7 @@
 //! The definitions that open runs execute.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
 
 use core_types::Timestamp;
 use run_log::Hash;
@@ -12,6 +12,9 @@ use crate::store::{Store, StoreError};
 /// How many digests are remembered; beyond it a text is simply stored once more.
 const MAX_REMEMBERED: usize = 10_000;
 
+/// How many bytes the texts have together that are kept in memory because they were read.
+const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
+
 /// Stores the definitions that open runs execute, so that a run continues after a restart.
 #[derive(Debug)]
 pub(super) struct DefinitionStore {
@@ -19,6 +22,14 @@ pub(super) struct DefinitionStore {
     /// Texts that this process has stored. Held while the store works, so that nothing is forgotten
     /// between being stored and being used.
     stored: Mutex<HashSet<Hash>>,
+    /// Texts that were read lately. Locked for a look or an addition, never across an await.
+    read: std::sync::Mutex<Read>,
+}
+
+#[derive(Debug, Default)]
+struct Read {
+    texts: HashMap<Hash, Arc<str>>,
+    bytes: usize,
 }
 
 impl DefinitionStore {
@@ -26,7 +37,31 @@ impl DefinitionStore {
         Self {
             store,
             stored: Mutex::default(),
+            read: std::sync::Mutex::default(),
         }
+    }
+
+    /// Returns the text with a digest; nothing if there is none.
+    pub(super) async fn get(&self, hash: &Hash) -> Result<Option<Arc<str>>, StoreError> {
+        if let Some(text) = self.read().texts.get(hash) {
+            return Ok(Some(Arc::clone(text)));
+        }
+        let Some(text) = self.store.kept(hash).await? else {
+            return Ok(None);
+        };
+        let text: Arc<str> = text.into();
+        let mut read = self.read();
+        // The runs that wake together execute few definitions, so all may go at once.
+        if read.bytes + text.len() > MAX_READ_BYTES {
+            *read = Read::default();
+        }
+        read.bytes += text.len();
+        read.texts.insert(*hash, Arc::clone(&text));
+        Ok(Some(text))
+    }
+
+    fn read(&self) -> std::sync::MutexGuard<'_, Read> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores a text and returns its digest.

@@ -210,7 +210,7 @@ pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target,
         Ok(stored @ (Stored::Definition(_) | Stored::Bundle(_))) => {
             let hash = definition_of(meta)
                 .ok_or_else(|| lost("the digest of the definition is damaged"))?;
-            let text = inner.library.store().kept(&hash).await;
+            let text = inner.definitions.get(&hash).await;
             let text = text.map_err(|error| Stuck::Storage(store_failure(&error)))?;
             let text = text.ok_or_else(|| lost("the definition of the run is gone"))?;
             let bundle = match stored {

@@ -26,6 +26,7 @@ use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
 use crate::domain::plan::Plan;
 use crate::domain::plan_waits;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
+use crate::runner::checkpoints::Checkpoints;
 use crate::runner::history::replay;
 use crate::runner::{OWN_CONVERSATION, Prepared, QueueFull, RunEntry, RunPlace};
 
@@ -179,7 +180,9 @@ impl Inner {
             declared.entry(name).or_default().push(schema);
         }
         let waits = Waits::new(recorder.clone(), recorded, declared);
-        let of_run = waits.clone();
+        let plan = Arc::clone(prepared.engine.plan());
+        let checkpoints = Checkpoints::new(self.runs.clone(), recorder.clone(), plan);
+        let of_run = (waits.clone(), checkpoints);
         span.in_scope(|| {
             self.runs
                 .execute_with_waits(recorder, waits, move |control| async move {

@@ -106,6 +106,7 @@ async fn settings_of_a_decision_are_checked_with_their_places() {
     });
     let request = ValidateWorkflowRequest {
         definition_json: definition.to_string(),
+        ..ValidateWorkflowRequest::default()
     };
     let checked = world.client.clone().validate_workflow(request).await;
     let violations = checked.unwrap().into_inner().violations;

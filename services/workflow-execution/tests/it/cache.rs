@@ -1,7 +1,7 @@
 //! Results that other nodes reuse, over the wire (rules W45 to W47).
 
 use contracts::tavern::common::v1::run_event::Kind;
-use contracts::tavern::common::v1::{CacheMiss, NodeFinished, NodeState};
+use contracts::tavern::common::v1::{CacheMiss, NodeCache, NodeFinished, NodeState};
 use contracts::tavern::workflow::v1::{PutWorkflowRequest, ValidateWorkflowRequest};
 use serde_json::{Value, json};
 
@@ -162,6 +162,7 @@ async fn w45_settings_that_cannot_hold_are_violations() {
         }]});
         let request = ValidateWorkflowRequest {
             definition_json: definition.to_string(),
+            ..ValidateWorkflowRequest::default()
         };
         let validated = world.client.clone().validate_workflow(request).await;
         let violations = validated.unwrap().into_inner().violations.into_iter();
@@ -190,4 +191,71 @@ async fn w45_settings_that_cannot_hold_are_violations() {
         at("/scope", "out_of_range")
     );
     assert_eq!(violations("core:Script", json!({"mode": "off"})).await, []);
+}
+
+/// Doubles twice, each time with a cache.
+fn doubling_twice() -> Value {
+    let mut definition = doubling(json!({"ttl": "5m"}));
+    let mut second = definition["nodes"][1].clone();
+    second["id"] = json!("again");
+    definition["nodes"].as_array_mut().unwrap().push(second);
+    definition["edges"][1] = edge("again", "result", "out", "r");
+    let edges = definition["edges"].as_array_mut().unwrap();
+    edges.push(edge("double", "result", "again", "n"));
+    definition
+}
+
+#[tokio::test]
+async fn w49_a_plan_with_inputs_predicts_what_a_run_would_reuse() {
+    let world = World::new().await;
+    let definition = doubling_twice();
+    world.put("d", &definition).await;
+    let predict = async |inputs: &str| -> Vec<(String, Option<(String, CacheMiss)>)> {
+        let request = ValidateWorkflowRequest {
+            definition_json: definition.to_string(),
+            inputs_json: inputs.to_owned(),
+            workflow_id: "d".to_owned(),
+        };
+        let validated = world.client.clone().validate_workflow(request).await;
+        let forecast = validated.unwrap().into_inner().forecast.unwrap();
+        let scripts = forecast.nodes.into_iter();
+        let scripts = scripts.filter(|node| node.node_type == "core:Script");
+        let known = |cache: NodeCache| (cache.source_run_id.clone(), cache.miss());
+        scripts
+            .map(|node| (node.node_id, node.cache.map(known)))
+            .collect()
+    };
+    let given = |double: Option<(&str, CacheMiss)>, again: Option<(&str, CacheMiss)>| {
+        let owned = |(run, miss): (&str, CacheMiss)| (run.to_owned(), miss);
+        vec![
+            ("double".to_owned(), double.map(owned)),
+            ("again".to_owned(), again.map(owned)),
+        ]
+    };
+    // What the second node is given is known only in a run.
+    let first = given(Some(("", CacheMiss::First)), None);
+    assert_eq!(predict(r#"{"n": 1}"#).await, first);
+    let run = world.begin(of_workflow("d", json!({"n": 1}))).await.run_id;
+    world.outcome(&run).await;
+    let hit = Some((run.as_str(), CacheMiss::Unspecified));
+    assert_eq!(predict(r#"{"n": 1}"#).await, given(hit, hit));
+    // Results are found by what they depend on: the second node of the run was given 2.
+    let miss = Some(("", CacheMiss::Changed));
+    assert_eq!(predict(r#"{"n": 2}"#).await, given(hit, miss));
+    assert_eq!(predict(r#"{"n": 5}"#).await, given(miss, None));
+    assert_eq!(predict("").await, given(None, None));
+    assert_eq!(world.sandbox.runs(), 2, "a plan runs nothing");
+}
+
+#[tokio::test]
+async fn w49_inputs_that_the_definition_does_not_take_are_named() {
+    let world = World::new().await;
+    let request = ValidateWorkflowRequest {
+        definition_json: doubling_twice().to_string(),
+        inputs_json: r#"{"n": "one"}"#.to_owned(),
+        ..ValidateWorkflowRequest::default()
+    };
+    let refused = world.client.clone().validate_workflow(request).await;
+    let refused = refused.unwrap_err();
+    assert!(refused.message().contains("inputs_json"), "{refused}");
 }

@@ -173,6 +173,7 @@ async fn wrong_settings_are_violations() {
     ]});
     let request = ValidateWorkflowRequest {
         definition_json: definition.to_string(),
+        ..ValidateWorkflowRequest::default()
     };
     let checked = world.client.clone().validate_workflow(request).await;
     let violations = checked.unwrap().into_inner().violations.into_iter();

@@ -485,6 +485,7 @@ async fn what_has_no_effect_is_shown_with_the_definition_and_when_it_is_checked(
     let checked = client
         .validate_workflow(ValidateWorkflowRequest {
             definition_json: definition.to_string(),
+            ..ValidateWorkflowRequest::default()
         })
         .await
         .unwrap()
@@ -527,6 +528,7 @@ async fn checking_names_everything_with_its_place() {
     });
     let request = ValidateWorkflowRequest {
         definition_json: definition.to_string(),
+        ..ValidateWorkflowRequest::default()
     };
     let violations = world
         .client

@@ -9,6 +9,7 @@
 mod agents;
 mod cache;
 mod cancel;
+mod checkpoints;
 mod concurrency;
 mod definitions;
 mod examples;

@@ -153,9 +153,9 @@ impl World {
         again
     }
 
-    /// Starts another process on what is on the disk now, as after a kill.
-    pub(crate) async fn killed(self) -> Self {
-        let directory = Arc::new(tempfile::tempdir().unwrap());
+    /// Copies what is on the disk now.
+    pub(crate) fn copy_of_data(&self) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
         let (from, to) = (
             self.directory.path().join("data"),
             directory.path().join("data"),
@@ -165,6 +165,12 @@ impl World {
             let file = file.unwrap();
             std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
         }
+        directory
+    }
+
+    /// Starts another process on what is on the disk now, as after a kill.
+    pub(crate) async fn killed(self) -> Self {
+        let directory = Arc::new(self.copy_of_data());
         let again = Self::on(
             directory,
             self.registry.clone(),

@@ -523,6 +523,7 @@ async fn everything_that_is_wrong_with_the_settings_of_waits_is_named() {
     ]});
     let request = ValidateWorkflowRequest {
         definition_json: definition.to_string(),
+        ..ValidateWorkflowRequest::default()
     };
     let checked = world.client.clone().validate_workflow(request).await;
     let violations = checked.unwrap().into_inner().violations;

@@ -225,6 +225,7 @@ async fn w9_a_zone_repeats_a_stored_workflow() {
     nodes.push(entry("map"));
     let request = ValidateWorkflowRequest {
         definition_json: both.to_string(),
+        ..ValidateWorkflowRequest::default()
     };
     let refused = world
         .client

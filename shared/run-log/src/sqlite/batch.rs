@@ -1,5 +1,7 @@
 //! The statements that store a group of steps.
 
+mod runs;
+
 use std::{fmt::Write as _, sync::Arc};
 
 use core_types::{Durability, Timestamp};
@@ -131,10 +133,9 @@ async fn store_mixed(
     for rows in event_rows(steps, &duplicates).chunks(MAX_ROWS) {
         insert_events(connection, texts, rows).await?;
     }
+    runs::enter_phases(connection, steps).await?;
+    runs::finish(connection, steps).await?;
     for step in steps {
-        end_rest(connection, step).await?;
-        enter_phase(connection, step).await?;
-        finish_run(connection, step).await?;
         delete_run(connection, step).await?;
     }
     Ok(duplicates)
@@ -199,48 +200,6 @@ async fn insert_run(
     .execute(connection)
     .await?;
     Ok(inserted.rows_affected() == 1)
-}
-
-async fn finish_run(connection: &mut SqliteConnection, step: &Step) -> Result<(), sqlx::Error> {
-    let Some(finish) = step.finish else {
-        return Ok(());
-    };
-    sqlx::query(
-        "UPDATE runs SET state = ?, finished = ?, end_sequence = ?, end_hash = ? \
-         WHERE key = ? AND state IS NULL",
-    )
-    .bind(finish.state)
-    .bind(finish.time.unix_nanos())
-    .bind(integer(step.place.head.sequence))
-    .bind(step.place.head.hash.0.to_vec())
-    .bind(step.key)
-    .execute(connection)
-    .await
-    .map(drop)
-}
-
-async fn end_rest(connection: &mut SqliteConnection, step: &Step) -> Result<(), sqlx::Error> {
-    if !step.takes_over {
-        return Ok(());
-    }
-    sqlx::query("UPDATE runs SET due = NULL WHERE key = ? AND due IS NOT NULL")
-        .bind(step.key)
-        .execute(connection)
-        .await
-        .map(drop)
-}
-
-async fn enter_phase(connection: &mut SqliteConnection, step: &Step) -> Result<(), sqlx::Error> {
-    let Some(phase) = step.phase else {
-        return Ok(());
-    };
-    sqlx::query("UPDATE runs SET phase = ?, due = ? WHERE key = ?")
-        .bind(phase.code)
-        .bind(phase.due.map(Timestamp::unix_nanos))
-        .bind(step.key)
-        .execute(connection)
-        .await
-        .map(drop)
 }
 
 async fn delete_run(connection: &mut SqliteConnection, step: &Step) -> Result<(), sqlx::Error> {

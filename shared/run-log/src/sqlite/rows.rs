@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use core_types::{Durability, RequestId, RunId, Timestamp};
 use futures::TryStreamExt;
+use futures::stream::BoxStream;
 use sql_store::SqliteDatabase;
 use sqlx::{FromRow, QueryBuilder, Row, Sqlite, sqlite::SqliteRow};
 
@@ -27,9 +28,13 @@ impl SqliteStore {
 }
 
 /// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
-const SELECT_RUN: &str = "SELECT key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
+const SELECT_COLUMNS: &str = "SELECT key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
      state, phase, batched, deleted, created, finished, deadline, due, meta, end_sequence, end_hash, \
-     (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence FROM runs";
+     (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence";
+
+/// The hash of the last event, another look-up.
+const LAST_HASH: &str =
+    ", (SELECT hash FROM events WHERE run = runs.key ORDER BY sequence DESC LIMIT 1) AS last_hash";
 
 #[derive(FromRow)]
 struct StoredRun {
@@ -54,6 +59,8 @@ struct StoredRun {
     end_sequence: Option<i64>,
     end_hash: Option<Vec<u8>>,
     last_sequence: i64,
+    #[sqlx(default)]
+    last_hash: Option<Vec<u8>>,
 }
 
 impl TryFrom<StoredRun> for RunRow {
@@ -82,6 +89,15 @@ impl TryFrom<StoredRun> for RunRow {
             }),
             _ => None,
         };
+        let last_sequence =
+            u64::try_from(stored.last_sequence).map_err(|_| corrupt("last_sequence"))?;
+        let head = match stored.last_hash {
+            None => None,
+            Some(last) => Some(Head {
+                sequence: last_sequence,
+                hash: hash(&last).ok_or_else(|| corrupt("last_hash"))?,
+            }),
+        };
         let summary = RunSummary {
             id: stored.id.parse().map_err(|_| corrupt("id"))?,
             kind: stored.kind,
@@ -100,20 +116,21 @@ impl TryFrom<StoredRun> for RunRow {
                 false => Durability::Sync,
             },
             meta: stored.meta.into(),
-            last_sequence: u64::try_from(stored.last_sequence)
-                .map_err(|_| corrupt("last_sequence"))?,
+            last_sequence,
+            key,
         };
         Ok(RunRow {
             key,
             summary,
+            head,
             end,
             deleted: stored.deleted,
         })
     }
 }
 
-fn event(key: i64, row: &SqliteRow) -> Result<Event, StorageError> {
-    let sequence: i64 = row.try_get("sequence")?;
+fn event(row: &SqliteRow) -> Result<Event, StorageError> {
+    let (key, sequence): (i64, i64) = (row.try_get("run")?, row.try_get("sequence")?);
     let corrupt = |column| {
         let row = format!("run {key}, sequence {sequence}");
         StorageError::Corrupt {
@@ -160,8 +177,9 @@ pub(super) async fn hidden(database: &SqliteDatabase) -> Result<Vec<HiddenRun>, 
 #[async_trait]
 impl Store for SqliteStore {
     async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
-        let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
-        query.push(" WHERE NOT deleted AND id = ");
+        let mut query = QueryBuilder::<Sqlite>::new(SELECT_COLUMNS);
+        query.push(LAST_HASH);
+        query.push(" FROM runs WHERE NOT deleted AND id = ");
         query.push_bind(run.to_string());
         let stored: Option<StoredRun> = query
             .build_query_as()
@@ -170,13 +188,34 @@ impl Store for SqliteStore {
         stored.map(RunRow::try_from).transpose()
     }
 
+    async fn page_of(
+        &self,
+        run: RunId,
+        after: u64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, StorageError> {
+        let rows = sqlx::query(
+            "SELECT run, sequence, time, kind, payload, hash FROM events \
+             WHERE run = (SELECT key FROM runs WHERE id = ? AND NOT deleted) AND sequence > ? \
+             ORDER BY sequence LIMIT ?",
+        );
+        let rows = rows
+            .bind(run.to_string())
+            .bind(integer(after))
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        read_page(rows.fetch(self.database.reader()), max_bytes).await
+    }
+
     async fn row_by_request(
         &self,
         scope: &str,
         request_id: &RequestId,
     ) -> Result<Option<RunRow>, StorageError> {
-        let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
-        query.push(" WHERE scope = ").push_bind(scope.to_owned());
+        let mut query = QueryBuilder::<Sqlite>::new(SELECT_COLUMNS);
+        query
+            .push(" FROM runs WHERE scope = ")
+            .push_bind(scope.to_owned());
         query
             .push(" AND request_id = ")
             .push_bind(request_id.to_string());
@@ -194,7 +233,8 @@ impl Store for SqliteStore {
         after: Option<&RunCursor>,
         limit: usize,
     ) -> Result<RunPage, StorageError> {
-        let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
+        let mut query = QueryBuilder::<Sqlite>::new(SELECT_COLUMNS);
+        query.push(" FROM runs");
         query.push(match filter.state {
             StateFilter::Any => " WHERE NOT deleted",
             StateFilter::Open | StateFilter::OpenIn(_) => " WHERE state IS NULL",
@@ -253,8 +293,10 @@ impl Store for SqliteStore {
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError> {
-        let mut query = QueryBuilder::<Sqlite>::new(SELECT_RUN);
-        query.push(" WHERE due <= ").push_bind(now.unix_nanos());
+        let mut query = QueryBuilder::<Sqlite>::new(SELECT_COLUMNS);
+        query
+            .push(" FROM runs WHERE due <= ")
+            .push_bind(now.unix_nanos());
         query.push(" ORDER BY due, id LIMIT ");
         query.push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let stored: Vec<StoredRun> = query
@@ -281,24 +323,32 @@ impl Store for SqliteStore {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Vec<Event>, StorageError> {
-        let mut rows = sqlx::query(
-            "SELECT sequence, time, kind, payload, hash FROM events \
+        let rows = sqlx::query(
+            "SELECT run, sequence, time, kind, payload, hash FROM events \
              WHERE run = ? AND sequence > ? ORDER BY sequence LIMIT ?",
-        )
-        .bind(key)
-        .bind(integer(after))
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch(self.database.reader());
-        let mut events = Vec::new();
-        let mut bytes = 0;
-        while let Some(row) = rows.try_next().await? {
-            let event = event(key, &row)?;
-            bytes += event.payload.len();
-            if bytes > max_bytes && !events.is_empty() {
-                break;
-            }
-            events.push(event);
-        }
-        Ok(events)
+        );
+        let rows = rows
+            .bind(key)
+            .bind(integer(after))
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        read_page(rows.fetch(self.database.reader()), max_bytes).await
     }
+}
+
+/// Reads events until they have too many bytes together.
+async fn read_page(
+    mut rows: BoxStream<'_, Result<SqliteRow, sqlx::Error>>,
+    max_bytes: usize,
+) -> Result<Vec<Event>, StorageError> {
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.try_next().await? {
+        let event = event(&row)?;
+        bytes += event.payload.len();
+        if bytes > max_bytes && !events.is_empty() {
+            break;
+        }
+        events.push(event);
+    }
+    Ok(events)
 }

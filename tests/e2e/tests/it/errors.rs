@@ -158,6 +158,7 @@ async fn a_workflow_names_every_mistake_with_its_place() -> anyhow::Result<()> {
     });
     let request = ValidateWorkflowRequest {
         definition_json: definition.to_string(),
+        ..ValidateWorkflowRequest::default()
     };
     let found = stack
         .workflow()

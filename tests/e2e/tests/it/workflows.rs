@@ -338,6 +338,7 @@ async fn tools_that_do_not_exist_fail_validation_where_they_are_named() -> anyho
     });
     let request = ValidateWorkflowRequest {
         definition_json: definition.to_string(),
+        ..ValidateWorkflowRequest::default()
     };
     let checked = stack.workflow().validate_workflow(request).await?;
     let violations = checked.into_inner().violations;

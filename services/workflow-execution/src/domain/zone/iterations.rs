@@ -1,5 +1,6 @@
 //! What the kinds of zones have in common: iterations that are given values and give values.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use call_outcome::Failure;
@@ -58,6 +59,22 @@ impl Iterations {
         match self {
             Self::Repeat(repeat) => repeat.index(),
             Self::List(list) => list.index(),
+        }
+    }
+
+    /// Takes what a loop did before the process began, and returns the number of its next iteration. A list
+    /// goes through its items again, and takes each as it comes to it.
+    ///
+    /// # Errors
+    /// Why the zone fails.
+    pub fn resume(
+        &mut self,
+        ended: &mut BTreeMap<u64, Result<Values, Failure>>,
+        connected: &[bool],
+    ) -> Result<u64, Failure> {
+        match self {
+            Self::Repeat(repeat) => repeat.resume(std::mem::take(ended).into_iter(), connected),
+            Self::List(_) => Ok(0),
         }
     }
 

@@ -73,7 +73,27 @@ impl Repeat {
         Ok(Some(values.chain([index]).collect()))
     }
 
-    pub(super) fn take(&mut self, gave: Values, connected: &[bool]) -> Result<(), Failure> {
+    /// Takes what iterations gave before the process began, in order. Of those before the last one some may
+    /// be left out whose values later ones replaced. Returns the number of the next iteration.
+    pub(super) fn resume(
+        &mut self,
+        ended: impl Iterator<Item = (u64, Result<Values, Failure>)>,
+        connected: &[bool],
+    ) -> Result<u64, Failure> {
+        let mut ended = ended.peekable();
+        while let Some((index, gave)) = ended.next() {
+            self.index = index;
+            match ended.peek() {
+                // No loop continued behind a failure or an end.
+                Some(_) => drop(self.carry(gave?, connected)),
+                None => self.take(gave?, connected)?,
+            }
+        }
+        Ok(self.index)
+    }
+
+    /// Keeps what an iteration gave; returns whether it ends the loop.
+    fn carry(&mut self, gave: Values, connected: &[bool]) -> Option<Arc<Value>> {
         let mut gave = gave.into_iter().zip(connected);
         for variable in &mut self.variables {
             if let Some((Some(value), true)) = gave.next() {
@@ -86,7 +106,11 @@ impl Repeat {
             self.collected_bytes += weight(&value);
             entries.push(value);
         }
-        let ends = gave.next().and_then(|(value, _)| value);
+        gave.next().and_then(|(value, _)| value)
+    }
+
+    pub(super) fn take(&mut self, gave: Values, connected: &[bool]) -> Result<(), Failure> {
+        let ends = self.carry(gave, connected);
         self.index += 1;
         if !self.collected.is_empty()
             && (self.index > MAX_COLLECTED || self.collected_bytes > MAX_VALUE_BYTES)

@@ -5,21 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
+use core_types::Timestamp;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use crate::domain::cache::{CacheMode, CacheScope, CacheSettings};
-use crate::domain::cache_key::{KeyParts, node_name};
+use crate::domain::cache::{CacheMode, CacheSettings};
 use crate::domain::engine::{Command, Status};
-use crate::domain::evaluate;
 use crate::domain::gather::Outputs;
-use crate::domain::node_definition::Reuse;
-use crate::domain::node_type::{Effect, Step};
 use crate::domain::plan::NodeIndex;
 use crate::wire;
 
-use super::super::OWN_CONVERSATION;
-use super::super::describe_tools::etags_if_read_only;
+use super::super::result_cache::asked::{Asked, OfRun, note_of_hit, note_of_miss};
 use super::super::result_cache::{Flight, Found, Hit, Miss, Wanted};
 use super::Drive;
 
@@ -85,39 +81,18 @@ impl Drive {
         if self.engine.status(node) != Status::Ready || self.caches.looked.contains_key(&node) {
             return false;
         }
-        let Ok(inputs) = self.engine.inputs_of(node) else {
+        let of_run = OfRun {
+            run_id: self.recorder.run_id().to_string(),
+            workflow_id: self.workflow_id.clone(),
+            conversation_id: self.conversation_id.clone(),
+        };
+        let Some(asked) = Asked::of(&self.engine, node, &self.path_of(node), &of_run) else {
             return false;
         };
-        let reads = planned.definition().reuse == Reuse::Reads;
-        let tools = match reads.then(|| evaluate::execute(&self.engine, node)) {
-            None => Vec::new(),
-            Some(Ok(Step::Effect(effect))) => tools_of(&effect),
-            Some(_) => return false,
-        };
-        let conversation = match reads && !self.conversation_id.starts_with(OWN_CONVERSATION) {
-            true => self.conversation_id.as_str(),
-            false => "",
-        };
-        let mut parts = KeyParts::of(planned, &inputs, conversation);
-        let scope = self.scope(settings.scope);
-        let name = node_name(
-            &format!("{scope} {}", self.workflow_id),
-            &self.path_of(node),
-        );
         let (runner, now) = (Arc::clone(&self.runner), self.recorder.now());
         let look = async move {
-            if !tools.is_empty() {
-                let Some(etags) = etags_if_read_only(&runner.peers, tools).await else {
-                    return (node, Looked::NotReadOnly);
-                };
-                for (tool_id, etag) in etags {
-                    parts.add_tool(&tool_id, &etag);
-                }
-            }
-            let wanted = Wanted {
-                node: name,
-                key: parts.key(&scope),
-                parts,
+            let Some(wanted) = asked.wanted(&runner.peers).await else {
+                return (node, Looked::NotReadOnly);
             };
             let found = match settings.mode {
                 CacheMode::Refresh => Found::Miss(Miss::Refreshed, None),
@@ -129,45 +104,23 @@ impl Drive {
         true
     }
 
-    /// Returns the name of a scope, which is a part of every key in it.
-    fn scope(&self, scope: CacheScope) -> String {
-        match scope {
-            CacheScope::Tenant => "tenant".to_owned(),
-            CacheScope::Workflow if !self.workflow_id.is_empty() => {
-                format!("workflow {}", self.workflow_id)
-            }
-            // A definition that is not stored has no other runs.
-            CacheScope::Workflow | CacheScope::Run => format!("run {}", self.recorder.run_id()),
-        }
-    }
-
     /// Ends a node whose result is reused, or lets it run.
     pub(super) fn looked_up(&mut self, node: NodeIndex, looked: Looked) {
         let (known, gave) = match looked {
-            Looked::NotReadOnly => {
-                let miss = common::CacheMiss::NotReadOnly;
-                (missed(None, miss, Vec::new(), None), None)
-            }
+            Looked::NotReadOnly => (Known::not_read_only(), None),
             Looked::Found(wanted, Found::Hit(hit)) => {
                 let own_shape = &self.engine.node(node).own_shape;
                 match wire::values_from_json(&own_shape.outputs, &hit.outputs) {
-                    Ok(values) => (self.reused(&wanted, &hit), Some(values)),
+                    Ok(values) => (
+                        Known::reused(&wanted, &hit, self.recorder.now()),
+                        Some(values),
+                    ),
                     // What was kept under this name is none of its results.
-                    Err(_) => {
-                        let miss = common::CacheMiss::Evicted;
-                        (missed(Some(wanted), miss, Vec::new(), None), None)
-                    }
+                    Err(_) => (Known::missed(wanted, Miss::Evicted, None), None),
                 }
             }
             Looked::Found(wanted, Found::Miss(miss, flight)) => {
-                let (miss, changed) = match miss {
-                    Miss::First => (common::CacheMiss::First, Vec::new()),
-                    Miss::Changed(changed) => (common::CacheMiss::Changed, changed),
-                    Miss::Expired => (common::CacheMiss::Expired, Vec::new()),
-                    Miss::Evicted => (common::CacheMiss::Evicted, Vec::new()),
-                    Miss::Refreshed => (common::CacheMiss::Refreshed, Vec::new()),
-                };
-                (missed(Some(wanted), miss, changed, flight), None)
+                (Known::missed(wanted, miss, flight), None)
             }
         };
         let known = match self.cache_settings(node) {
@@ -201,52 +154,30 @@ impl Drive {
     fn cache_settings(&self, node: NodeIndex) -> Option<CacheSettings> {
         self.engine.node(node).execution.as_ref()?.cache
     }
+}
 
-    fn reused(&self, wanted: &Wanted, hit: &Hit) -> Known {
-        let age = self.recorder.now().since(hit.at);
-        Known {
-            note: common::NodeCache {
-                key: hex::encode(wanted.key.0),
-                source_run_id: hit.run_id.to_string(),
-                age: prost_types::Duration::try_from(age).ok(),
-                ..common::NodeCache::default()
-            },
+impl Known {
+    fn reused(wanted: &Wanted, hit: &Hit, now: Timestamp) -> Self {
+        Self {
+            note: note_of_hit(wanted, hit, now),
             keeps: None,
             _flight: None,
         }
     }
-}
 
-fn missed(
-    wanted: Option<Wanted>,
-    miss: common::CacheMiss,
-    changed: Vec<String>,
-    flight: Option<Flight>,
-) -> Known {
-    let key = wanted.as_ref().map(|wanted| hex::encode(wanted.key.0));
-    Known {
-        note: common::NodeCache {
-            key: key.unwrap_or_default(),
-            miss: miss.into(),
-            changed,
-            ..common::NodeCache::default()
-        },
-        keeps: wanted,
-        _flight: flight,
-    }
-}
-
-/// Returns the tools that an effect calls, each once.
-fn tools_of(effect: &Effect) -> Vec<String> {
-    let mut tools = match effect {
-        Effect::CallTool { tool_id, .. } => vec![tool_id.clone()],
-        Effect::CallTools(requests) => {
-            let ids = requests.iter().map(|request| request.tool_id.clone());
-            ids.collect()
+    fn missed(wanted: Wanted, miss: Miss, flight: Option<Flight>) -> Self {
+        Self {
+            note: note_of_miss(Some(&wanted), miss),
+            keeps: Some(wanted),
+            _flight: flight,
         }
-        _ => Vec::new(),
-    };
-    tools.sort_unstable();
-    tools.dedup();
-    tools
+    }
+
+    fn not_read_only() -> Self {
+        Self {
+            note: note_of_miss(None, Miss::NotReadOnly),
+            keeps: None,
+            _flight: None,
+        }
+    }
 }

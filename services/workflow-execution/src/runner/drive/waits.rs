@@ -19,6 +19,7 @@ use crate::wire;
 
 use super::super::RunPlace;
 use super::super::activity::{Active, Activity};
+use super::super::checkpoints::Checkpoints;
 use super::super::handled::HandledFailures;
 use super::{Drive, EffectOutcome, Running};
 
@@ -30,15 +31,22 @@ pub(super) struct RunWaits {
     activity: Activity,
     place: Arc<RunPlace>,
     handled: HandledFailures,
+    checkpoints: Checkpoints,
 }
 
 impl RunWaits {
-    pub(super) fn new(waits: Waits, place: RunPlace, handled: HandledFailures) -> Self {
+    pub(super) fn new(
+        waits: Waits,
+        checkpoints: Checkpoints,
+        place: RunPlace,
+        handled: HandledFailures,
+    ) -> Self {
         Self {
             waits,
             activity: Activity::default(),
             place: Arc::new(place),
             handled,
+            checkpoints,
         }
     }
 }
@@ -81,6 +89,12 @@ impl NodeWaits {
     /// Returns the failures of the whole run that were handled.
     pub(super) fn handled(&self) -> &HandledFailures {
         &self.of_run.handled
+    }
+
+    /// Returns the checkpoints of the run, if it is time for one.
+    pub(super) fn checkpoint_due(&self) -> Option<Checkpoints> {
+        let checkpoints = &self.of_run.checkpoints;
+        checkpoints.is_due().then(|| checkpoints.clone())
     }
 
     /// Notes that this loop has nothing but waits under way; returns whether no other has.

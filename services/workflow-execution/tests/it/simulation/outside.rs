@@ -14,6 +14,8 @@ pub(super) enum Happening {
     Continue {
         /// The process, by its number; one that was killed does not notice.
         process: u32,
+        /// The zones around it, with the iteration of each.
+        place: Place,
         node: NodeIndex,
         how: Continue,
     },
@@ -22,6 +24,9 @@ pub(super) enum Happening {
     /// The process is killed and another recovers the run.
     Kill,
 }
+
+/// The zones around a node, the outermost first, and the iteration of each.
+pub(super) type Place = Vec<(NodeIndex, u64)>;
 
 /// How a node continues.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +46,7 @@ pub(super) struct Outside {
     pub(super) log: Vec<RunEvent>,
     /// How many events of the log survive a kill.
     pub(super) durable: usize,
-    run_id: String,
+    pub(super) run_id: String,
     schedule: BTreeMap<(u64, u64), Happening>,
     scheduled: u64,
     /// When the tool that carries out an attempt of a call ends, by effect id and attempt.
@@ -82,6 +87,7 @@ impl Outside {
         self.log.push(RunEvent {
             run_id: self.run_id.clone(),
             sequence: self.log.len() as u64 + 1,
+            time: Some(time(self.now)),
             kind: Some(kind),
             ..RunEvent::default()
         });
@@ -113,5 +119,13 @@ impl Outside {
     pub(super) fn last_attempt(&self, effect_id: &str) -> u32 {
         let attempts = self.tools.keys().filter(|(id, _)| id == effect_id);
         attempts.map(|(_, attempt)| *attempt).max().unwrap_or(0)
+    }
+}
+
+/// Returns the time so many milliseconds after the beginning.
+pub(super) fn time(millis: u64) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: i64::try_from(millis / 1000).unwrap(),
+        nanos: i32::try_from(millis % 1000).unwrap() * 1_000_000,
     }
 }

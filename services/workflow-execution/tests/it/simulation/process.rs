@@ -1,12 +1,13 @@
 //! A process that runs a workflow: it does what the engine commands, in the order of durability that
 //! the runner keeps, and forgets everything when it is killed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
+use core_types::Timestamp;
 use serde_json::{Map, json};
 use workflow_execution::domain::engine::{Command, Engine, Event, Status};
 use workflow_execution::domain::evaluate;
@@ -15,23 +16,42 @@ use workflow_execution::domain::interface::bind;
 use workflow_execution::domain::node_type::{Effect, Settled, Step};
 use workflow_execution::domain::plan::{NodeIndex, Plan};
 use workflow_execution::domain::wait::{Due, WaitKind, WaitRequest, Wake};
-use workflow_execution::runner::history::replay;
+use workflow_execution::runner::history::{Attempt, Attempts, Replayed, Zones, replay};
 use workflow_execution::wire;
 
-use super::outside::{Continue, Happening, Outside};
+use super::outside::{Continue, Happening, Outside, Place, time};
+use super::zone::Zone;
 
+/// A process that executes a run.
 pub(super) struct Process {
+    run: OfRun,
+    root: Scope,
+}
+
+/// What a process knows of the run.
+pub(super) struct OfRun {
     number: u32,
     run_id: String,
     /// What the tools of this run depend on.
     seed: u64,
+}
+
+/// The nodes of the run, or of an iteration in it.
+pub(super) struct Scope {
+    /// What stands in front of the ids of its nodes.
+    path: String,
+    place: Place,
     pub(super) engine: Engine,
     commands: Vec<Command>,
-    attempts: HashMap<NodeIndex, u32>,
+    attempts: Attempts,
     dispatched: HashSet<NodeIndex>,
     /// The recorded ends of calls that an earlier process did not make outputs of.
     settled: HashMap<NodeIndex, common::CallResult>,
-    waiting: HashMap<NodeIndex, common::Wait>,
+    waiting: BTreeMap<NodeIndex, common::Wait>,
+    /// The zones under way.
+    pub(super) zones: BTreeMap<NodeIndex, Zone>,
+    /// What was recorded of zones that an earlier process began.
+    pub(super) histories: Zones,
 }
 
 impl Process {
@@ -39,58 +59,133 @@ impl Process {
     pub(super) fn start(
         plan: &Arc<Plan>,
         seed: u64,
-        run_id: &str,
         number: u32,
+        outside: &mut Outside,
         log: &[common::RunEvent],
     ) -> Self {
         let inputs = bind(&[], &Map::new()).unwrap();
-        let replayed = replay(Arc::clone(plan), inputs, run_id, log).unwrap();
-        let commands = replayed.engine.outstanding();
+        let run_id = outside.run_id.clone();
+        let replayed = replay(Arc::clone(plan), inputs, &run_id, log).unwrap();
+        let run = OfRun {
+            number,
+            run_id,
+            seed,
+        };
+        let root = Scope::of(&run, outside, String::new(), Place::new(), replayed);
+        Self { run, root }
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.root.engine
+    }
+
+    /// Carries out commands until none is left.
+    pub(super) fn advance(&mut self, outside: &mut Outside) {
+        self.root.advance(&self.run, outside);
+    }
+
+    pub(super) fn continues(
+        &mut self,
+        outside: &mut Outside,
+        place: &[(NodeIndex, u64)],
+        node: NodeIndex,
+        how: Continue,
+    ) {
+        let mut scope = &mut self.root;
+        for (zone, iteration) in place {
+            let zone = scope.zones.get_mut(zone);
+            match zone.and_then(|zone| zone.running.get_mut(iteration)) {
+                Some(inside) => scope = inside,
+                // A node may end its zone while others in it wait.
+                None => return,
+            }
+        }
+        scope.continues(&self.run, outside, node, how);
+    }
+
+    /// Wakes the node that waits for a signal.
+    pub(super) fn signal(&mut self, outside: &mut Outside, name: &str) {
+        self.root.signal(&self.run, outside, name);
+    }
+}
+
+impl Scope {
+    /// Continues where the recorded events end.
+    pub(super) fn of(
+        run: &OfRun,
+        outside: &mut Outside,
+        path: String,
+        place: Place,
+        replayed: Replayed,
+    ) -> Self {
         let settled = replayed.calls.iter().filter_map(|((node, _), call)| {
             let result = call.settled.clone()?;
             Some((*node, result))
         });
-        let attempts = replayed.attempts.iter();
-        let attempts = attempts.map(|(node, attempt)| (*node, attempt.number));
-        Self {
-            number,
-            run_id: run_id.to_owned(),
-            seed,
-            commands,
-            attempts: attempts.collect(),
+        let mut scope = Self {
+            path,
+            place,
+            commands: replayed.engine.outstanding(),
             dispatched: replayed.calls.keys().map(|(node, _)| *node).collect(),
             settled: settled.collect(),
-            waiting: HashMap::new(),
+            attempts: replayed.attempts,
+            waiting: BTreeMap::new(),
+            zones: BTreeMap::new(),
+            histories: replayed.zones,
             engine: replayed.engine,
+        };
+        let attempts = &scope.attempts;
+        let mut paused = Vec::new();
+        scope.commands.retain(|command| match command {
+            Command::Execute(node) => {
+                let attempt = attempts.get(node);
+                paused.extend(attempt.map(|attempt| (*node, millis_of(attempt.due))));
+                attempt.is_none()
+            }
+            Command::Skip { .. } => true,
+        });
+        for (node, due) in paused {
+            let at = due.max(outside.now);
+            scope.continue_at(run, outside, at, node, Continue::RetryDue);
         }
+        scope
     }
 
-    /// Carries out commands in a random order until none is left.
-    pub(super) fn advance(&mut self, outside: &mut Outside) {
-        while !self.commands.is_empty() {
-            let picked = outside.random.usize(..self.commands.len());
-            match self.commands.swap_remove(picked) {
-                Command::Skip { node, .. } => {
-                    let state = common::NodeState::Skipped;
-                    self.note_finished(outside, node, state, String::new(), None);
-                    self.apply(Event::Skipped(node));
+    /// Carries out commands in a random order until none is left, in zones too.
+    pub(super) fn advance(&mut self, run: &OfRun, outside: &mut Outside) {
+        loop {
+            while !self.commands.is_empty() {
+                let picked = outside.random.usize(..self.commands.len());
+                match self.commands.swap_remove(picked) {
+                    Command::Skip { node, .. } => {
+                        let state = common::NodeState::Skipped;
+                        self.note_finished(outside, node, state, String::new(), None);
+                        self.apply(Event::Skipped(node));
+                    }
+                    Command::Execute(node) => self.execute(run, outside, node),
                 }
-                Command::Execute(node) => self.execute(outside, node),
+            }
+            let under_way: Vec<NodeIndex> = self.zones.keys().copied().collect();
+            for node in under_way {
+                self.advance_zone(run, outside, node);
+            }
+            if self.commands.is_empty() {
+                return;
             }
         }
     }
 
-    pub(super) fn continues(&mut self, outside: &mut Outside, node: NodeIndex, how: Continue) {
+    fn continues(&mut self, run: &OfRun, outside: &mut Outside, node: NodeIndex, how: Continue) {
         match how {
             Continue::ToolEnded => {
-                let result = self.tool_result(node);
+                let result = self.tool_result(run, node);
                 outside.submit(Kind::CallSettled(common::CallSettled {
                     result: Some(result.clone()),
                 }));
-                self.take_result(outside, node, &result);
+                self.take_result(run, outside, node, &result);
             }
             Continue::Due if self.waiting.contains_key(&node) => {
-                self.wake(outside, node, common::WakeCause::Due);
+                self.wake(run, outside, node, common::WakeCause::Due);
             }
             Continue::Due => {}
             Continue::RetryDue => self.commands.push(Command::Execute(node)),
@@ -98,29 +193,40 @@ impl Process {
     }
 
     /// Wakes the node that waits for a signal.
-    pub(super) fn signal(&mut self, outside: &mut Outside, name: &str) {
+    fn signal(&mut self, run: &OfRun, outside: &mut Outside, name: &str) {
         let of_name =
             |(node, wait): (&NodeIndex, &common::Wait)| (wait.name == name).then_some(*node);
         if let Some(node) = self.waiting.iter().find_map(of_name) {
-            self.wake(outside, node, common::WakeCause::Signal);
+            return self.wake(run, outside, node, common::WakeCause::Signal);
+        }
+        for zone in self.zones.values_mut() {
+            for scope in zone.running.values_mut() {
+                scope.signal(run, outside, name);
+            }
         }
     }
 
-    fn execute(&mut self, outside: &mut Outside, node: NodeIndex) {
+    fn execute(&mut self, run: &OfRun, outside: &mut Outside, node: NodeIndex) {
         match evaluate::execute(&self.engine, node) {
             Ok(Step::Done(outputs)) => {
                 self.finish(outside, node, Ok(evaluate::all_present(outputs)))
             }
             Ok(Step::Branch(outputs)) => self.finish(outside, node, Ok(outputs)),
-            Ok(Step::Wait(request)) => self.begin_wait(outside, node, *request),
-            Ok(Step::Effect(Effect::CallTool { tool_id, .. })) => self.call(outside, node, tool_id),
+            Ok(Step::Wait(request)) => self.begin_wait(run, outside, node, *request),
+            Ok(Step::Effect(Effect::CallTool { tool_id, .. })) => {
+                self.call(run, outside, node, tool_id);
+            }
+            Ok(Step::Effect(Effect::RunZone { inputs })) => {
+                self.start(outside, node);
+                outside.commit();
+                self.begin_zone(run, outside, node, &inputs);
+            }
             Ok(Step::Effect(other)) => panic!("no drawn node has the effect {other:?}"),
             Err(failure) => self.finish(outside, node, Err(failure)),
         }
     }
 
-    fn call(&mut self, outside: &mut Outside, node: NodeIndex, tool_id: String) {
-        let effect_id = self.effect_id(node);
+    fn start(&mut self, outside: &mut Outside, node: NodeIndex) {
         if self.engine.status(node) == Status::Ready {
             outside.submit(Kind::NodeStarted(common::NodeStarted {
                 node_id: self.id(node),
@@ -128,6 +234,11 @@ impl Process {
             }));
             self.apply(Event::Started(node));
         }
+    }
+
+    fn call(&mut self, run: &OfRun, outside: &mut Outside, node: NodeIndex, tool_id: String) {
+        let effect_id = self.effect_id(run, node);
+        self.start(outside, node);
         if self.dispatched.insert(node) {
             outside.submit(Kind::CallDispatched(common::CallDispatched {
                 effect_id: effect_id.clone(),
@@ -138,16 +249,30 @@ impl Process {
         }
         outside.commit();
         if let Some(result) = self.settled.remove(&node) {
-            return self.take_result(outside, node, &result);
+            return self.take_result(run, outside, node, &result);
         }
+        let due = self
+            .attempts
+            .get(&node)
+            .map(|attempt| millis_of(attempt.due));
+        assert!(
+            due.is_none_or(|due| outside.now >= due),
+            "{effect_id} is tried early"
+        );
         let attempt = self.attempt(node);
         let last = outside.last_attempt(&effect_id);
         assert!(attempt <= last + 1, "{effect_id}: no attempt is left out");
         let ends = outside.call_tool(&effect_id, attempt);
-        self.continue_at(outside, ends, node, Continue::ToolEnded);
+        self.continue_at(run, outside, ends, node, Continue::ToolEnded);
     }
 
-    fn take_result(&mut self, outside: &mut Outside, node: NodeIndex, result: &common::CallResult) {
+    fn take_result(
+        &mut self,
+        run: &OfRun,
+        outside: &mut Outside,
+        node: NodeIndex,
+        result: &common::CallResult,
+    ) {
         let settled = match &result.error {
             None => Settled::Tool {
                 output: wire::read_value(&result.output_json).unwrap(),
@@ -158,11 +283,17 @@ impl Process {
                 failure: call_wire::failure_from_proto(error),
             },
         };
-        self.settle(outside, node, settled);
+        self.settle(run, outside, node, settled);
     }
 
-    fn begin_wait(&mut self, outside: &mut Outside, node: NodeIndex, request: WaitRequest) {
-        let wait_id = self.effect_id(node);
+    fn begin_wait(
+        &mut self,
+        run: &OfRun,
+        outside: &mut Outside,
+        node: NodeIndex,
+        request: WaitRequest,
+    ) {
+        let wait_id = self.effect_id(run, node);
         let recorded = outside.kinds().find_map(|kind| match kind {
             Kind::NodeWaiting(waiting) => {
                 waiting.wait.clone().filter(|wait| wait.wait_id == wait_id)
@@ -170,7 +301,7 @@ impl Process {
             _ => None,
         });
         let wait = recorded.unwrap_or_else(|| {
-            let wait = self.wait(outside.now, node, request);
+            let wait = self.wait(run, outside.now, node, request);
             outside.submit(Kind::NodeWaiting(common::NodeWaiting {
                 wait: Some(wait.clone()),
             }));
@@ -182,7 +313,7 @@ impl Process {
             _ => None,
         });
         if let Some(cause) = woken {
-            return self.settle_wait(outside, node, cause);
+            return self.settle_wait(run, outside, node, cause);
         }
         let signalled = outside
             .kinds()
@@ -190,13 +321,13 @@ impl Process {
         let due = wait.due.map(|due| millis(&due));
         self.waiting.insert(node, wait);
         match due {
-            _ if signalled => self.wake(outside, node, common::WakeCause::Signal),
-            Some(due) => self.continue_at(outside, due, node, Continue::Due),
+            _ if signalled => self.wake(run, outside, node, common::WakeCause::Signal),
+            Some(due) => self.continue_at(run, outside, due, node, Continue::Due),
             None => {}
         }
     }
 
-    fn wait(&self, now: u64, node: NodeIndex, request: WaitRequest) -> common::Wait {
+    fn wait(&self, run: &OfRun, now: u64, node: NodeIndex, request: WaitRequest) -> common::Wait {
         let name = match request.kind {
             WaitKind::Signal { name, .. } => name,
             _ => String::new(),
@@ -207,18 +338,21 @@ impl Process {
             Due::Never => None,
         };
         common::Wait {
-            wait_id: self.effect_id(node),
+            wait_id: self.effect_id(run, node),
             node_id: self.id(node),
             name,
-            due: due.map(|due| prost_types::Timestamp {
-                seconds: i64::try_from(due / 1000).unwrap(),
-                nanos: i32::try_from(due % 1000).unwrap() * 1_000_000,
-            }),
+            due: due.map(time),
             ..common::Wait::default()
         }
     }
 
-    fn wake(&mut self, outside: &mut Outside, node: NodeIndex, cause: common::WakeCause) {
+    fn wake(
+        &mut self,
+        run: &OfRun,
+        outside: &mut Outside,
+        node: NodeIndex,
+        cause: common::WakeCause,
+    ) {
         let wait = self.waiting.remove(&node).unwrap();
         if cause == common::WakeCause::Due {
             let due = wait.due.as_ref().map(millis).unwrap();
@@ -230,48 +364,85 @@ impl Process {
             cause: cause.into(),
             ..common::NodeWoken::default()
         }));
-        self.settle_wait(outside, node, cause);
+        self.settle_wait(run, outside, node, cause);
     }
 
-    fn settle_wait(&mut self, outside: &mut Outside, node: NodeIndex, cause: common::WakeCause) {
+    fn settle_wait(
+        &mut self,
+        run: &OfRun,
+        outside: &mut Outside,
+        node: NodeIndex,
+        cause: common::WakeCause,
+    ) {
         let wake = match cause {
             common::WakeCause::Signal => Wake::Signal(json!(null)),
             _ => Wake::Due,
         };
         let due = String::new();
-        self.settle(outside, node, Settled::Woken { wake, due });
+        self.settle(run, outside, node, Settled::Woken { wake, due });
     }
 
-    fn settle(&mut self, outside: &mut Outside, node: NodeIndex, settled: Settled) {
-        let gave = self.engine.inputs_of(node).and_then(|inputs| {
+    fn settle(&mut self, run: &OfRun, outside: &mut Outside, node: NodeIndex, settled: Settled) {
+        self.settle_result(run, outside, node, Ok(settled));
+    }
+
+    /// Returns the place of an iteration of a zone.
+    pub(super) fn place_in(&self, zone: NodeIndex, iteration: u64) -> Place {
+        let mut place = self.place.clone();
+        place.push((zone, iteration));
+        place
+    }
+
+    /// Ends a node with what it waited for, or lets it be tried again.
+    pub(super) fn settle_result(
+        &mut self,
+        run: &OfRun,
+        outside: &mut Outside,
+        node: NodeIndex,
+        settled: Result<Settled, Failure>,
+    ) {
+        let gave = settled.and_then(|settled| {
+            let inputs = self.engine.inputs_of(node)?;
             let planned = self.engine.node(node);
             planned.node.settle(planned.call(&inputs), settled)
         });
         let gave = match gave {
-            Err(failure) if self.retry(outside, node, &failure) => return,
+            Err(failure) if self.retry(run, outside, node, &failure) => return,
             gave => gave.map(evaluate::all_present),
         };
         self.finish(outside, node, gave);
     }
 
-    fn retry(&mut self, outside: &mut Outside, node: NodeIndex, failure: &Failure) -> bool {
-        let attempt = self.attempt(node);
+    fn retry(
+        &mut self,
+        run: &OfRun,
+        outside: &mut Outside,
+        node: NodeIndex,
+        failure: &Failure,
+    ) -> bool {
+        let number = self.attempt(node);
         let execution = self.engine.node(node).execution.as_ref();
         let pause = execution.and_then(|execution| {
             let random = outside.random.f64();
-            execution.retry.pause(attempt, failure, random)
+            execution.retry.pause(number, failure, random)
         });
         let Some(pause) = pause else {
             return false;
         };
         outside.submit(Kind::NodeRetrying(common::NodeRetrying {
             node_id: self.id(node),
-            attempt,
+            attempt: number,
+            pause: pause.try_into().ok(),
             ..common::NodeRetrying::default()
         }));
-        self.attempts.insert(node, attempt + 1);
         let at = outside.now + u64::try_from(pause.as_millis()).unwrap();
-        self.continue_at(outside, at, node, Continue::RetryDue);
+        let attempt = Attempt {
+            number: number + 1,
+            due: Timestamp::from_unix_nanos(i64::try_from(at).unwrap() * 1_000_000),
+            pause,
+        };
+        self.attempts.insert(node, attempt);
+        self.continue_at(run, outside, at, node, Continue::RetryDue);
         true
     }
 
@@ -314,15 +485,31 @@ impl Process {
         self.engine.apply(event, &mut self.commands).unwrap();
     }
 
-    fn continue_at(&self, outside: &mut Outside, at: u64, node: NodeIndex, how: Continue) {
-        let process = self.number;
-        outside.schedule(at, Happening::Continue { process, node, how });
+    fn continue_at(
+        &self,
+        run: &OfRun,
+        outside: &mut Outside,
+        at: u64,
+        node: NodeIndex,
+        how: Continue,
+    ) {
+        let happening = Happening::Continue {
+            process: run.number,
+            place: self.place.clone(),
+            node,
+            how,
+        };
+        outside.schedule(at, happening);
     }
 
     /// Decides how the present attempt of a call ends, which never differs.
-    fn tool_result(&self, node: NodeIndex) -> common::CallResult {
+    fn tool_result(&self, run: &OfRun, node: NodeIndex) -> common::CallResult {
         let attempt = u64::from(self.attempt(node));
-        let mut random = fastrand::Rng::with_seed(self.seed ^ (u64::from(node) << 8) ^ attempt);
+        let effect_id = self.effect_id(run, node);
+        let of_effect = effect_id.bytes().fold(run.seed, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let mut random = fastrand::Rng::with_seed(of_effect ^ attempt);
         let error = (random.u8(0..3) == 0).then(|| {
             let failure = Failure::new(Category::Domain, "injected", "the tool failed");
             call_wire::failure_to_proto(&failure)
@@ -332,7 +519,7 @@ impl Process {
             Some(_) => common::CallStatus::Failed,
         };
         common::CallResult {
-            effect_id: self.effect_id(node),
+            effect_id,
             status: status.into(),
             output_json: random.u16(..).to_string(),
             error,
@@ -341,19 +528,23 @@ impl Process {
     }
 
     fn attempt(&self, node: NodeIndex) -> u32 {
-        self.attempts.get(&node).copied().unwrap_or(1)
+        self.attempts.get(&node).map_or(1, |attempt| attempt.number)
     }
 
-    fn id(&self, node: NodeIndex) -> String {
-        self.engine.node(node).id.to_string()
+    pub(super) fn id(&self, node: NodeIndex) -> String {
+        format!("{}{}", self.path, self.engine.node(node).id)
     }
 
-    fn effect_id(&self, node: NodeIndex) -> String {
-        format!("{}/{}/0", self.run_id, self.engine.node(node).id)
+    fn effect_id(&self, run: &OfRun, node: NodeIndex) -> String {
+        format!("{}/{}/0", run.run_id, self.id(node))
     }
 }
 
 fn millis(time: &prost_types::Timestamp) -> u64 {
     let nanos = u64::try_from(time.nanos).unwrap();
     u64::try_from(time.seconds).unwrap() * 1000 + nanos / 1_000_000
+}
+
+fn millis_of(time: Timestamp) -> u64 {
+    u64::try_from(time.unix_nanos()).unwrap() / 1_000_000
 }

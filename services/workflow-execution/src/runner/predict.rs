@@ -1,0 +1,114 @@
+//! Which results a run would reuse, as far as that is known before it runs (rule W49).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contracts::tavern::common::v1::NodeCache;
+use core_types::Timestamp;
+
+use crate::domain::cache::{CacheMode, CacheSettings};
+use crate::domain::engine::{Command, Engine, Event};
+use crate::domain::evaluate;
+use crate::domain::interface::RunInputs;
+use crate::domain::node_type::Step;
+use crate::domain::plan::{NodeIndex, Plan};
+use crate::wire;
+
+use super::Runner;
+use super::result_cache::Miss;
+use super::result_cache::asked::{Asked, OfRun, note_of_hit, note_of_miss};
+
+/// How long the nodes that only compute may take in all.
+const LONGEST: Duration = Duration::from_secs(2);
+
+impl Runner {
+    /// Returns what the cache has for the nodes of a run with these inputs, by their ids. Nodes that only
+    /// compute are computed, and what a result that is found gives is passed on; what depends on anything
+    /// else is left out.
+    pub async fn predict(
+        &self,
+        plan: Arc<Plan>,
+        inputs: RunInputs,
+        workflow_id: &str,
+        now: Timestamp,
+    ) -> HashMap<String, NodeCache> {
+        let of_run = OfRun {
+            run_id: String::new(),
+            workflow_id: workflow_id.to_owned(),
+            conversation_id: String::new(),
+        };
+        let (mut commands, mut found) = (Vec::new(), HashMap::new());
+        let mut engine = Engine::start(plan, inputs, &mut commands);
+        let begun = tokio::time::Instant::now();
+        while let Some(command) = commands.pop().filter(|_| begun.elapsed() < LONGEST) {
+            let ended = match command {
+                Command::Skip { node, .. } => Some(Event::Skipped(node)),
+                Command::Execute(node) => {
+                    let known = self.look_for(&mut engine, node, &of_run, now, &mut found);
+                    match known.await {
+                        Some(ended) => Some(ended),
+                        None => computed(&mut engine, node),
+                    }
+                }
+            };
+            if let Some(ended) = ended {
+                let applied = engine.apply(ended, &mut commands);
+                applied.expect("every event answers a command of the engine");
+            }
+            tokio::task::consume_budget().await;
+        }
+        found
+    }
+
+    /// Looks for the result of a node that may reuse one; returns how the node ends with it.
+    async fn look_for(
+        &self,
+        engine: &mut Engine,
+        node: NodeIndex,
+        of_run: &OfRun,
+        now: Timestamp,
+        found: &mut HashMap<String, NodeCache>,
+    ) -> Option<Event> {
+        let planned = engine.node(node);
+        let settings = planned.execution.as_ref()?.cache;
+        let settings = settings.filter(|_| !planned.bypassed)?;
+        let id = planned.id.to_string();
+        let asked = Asked::of(engine, node, &id, of_run)?;
+        let (note, gave) = self.answer(asked, settings, now).await;
+        found.insert(id, note);
+        let slots = &engine.node(node).own_shape.outputs;
+        let values = wire::values_from_json(slots, &gave?).ok()?;
+        Some(evaluate::finished(engine, node, Ok(values)))
+    }
+
+    async fn answer(
+        &self,
+        asked: Asked,
+        settings: CacheSettings,
+        now: Timestamp,
+    ) -> (NodeCache, Option<Arc<str>>) {
+        let Some(wanted) = asked.wanted(&self.peers).await else {
+            return (note_of_miss(None, Miss::NotReadOnly), None);
+        };
+        let looked = match settings.mode {
+            CacheMode::Refresh => Err(Miss::Refreshed),
+            _ => self.cache.look(&wanted, settings.ttl, now).await,
+        };
+        match looked {
+            Ok(hit) => (note_of_hit(&wanted, &hit, now), Some(hit.outputs)),
+            Err(miss) => (note_of_miss(Some(&wanted), miss), None),
+        }
+    }
+}
+
+/// Returns how a node ends that only computes; nothing for any other.
+fn computed(engine: &mut Engine, node: NodeIndex) -> Option<Event> {
+    let gave = match evaluate::execute(engine, node) {
+        Ok(Step::Done(outputs)) => Ok(evaluate::all_present(outputs)),
+        Ok(Step::Branch(outputs)) => Ok(outputs),
+        Ok(Step::Effect(_) | Step::Wait(_)) => return None,
+        Err(failure) => Err(failure),
+    };
+    Some(evaluate::finished(engine, node, gave))
+}

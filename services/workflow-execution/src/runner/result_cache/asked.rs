@@ -1,0 +1,142 @@
+//! What a node asks the cache for, and what is noted of the answer.
+
+use contracts::tavern::common::v1 as common;
+use core_types::Timestamp;
+
+use crate::domain::cache::CacheScope;
+use crate::domain::cache_key::{KeyParts, node_name};
+use crate::domain::engine::Engine;
+use crate::domain::evaluate;
+use crate::domain::node_definition::Reuse;
+use crate::domain::node_type::{Effect, Step};
+use crate::domain::plan::NodeIndex;
+
+use super::super::describe_tools::etags_if_read_only;
+use super::super::{OWN_CONVERSATION, Peers};
+use super::{Hit, Miss, Wanted};
+
+/// What a result of a run can depend on beside its node.
+pub(in crate::runner) struct OfRun {
+    /// Its id; empty before it begins.
+    pub(in crate::runner) run_id: String,
+    /// The workflow by its id; empty for a definition that is not stored.
+    pub(in crate::runner) workflow_id: String,
+    /// The conversation whose workspace tools use.
+    pub(in crate::runner) conversation_id: String,
+}
+
+/// What a node asks for, but for the definitions of its tools.
+pub(in crate::runner) struct Asked {
+    node: crate::domain::cache_key::CacheKey,
+    scope: String,
+    parts: KeyParts,
+    tools: Vec<String>,
+}
+
+impl Asked {
+    /// Collects what the result of a node with a cache depends on; nothing if it has none or its inputs
+    /// cannot be used.
+    pub(in crate::runner) fn of(
+        engine: &Engine,
+        node: NodeIndex,
+        path: &str,
+        of_run: &OfRun,
+    ) -> Option<Self> {
+        let planned = engine.node(node);
+        let settings = planned.execution.as_ref()?.cache?;
+        let inputs = engine.inputs_of(node).ok()?;
+        let reads = planned.definition().reuse == Reuse::Reads;
+        let tools = match reads.then(|| evaluate::execute(engine, node)) {
+            None => Vec::new(),
+            Some(Ok(Step::Effect(effect))) => tools_of(&effect),
+            Some(_) => return None,
+        };
+        let conversation = match reads && !of_run.conversation_id.starts_with(OWN_CONVERSATION) {
+            true => of_run.conversation_id.as_str(),
+            false => "",
+        };
+        let scope = of_run.scope(settings.scope);
+        Some(Self {
+            node: node_name(&format!("{scope} {}", of_run.workflow_id), path),
+            parts: KeyParts::of(planned, &inputs, conversation),
+            scope,
+            tools,
+        })
+    }
+
+    /// Adds the definitions of the tools; nothing if one of them is not read-only.
+    pub(in crate::runner) async fn wanted(mut self, peers: &Peers) -> Option<Wanted> {
+        if !self.tools.is_empty() {
+            for (tool_id, etag) in etags_if_read_only(peers, self.tools).await? {
+                self.parts.add_tool(&tool_id, &etag);
+            }
+        }
+        Some(Wanted {
+            node: self.node,
+            key: self.parts.key(&self.scope),
+            parts: self.parts,
+        })
+    }
+}
+
+impl OfRun {
+    /// Returns the name of a scope, which is a part of every key in it.
+    fn scope(&self, scope: CacheScope) -> String {
+        match scope {
+            CacheScope::Tenant => "tenant".to_owned(),
+            CacheScope::Workflow if !self.workflow_id.is_empty() => {
+                format!("workflow {}", self.workflow_id)
+            }
+            // A definition that is not stored has no other runs.
+            CacheScope::Workflow | CacheScope::Run => format!("run {}", self.run_id),
+        }
+    }
+}
+
+/// Notes that a result is reused.
+pub(in crate::runner) fn note_of_hit(
+    wanted: &Wanted,
+    hit: &Hit,
+    now: Timestamp,
+) -> common::NodeCache {
+    common::NodeCache {
+        key: hex::encode(wanted.key.0),
+        source_run_id: hit.run_id.to_string(),
+        age: prost_types::Duration::try_from(now.since(hit.at)).ok(),
+        ..common::NodeCache::default()
+    }
+}
+
+/// Notes that none is.
+pub(in crate::runner) fn note_of_miss(wanted: Option<&Wanted>, miss: Miss) -> common::NodeCache {
+    let (miss, changed) = match miss {
+        Miss::First => (common::CacheMiss::First, Vec::new()),
+        Miss::Changed(changed) => (common::CacheMiss::Changed, changed),
+        Miss::Expired => (common::CacheMiss::Expired, Vec::new()),
+        Miss::Evicted => (common::CacheMiss::Evicted, Vec::new()),
+        Miss::Refreshed => (common::CacheMiss::Refreshed, Vec::new()),
+        Miss::NotReadOnly => (common::CacheMiss::NotReadOnly, Vec::new()),
+    };
+    let key = wanted.map(|wanted| hex::encode(wanted.key.0));
+    common::NodeCache {
+        key: key.unwrap_or_default(),
+        miss: miss.into(),
+        changed,
+        ..common::NodeCache::default()
+    }
+}
+
+/// Returns the tools that an effect calls, each once.
+fn tools_of(effect: &Effect) -> Vec<String> {
+    let mut tools = match effect {
+        Effect::CallTool { tool_id, .. } => vec![tool_id.clone()],
+        Effect::CallTools(requests) => {
+            let ids = requests.iter().map(|request| request.tool_id.clone());
+            ids.collect()
+        }
+        _ => Vec::new(),
+    };
+    tools.sort_unstable();
+    tools.dedup();
+    tools
+}
