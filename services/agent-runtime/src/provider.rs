@@ -53,6 +53,8 @@ pub struct ModelRequest {
     pub tools: Vec<serde_json::Value>,
     /// Whether the model may call these tools now, or only read of them.
     pub may_call: bool,
+    /// The grammar that the answer keeps to, where the model takes one; empty for none.
+    pub grammar: String,
     /// When the whole answer must be there.
     pub deadline: Instant,
 }

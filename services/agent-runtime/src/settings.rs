@@ -10,7 +10,7 @@ use settings::Problems;
 
 use crate::domain::budgets::Budgets;
 
-pub use models::{EndpointSettings, ModelSettings, ScriptedSettings};
+pub use models::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings};
 
 /// Settings of the agent runtime.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -94,4 +94,13 @@ impl GatewayService for GatewayRpc {
     ) -> Result<Response<wire::RenderToolsResponse>, Status> {
         self.render(request.into_inner()).await.map(Response::new)
     }
+
+    async fn render_grammar(
+        &self,
+        request: Request<wire::RenderGrammarRequest>,
+    ) -> Result<Response<wire::RenderGrammarResponse>, Status> {
+        self.write_grammar(request.into_inner())
+            .await
+            .map(Response::new)
+    }
 }

@@ -9,7 +9,8 @@
 //! asks the time or starts a thread. Rules are named by the [`Rule`] enum.
 //!
 //! The other direction is here as well: [`prompt`] writes the section that teaches a model to
-//! call tools, [`render`] writes a call, [`observation`] writes what a model reads about one.
+//! call tools, [`grammar`] keeps it to well-formed calls, [`render`] writes a call, [`observation`] writes
+//! what a model reads about one.
 
 mod canonical;
 mod catalogue;
@@ -17,6 +18,7 @@ mod diagnostic;
 mod dialect;
 pub mod echo;
 mod event;
+pub mod grammar;
 pub mod lint;
 mod names;
 pub mod native;

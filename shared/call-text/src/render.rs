@@ -4,8 +4,11 @@
 mod elements;
 mod fields;
 
+pub(crate) use fields::field;
+
 use serde_json::{Map, Value, json};
 
+use crate::catalogue::Entry;
 use crate::schema::{Schema, Types};
 use crate::{Catalogue, Class, Dialect, FinishReason, Policy, canonical, parse_finished};
 
@@ -74,6 +77,24 @@ pub(crate) fn render_unchecked(
         }
     };
     block.map_err(|(path, reason)| refuse(&path, &reason))
+}
+
+/// Writes an argument as it stands in a call of a dialect that is written into text, without what
+/// separates it from the next.
+pub(crate) fn parameter(
+    entry: &Entry,
+    name: &str,
+    value: &Value,
+    dialect: Dialect,
+) -> Result<String, elements::Refusal> {
+    let schema = Schema::root(&entry.tool.parameters);
+    match dialect {
+        Dialect::Action => elements::parameter(name, value, schema),
+        dialect if dialect.is_field_based() => {
+            Ok(fields::parameter(entry, name, value, schema, dialect))
+        }
+        _ => elements::tag_parameter(name, value, schema),
+    }
 }
 
 /// Reads the block back; the first argument that came out differently is named.

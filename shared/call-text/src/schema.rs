@@ -23,6 +23,8 @@ impl Types {
     pub(crate) const STRING: Types = Types(16);
     pub(crate) const ARRAY: Types = Types(32);
     pub(crate) const OBJECT: Types = Types(64);
+    /// The types that one word spells.
+    pub(crate) const SCALARS: Types = Types(15);
     const ALL: Types = Types(127);
     const NONE: Types = Types(0);
 
@@ -425,6 +427,11 @@ impl<'s> Schema<'s> {
 
     pub(crate) fn examples(self) -> &'s [Value] {
         self.list("examples")
+    }
+
+    /// Whether the schema has a keyword of its own.
+    pub(crate) fn says(self, keyword: &str) -> bool {
+        self.get(keyword).is_some()
     }
 
     fn flag(self, key: &str) -> bool {

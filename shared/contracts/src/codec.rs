@@ -13,7 +13,7 @@ use tonic::{
 
 /// The first size of a buffer, and the bytes of small messages that make one frame. A stream whose
 /// reader is slow holds a few of each, so they are far smaller than the library has them.
-const BUFFERS: (usize, usize) = (1 << 10, 8 << 10);
+const BUFFERS: (usize, usize) = (1 << 10, 4 << 10);
 
 /// Protobuf with small buffers, and with requests that keep the rules of their fields.
 #[derive(Debug)]

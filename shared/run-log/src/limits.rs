@@ -18,7 +18,7 @@ pub const MAX_READ_EVENTS: usize = 1000;
 pub const MAX_READ_BYTES: usize = 4 << 20;
 /// Where a follower's page stops, in bytes of payload; it has at least one event. A slow reader holds
 /// as much as that.
-pub const MAX_FOLLOW_BYTES: usize = 32 << 10;
+pub const MAX_FOLLOW_BYTES: usize = 8 << 10;
 /// The most runs of one page of a list.
 pub const MAX_PAGE_RUNS: usize = 500;
 

@@ -24,6 +24,7 @@ pub(super) fn request(messages: &[(Role, &str)]) -> ModelRequest {
         seed: None,
         tools: Vec::new(),
         may_call: true,
+        grammar: String::new(),
         deadline: std::time::Instant::now(),
     }
 }

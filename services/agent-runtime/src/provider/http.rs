@@ -25,7 +25,7 @@ use super::{
     ModelError, ModelRequest, Piece, Pieces, Provider,
     api::{self, ModelApi},
 };
-use crate::settings::EndpointSettings;
+use crate::settings::{EndpointSettings, GrammarUse};
 
 /// The most that is read of the body of an error, in bytes.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -205,7 +205,11 @@ impl Inner {
             .api
             .headers(key)
             .map_err(|_| ModelError::Key("it has characters that cannot be sent".to_owned()))?;
-        let body = self.api.request_body(&self.settings.model, request);
+        let mut body = self.api.request_body(&self.settings.model, request);
+        if self.settings.grammar != GrammarUse::None && !request.grammar.is_empty() {
+            // Endpoints of OpenAI itself refuse a field that they do not know.
+            body["grammar"] = request.grammar.as_str().into();
+        }
         let mut post = self
             .http
             .post(self.url.clone())

@@ -11,7 +11,10 @@ use super::{
     AnswerEnd, FailedAttempt, ModelError, ModelRequest, Piece, Pieces, Provider, gate::Gate,
     native_names::NativeNames,
 };
-use crate::domain::usage::{Booking, PriceList};
+use crate::{
+    domain::usage::{Booking, PriceList},
+    settings::GrammarUse,
+};
 
 /// How long the first wait before another attempt is at most, when the endpoint does not say; it
 /// doubles.
@@ -41,6 +44,8 @@ pub struct Candidate {
     pub price_list: Option<PriceList>,
     /// How many tokens a request and its answer may have together; zero if that is not known.
     pub context_tokens: u64,
+    /// Whether its answers keep to a grammar.
+    pub grammar: GrammarUse,
 }
 
 /// How patiently a model is asked.
@@ -90,6 +95,11 @@ impl Model {
     /// Returns the way to the model itself.
     pub fn provider(&self) -> &dyn Provider {
         self.candidates[0].provider.as_ref()
+    }
+
+    /// Returns whether answers of the model itself keep to a grammar.
+    pub fn grammar(&self) -> GrammarUse {
+        self.candidates[0].grammar
     }
 
     /// Whether the model and all of its fallbacks have prices.

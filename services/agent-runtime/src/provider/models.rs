@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     domain::usage::{PriceList, Prices},
-    settings::{EndpointSettings, ModelSettings, ScriptedSettings},
+    settings::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings},
 };
 
 /// The models by name. Clone, cheap.
@@ -164,6 +164,7 @@ fn endpoint(
             currency: settings.currency.clone(),
         }),
         context_tokens: settings.context_tokens,
+        grammar: settings.grammar,
     })
 }
 
@@ -193,5 +194,6 @@ fn scripted(
             currency: "USD".to_owned(),
         }),
         context_tokens: settings.context_tokens,
+        grammar: GrammarUse::None,
     })
 }

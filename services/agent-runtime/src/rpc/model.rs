@@ -154,6 +154,7 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
         .map_or(timeout, |remaining| remaining.min(timeout));
     Ok(ModelRequest {
         may_call: true,
+        grammar: String::new(),
         messages,
         max_output_tokens: (request.max_output_tokens > 0).then_some(request.max_output_tokens),
         temperature: request.temperature,

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use call_text::prompt as tool_prompt;
+use call_text::{
+    grammar::{Mode, render_grammar},
+    prompt as tool_prompt,
+};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -14,6 +17,7 @@ use super::{
 use crate::{
     domain::{budgets, deliberation::Situation, message::Role, prompt::Prompt},
     provider::{AnswerEnd, Model, ModelRequest, Pieces},
+    settings::GrammarUse,
 };
 
 /// What gives an answer.
@@ -147,9 +151,30 @@ impl Driver {
                 false => Vec::new(),
             },
             may_call: self.turn.last().is_none(),
+            grammar: self.grammar(model.grammar()),
             // The run's own deadline comes first, through its control.
             deadline: started + self.recorder.remaining() + Duration::from_secs(1),
         })
+    }
+
+    /// Returns the grammar of the next answer; empty where it needs none, or the model calls natively.
+    fn grammar(&self, used: GrammarUse) -> String {
+        let mode = match used {
+            GrammarUse::None => return String::new(),
+            GrammarUse::CallFirst if self.turn.answers() == 0 => Mode::Call,
+            GrammarUse::Free | GrammarUse::CallFirst => Mode::Free,
+        };
+        let may_call = self.turn.last().is_none() && !self.catalogue().is_empty();
+        if self.plan.tools.is_native() || !may_call {
+            return String::new();
+        }
+        match render_grammar(self.catalogue(), self.plan.taught_dialect(), mode) {
+            Ok(grammar) => grammar.text,
+            Err(error) => {
+                tracing::warn!(agent = self.meta.subject, %error, "asked without a grammar");
+                String::new()
+            }
+        }
     }
 
     /// Returns the tools with `name`, `description` and `parameters`.

@@ -82,6 +82,7 @@ impl Driver {
             seed: None,
             tools: Vec::new(),
             may_call: false,
+            grammar: String::new(),
             deadline: Instant::now() + self.recorder.remaining().min(LONGEST),
         })
     }

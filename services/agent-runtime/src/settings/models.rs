@@ -73,6 +73,10 @@ pub struct EndpointSettings {
     /// How many tokens a request and its answer may have together; a conversation that comes near it is
     /// compacted. Default 0: it is not known, and nothing is compacted.
     pub context_tokens: u64,
+    /// Whether answers keep to the grammar of the visible tools' calls, which is sent as `grammar` to
+    /// a server of llama.cpp: `none`, `free`, or `call_first`, which requires a call in the first answer of
+    /// a turn. For `openai`; not where tools are declared natively. Default `none`.
+    pub grammar: GrammarUse,
     /// Sends requests through the proxy that the environment names. Default false.
     pub use_system_proxy: bool,
 }
@@ -96,9 +100,23 @@ impl Default for EndpointSettings {
             price_per_million_micros: None,
             currency: "USD".to_owned(),
             context_tokens: 0,
+            grammar: GrammarUse::None,
             use_system_proxy: false,
         }
     }
+}
+
+/// Whether answers keep to a grammar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GrammarUse {
+    /// They do not.
+    #[default]
+    None,
+    /// They do, and may hold calls.
+    Free,
+    /// They do, and the first answer of a turn holds a call.
+    CallFirst,
 }
 
 /// A model that plays a file.
@@ -115,7 +133,15 @@ impl ModelSettings {
     /// Adds everything that is wrong, with keys below `key`.
     pub(super) fn check(&self, key: &str, problems: &mut Problems) {
         match self {
-            Self::Openai(settings) | Self::Anthropic(settings) => settings.check(key, problems),
+            Self::Openai(settings) => settings.check(key, problems),
+            Self::Anthropic(settings) => {
+                settings.check(key, problems);
+                if settings.grammar != GrammarUse::None {
+                    let remedy =
+                        "leave it out, or name an endpoint of llama.cpp with provider openai";
+                    problems.add(format!("{key}.grammar"), "is set for anthropic", remedy);
+                }
+            }
             Self::Scripted(settings) if settings.script.as_os_str().is_empty() => {
                 problems.add(format!("{key}.script"), "is empty", "name the file to play");
             }

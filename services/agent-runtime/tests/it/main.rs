@@ -8,6 +8,7 @@
 mod compaction;
 mod conversations;
 mod endpoint;
+mod grammars;
 mod handles;
 mod model_endpoints;
 mod model_retries;

@@ -35,6 +35,7 @@ pub(crate) fn request() -> ModelRequest {
         seed: None,
         tools: Vec::new(),
         may_call: true,
+        grammar: String::new(),
         deadline: Instant::now() + Duration::from_secs(60),
     }
 }

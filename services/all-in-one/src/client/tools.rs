@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use contracts::tavern::common::v1::CallStatus;
+use contracts::tavern::common::v1::{CallStatus, Dialect};
+use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::gateway::v1::{GrammarMode, RenderGrammarRequest, ToolScope};
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
@@ -22,6 +24,20 @@ pub(crate) enum Command {
     Show {
         /// The id or alias of the tool.
         tool_id: String,
+    },
+    /// Write the grammar that keeps a model to well-formed calls.
+    Grammar {
+        /// The tools; without any, those of the agent, or all.
+        tool_ids: Vec<String>,
+        /// The agent whose inventory counts.
+        #[arg(long, default_value = "")]
+        agent: String,
+        /// The dialect: action, tam_v1, tam_v2, vcp, tool_tag, tool_json or native.
+        #[arg(long, default_value = "action")]
+        dialect: String,
+        /// Requires a call in each answer.
+        #[arg(long)]
+        call: bool,
     },
     /// Call a tool once.
     Call {
@@ -52,6 +68,27 @@ impl Command {
                     .into_inner()
                     .tool;
                 show(&tool.context("the answer has no tool")?, remote.json)
+            }
+            Self::Grammar {
+                tool_ids,
+                agent: profile_id,
+                dialect,
+                call,
+            } => {
+                let request = RenderGrammarRequest {
+                    scope: Some(ToolScope {
+                        profile_id,
+                        tool_ids,
+                    }),
+                    dialect: dialect_of(&dialect)? as i32,
+                    mode: match call {
+                        true => GrammarMode::Call,
+                        false => GrammarMode::Free,
+                    } as i32,
+                    catalogue: None,
+                };
+                let gateway = GatewayServiceClient::new(transport);
+                grammar(gateway, request, remote.json).await
             }
             Self::Call {
                 tool_id,
@@ -113,6 +150,36 @@ fn show(tool: &Tool, as_json: bool) -> anyhow::Result<ExitCode> {
         tool.description,
         serde_json::to_string_pretty(&schema)?
     ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the dialect of a name such as `tam_v2`.
+fn dialect_of(name: &str) -> anyhow::Result<Dialect> {
+    let full = format!("DIALECT_{}", name.to_ascii_uppercase());
+    Dialect::from_str_name(&full).with_context(|| {
+        format!("'{name}' is not a dialect; name action, tam_v1, tam_v2, vcp, tool_tag, tool_json or native")
+    })
+}
+
+/// Prints a grammar, and to standard error what it does not enforce.
+async fn grammar(
+    mut gateway: GatewayServiceClient<grpc_kit::Transport>,
+    request: RenderGrammarRequest,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let response = gateway.render_grammar(request).await;
+    let grammar = response.map_err(|status| refusal(&status))?.into_inner();
+    if as_json {
+        json::print_line("tavern.gateway.v1.RenderGrammarResponse", &grammar)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print(&format!("{}\n", grammar.text.trim_end()));
+    for left in grammar.unenforced {
+        eprintln!("not enforced: {} {}", left.tool_id, left.pointer);
+    }
+    for missing in grammar.missing_tool_ids {
+        eprintln!("no such tool: {missing}");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,11 +1,16 @@
-//! Writing the section of a prompt that teaches a model to call tools.
+//! Writing what brings a model to call tools: the section of a prompt, and a grammar.
 
+use call_text::grammar::{Unenforced, render_grammar};
 use call_text::prompt::render_tools;
-use contracts::tavern::gateway::v1::{RenderToolsRequest, RenderToolsResponse};
+use contracts::tavern::gateway::v1::{
+    RenderGrammarRequest, RenderGrammarResponse, RenderToolsRequest, RenderToolsResponse,
+    UnenforcedKeyword,
+};
+use grpc_kit::Failure;
 use tonic::Status;
 
 use super::GatewayRpc;
-use super::request::check_render;
+use super::request::{check_grammar, check_render};
 use crate::tools::Loaded;
 
 impl GatewayRpc {
@@ -23,5 +28,30 @@ impl GatewayRpc {
             tool_ids,
             missing_tool_ids: missing,
         })
+    }
+
+    pub(super) async fn write_grammar(
+        &self,
+        request: RenderGrammarRequest,
+    ) -> Result<RenderGrammarResponse, Status> {
+        let asked = check_grammar(request)?;
+        let Loaded { catalogue, missing } = self.load(asked.tools).await?;
+        let grammar = render_grammar(&catalogue, asked.dialect, asked.mode);
+        // Whatever stands in the way lies in the tools that were asked for.
+        let grammar = grammar
+            .map_err(|error| Failure::invalid_fields().violation("scope", error.to_string()))?;
+        Ok(RenderGrammarResponse {
+            text: grammar.text,
+            unenforced: grammar.unenforced.into_iter().map(keyword).collect(),
+            missing_tool_ids: missing,
+        })
+    }
+}
+
+fn keyword(left: Unenforced) -> UnenforcedKeyword {
+    UnenforcedKeyword {
+        tool_id: left.tool_id,
+        pointer: left.pointer,
+        keyword: left.keyword,
     }
 }

@@ -1,10 +1,12 @@
 //! How a text is to be read and a prompt to be written, checked.
 
+use call_text::grammar::Mode;
 use call_text::prompt::{Detail as PromptDetail, Language};
 use call_text::{Dialect, FinishReason, Policy};
 use contracts::tavern::gateway::v1::{
-    CallsTarget, Detail, ParsePolicy, ParseTextRequest, RenderCallRequest, RenderToolsRequest,
-    StreamTextEnd, StreamTextStart, ToolCatalogue, ToolScope,
+    CallsTarget, Detail, GrammarMode, ParsePolicy, ParseTextRequest, RenderCallRequest,
+    RenderGrammarRequest, RenderToolsRequest, StreamTextEnd, StreamTextStart, ToolCatalogue,
+    ToolScope,
 };
 use serde_json::{Map, Value};
 use tonic::Status;
@@ -175,6 +177,29 @@ pub(super) fn check_render(request: RenderToolsRequest) -> Result<PromptRequest,
         dialect,
         language,
         detail,
+    })
+}
+
+/// A grammar to be written.
+pub(super) struct GrammarRequest {
+    pub(super) tools: ToolSource,
+    pub(super) dialect: Dialect,
+    pub(super) mode: Mode,
+}
+
+/// Checks a request for a grammar.
+pub(super) fn check_grammar(request: RenderGrammarRequest) -> Result<GrammarRequest, Status> {
+    let mut problems = Problems::new();
+    let mode = match request.mode() {
+        GrammarMode::Unspecified | GrammarMode::Free => Mode::Free,
+        GrammarMode::Call => Mode::Call,
+    };
+    let tools = read_tools(request.scope, request.catalogue, &mut problems);
+    let dialect = problems.dialect(request.dialect).unwrap_or(Dialect::Action);
+    problems.or(GrammarRequest {
+        tools,
+        dialect,
+        mode,
     })
 }
 

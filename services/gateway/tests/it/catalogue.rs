@@ -5,8 +5,8 @@ use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient
 use contracts::tavern::gateway::v1::stream_text_request::Part;
 use contracts::tavern::gateway::v1::stream_text_response::Event;
 use contracts::tavern::gateway::v1::{
-    ParseTextRequest, RenderCallRequest, RenderToolsRequest, StreamTextEnd, StreamTextRequest,
-    StreamTextStart, ToolCatalogue, ToolDeclaration,
+    GrammarMode, ParseTextRequest, RenderCallRequest, RenderGrammarRequest, RenderToolsRequest,
+    StreamTextEnd, StreamTextRequest, StreamTextStart, ToolCatalogue, ToolDeclaration,
 };
 use gateway::{GatewaySettings, Peers};
 use grpc_kit::{Services, Transport};
@@ -146,4 +146,25 @@ async fn what_is_wrong_with_native_calls_of_a_stream_is_named_by_its_path() {
     };
     let violations = grpc_kit::violations(&status);
     assert_eq!(violations[0].0, "end.tool_calls_json");
+}
+
+#[tokio::test]
+async fn a_grammar_is_written_for_the_schemas_of_its_caller() {
+    let request = RenderGrammarRequest {
+        catalogue: catalogue(),
+        mode: GrammarMode::Call as i32,
+        ..RenderGrammarRequest::default()
+    };
+    let answer = alone().render_grammar(request.clone()).await.unwrap();
+    let text = answer.into_inner().text;
+    assert!(text.starts_with("root ::= prose block\n"), "{text}");
+    assert!(text.contains("\"<Look>\\n\""), "{text}");
+    let without_tools = RenderGrammarRequest {
+        catalogue: Some(ToolCatalogue::default()),
+        ..request
+    };
+    let refused = alone().render_grammar(without_tools).await.unwrap_err();
+    let violations = grpc_kit::violations(&refused).into_iter();
+    let violations: Vec<_> = violations.map(|(field, _)| field).collect();
+    assert_eq!(violations, ["scope"]);
 }

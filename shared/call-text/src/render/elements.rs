@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use super::{is_plain_string, text_of};
 use crate::schema::Schema;
 
-type Refusal = (String, String);
+/// The JSON pointer of an argument, and why it cannot be written.
+pub(crate) type Refusal = (String, String);
 
 /// `<ACTION>` with one call.
 pub(super) fn action(
@@ -19,9 +20,8 @@ pub(super) fn action(
 ) -> Result<String, Refusal> {
     let mut out = format!("<ACTION>\n    <{name}>\n");
     for (key, value) in arguments {
-        check_name(key)?;
         out.push_str("        ");
-        out.push_str(&element(BytesStart::new(key.as_str()), key, value, schema)?);
+        out.push_str(&parameter(key, value, schema)?);
         out.push('\n');
     }
     out.push_str(&format!("    </{name}>\n</ACTION>"));
@@ -36,15 +36,30 @@ pub(super) fn tool_tag(
 ) -> Result<String, Refusal> {
     let mut out = format!("<tool_call name=\"{name}\">\n");
     for (key, value) in arguments {
-        check_name(key)?;
-        let mut start = BytesStart::new("param");
-        start.push_attribute(("name", key.as_str()));
         out.push_str("    ");
-        out.push_str(&element(start, key, value, schema)?);
+        out.push_str(&tag_parameter(key, value, schema)?);
         out.push('\n');
     }
     out.push_str("</tool_call>");
     Ok(out)
+}
+
+/// `<key>` with a value.
+pub(super) fn parameter(key: &str, value: &Value, schema: Schema<'_>) -> Result<String, Refusal> {
+    check_name(key)?;
+    element(BytesStart::new(key), key, value, schema)
+}
+
+/// `<param name="key">` with a value.
+pub(super) fn tag_parameter(
+    key: &str,
+    value: &Value,
+    schema: Schema<'_>,
+) -> Result<String, Refusal> {
+    check_name(key)?;
+    let mut start = BytesStart::new("param");
+    start.push_attribute(("name", key));
+    element(start, key, value, schema)
 }
 
 /// A parameter name that stands in a tag as it is.

@@ -38,20 +38,32 @@ pub(super) fn block(
     let mut out = format!("{open}\n");
     out.push_str(&field(command, &entry.tool.id, false, dialect));
     for (name, value) in arguments {
-        // TAM has no spelling for a parameter called `command` (T19).
-        let alias = entry.command_alias && name == "command" && dialect != Dialect::Vcp;
-        let key = if alias { "arg_command" } else { name };
-        let preserves = schema.member(name).preserves_white_space();
         out.push_str(separator);
         out.push('\n');
-        out.push_str(&field(key, &text_of(value), preserves, dialect));
+        out.push_str(&parameter(entry, name, value, schema, dialect));
     }
     out.push('\n');
     out.push_str(close);
     out
 }
 
-fn field(key: &str, text: &str, preserves: bool, dialect: Dialect) -> String {
+/// The field of a parameter.
+pub(super) fn parameter(
+    entry: &Entry,
+    name: &str,
+    value: &Value,
+    schema: Schema<'_>,
+    dialect: Dialect,
+) -> String {
+    // TAM has no spelling for a parameter called `command` (T19).
+    let alias = entry.command_alias && name == "command" && dialect != Dialect::Vcp;
+    let key = if alias { "arg_command" } else { name };
+    let preserves = schema.member(name).preserves_white_space();
+    field(key, &text_of(value), preserves, dialect)
+}
+
+/// A field with a text as its value.
+pub(crate) fn field(key: &str, text: &str, preserves: bool, dialect: Dialect) -> String {
     // A line break inside each delimiter belongs to the writing (T16), except where all white space
     // belongs to the value.
     let framed = if text.contains('\n') && !preserves {
