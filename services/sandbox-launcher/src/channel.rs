@@ -20,22 +20,14 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::plan::MAX_PLAN_BYTES;
 
-/// The script's own descriptors, in the order in which they travel.
+/// The script's own descriptors, and the one of its init.
 pub struct ScriptDescriptors<Fd> {
-    /// Read by the script as standard input.
-    pub stdin: Fd,
-    /// Written by the script as standard output.
-    pub stdout: Fd,
-    /// Written by the script as standard error.
-    pub stderr: Fd,
-    /// Written by the script as its result channel.
-    pub result: Fd,
-    /// Written by the script: its progress.
-    pub progress: Fd,
+    /// Each in the place of the number under which the script finds it: its standard streams,
+    /// [`crate::plan::RESULT_FD`], [`crate::plan::PROGRESS_FD`], [`crate::plan::JOB_FD`]. The last is
+    /// unused when the interpreter starts after its files.
+    pub script: [Fd; 6],
     /// Read by the init: deliveries of files.
     pub files: Fd,
-    /// Read by a warm interpreter: its job. Unused when the interpreter starts after its files.
-    pub job: Fd,
 }
 
 const DESCRIPTORS: usize = 7;
@@ -66,34 +58,18 @@ pub fn send_head(
     head: &[u8],
     descriptors: &ScriptDescriptors<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    let ScriptDescriptors {
+    let [stdin, stdout, stderr, result, progress, job] = descriptors.script;
+    let all = [
         stdin,
         stdout,
         stderr,
         result,
         progress,
-        files,
         job,
-    } = descriptors;
-    let all = [*stdin, *stdout, *stderr, *result, *progress, *files, *job];
+        descriptors.files,
+    ];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&all)) {
-        return Err(io::Error::other(
-            "the descriptors do not fit into one message",
-        ));
-    }
-    let sent = rustix::net::sendmsg(
-        socket,
-        &[IoSlice::new(head)],
-        &mut control,
-        SendFlags::NOSIGNAL,
-    )?;
-    if sent == head.len() {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::WriteZero.into())
-    }
+    send(socket, head, &all, &mut space)
 }
 
 /// Receives a plan and the descriptors that come with it.
@@ -105,41 +81,18 @@ pub fn receive<T: DeserializeOwned>(
 ) -> io::Result<(T, ScriptDescriptors<OwnedFd>)> {
     let mut head = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::net::recvmsg(
-        socket.as_fd(),
-        &mut [IoSliceMut::new(&mut head)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL,
-    )?;
-    let mut all: Vec<OwnedFd> = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            all.extend(descriptors);
-        }
-    }
-    let (true, Ok([stdin, stdout, stderr, result, progress, files, job])) = (
-        received.bytes == head.len(),
-        <[OwnedFd; DESCRIPTORS]>::try_from(all),
-    ) else {
+    let received = take(socket, &mut head, &mut space, RecvFlags::WAITALL)?;
+    let Ok([stdin, stdout, stderr, result, progress, job, files]) =
+        <[OwnedFd; DESCRIPTORS]>::try_from(received)
+    else {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "the plan has no descriptors",
         ));
     };
+    let script = [stdin, stdout, stderr, result, progress, job];
     let plan = read_body(&mut &*socket, head)?;
-    Ok((
-        plan,
-        ScriptDescriptors {
-            stdin,
-            stdout,
-            stderr,
-            result,
-            progress,
-            files,
-            job,
-        },
-    ))
+    Ok((plan, ScriptDescriptors { script, files }))
 }
 
 /// Sends one descriptor by itself.
@@ -147,25 +100,8 @@ pub fn receive<T: DeserializeOwned>(
 /// # Errors
 /// When the socket fails.
 pub fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    let all = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&all)) {
-        return Err(io::Error::other(
-            "the descriptor does not fit into a message",
-        ));
-    }
-    let sent = rustix::net::sendmsg(
-        socket,
-        &[IoSlice::new(&[0])],
-        &mut control,
-        SendFlags::NOSIGNAL,
-    )?;
-    if sent == 1 {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::WriteZero.into())
-    }
+    send(socket.as_fd(), &[0], &[descriptor], &mut space)
 }
 
 /// Takes a descriptor that was sent by itself. It never waits: the caller knows that the other
@@ -174,22 +110,62 @@ pub fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> io::R
 /// # Errors
 /// When none is there.
 pub fn take_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
-    let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    rustix::net::recvmsg(
-        socket.as_fd(),
-        &mut [IoSliceMut::new(&mut byte)],
+    let mut taken = take(socket, &mut [0], &mut space, RecvFlags::DONTWAIT)?;
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "no descriptor was sent");
+    taken.pop().ok_or_else(missing)
+}
+
+/// Sends bytes together with descriptors.
+fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    space: &mut [MaybeUninit<u8>],
+) -> io::Result<()> {
+    let mut control = SendAncillaryBuffer::new(space);
+    if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other(
+            "the descriptors do not fit into a message",
+        ));
+    }
+    let bytes_sent = rustix::net::sendmsg(
+        socket,
+        &[IoSlice::new(bytes)],
         &mut control,
-        RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
+        SendFlags::NOSIGNAL,
     )?;
-    let mut taken = None;
+    match bytes_sent == bytes.len() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// Receives exactly so many bytes, and the descriptors that come with them.
+fn take(
+    socket: &UnixStream,
+    bytes: &mut [u8],
+    space: &mut [MaybeUninit<u8>],
+    flags: RecvFlags,
+) -> io::Result<Vec<OwnedFd>> {
+    let mut control = RecvAncillaryBuffer::new(space);
+    let length = bytes.len();
+    let received = rustix::net::recvmsg(
+        socket.as_fd(),
+        &mut [IoSliceMut::new(bytes)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC | flags,
+    )?;
+    let mut all = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            taken = descriptors.last().or(taken);
+            all.extend(descriptors);
         }
     }
-    taken.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no descriptor was sent"))
+    match received.bytes == length {
+        true => Ok(all),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 /// Reads one frame; `None` if the writer has closed its end before one began.

@@ -72,38 +72,37 @@ pub(crate) fn has_scopes() -> bool {
 pub(crate) fn limits(limits: &ProcessLimits) -> Step {
     const STACK_BYTES: u64 = 8 << 20;
     const PENDING_SIGNALS: u64 = 1024;
-    let equal = |value: u64| (value, value);
     let all = [
-        (libc::RLIMIT_CORE, equal(1)),
-        // The first limit warns by SIGXCPU, which is also what the verdict is read from.
-        (
-            libc::RLIMIT_CPU,
-            (limits.cpu_seconds, limits.cpu_seconds + 1),
-        ),
-        (libc::RLIMIT_FSIZE, equal(limits.file_bytes)),
-        (libc::RLIMIT_DATA, equal(limits.data_bytes)),
-        (libc::RLIMIT_STACK, equal(STACK_BYTES)),
-        (libc::RLIMIT_MEMLOCK, equal(0)),
-        (libc::RLIMIT_MSGQUEUE, equal(0)),
-        (libc::RLIMIT_SIGPENDING, equal(PENDING_SIGNALS)),
-        (libc::RLIMIT_NICE, equal(0)),
-        (libc::RLIMIT_RTPRIO, equal(0)),
-        (libc::RLIMIT_NPROC, equal(limits.processes)),
+        (libc::RLIMIT_CORE, 1),
+        (libc::RLIMIT_FSIZE, limits.file_bytes),
+        (libc::RLIMIT_DATA, limits.data_bytes),
+        (libc::RLIMIT_STACK, STACK_BYTES),
+        (libc::RLIMIT_MEMLOCK, 0),
+        (libc::RLIMIT_MSGQUEUE, 0),
+        (libc::RLIMIT_SIGPENDING, PENDING_SIGNALS),
+        (libc::RLIMIT_NICE, 0),
+        (libc::RLIMIT_RTPRIO, 0),
+        (libc::RLIMIT_NPROC, limits.processes),
     ];
-    for (resource, (soft, hard)) in all {
-        sys::limit(resource, soft, hard).at(
-            Layer::Rlimits,
-            format!("setting the limit number {resource}"),
-        )?;
+    for (resource, value) in all {
+        limit(resource, value, value)?;
     }
-    Ok(())
+    // The first limit warns by SIGXCPU, which is also what the verdict is read from.
+    limit(libc::RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)
 }
 
 /// Sets the limit on open files. It comes last: the kernel holds it against the descriptors of all
 /// processes of the user that are on their way, when this one sends its own.
 pub(crate) fn open_files(limits: &ProcessLimits) -> Step {
-    sys::limit(libc::RLIMIT_NOFILE, limits.open_files, limits.open_files)
-        .at(Layer::Rlimits, "setting the limit on open files")
+    limit(libc::RLIMIT_NOFILE, limits.open_files, limits.open_files)
+}
+
+fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> Step {
+    let set = sys::limit(resource, soft, hard);
+    set.at(
+        Layer::Rlimits,
+        format!("setting the limit number {resource}"),
+    )
 }
 
 /// Restricts files, and sockets and signals where the kernel can, by Landlock.
@@ -148,6 +147,8 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
         false => AccessFs::ReadFile | AccessFs::Execute,
     };
     let device = AccessFs::ReadFile | AccessFs::WriteFile;
+    let listed = AccessFs::ReadFile | AccessFs::ReadDir;
+    let shown = |path: &std::path::Path| path.display().to_string();
     let write = AccessFs::from_all(NEWEST)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let mut rules: Vec<(String, BitFlags<AccessFs>)> = Vec::new();
@@ -156,41 +157,22 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
             let scratch = [WORK_DIRECTORY, "/tmp", "/dev/shm"];
             // The root itself may be listed, what is in it is granted one by one.
             rules.push(("/".to_owned(), AccessFs::ReadDir.into()));
-            let binds = root
-                .binds
-                .iter()
-                .map(|bind| bind.target.display().to_string());
-            let files = root
-                .files
-                .iter()
-                .map(|file| file.path.display().to_string());
-            rules.extend(files.map(|path| (path, AccessFs::ReadFile.into())));
-            rules.extend(binds.map(|path| {
-                let rights = rights(std::path::Path::new(&path));
-                (path, rights)
-            }));
+            let files = root.files.iter();
+            rules.extend(files.map(|file| (shown(&file.path), AccessFs::ReadFile.into())));
+            let binds = root.binds.iter();
+            rules.extend(binds.map(|path| (shown(path), rights(path))));
             rules.extend(scratch.map(|path| (path.to_owned(), write)));
-            let input = AccessFs::ReadFile | AccessFs::ReadDir;
-            rules.push((INPUT_DIRECTORY.to_owned(), input));
+            rules.push((INPUT_DIRECTORY.to_owned(), listed));
             if root.proc {
-                rules.push(("/proc".to_owned(), input));
+                rules.push(("/proc".to_owned(), listed));
             }
         }
         Confinement::Reduced(reduced) => {
-            let shown = |path: &std::path::Path| path.display().to_string();
-            rules.extend(
-                reduced
-                    .readable
-                    .iter()
-                    .filter(|path| path.exists())
-                    .map(|path| (shown(path), rights(path))),
-            );
+            let readable = reduced.readable.iter().filter(|path| path.exists());
+            rules.extend(readable.map(|path| (shown(path), rights(path))));
             rules.push((shown(&reduced.work), write));
             rules.push((shown(&reduced.temporary), write));
-            rules.push((
-                shown(&reduced.input),
-                AccessFs::ReadFile | AccessFs::ReadDir,
-            ));
+            rules.push((shown(&reduced.input), listed));
         }
     }
     rules.extend(DEVICES.map(|path| (path.to_owned(), device)));

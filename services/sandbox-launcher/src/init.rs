@@ -26,32 +26,20 @@ use crate::{
     sys::{self, Forked},
 };
 
-/// What the init is given by the supervisor.
-pub(crate) struct Inheritance {
-    /// The plan.
-    pub(crate) plan: LaunchPlan,
-    /// The script's descriptors.
-    pub(crate) descriptors: ScriptDescriptors<OwnedFd>,
-    /// Readable once the supervisor has done its part; ends early if it failed.
-    pub(crate) go: OwnedFd,
-    /// Where reports go.
-    pub(crate) reports: OwnedFd,
-}
-
-/// Lives the init's life and ends the process.
-pub(crate) fn run(inheritance: Inheritance) -> ! {
-    let Inheritance {
-        plan,
-        descriptors,
-        go,
-        reports,
-    } = inheritance;
+/// Lives the init's life and ends the process. `go` is readable once the supervisor has done its part,
+/// and ends early if it failed; reports go to `reports`.
+pub(crate) fn run(
+    plan: &LaunchPlan,
+    descriptors: ScriptDescriptors<OwnedFd>,
+    go: OwnedFd,
+    reports: OwnedFd,
+) -> ! {
     let mut reports = File::from(reports);
     let mut byte = [0];
     if sys::die_with_parent().is_err() || File::from(go).read_exact(&mut byte).is_err() {
         sys::exit_now(1);
     }
-    let code = match keep(&plan, descriptors, &mut reports) {
+    let code = match keep(plan, descriptors, &mut reports) {
         Ok(()) => 0,
         Err(failure) => {
             send(&mut reports, &Report::Failed(failure));

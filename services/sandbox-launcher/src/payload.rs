@@ -11,7 +11,7 @@ use std::{
 use crate::{
     channel::{self, ScriptDescriptors},
     confine,
-    plan::{Confinement, JOB_FD, LaunchPlan, PROGRESS_FD, RESULT_FD, Start},
+    plan::{Confinement, JOB_FD, LaunchPlan, Start},
     report::{At, Failure, Layer, Step},
     sys,
 };
@@ -45,7 +45,7 @@ fn prepare(
     descriptors: ScriptDescriptors<OwnedFd>,
     init: Option<UnixStream>,
 ) -> Step<(Vec<CString>, Vec<CString>)> {
-    sys::new_session().at(Layer::Privileges, "starting a session")?;
+    rustix::process::setsid().at(Layer::Privileges, "starting a session")?;
     if let Confinement::Reduced(reduced) = &plan.confinement {
         std::env::set_current_dir(&reduced.work)
             .at(Layer::Files, "entering the working directory")?;
@@ -77,38 +77,20 @@ fn prepare(
 
 /// Gives the script its descriptors under their numbers, and nothing else.
 fn place(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>) -> Step {
-    let ScriptDescriptors {
-        stdin,
-        stdout,
-        stderr,
-        result,
-        progress,
-        files,
-        job,
-    } = descriptors;
-    drop(files);
-    let mut wanted = vec![
-        (stdin, 0),
-        (stdout, 1),
-        (stderr, 2),
-        (result, RESULT_FD),
-        (progress, PROGRESS_FD),
-    ];
-    match plan.start {
-        Start::AtOnce | Start::Waiting => wanted.push((job, JOB_FD)),
-        Start::AfterFiles => drop(job),
-    }
-    let moved = wanted
-        .into_iter()
-        .map(|(descriptor, number)| Ok((sys::move_above(descriptor, FIRST_FREE)?, number)))
+    let count = match plan.start {
+        Start::AtOnce | Start::Waiting => JOB_FD + 1,
+        Start::AfterFiles => JOB_FD,
+    };
+    let moved = (0..count)
+        .zip(descriptors.script)
+        .map(|(number, descriptor)| Ok((sys::move_above(descriptor, FIRST_FREE)?, number)))
         .collect::<std::io::Result<Vec<_>>>()
         .at(Layer::Exec, "moving the descriptors")?;
-    let first_foreign = moved.len() as i32;
     for (descriptor, number) in &moved {
         sys::duplicate_to(descriptor.as_fd(), *number)
             .at(Layer::Exec, "placing the descriptors")?;
     }
-    sys::close_on_exec_from(first_foreign).at(Layer::Exec, "closing all other descriptors")
+    sys::close_on_exec_from(count).at(Layer::Exec, "closing all other descriptors")
 }
 
 fn strings(values: impl Iterator<Item = String>) -> Step<Vec<CString>> {

@@ -33,9 +33,9 @@ pub const MAX_PLAN_BYTES: usize = 4 << 20;
 pub struct LaunchPlan {
     /// How the script is kept apart.
     pub confinement: Confinement,
-    /// The user outside as which the script runs. `None` when the launcher is no root: the script
-    /// then keeps the launcher's own user.
-    pub outside_user: Option<OutsideUser>,
+    /// The user outside as which the script runs, and the group of that number; it owns nothing. `None`
+    /// when the launcher is no root: the script then keeps the launcher's own user.
+    pub outside_user: Option<u32>,
     /// The program and its arguments; the first one is an absolute path inside the script's root.
     pub command: Vec<String>,
     /// The script's whole environment.
@@ -71,8 +71,8 @@ pub enum Confinement {
 pub struct RootPlan {
     /// Whether a fresh /proc is mounted.
     pub proc: bool,
-    /// Host paths that appear read-only, with everything below them.
-    pub binds: Vec<Bind>,
+    /// Host paths that appear read-only in the same place, with everything below them.
+    pub binds: Vec<PathBuf>,
     /// Symbolic links of the root, such as `/bin`.
     pub links: Vec<Link>,
     /// Small files of the root, such as `/etc/passwd`.
@@ -81,15 +81,6 @@ pub struct RootPlan {
     pub scratch_bytes: u64,
     /// Number of files and directories of the scratch file system.
     pub scratch_files: u64,
-}
-
-/// One host path that appears in the root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bind {
-    /// The path on the host.
-    pub source: PathBuf,
-    /// The path inside.
-    pub target: PathBuf,
 }
 
 /// One symbolic link of the root.
@@ -121,13 +112,6 @@ pub struct ReducedPlan {
     pub temporary: PathBuf,
     /// Paths that may be read and executed.
     pub readable: Vec<PathBuf>,
-}
-
-/// A user outside that owns nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutsideUser {
-    /// The user id, and the group id as well.
-    pub id: u32,
 }
 
 /// Limits that the kernel keeps for each process.

@@ -1,5 +1,7 @@
 //! Gives up every right for good.
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 use crate::{
     plan::{Confinement, INSIDE_ID, LaunchPlan},
     report::{At, Layer, Step},
@@ -18,16 +20,17 @@ pub(crate) fn give_up(plan: &LaunchPlan) -> Step {
             }
         }
     }
-    sys::drop_ambient().at(layer, "clearing the ambient capabilities")?;
+    rustix::thread::clear_ambient_capability_set()
+        .at(layer, "clearing the ambient capabilities")?;
     match (inside, plan.outside_user) {
         (true, _) => sys::become_user(INSIDE_ID, was_root),
-        (false, Some(user)) => sys::become_user(user.id, true),
+        (false, Some(user)) => sys::become_user(user, true),
         (false, None) => Ok(()),
     }
     .at(layer, "becoming the script's user")?;
     sys::drop_capabilities().at(layer, "dropping the capabilities")?;
-    sys::no_new_privileges().at(layer, "ruling out new privileges")?;
-    sys::hide_from_peers().at(layer, "hiding from the script")?;
+    rustix::thread::set_no_new_privs(true).at(layer, "ruling out new privileges")?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).at(layer, "hiding from the script")?;
     // The change of user has cleared the wish to die with the parent.
     sys::die_with_parent().at(layer, "tying the life to the supervisor")
 }

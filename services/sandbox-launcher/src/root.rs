@@ -10,7 +10,7 @@ use std::{
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 use crate::{
-    plan::{Bind, INPUT_DIRECTORY, INSIDE_ID, RootPlan, WORK_DIRECTORY},
+    plan::{INPUT_DIRECTORY, INSIDE_ID, RootPlan, WORK_DIRECTORY},
     report::{At, Layer, Step},
     sys,
 };
@@ -96,20 +96,19 @@ fn enter_new_root() -> Step {
     std::env::set_current_dir("/").at(Layer::Root, "entering the new root")
 }
 
-fn bind_read_only(bind: &Bind) -> Step {
-    let source = on_host(&bind.source);
-    let kind = fs::symlink_metadata(&source).at(Layer::Root, naming("finding", &bind.source))?;
-    make_parent(&bind.target)?;
+fn bind_read_only(path: &Path) -> Step {
+    let source = on_host(path);
+    let kind = fs::symlink_metadata(&source).at(Layer::Root, naming("finding", path))?;
+    make_parent(path)?;
     if kind.is_dir() {
-        fs::create_dir_all(&bind.target)
+        fs::create_dir_all(path)
     } else {
-        fs::write(&bind.target, "")
+        fs::write(path, "")
     }
-    .at(Layer::Root, naming("making room for", &bind.target))?;
-    rustix::mount::mount_bind_recursive(&source, &bind.target)
-        .at(Layer::Root, naming("binding", &bind.source))?;
-    sys::mount_attributes(&c_path(&bind.target)?, READ_ONLY, true)
-        .at(Layer::Root, naming("making read-only", &bind.target))
+    .at(Layer::Root, naming("making room for", path))?;
+    rustix::mount::mount_bind_recursive(&source, path).at(Layer::Root, naming("binding", path))?;
+    sys::mount_attributes(&c_path(path)?, READ_ONLY, true)
+        .at(Layer::Root, naming("making read-only", path))
 }
 
 fn devices(proc: bool) -> Step {

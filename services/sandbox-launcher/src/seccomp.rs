@@ -8,7 +8,7 @@ pub mod compile;
 pub mod policy;
 
 pub use compile::compile;
-pub use policy::{Answer, Condition, Entry, Profile, Rule};
+pub use policy::{Answer, Condition, Entry, Profile};
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::{
     channel::{self, ScriptDescriptors},
-    init::{self, Inheritance},
+    init,
     plan::{Confinement, INSIDE_ID, LaunchPlan},
     report::{At, Failure, Layer, Report, Step},
     sys::{self, Forked},
@@ -86,12 +86,7 @@ fn supervise(
     let init = match sys::fork(if namespaces { flags } else { 0 }) {
         Ok(Forked::Child) => {
             drop((say_go, reports, events));
-            init::run(Inheritance {
-                plan,
-                descriptors,
-                go,
-                reports: tell,
-            })
+            init::run(&plan, descriptors, go, tell)
         }
         Ok(Forked::Parent(init)) => init,
         Err(error) if namespaces => return Err(which_namespace(error)),
@@ -100,10 +95,7 @@ fn supervise(
     drop((go, tell, descriptors));
     let mut family = Family {
         init,
-        user: plan
-            .outside_user
-            .filter(|_| !namespaces)
-            .map(|user| user.id),
+        user: plan.outside_user.filter(|_| !namespaces),
         namespaces,
         cpu: Duration::ZERO,
         max_bytes: 0,
@@ -132,16 +124,16 @@ fn admit(plan: &LaunchPlan, init: i32, namespaces: bool) -> Step {
         let (uid_map, gid_map) = match plan.outside_user {
             // The init needs root's own files while it builds the root; the script gets the other.
             Some(user) => {
-                let map = format!("0 0 1\n{INSIDE_ID} {} 1\n", user.id);
+                let map = format!("0 0 1\n{INSIDE_ID} {user} 1\n");
                 (map.clone(), map)
             }
             None => {
-                let (user, group) = sys::user();
+                let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
                 write(&format!("/proc/{init}/setgroups"), "deny")
                     .at(Layer::UserNamespace, "denying group changes")?;
                 (
-                    format!("{INSIDE_ID} {user} 1\n"),
-                    format!("{INSIDE_ID} {group} 1\n"),
+                    format!("{INSIDE_ID} {} 1\n", user.as_raw()),
+                    format!("{INSIDE_ID} {} 1\n", group.as_raw()),
                 )
             }
         };

@@ -9,6 +9,11 @@ use std::{
 };
 
 use libc::{c_int, c_long, c_ulong, pid_t};
+use rustix::{
+    net::{AddressFamily, SocketFlags, SocketType},
+    process::{Gid, Pid, PidfdFlags, Signal, Uid},
+    thread::{CapabilitySet, CapabilitySets},
+};
 
 /// The result of a fork, seen from one of the two sides.
 pub(crate) enum Forked {
@@ -127,10 +132,8 @@ pub(crate) fn kill(pid: pid_t, signal: c_int) -> io::Result<()> {
 
 /// Holds a process, so that its number cannot come to mean another one.
 pub(crate) fn hold(pid: pid_t) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
-    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, c_long::from(pid), 0 as c_long) })?;
-    // SAFETY: the kernel has just made this descriptor for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+    let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
+    Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// Returns whether two processes have one memory.
@@ -170,22 +173,14 @@ pub(crate) fn kill_held(process: BorrowedFd<'_>, signal: c_int, group: bool) -> 
 
 /// Asks the kernel to kill this process when its parent thread ends.
 pub(crate) fn die_with_parent() -> io::Result<()> {
-    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong)
+    Ok(rustix::process::set_parent_process_death_signal(Some(
+        Signal::KILL,
+    ))?)
 }
 
 /// Makes this process the one that orphans of its descendants are handed to.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
-    prctl(libc::PR_SET_CHILD_SUBREAPER, 1)
-}
-
-/// Hides this process's memory and /proc entries from others of the same user.
-pub(crate) fn hide_from_peers() -> io::Result<()> {
-    prctl(libc::PR_SET_DUMPABLE, 0)
-}
-
-/// Rules out that any later program gains rights.
-pub(crate) fn no_new_privileges() -> io::Result<()> {
-    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
+    Ok(rustix::process::set_child_subreaper(Some(Pid::INIT))?)
 }
 
 fn prctl(option: c_int, value: c_ulong) -> io::Result<()> {
@@ -206,56 +201,23 @@ pub(crate) fn drop_from_bounding_set(capability: u32) -> io::Result<bool> {
 
 /// Gives up every capability.
 pub(crate) fn drop_capabilities() -> io::Result<()> {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: c_int,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = Header {
-        version: VERSION_3,
-        pid: 0,
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets {
+        effective: none,
+        permitted: none,
+        inheritable: none,
     };
-    let nothing = [0_u32; 6];
-    // SAFETY: version 3 reads one header and two sets of three 32-bit words.
-    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, nothing.as_ptr()) }).map(drop)
-}
-
-/// Clears the ambient capabilities.
-pub(crate) fn drop_ambient() -> io::Result<()> {
-    let zero: c_ulong = 0;
-    // SAFETY: takes plain numbers.
-    check(
-        unsafe {
-            libc::prctl(
-                libc::PR_CAP_AMBIENT,
-                libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong,
-                zero,
-                zero,
-                zero,
-            )
-        }
-        .into(),
-    )
-    .map(drop)
+    Ok(rustix::thread::set_capabilities(None, none)?)
 }
 
 /// Takes on a user and group id in all their forms, and no other group where that is possible.
 pub(crate) fn become_user(id: u32, clear_groups: bool) -> io::Result<()> {
     if clear_groups {
-        // SAFETY: a length of zero reads nothing from the pointer.
-        check(unsafe { libc::setgroups(0, ptr::null()) }.into())?;
+        rustix::thread::set_thread_groups(&[])?;
     }
-    // SAFETY: takes plain numbers.
-    check(unsafe { libc::setresgid(id, id, id) }.into())?;
-    // SAFETY: takes plain numbers.
-    check(unsafe { libc::setresuid(id, id, id) }.into()).map(drop)
-}
-
-/// The effective user id of this process.
-pub(crate) fn user() -> (u32, u32) {
-    // SAFETY: these two always succeed and take no arguments.
-    unsafe { (libc::geteuid(), libc::getegid()) }
+    let (user, group) = (Uid::from_raw(id), Gid::from_raw(id));
+    rustix::thread::set_thread_res_gid(group, group, group)?;
+    Ok(rustix::thread::set_thread_res_uid(user, user, user)?)
 }
 
 /// Limits one resource; the first value is the soft limit. Where this process itself has less and may
@@ -283,12 +245,6 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -
         rlim_cur: soft.min(own.rlim_max),
         rlim_max: own.rlim_max,
     })
-}
-
-/// Starts a session, without a controlling terminal.
-pub(crate) fn new_session() -> io::Result<()> {
-    // SAFETY: takes no arguments.
-    check(unsafe { libc::setsid() }.into()).map(drop)
 }
 
 /// Joins a new anonymous session keyring.
@@ -353,10 +309,7 @@ pub(crate) fn duplicate_to(fd: BorrowedFd<'_>, number: c_int) -> io::Result<()> 
 
 /// Moves `fd` to the lowest free number from `least` on, with close-on-exec.
 pub(crate) fn move_above(fd: OwnedFd, least: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: takes plain numbers.
-    let new = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) }.into())?;
-    // SAFETY: the kernel has just made this descriptor for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(new as c_int) })
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, least)?)
 }
 
 /// Sets the mount attributes of everything mounted at and below `path`.
@@ -384,12 +337,8 @@ pub(crate) fn mount_attributes(path: &CStr, set: u64, recursive: bool) -> io::Re
 
 /// Brings up the loopback interface of the network namespace.
 pub(crate) fn loopback_up() -> io::Result<()> {
-    // SAFETY: takes plain numbers.
-    let socket = check(
-        unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }.into(),
-    )?;
-    // SAFETY: the kernel has just made this descriptor for us.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket as c_int) };
+    let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     // SAFETY: an all-zero ifreq is a valid value of that plain struct.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (place, byte) in request.ifr_name.iter_mut().zip(b"lo") {

@@ -21,7 +21,10 @@ use sandbox_engine::domain::{
     outcome::Outcome,
     script::{Content, Program, Script},
     usage::Usage,
-    verdict::class::{Reached, milliseconds},
+    verdict::{
+        Verdict,
+        class::{Reached, milliseconds},
+    },
 };
 use tracing::Span;
 
@@ -34,44 +37,20 @@ use crate::{
 /// The longest name of a runtime that is recorded before it is known.
 const MAX_RUNTIME_BYTES: usize = 64;
 
-/// What a record is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// A script whose answer comes at its end.
-    Script,
-    /// A streamed script.
-    Stream,
-    /// A session.
-    Session,
-    /// A cell of a session.
-    Cell,
-}
-
-impl What {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Script => "script",
-            Self::Stream => "stream",
-            Self::Session => "session",
-            Self::Cell => "cell",
-        }
-    }
-}
+/// What a record is about: a script whose answer comes at its end.
+pub(crate) const SCRIPT: &str = "script";
+/// A streamed script.
+pub(crate) const STREAM: &str = "stream";
+/// A session.
+const SESSION: &str = "session";
+/// A cell of a session.
+const CELL: &str = "cell";
 
 /// A record that is still to be made; it is made once.
 #[derive(Debug)]
 #[must_use = "a record that is dropped reports the run as lost"]
 pub(crate) struct Record {
-    subject: Subject,
-    /// The span of the call, which the record belongs to whatever task makes it.
-    span: Span,
-    state: RecordState,
-}
-
-/// What is known before anything runs.
-#[derive(Debug)]
-struct Subject {
-    what: What,
+    what: &'static str,
     caller: String,
     request_id: String,
     effect_id: String,
@@ -80,6 +59,9 @@ struct Subject {
     runtime: String,
     /// `None` also if audit records are not collected.
     source_sha256: Option<String>,
+    /// The span of the call, which the record belongs to whatever task makes it.
+    span: Span,
+    state: RecordState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,35 +74,9 @@ enum RecordState {
     Recorded,
 }
 
-/// What a record reports.
-#[derive(Clone, Copy, Debug, Default)]
-enum Event {
-    /// It has not been let run.
-    #[default]
-    Refused,
-    /// A session can be used.
-    Opened,
-    /// It is about to run.
-    Started,
-    /// It ran, and has ended.
-    Ended,
-}
-
-impl Event {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::Opened => "opened",
-            Self::Started => "started",
-            Self::Ended => "ended",
-        }
-    }
-}
-
-/// What a record says beyond that.
+/// What a record says of an event.
 #[derive(Debug, Default)]
 struct Facts {
-    event: Event,
     verdict: &'static str,
     reached: Option<Reached>,
     code: Option<i32>,
@@ -131,77 +87,93 @@ struct Facts {
     usage: Option<Usage>,
 }
 
+impl Facts {
+    fn of(verdict: &Verdict, usage: Usage) -> Self {
+        Self {
+            verdict: verdict.class(),
+            reached: verdict.reached(),
+            code: verdict.code(),
+            wall_time: Some(usage.wall_time),
+            usage: Some(usage),
+            ..Self::default()
+        }
+    }
+}
+
 impl Record {
     /// The record of a script.
-    pub(crate) fn of_script(what: What, request_id: &str, script: &Script) -> Self {
-        let source_sha256 = is_heard().then(|| source_digest(script)).flatten();
-        let subject = Subject {
-            effect_id: script.effect_id.clone(),
-            source_sha256,
-            ..Subject::of(what, request_id, &script.caller, &script.runtime)
-        };
-        Self::new(subject, Span::current(), RecordState::Waiting)
+    pub(crate) fn of_script(what: &'static str, request_id: &str, script: &Script) -> Self {
+        let mut record = Self::of(what, &script.caller, &script.runtime, Span::current());
+        request_id.clone_into(&mut record.request_id);
+        record.effect_id.clone_from(&script.effect_id);
+        record.source_sha256 = is_heard().then(|| source_digest(script)).flatten();
+        record
     }
 
     /// The record of a session.
     pub(crate) fn of_session(id: &str, request_id: &str, script: &Script) -> Self {
-        let subject = Subject {
-            session_id: id.to_owned(),
-            ..Subject::of(What::Session, request_id, &script.caller, &script.runtime)
-        };
-        Self::new(subject, Span::current(), RecordState::Waiting)
+        let mut record = Self::of(SESSION, &script.caller, &script.runtime, Span::current());
+        id.clone_into(&mut record.session_id);
+        request_id.clone_into(&mut record.request_id);
+        record
     }
 
     /// The record of a cell that is begun for the call with this span.
     pub(crate) fn of_cell(session: &SessionInfo, number: u64, source: &str, span: Span) -> Self {
-        let digest = || BlobDigest::of(source.as_bytes()).to_string();
-        let subject = Subject {
-            session_id: session.id.clone(),
-            cell: Some(number),
-            source_sha256: is_heard().then(digest),
-            ..Subject::of(What::Cell, "", &session.caller, &session.runtime)
-        };
-        let record = Self::new(subject, span, RecordState::Running);
-        record.started();
+        let mut record = Self::of(CELL, &session.caller, &session.runtime, span);
+        record.session_id.clone_from(&session.id);
+        record.cell = Some(number);
+        record.source_sha256 = is_heard().then(|| BlobDigest::of(source.as_bytes()).to_string());
+        record.state = RecordState::Running;
+        record.record("started", &Facts::default());
         record
     }
 
-    fn new(subject: Subject, span: Span, state: RecordState) -> Self {
+    fn of(what: &'static str, caller: &str, runtime: &str, span: Span) -> Self {
+        let plain = runtime.len() <= MAX_RUNTIME_BYTES
+            && runtime.bytes().all(|byte| byte.is_ascii_graphic());
         Self {
-            subject,
+            what,
+            caller: caller.to_owned(),
+            request_id: String::new(),
+            effect_id: String::new(),
+            session_id: String::new(),
+            cell: None,
+            runtime: if plain { runtime } else { "unknown" }.to_owned(),
+            source_sha256: None,
             span,
-            state,
+            state: RecordState::Waiting,
         }
     }
 
     /// It is about to run, in the runtime of this name.
     pub(crate) fn admitted(&mut self, runtime: &str) {
-        runtime.clone_into(&mut self.subject.runtime);
+        runtime.clone_into(&mut self.runtime);
         self.state = RecordState::Running;
         // The start of a session is recorded when it can be used.
-        if self.subject.what != What::Session {
-            self.started();
+        if self.what != SESSION {
+            self.record("started", &Facts::default());
         }
-    }
-
-    fn started(&self) {
-        self.record(&Facts {
-            event: Event::Started,
-            ..Facts::default()
-        });
     }
 
     /// It is refused. A request that was never sound leaves no record.
     pub(crate) fn refused(&mut self, refusal: Refusal) -> Refusal {
         self.state = RecordState::Recorded;
         if let Some(verdict) = class_of(&refusal) {
-            self.record(&Facts {
-                event: Event::Refused,
-                verdict,
-                ..Facts::default()
-            });
+            self.refuse(verdict);
         }
         refusal
+    }
+
+    fn refuse(&self, verdict: &'static str) {
+        metrics::refused(self.what, verdict);
+        self.record(
+            "refused",
+            &Facts {
+                verdict,
+                ..Facts::default()
+            },
+        );
     }
 
     /// The answer is that of an earlier request, which has its record.
@@ -211,42 +183,30 @@ impl Record {
 
     /// A script has ended.
     pub(crate) fn ended(mut self, outcome: &Outcome) {
-        self.state = RecordState::Recorded;
-        self.record(&Facts {
-            event: Event::Ended,
-            verdict: outcome.verdict.class(),
-            reached: outcome.verdict.reached(),
-            code: outcome.verdict.code(),
+        self.end(&Facts {
             isolation: outcome.isolation,
             enforcement: Some(outcome.enforcement),
-            usage: Some(outcome.usage),
-            ..Facts::default()
+            ..Facts::of(&outcome.verdict, outcome.usage)
         });
     }
 
     /// A session can be used; its end is another record.
     pub(crate) fn opened(&self, session: &SessionInfo) {
-        self.record(&Facts {
-            event: Event::Opened,
+        let facts = Facts {
             isolation: Some(session.isolation),
             enforcement: Some(session.enforcement),
             ..Facts::default()
-        });
+        };
+        self.record("opened", &facts);
     }
 
     /// A session has ended.
     pub(crate) fn session_ended(mut self, session: &SessionInfo, end: &SessionEnd) {
-        self.state = RecordState::Recorded;
-        self.record(&Facts {
-            event: Event::Ended,
-            verdict: end.verdict.class(),
-            reached: end.verdict.reached(),
-            code: end.verdict.code(),
+        self.end(&Facts {
             reason: Some(end.reason),
             isolation: Some(session.isolation),
             enforcement: Some(session.enforcement),
-            usage: Some(end.usage),
-            ..Facts::default()
+            ..Facts::of(&end.verdict, end.usage)
         });
     }
 
@@ -257,9 +217,7 @@ impl Record {
         reached: Option<Reached>,
         wall_time: Duration,
     ) {
-        self.state = RecordState::Recorded;
-        self.record(&Facts {
-            event: Event::Ended,
+        self.end(&Facts {
             verdict: outcome.name(),
             reached,
             wall_time: Some(wall_time),
@@ -267,47 +225,44 @@ impl Record {
         });
     }
 
-    fn record(&self, facts: &Facts) {
-        let Subject {
-            what,
-            caller,
-            request_id,
-            effect_id,
-            session_id,
-            cell,
-            runtime,
-            source_sha256,
-        } = &self.subject;
+    fn end(&mut self, facts: &Facts) {
+        self.state = RecordState::Recorded;
         let usage = facts.usage.as_ref();
-        let wall_time = facts.wall_time.or(usage.map(|usage| usage.wall_time));
-        match facts.event {
-            Event::Ended => metrics::ended(what.name(), runtime, facts.verdict, wall_time, usage),
-            Event::Refused => metrics::refused(what.name(), facts.verdict),
-            Event::Opened | Event::Started => {}
-        }
+        metrics::ended(
+            self.what,
+            &self.runtime,
+            facts.verdict,
+            facts.wall_time,
+            usage,
+        );
+        self.record("ended", facts);
+    }
+
+    fn record(&self, event: &'static str, facts: &Facts) {
+        let usage = facts.usage.as_ref();
         // Strings are written with escapes, as only displayed values are not.
         tracing::info!(
             target: telemetry::AUDIT_TARGET,
             parent: &self.span,
-            what = what.name(),
-            event = facts.event.name(),
+            what = self.what,
+            event,
             verdict = some(facts.verdict),
             limit = facts.reached.map(|reached| reached.limit),
             observed = facts.reached.map(|reached| reached.observed),
             unit = facts.reached.map(|reached| reached.unit),
             code = facts.code,
             reason = facts.reason.map(tracing::field::debug),
-            caller_id = caller.as_str(),
-            request_id = some(request_id),
-            effect_id = some(effect_id),
-            session_id = some(session_id),
-            cell = cell,
-            runtime = runtime.as_str(),
-            source_sha256 = source_sha256.as_deref(),
+            caller_id = self.caller.as_str(),
+            request_id = some(&self.request_id),
+            effect_id = some(&self.effect_id),
+            session_id = some(&self.session_id),
+            cell = self.cell,
+            runtime = self.runtime.as_str(),
+            source_sha256 = self.source_sha256.as_deref(),
             isolation = facts.isolation.map(IsolationLevel::name),
             memory_enforcement = facts.enforcement.map(MemoryEnforcement::name),
             warm_start = usage.map(|usage| usage.warm_start),
-            wall_ms = wall_time.map(milliseconds),
+            wall_ms = facts.wall_time.map(milliseconds),
             cpu_ms = usage.map(|usage| milliseconds(usage.cpu_time)),
             setup_ms = usage.map(|usage| milliseconds(usage.setup_time)),
             memory_bytes = usage.map(|usage| usage.max_memory),
@@ -321,32 +276,13 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let (event, verdict) = match self.state {
-            RecordState::Waiting => (Event::Refused, "abandoned"),
-            RecordState::Running => (Event::Ended, "lost"),
-            RecordState::Recorded => return,
-        };
-        self.record(&Facts {
-            event,
-            verdict,
-            ..Facts::default()
-        });
-    }
-}
-
-impl Subject {
-    fn of(what: What, request_id: &str, caller: &str, runtime: &str) -> Self {
-        let plain = runtime.len() <= MAX_RUNTIME_BYTES
-            && runtime.bytes().all(|byte| byte.is_ascii_graphic());
-        Self {
-            what,
-            caller: caller.to_owned(),
-            request_id: request_id.to_owned(),
-            effect_id: String::new(),
-            session_id: String::new(),
-            cell: None,
-            runtime: if plain { runtime } else { "unknown" }.to_owned(),
-            source_sha256: None,
+        match self.state {
+            RecordState::Waiting => self.refuse("abandoned"),
+            RecordState::Running => self.end(&Facts {
+                verdict: "lost",
+                ..Facts::default()
+            }),
+            RecordState::Recorded => {}
         }
     }
 }
@@ -367,6 +303,7 @@ fn source_digest(script: &Script) -> Option<String> {
                 Content::Blob(digest) => *digest,
             }
         }
+        Program::Driver => return None,
     };
     Some(digest.to_string())
 }

@@ -2,12 +2,9 @@
 //!
 //! An id belongs to its caller: what one has asked is nothing to another who happens to use, or has
 //! guessed, the same id. An id whose script waits or runs is never forgotten; there are no more of
-//! those than scripts that wait or run. Of the answers that are there as many are kept as fit, and
-//! the caller that has most of them loses its oldest first, so that the many answers of one caller do
-//! not push out the few of another.
+//! those than scripts that wait or run. Of the answers that are there as many are kept as fit, the newest.
 
 use std::{
-    cmp::Reverse,
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -31,15 +28,9 @@ pub(crate) type Pending = watch::Receiver<Option<Arc<Outcome>>>;
 #[derive(Debug)]
 pub(crate) struct IdempotencyStore {
     /// How many answers are kept, and how many bytes of them.
-    bounds: Bounds,
+    bounds: (usize, usize),
     /// Held for a look or an entry only, never while anything is awaited.
     known: Mutex<Known>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    answers: usize,
-    bytes: usize,
 }
 
 /// Whose id it is, and the id.
@@ -52,13 +43,10 @@ struct Key {
 #[derive(Debug, Default)]
 struct Known {
     entries: HashMap<Key, Remembered>,
-    /// Callers who have answers here.
-    accounts: HashMap<String, Account>,
-    /// How many answers there are, and their bytes.
-    answers: usize,
+    /// The ids that are answered, the oldest first.
+    answered: VecDeque<Key>,
+    /// Bytes of all answers.
     bytes: usize,
-    /// The number of the next answer.
-    next: u64,
 }
 
 #[derive(Debug)]
@@ -74,14 +62,6 @@ impl Remembered {
     fn is_lost(&self) -> bool {
         self.pending.has_changed().is_err() && self.pending.borrow().is_none()
     }
-}
-
-/// The answers of one caller.
-#[derive(Debug, Default)]
-struct Account {
-    /// Numbers and request ids, the oldest first.
-    order: VecDeque<(u64, String)>,
-    bytes: usize,
 }
 
 /// What is known about a request id.
@@ -148,15 +128,12 @@ impl Drop for IdempotencyGuard {
 
 impl IdempotencyStore {
     pub(crate) fn new() -> Arc<Self> {
-        Self::bounded(Bounds {
-            answers: REMEMBERED,
-            bytes: REMEMBERED_BYTES,
-        })
+        Self::bounded(REMEMBERED, REMEMBERED_BYTES)
     }
 
-    fn bounded(bounds: Bounds) -> Arc<Self> {
+    fn bounded(answers: usize, bytes: usize) -> Arc<Self> {
         Arc::new(Self {
-            bounds,
+            bounds: (answers, bytes),
             known: Mutex::default(),
         })
     }
@@ -169,14 +146,14 @@ impl IdempotencyStore {
         digest: Digest,
     ) -> Lookup {
         let (publish, pending) = watch::channel(None);
-        let answers = self.clone();
+        let guard = |key| IdempotencyGuard {
+            answers: self.clone(),
+            key,
+            publish,
+            begun: false,
+        };
         if request_id.is_empty() {
-            return Lookup::New(IdempotencyGuard {
-                answers,
-                key: None,
-                publish,
-                begun: false,
-            });
+            return Lookup::New(guard(None));
         }
         let key = Key {
             caller: caller.to_owned(),
@@ -194,12 +171,7 @@ impl IdempotencyStore {
                     bytes: 0,
                 };
                 known.entries.insert(key.clone(), entry);
-                Lookup::New(IdempotencyGuard {
-                    answers,
-                    key: Some(key),
-                    publish,
-                    begun: false,
-                })
+                Lookup::New(guard(Some(key)))
             }
         }
     }
@@ -212,51 +184,18 @@ impl IdempotencyStore {
 
 impl Known {
     /// Notes that an answer is there, and lets others go for it.
-    fn settle(&mut self, key: Key, bytes: usize, bounds: Bounds) {
+    fn settle(&mut self, key: Key, bytes: usize, (most, most_bytes): (usize, usize)) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
         entry.bytes = bytes;
-        let account = self.accounts.entry(key.caller).or_default();
-        account.order.push_back((self.next, key.request_id));
-        account.bytes += bytes;
-        self.next += 1;
-        self.answers += 1;
         self.bytes += bytes;
-        while self.answers > bounds.answers {
-            self.forget_oldest_of_largest(|account| account.order.len());
-        }
-        while self.bytes > bounds.bytes {
-            self.forget_oldest_of_largest(|account| account.bytes);
-        }
-    }
-
-    /// Forgets the oldest answer of the caller who has most; of several, of the one whose is oldest.
-    /// There are as many callers to look at as answers at most.
-    fn forget_oldest_of_largest(&mut self, size: impl Fn(&Account) -> usize) {
-        let oldest = |account: &Account| Reverse(account.order.front().map(|(number, _)| *number));
-        let largest = self
-            .accounts
-            .iter()
-            .max_by_key(|(_, account)| (size(account), oldest(account)));
-        let Some(caller) = largest.map(|(caller, _)| caller.clone()) else {
-            return;
-        };
-        let Some(account) = self.accounts.get_mut(&caller) else {
-            return;
-        };
-        if let Some((_, request_id)) = account.order.pop_front() {
-            let key = Key {
-                caller: caller.clone(),
-                request_id,
-            };
-            let bytes = self.entries.remove(&key).map_or(0, |entry| entry.bytes);
-            account.bytes -= bytes;
-            self.bytes -= bytes;
-            self.answers -= 1;
-        }
-        if account.order.is_empty() {
-            self.accounts.remove(&caller);
+        self.answered.push_back(key);
+        while (self.answered.len() > most || self.bytes > most_bytes)
+            && let Some(oldest) = self.answered.pop_front()
+        {
+            let forgotten = self.entries.remove(&oldest);
+            self.bytes -= forgotten.map_or(0, |entry| entry.bytes);
         }
     }
 }

@@ -13,7 +13,7 @@ use contracts::tavern::{
     },
 };
 use grpc_kit::{Failure, Need, Services};
-use sandbox_engine::domain::{script::request_id_problems, violation::Violation};
+use sandbox_engine::domain::{script::identifier_problems, violation::Violation};
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -62,14 +62,8 @@ pub fn services(sandbox: Arc<Sandbox>) -> Services {
             sandbox: sandbox.clone(),
         }))
         .add(SessionServiceServer::new(Rpc { sandbox }))
-        .method_timeout(
-            "tavern.sandbox.v1.BlobService/UploadBlob",
-            blobs::LONGEST_TRANSFER,
-        )
-        .method_timeout(
-            "tavern.sandbox.v1.BlobService/DownloadBlob",
-            blobs::LONGEST_TRANSFER,
-        )
+        .method_timeout("tavern.sandbox.v1.BlobService/UploadBlob", blobs::LONGEST)
+        .method_timeout("tavern.sandbox.v1.BlobService/DownloadBlob", blobs::LONGEST)
         .method_timeout("tavern.sandbox.v1.ScriptSandboxService/Execute", longest)
         .method_timeout(
             "tavern.sandbox.v1.ScriptSandboxService/ExecuteStream",
@@ -87,27 +81,14 @@ impl ScriptSandboxService for Rpc {
         request: Request<ExecuteRequest>,
     ) -> Result<Response<ExecuteResponse>, Status> {
         let mut request = request.into_inner();
-        let digest = inward::digest(&mut request);
         let request_id = request.request_id.clone();
-        let (default, maximum) = self.sandbox.limits();
-        let traceparent = telemetry::context::current_traceparent().unwrap_or_default();
-        let mut problems = request_id_problems(&request_id);
-        let most_collected = self.sandbox.most_collected();
-        let script = match inward::script(request, traceparent, &default, &maximum, &most_collected)
-        {
-            Ok(script) => script,
-            Err(more) => {
-                problems.extend(more);
-                return Err(invalid(problems));
-            }
-        };
-        if !problems.is_empty() {
-            return Err(invalid(problems));
-        }
-        match self.sandbox.execute(&request_id, digest, script).await {
-            Ok((outcome, replayed)) => Ok(Response::new(outward::response(&outcome, replayed))),
-            Err(refusal) => Err(refused(refusal)),
-        }
+        let digest = inward::digest(&request_id, &mut request, |it| &mut it.environment);
+        let known = identifier_problems("request_id", &request_id);
+        let script = inward::script(&self.sandbox, request, self.sandbox.limits(), known);
+        let script = script.map_err(invalid)?;
+        let executed = self.sandbox.execute(&request_id, digest, script).await;
+        let (outcome, replayed) = executed.map_err(refused)?;
+        Ok(Response::new(outward::response(&outcome, replayed)))
     }
 
     type ExecuteStreamStream = streaming::ResponseStream<ExecuteStreamResponse>;
@@ -158,80 +139,72 @@ async fn in_time<T>(first: impl Future<Output = Result<T, Status>>) -> Result<T,
     }
 }
 
+fn wrong(field: &str, problem: impl Into<String>) -> Status {
+    let (field, problem) = (field.to_owned(), problem.into());
+    invalid(vec![Violation { field, problem }])
+}
+
 fn invalid(problems: Vec<Violation>) -> Status {
+    let add = |failure: Failure, it: Violation| failure.violation(it.field, it.problem);
+    let failure = problems.into_iter().fold(Failure::invalid_fields(), add);
+    failure.into_status()
+}
+
+/// What is wrong with a message that is in this field of another.
+fn below(field: &str, mut problems: Vec<Violation>) -> Vec<Violation> {
+    for problem in &mut problems {
+        problem.field = format!("{field}.{}", problem.field);
+    }
     problems
-        .into_iter()
-        .fold(
-            Failure::invalid_fields(),
-            |failure, Violation { field, problem }| failure.violation(field, problem),
-        )
-        .into_status()
 }
 
 fn refused(refusal: Refusal) -> Status {
     let message = refusal.to_string();
-    match refusal {
-        Refusal::Invalid(problems) => invalid(problems),
-        Refusal::Runtime { runtime, .. } => Failure::new(
-            Code::FailedPrecondition,
-            ErrorReason::RuntimeUnavailable,
-            message,
-        )
-        .metadata("runtime", runtime)
-        .into_status(),
+    let precondition = |reason, message| Failure::new(Code::FailedPrecondition, reason, message);
+    let failure = match refusal {
+        Refusal::Invalid(problems) => return invalid(problems),
+        Refusal::Blobs(absent) => return blobs::absent(&absent),
+        Refusal::Lost => return grpc_kit::internal(&refusal),
+        Refusal::Busy { .. } => Failure::overloaded(BUSY_DELAY),
+        Refusal::Quota { limit, maximum } => Failure::limit_exceeded(limit, maximum, maximum + 1),
+        Refusal::Runtime { runtime, .. } => {
+            precondition(ErrorReason::RuntimeUnavailable, message).metadata("runtime", runtime)
+        }
         Refusal::Isolation {
             wanted,
             available,
             missing,
             ..
-        } => Failure::new(
-            Code::FailedPrecondition,
-            ErrorReason::IsolationUnavailable,
-            message,
-        )
-        .metadata("wanted", wanted)
-        .metadata("available", available)
-        .metadata("missing", missing.join("; "))
-        .into_status(),
-        Refusal::Busy { .. } => Failure::overloaded(BUSY_DELAY).into_status(),
+        } => precondition(ErrorReason::IsolationUnavailable, message)
+            .metadata("wanted", wanted)
+            .metadata("available", available)
+            .metadata("missing", missing.join("; ")),
         Refusal::RequestIdReused { request_id } => {
             Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
                 .metadata("request_id", request_id)
-                .into_status()
-        }
-        Refusal::Blobs(absent) => blobs::absent(&absent),
-        Refusal::Quota { limit, maximum } => {
-            Failure::limit_exceeded(limit, maximum, maximum + 1).into_status()
         }
         Refusal::SessionNotFound { id } => {
             Failure::new(Code::NotFound, ErrorReason::SessionNotFound, message)
                 .metadata("session_id", id)
-                .into_status()
         }
         Refusal::SessionEnded { id, end } => {
             let reason = outward::end_reason(end.reason).as_str_name();
-            Failure::new(Code::FailedPrecondition, ErrorReason::SessionEnded, message)
+            precondition(ErrorReason::SessionEnded, message)
                 .metadata("session_id", id)
                 .metadata("end", reason.trim_start_matches("SESSION_END_REASON_"))
-                .into_status()
         }
-        Refusal::SessionBusy { id, cell } => {
-            Failure::new(Code::FailedPrecondition, ErrorReason::SessionBusy, message)
-                .metadata("session_id", id)
-                .metadata("cell", cell.to_string())
-                .into_status()
-        }
+        Refusal::SessionBusy { id, cell } => precondition(ErrorReason::SessionBusy, message)
+            .metadata("session_id", id)
+            .metadata("cell", cell.to_string()),
         Refusal::ShutDown { begun } => {
-            let reason = ErrorReason::Draining;
-            let failure = Failure::new(Code::Unavailable, reason, message).retry_after(BUSY_DELAY);
+            let failure = Failure::new(Code::Unavailable, ErrorReason::Draining, message);
+            let failure = failure.retry_after(BUSY_DELAY);
             // Who asked decides whether the script may run once more.
-            let failure = if begun {
-                failure.after_sending()
-            } else {
-                failure
-            };
-            failure.into_status()
+            match begun {
+                true => failure.after_sending(),
+                false => failure,
+            }
         }
-        Refusal::Lost => grpc_kit::internal(&refusal),
-    }
+    };
+    failure.into_status()
 }

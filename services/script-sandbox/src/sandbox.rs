@@ -9,8 +9,7 @@ use blob_store::BlobStore;
 use sandbox_engine::{
     Engine, Report,
     domain::{
-        collect::Caps,
-        isolation::{IsolationLevel, MemoryEnforcement},
+        isolation::IsolationLevel,
         limits::Limits,
         outcome::Outcome,
         script::{Content, InputFile, Network, Script},
@@ -26,7 +25,7 @@ use tracing::Instrument;
 
 use crate::{
     admission::{Admission, Permit},
-    audit::{Record, What},
+    audit::{Record, SCRIPT},
     error::{BuildError, Refusal},
     idempotency::{Digest, IdempotencyStore, Lookup, Pending},
     session::Sessions,
@@ -89,8 +88,8 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
 /// Logs what can be run, and what keeps the rest from running.
 fn log(engine: &Engine, lowest: IsolationLevel) {
     let report = &engine.report;
-    for failure in &report.failures {
-        tracing::warn!(level = failure.level.name(), failure = %failure.failure, "isolation level not reached");
+    for (level, failure) in &report.failures {
+        tracing::warn!(level = level.name(), %failure, "isolation level not reached");
     }
     let level = Refusal::level_name(report.level);
     if report.level < Some(lowest) {
@@ -134,12 +133,6 @@ impl Sandbox {
     /// The files that are kept for scripts and of scripts.
     pub fn blobs(&self) -> &BlobStore {
         &self.blobs
-    }
-
-    /// The most that a request can ask to collect.
-    pub fn most_collected(&self) -> Caps {
-        let blobs = &self.settings.blobs;
-        Caps::maximum(blobs.largest as u64, blobs.per_caller as u64)
     }
 
     /// How the waiting interpreters of a runtime are.
@@ -202,7 +195,7 @@ impl Sandbox {
             }
         };
         let mut pending = claimed.pending();
-        let record = Record::of_script(What::Script, request_id, &script);
+        let record = Record::of_script(SCRIPT, request_id, &script);
         // Giving up before the script is admitted, or being refused, drops the guard.
         let (tools, job, slot, record) = self.admit(script, record).await?;
         claimed.begin();
@@ -248,33 +241,24 @@ impl Sandbox {
     async fn prepare(&self, script: Script) -> Result<(Tools, Job, Permit), Refusal> {
         let accepted = Instant::now();
         let (tools, runtime, interpreter) = self.means_for(&script)?;
-        let interpreter = interpreter.clone();
         let slot = self.slots.acquire().await?;
         self.still_serves()?;
-        let profile = runtime.profile.clone();
         let script = Arc::new(script);
         let blobs = self.hold_blobs(&script).await?;
-        let warm = self
-            .engine
-            .pool
-            .as_ref()
-            .and_then(|pool| pool.take(runtime, &script));
-        let origin = match warm {
+        let pool = self.engine.pool.as_ref();
+        let origin = match pool.and_then(|pool| pool.take(runtime, &script)) {
             Some(warm) => Origin::Warm(Box::new(warm)),
             None => Origin::Cold(tools.users.take().map_err(|_| self.busy())?),
         };
-        Ok((
-            tools.clone(),
-            Job {
-                script,
-                profile,
-                interpreter,
-                origin,
-                blobs,
-                accepted,
-            },
-            slot,
-        ))
+        let job = Job {
+            script,
+            profile: runtime.profile.clone(),
+            interpreter: interpreter.clone(),
+            origin,
+            blobs,
+            accepted,
+        };
+        Ok((tools.clone(), job, slot))
     }
 
     /// The refusal of a request for which there is no room.
@@ -292,98 +276,72 @@ impl Sandbox {
         }
         let (blobs, holding) = (self.blobs.clone(), script.clone());
         let held = tokio::task::spawn_blocking(move || HeldBlobs::of(&holding, &blobs));
-        let held = held
-            .await
-            .map_err(|_| Refusal::Lost)?
-            .map_err(Refusal::Blobs)?;
+        let held = held.await.map_err(|_| Refusal::Lost)?;
+        let held = held.map_err(Refusal::Blobs)?;
         match script.problems_with_blobs(|digest| held.size(digest)) {
             problems if problems.is_empty() => Ok(held),
             problems => Err(Refusal::Invalid(problems)),
         }
     }
 
-    /// What a sound script is run with.
+    /// What a script is run with.
     fn means_for(&self, script: &Script) -> Result<(&Tools, &Runtime, &Interpreter), Refusal> {
-        let problems = script.problems();
-        if !problems.is_empty() {
-            return Err(Refusal::Invalid(problems));
-        }
         self.still_serves()?;
         let tools = self.tools_for(script)?;
         let runtime = self.runtime(&script.runtime)?;
-        let unusable = |problem: &String| Refusal::Runtime {
+        let interpreter = runtime.interpreter.as_ref();
+        let interpreter = interpreter.map_err(|problem| Refusal::Runtime {
             runtime: script.runtime.clone(),
             problem: problem.clone(),
-        };
-        let interpreter = runtime.interpreter.as_ref().map_err(unusable)?;
+        })?;
         Ok((tools, runtime, interpreter))
     }
 
     /// The tools, if what they reach is enough for operator and request.
     fn tools_for(&self, script: &Script) -> Result<&Tools, Refusal> {
-        let settings = &self.settings;
-        let missing = || {
-            let failures = self.engine.report.failures.iter();
-            failures
-                .map(|failure| failure.failure.to_string())
-                .collect()
+        let (settings, report) = (&self.settings, &self.engine.report);
+        let refuse = |what, wanted, available, missing| Refusal::Isolation {
+            what,
+            wanted,
+            available,
+            missing,
         };
-        let level = settings
-            .lowest_isolation
-            .max(script.minimum_isolation.unwrap_or(IsolationLevel::Reduced));
-        let tools = self
-            .engine
-            .tools
-            .as_ref()
-            .filter(|_| self.engine.report.level >= Some(level));
-        let tools = tools.ok_or_else(|| Refusal::Isolation {
-            what: "isolation",
-            wanted: level.name(),
-            available: Refusal::level_name(self.engine.report.level),
-            missing: missing(),
+        let level = settings.lowest_isolation;
+        let level = level.max(script.minimum_isolation.unwrap_or(level));
+        let tools = self.engine.tools.as_ref();
+        let tools = tools.filter(|_| report.level >= Some(level));
+        let tools = tools.ok_or_else(|| {
+            let failures = report.failures.iter();
+            let missing = failures.map(|(_, failure)| failure.to_string());
+            let available = Refusal::level_name(report.level);
+            refuse("isolation", level.name(), available, missing.collect())
         })?;
         if script.network == Network::End && !sandbox_launcher::confine::tells_network() {
-            return Err(Refusal::Isolation {
-                what: "a kernel",
-                wanted: "that reports network attempts",
-                available: "one that does not",
-                missing: vec!["seccomp user notification".to_owned()],
-            });
+            let missing = vec!["seccomp user notification".to_owned()];
+            let (wanted, available) = ("that reports network attempts", "one that does not");
+            return Err(refuse("a kernel", wanted, available, missing));
         }
-        let enforcement = settings.lowest_memory_enforcement.max(
-            script
-                .minimum_enforcement
-                .unwrap_or(MemoryEnforcement::Sampled),
-        );
-        if self.engine.report.enforcement < enforcement {
-            return Err(Refusal::Isolation {
-                what: "memory enforcement",
-                wanted: enforcement.name(),
-                available: self.engine.report.enforcement.name(),
-                missing: vec!["no writable cgroup".to_owned()],
-            });
+        let enforcement = settings.lowest_memory_enforcement;
+        let enforcement = enforcement.max(script.minimum_enforcement.unwrap_or(enforcement));
+        if report.enforcement < enforcement {
+            let missing = vec!["no writable cgroup".to_owned()];
+            let (wanted, available) = (enforcement.name(), report.enforcement.name());
+            return Err(refuse("memory enforcement", wanted, available, missing));
         }
         Ok(tools)
     }
 
     fn runtime(&self, name: &str) -> Result<&Runtime, Refusal> {
-        self.engine
-            .runtimes
-            .iter()
-            .find(|runtime| runtime.profile.answers_to(name))
-            .ok_or_else(|| {
-                let known: Vec<&str> = self
-                    .engine
-                    .runtimes
-                    .iter()
-                    .map(|runtime| runtime.profile.name.as_str())
-                    .collect();
-                let problem = format!("there are {}", known.join(", "));
-                Refusal::Runtime {
-                    runtime: name.to_owned(),
-                    problem,
-                }
-            })
+        let mut runtimes = self.engine.runtimes.iter();
+        let found = runtimes.find(|runtime| runtime.profile.answers_to(name));
+        found.ok_or_else(|| {
+            let known = self.engine.runtimes.iter();
+            let known: Vec<&str> = known.map(|runtime| &*runtime.profile.name).collect();
+            Refusal::Runtime {
+                runtime: name.to_owned(),
+                problem: format!("there are {}", known.join(", ")),
+            }
+        })
     }
 
     /// How long a request may take at most, with waiting and set-up.

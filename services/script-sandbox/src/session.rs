@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use sandbox_engine::domain::script::Script;
+use sandbox_engine::domain::{limits::Limits, script::Script};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::Instant,
@@ -37,8 +37,10 @@ pub use settings::SessionSettings;
 /// What is asked of a new session.
 #[derive(Debug)]
 pub struct SessionRequest {
-    /// The caller, runtime, files, variables and limits. The wall time and the output are those of a cell.
+    /// The driver, with the caller, runtime, files, variables and limits.
     pub script: Script,
+    /// The limits, of which the wall time and the output are those of a cell.
+    pub limits: Limits,
     /// How long it may go without a cell.
     pub idle_time: Duration,
     /// How long it may live.
@@ -160,9 +162,7 @@ impl Sessions {
                 };
             }
         }
-        let alive = |entry: &&SessionEntry| entry.view.borrow().end().is_none();
-        let all = entries.values().filter(alive).count();
-        if all >= self.settings.maximum as usize {
+        if alive(&entries) >= self.settings.maximum as usize {
             return Err(Refusal::Quota {
                 limit: "sessions",
                 maximum: self.settings.maximum as usize,
@@ -217,9 +217,7 @@ impl Sessions {
 
     /// How many sessions have not ended.
     pub fn alive(&self) -> usize {
-        let entries = self.lock();
-        let alive = |entry: &&SessionEntry| entry.view.borrow().end().is_none();
-        entries.values().filter(alive).count()
+        alive(&self.lock())
     }
 
     /// A session as it is now.
@@ -372,23 +370,21 @@ fn unknown(id: &str) -> Refusal {
     Refusal::SessionNotFound { id: id.to_owned() }
 }
 
-/// Forgets ended ones until there is room for one more: of the caller who has most of them the one
-/// that ended first, so that the many of one do not push out the few of another.
+fn alive(entries: &BTreeMap<String, SessionEntry>) -> usize {
+    let alive = |entry: &&SessionEntry| entry.view.borrow().end().is_none();
+    entries.values().filter(alive).count()
+}
+
+/// Forgets ended ones until there is room for one more, those that ended first.
 fn forget(entries: &mut BTreeMap<String, SessionEntry>, most: usize) {
-    let ended_at = |(id, entry): (&String, &SessionEntry)| {
+    let ended = entries.iter().filter_map(|(id, entry)| {
         let view = entry.view.borrow();
-        Some((view.end()?.at, id.clone(), view.caller.clone()))
-    };
-    let mut ended: Vec<(i64, String, String)> = entries.iter().filter_map(ended_at).collect();
+        Some((view.end()?.at, id.clone()))
+    });
+    let mut ended: Vec<(i64, String)> = ended.collect();
     ended.sort();
-    while ended.len() >= most.max(1) {
-        let owned = |caller: &str| ended.iter().filter(|each| each.2 == caller).count();
-        let counts: Vec<usize> = ended.iter().map(|(_, _, caller)| owned(caller)).collect();
-        let largest = counts.iter().max();
-        let Some(first) = counts.iter().position(|count| Some(count) == largest) else {
-            return;
-        };
-        let (_, id, _) = ended.remove(first);
+    let surplus = (ended.len() + 1).saturating_sub(most.max(1));
+    for (_, id) in ended.into_iter().take(surplus) {
         entries.remove(&id);
     }
 }

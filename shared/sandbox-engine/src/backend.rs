@@ -1,42 +1,27 @@
-//! How each isolation level is made: one file per level.
+//! How each isolation level is made.
 
 use std::{io, path::PathBuf, sync::Arc};
 
-use sandbox_launcher::plan::Confinement;
+use sandbox_launcher::plan::{Confinement, INPUT_DIRECTORY, ReducedPlan, WORK_DIRECTORY};
 
 use crate::{
     domain::{isolation::IsolationLevel, limits::Limits},
     scratch::ScratchDirectory,
 };
 
-mod full;
-mod full_without_proc;
 pub mod host;
-mod reduced;
 
 pub use host::HostSystem;
 
-/// Makes one isolation level.
-pub trait Backend: Send + Sync + std::fmt::Debug {
+/// Makes the places of one isolation level.
+#[derive(Clone, Debug)]
+pub struct Backend {
     /// The level.
-    fn level(&self) -> IsolationLevel;
-
-    /// Plans the place for one script.
-    ///
-    /// # Errors
-    /// When a directory on the host could not be made.
-    fn place(&self, wanted: &PlaceSpec<'_>) -> io::Result<Place>;
-}
-
-/// What a place is planned for.
-#[derive(Debug)]
-pub struct PlaceSpec<'a> {
-    /// Directories that the interpreter needs.
-    pub mounts: &'a [PathBuf],
-    /// The script's limits.
-    pub limits: &'a Limits,
-    /// The user that the script gets, when the service is root.
-    pub user: Option<u32>,
+    pub level: IsolationLevel,
+    /// What of the host scripts are shown.
+    pub host: Arc<HostSystem>,
+    /// Where the level `reduced` makes its directories.
+    pub scratch: PathBuf,
 }
 
 /// The place for one script.
@@ -54,11 +39,47 @@ pub struct Place {
     pub scratch: Option<Arc<ScratchDirectory>>,
 }
 
-/// The backend of a level.
-pub fn backend(level: IsolationLevel, host: Arc<HostSystem>, scratch: PathBuf) -> Arc<dyn Backend> {
-    match level {
-        IsolationLevel::Full => Arc::new(full::Full::new(host)),
-        IsolationLevel::FullWithoutProc => Arc::new(full_without_proc::FullWithoutProc::new(host)),
-        IsolationLevel::Reduced => Arc::new(reduced::Reduced::new(host, scratch)),
+impl Backend {
+    /// Plans the place for one script: the directories that its interpreter needs are shown, and with
+    /// `reduced` its files are those of `user`, if it has one of its own.
+    ///
+    /// # Errors
+    /// When a directory on the host could not be made.
+    pub fn place(
+        &self,
+        mounts: &[PathBuf],
+        limits: &Limits,
+        user: Option<u32>,
+    ) -> io::Result<Place> {
+        match self.level {
+            IsolationLevel::Full | IsolationLevel::FullWithoutProc => Ok(Place {
+                confinement: Confinement::Namespaces(self.host.root(
+                    mounts,
+                    limits,
+                    self.level == IsolationLevel::Full,
+                )),
+                work: WORK_DIRECTORY.into(),
+                input: INPUT_DIRECTORY.into(),
+                temporary: "/tmp".into(),
+                scratch: None,
+            }),
+            IsolationLevel::Reduced => {
+                let scratch = ScratchDirectory::make(&self.scratch, user)?;
+                let below = |name: &str| scratch.path().join(name);
+                let (work, input, temporary) = (below("work"), below("input"), below("tmp"));
+                Ok(Place {
+                    confinement: Confinement::Reduced(ReducedPlan {
+                        work: work.clone(),
+                        input: input.clone(),
+                        temporary: temporary.clone(),
+                        readable: self.host.readable(mounts),
+                    }),
+                    work,
+                    input,
+                    temporary,
+                    scratch: Some(Arc::new(scratch)),
+                })
+            }
+        }
     }
 }

@@ -2,13 +2,15 @@
 
 use std::{
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use blob_store::BlobStore;
-use sandbox_launcher::processes::end_leftovers as end_leftovers_of_launchers;
+use sandbox_launcher::{processes::end_leftovers as end_leftovers_of_launchers, report::Failure};
 
 use crate::{
+    backend::{Backend, HostSystem},
     cgroup::Cgroups,
     domain::{
         hardware::Hardware,
@@ -18,10 +20,10 @@ use crate::{
     error::BuildError,
     hardware,
     launcher::Launcher,
-    pool::{Bounds, Pool},
+    launcher_pool::LauncherPool,
+    pool::Pool,
     runtimes::{self, Runtime},
-    scratch,
-    self_test::{self, LevelFailure},
+    scratch, self_test,
     slot::Tools,
     users::Users,
 };
@@ -49,7 +51,7 @@ pub struct Report {
     /// Layers that every script is without.
     pub missing: Vec<MissingLayer>,
     /// Why stronger levels do not work.
-    pub failures: Vec<LevelFailure>,
+    pub failures: Vec<(IsolationLevel, Failure)>,
     /// What the kernel reports of the processor that scripts share.
     pub hardware: Hardware,
 }
@@ -62,36 +64,57 @@ impl Engine {
     /// When the launcher program or a runtime profile is missing or wrong.
     pub async fn build(settings: EngineSettings, blobs: &BlobStore) -> Result<Self, BuildError> {
         let launcher = Launcher::new(&settings.launcher_path)?;
-        let runtimes = runtimes::find(&settings.profiles_directory).await?;
+        let mut runtimes = runtimes::find(&settings.profiles_directory).await?;
         let cgroups = settings.use_cgroups.then(Cgroups::find).flatten();
         end_leftovers(&settings.scratch_directory, cgroups.clone()).await;
         let users = Users::new(settings.first_user);
-        let tested = self_test::run(
-            &settings,
-            &launcher,
-            cgroups.as_ref(),
-            blobs,
-            &users,
-            runtimes,
-        )
-        .await;
-        let report = Report {
-            level: tested.level,
-            enforcement: cgroups
-                .as_ref()
-                .map_or(MemoryEnforcement::Sampled, Cgroups::enforcement),
-            missing: tested.missing,
-            failures: tested.failures,
+        let host = Arc::new(HostSystem::look());
+        let enforcement = cgroups.as_ref().map(Cgroups::enforcement);
+        let mut report = Report {
+            level: None,
+            enforcement: enforcement.unwrap_or(MemoryEnforcement::Sampled),
+            missing: Vec::new(),
+            failures: Vec::new(),
             hardware: hardware::look(Path::new(hardware::DIRECTORY)),
         };
-        let pool = tested
-            .tools
-            .as_ref()
-            .and_then(|tools| start_pools(&settings, tools));
+        let mut reached = None;
+        let levels = IsolationLevel::STRONGEST_FIRST.into_iter();
+        for level in levels.filter(|level| *level <= settings.highest_isolation) {
+            let join = level != IsolationLevel::Reduced;
+            let tools = Tools {
+                launchers: LauncherPool::new(launcher.clone(), cgroups.clone(), join),
+                backend: Backend {
+                    level,
+                    host: host.clone(),
+                    scratch: settings.scratch_directory.clone(),
+                },
+                cgroups: cgroups.clone(),
+                blobs: blobs.clone(),
+                users: users.clone(),
+                // Those that wait are there as well; each runtime has some. So are sessions.
+                concurrent_scripts: settings
+                    .concurrent_scripts
+                    .saturating_add(settings.warm_interpreters.saturating_mul(4))
+                    .saturating_add(settings.sessions),
+            };
+            match self_test::prove(&tools, settings.concurrent_scripts, &mut runtimes).await {
+                Ok(missing) => {
+                    (report.level, report.missing) = (Some(level), missing);
+                    reached = Some(tools);
+                    break;
+                }
+                Err(failure) => report.failures.push((level, failure)),
+            }
+        }
+        let pool = reached.as_ref().and_then(|tools| {
+            tools.launchers.keep();
+            let most = settings.warm_interpreters;
+            (most > 0).then(|| Pool::new(tools.clone(), &settings))
+        });
         Ok(Self {
             report,
-            runtimes: tested.runtimes,
-            tools: tested.tools,
+            runtimes,
+            tools: reached,
             pool,
         })
     }
@@ -137,14 +160,4 @@ async fn end_leftovers(scratch: &Path, cgroups: Option<Cgroups>) {
         }
         tracing::error!("what an earlier service has left could not be removed");
     });
-}
-
-/// Keeps launchers ready and, if the operator wants any, interpreters.
-fn start_pools(settings: &EngineSettings, tools: &Tools) -> Option<Pool> {
-    tools.launchers.keep();
-    let bounds = Bounds {
-        interpreters: settings.warm_interpreters,
-        memory: settings.warm_memory,
-    };
-    (bounds.interpreters > 0).then(|| Pool::new(tools.clone(), settings.default_limits, bounds))
 }

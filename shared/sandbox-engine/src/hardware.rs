@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::domain::hardware::{Flaw, Hardware, Multithreading};
+use crate::domain::hardware::Hardware;
 
 /// The most flaws that are read; the kernel knows some twenty.
 const MAX_FLAWS: usize = 64;
@@ -29,25 +29,23 @@ pub(crate) fn look(directory: &Path) -> Hardware {
     Hardware {
         flaws: flaws(&directory.join("vulnerabilities")),
         multithreading: match text(&directory.join("smt/active")).as_str() {
-            "1" => Multithreading::On,
-            "0" => Multithreading::Off,
-            _ => Multithreading::Unknown,
+            "1" => Some(true),
+            "0" => Some(false),
+            _ => None,
         },
         store_bypass: line("Speculation_Store_Bypass"),
         indirect_branches: line("SpeculationIndirectBranch"),
     }
 }
 
-fn flaws(directory: &Path) -> Vec<Flaw> {
+fn flaws(directory: &Path) -> Vec<(String, String)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut flaws: Vec<Flaw> = entries
-        .take(MAX_FLAWS)
-        .map(|entry| Flaw {
-            name: entry.file_name().to_string_lossy().escape_debug().collect(),
-            state: text(&entry.path()),
-        })
-        .collect();
-    flaws.sort_by(|one, other| one.name.cmp(&other.name));
+    let flaws = entries.take(MAX_FLAWS).map(|entry| {
+        let name = entry.file_name().to_string_lossy().escape_debug().collect();
+        (name, text(&entry.path()))
+    });
+    let mut flaws: Vec<(String, String)> = flaws.collect();
+    flaws.sort();
     flaws
 }
 
@@ -78,7 +76,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let nothing = look(root.path());
         assert_eq!(nothing.flaws, []);
-        assert_eq!(nothing.multithreading, Multithreading::Unknown);
+        assert_eq!(nothing.multithreading, None);
 
         let files = root.path().join("vulnerabilities");
         // What cannot be read as a file is a flaw of which nothing is known.
@@ -89,21 +87,15 @@ mod tests {
         fs::write(files.join("mds"), "Vulnerable\u{1b}[2J\nforged: no\n").unwrap();
         fs::write(files.join("long"), "x".repeat(10_000)).unwrap();
         let found = look(root.path());
-        assert_eq!(found.multithreading, Multithreading::On);
-        let states: Vec<(&str, &str)> = found
-            .flaws
-            .iter()
-            .map(|flaw| (flaw.name.as_str(), flaw.state.as_str()))
-            .collect();
+        assert_eq!(found.multithreading, Some(true));
         let long = "x".repeat(4096);
-        assert_eq!(
-            states,
-            [
-                ("long", long.as_str()),
-                ("mds", "Vulnerable [2J forged: no"),
-                ("odd", ""),
-                ("spectre_v2", "Mitigation: Retpolines"),
-            ]
-        );
+        let expected = [
+            ("long", long.as_str()),
+            ("mds", "Vulnerable [2J forged: no"),
+            ("odd", ""),
+            ("spectre_v2", "Mitigation: Retpolines"),
+        ];
+        let expected = expected.map(|(name, state)| (name.to_owned(), state.to_owned()));
+        assert_eq!(found.flaws, expected);
     }
 }

@@ -167,7 +167,7 @@ impl InputFiles {
     fn bytes(&self, source: &Source) -> &[u8] {
         let program = match &self.script.program {
             Program::Source(source) => source.as_str(),
-            Program::Entry(_) => "",
+            Program::Entry(_) | Program::Driver => "",
         };
         match source {
             Source::File(number) => match self.script.files.get(*number) {

@@ -22,14 +22,21 @@ use rustix::{
 };
 use sandbox_launcher::{
     channel::{self, ScriptDescriptors},
-    plan::{LaunchPlan, OutsideUser, Start},
+    plan::{LaunchPlan, Start},
 };
-use tokio::{net::unix::pipe, sync::oneshot};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
+    sync::oneshot,
+};
 
 use crate::{cgroup::Cgroup, error::BuildError};
 
 /// The launcher's file name.
 const PROGRAM: &str = "sandbox-launcher";
+
+/// How long a launcher may take to accept its plan.
+const PLAN_TIME: Duration = Duration::from_secs(20);
 
 /// Starts launchers.
 #[derive(Clone, Debug)]
@@ -37,19 +44,27 @@ pub struct Launcher {
     spawner: mpsc::Sender<SpawnerOrder>,
 }
 
-/// A started launcher with the service's ends of its pipes.
+/// A launcher that has its plan, with the service's ends of everything. Dropping it ends every process
+/// of it.
 #[derive(Debug)]
 pub struct Launched {
     /// The supervisor process.
     pub supervisor: Supervisor,
-    /// Reports come from here; shutting it down for writing ends the script.
-    pub control: tokio::net::UnixStream,
-    /// The rest of the plan, still to be sent over `control`.
-    pub rest_of_plan: Vec<u8>,
-    /// Deliveries of files go here.
-    pub files: tokio::net::UnixStream,
+    /// What the launcher reports, a line each.
+    pub reports: Lines<BufReader<OwnedReadHalf>>,
+    /// Shutting it down is the order to end every process.
+    pub say: OwnedWriteHalf,
     /// The script's working directory.
     pub work: WorkDirectory,
+    /// The script's channels.
+    pub io: ScriptIo,
+}
+
+/// The service's ends of a script's channels.
+#[derive(Debug)]
+pub struct ScriptIo {
+    /// Deliveries of files and signals go here; without it no more of them will come.
+    pub files: tokio::net::UnixStream,
     /// The script's standard input.
     pub stdin: pipe::Sender,
     /// The script's standard output.
@@ -68,19 +83,18 @@ pub struct Launched {
 /// had when the launcher has started the script, and stays readable after everybody's end. As long
 /// as neither all copies of this nor the descriptor are dropped, neither are the files.
 #[derive(Clone, Debug)]
-pub struct WorkDirectory(Arc<Sent>);
-
-#[derive(Debug)]
-struct Sent {
-    socket: UnixStream,
+pub struct WorkDirectory {
+    socket: Arc<UnixStream>,
     /// Held for as long as it takes to receive it.
-    directory: Mutex<Option<Arc<OwnedFd>>>,
+    directory: Arc<Mutex<Option<Arc<OwnedFd>>>>,
 }
 
 impl WorkDirectory {
     fn over(socket: UnixStream) -> Self {
-        let directory = Mutex::new(None);
-        Self(Arc::new(Sent { socket, directory }))
+        Self {
+            socket: Arc::new(socket),
+            directory: Arc::default(),
+        }
     }
 
     /// The descriptor. Never blocks.
@@ -89,11 +103,11 @@ impl WorkDirectory {
     /// When it has not come.
     pub fn open(&self) -> io::Result<Arc<OwnedFd>> {
         let poisoned = |_| io::Error::other("receiving the descriptor panicked");
-        let mut directory = self.0.directory.lock().map_err(poisoned)?;
+        let mut directory = self.directory.lock().map_err(poisoned)?;
         if let Some(directory) = &*directory {
             return Ok(directory.clone());
         }
-        let received = Arc::new(channel::take_descriptor(&self.0.socket)?);
+        let received = Arc::new(channel::take_descriptor(&self.socket)?);
         Ok(directory.insert(received).clone())
     }
 }
@@ -192,9 +206,7 @@ impl Launcher {
             control: convert(control)?,
         })
     }
-}
 
-impl Launcher {
     /// Waits until every launcher that was dropped before has been collected.
     pub async fn collected(&self) {
         let (answer, answered) = oneshot::channel();
@@ -206,33 +218,23 @@ impl Launcher {
 }
 
 impl Spawned {
-    /// Hands it the head of its plan and the script's descriptors.
+    /// Hands it its plan and the script's descriptors.
     ///
     /// # Errors
     /// When a pipe cannot be made or the launcher has ended.
-    pub fn launch(self, plan: &LaunchPlan) -> io::Result<Launched> {
+    pub async fn launch(self, plan: &LaunchPlan) -> io::Result<Launched> {
         let Self {
             supervisor,
-            control,
+            mut control,
         } = self;
-        let mut frame = channel::frame(plan)?;
-        let rest_of_plan = frame.split_off(4);
+        let frame = channel::frame(plan)?;
+        let (head, rest) = frame.split_at(4);
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
         let (script_stdin, stdin) = pipe()?;
         let (stdout, script_stdout) = pipe()?;
         let (stderr, script_stderr) = pipe()?;
         let (result, script_result) = pipe()?;
         let (progress, script_progress) = pipe()?;
-        if let Some(user) = plan.outside_user {
-            let scripts = [
-                &script_stdin,
-                &script_stdout,
-                &script_stderr,
-                &script_result,
-                &script_progress,
-            ];
-            give_to(user, &scripts)?;
-        }
         let (files, init_files) = UnixStream::pair()?;
         let (job, script_job) = match plan.start {
             Start::AfterFiles => (None, OwnedFd::from(std::fs::File::open("/dev/null")?)),
@@ -241,31 +243,48 @@ impl Spawned {
                 (Some(job), script_job.into())
             }
         };
-        channel::send_head(
-            control.as_fd(),
-            &frame,
-            &ScriptDescriptors {
-                stdin: script_stdin.as_fd(),
-                stdout: script_stdout.as_fd(),
-                stderr: script_stderr.as_fd(),
-                result: script_result.as_fd(),
-                progress: script_progress.as_fd(),
-                files: init_files.as_fd(),
-                job: script_job.as_fd(),
-            },
-        )?;
-        Ok(Launched {
-            supervisor,
-            control,
-            rest_of_plan,
-            work: WorkDirectory::over(files.try_clone()?),
-            files: convert(files)?,
+        let pipes = [
+            &script_stdin,
+            &script_stdout,
+            &script_stderr,
+            &script_result,
+            &script_progress,
+        ];
+        if let Some(user) = plan.outside_user {
+            give_to(user, &pipes)?;
+        }
+        let [stdin_end, stdout_end, stderr_end, result_end, progress_end] = pipes.map(AsFd::as_fd);
+        let descriptors = ScriptDescriptors {
+            script: [
+                stdin_end,
+                stdout_end,
+                stderr_end,
+                result_end,
+                progress_end,
+                script_job.as_fd(),
+            ],
+            files: init_files.as_fd(),
+        };
+        channel::send_head(control.as_fd(), head, &descriptors)?;
+        let io = ScriptIo {
+            files: convert(files.try_clone()?)?,
             stdin: pipe::Sender::from_owned_fd(stdin)?,
             stdout: pipe::Receiver::from_owned_fd(stdout)?,
             stderr: pipe::Receiver::from_owned_fd(stderr)?,
             result: pipe::Receiver::from_owned_fd(result)?,
             progress: pipe::Receiver::from_owned_fd(progress)?,
             job: job.map(convert).transpose()?,
+        };
+        // The plan is small enough for the socket to take it at once. A launcher that has died
+        // already is known by its missing reports.
+        let _ = tokio::time::timeout(PLAN_TIME, control.write_all(rest)).await;
+        let (reports, say) = control.into_split();
+        Ok(Launched {
+            supervisor,
+            reports: BufReader::new(reports).lines(),
+            say,
+            work: WorkDirectory::over(files),
+            io,
         })
     }
 }
@@ -287,8 +306,8 @@ fn raise_open_files() {
 
 /// Makes pipes a script's own, as they are where it has the service's user: so it can open them once
 /// more by a name such as /dev/stdin. Both ends of each pipe lead to script and service only.
-fn give_to(user: OutsideUser, pipes: &[&OwnedFd]) -> io::Result<()> {
-    let (owner, group) = (Uid::from_raw(user.id), Gid::from_raw(user.id));
+fn give_to(user: u32, pipes: &[&OwnedFd]) -> io::Result<()> {
+    let (owner, group) = (Uid::from_raw(user), Gid::from_raw(user));
     for pipe in pipes {
         rustix::fs::fchown(pipe, Some(owner), Some(group))?;
     }

@@ -6,11 +6,11 @@
 
 use std::{
     io,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+use sandbox_launcher::report::{At, Layer, Step};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     cgroup::{Cgroup, Cgroups},
@@ -31,11 +31,10 @@ struct Shared {
     cgroups: Option<Cgroups>,
     /// Whether launchers join their cgroups themselves. Else the plan has to name them.
     join: bool,
-    /// How many are to wait: none before the first script and after the last.
-    wanted: AtomicUsize,
-    making: AtomicUsize,
+    /// Places for launchers that wait: none before the first script, and closed after the last.
+    places: Arc<Semaphore>,
     /// Held for a push or a pop only.
-    ready: Mutex<Vec<ReadyLauncher>>,
+    ready: Mutex<Vec<(ReadyLauncher, OwnedSemaphorePermit)>>,
 }
 
 /// A launcher that waits for its plan. Dropping it ends it.
@@ -43,8 +42,8 @@ struct Shared {
 pub struct ReadyLauncher {
     /// The launcher.
     pub spawned: Spawned,
-    /// Its cgroup, or why it has none; nothing where none are used.
-    pub cgroup: Option<io::Result<Arc<Cgroup>>>,
+    /// Its cgroup, where any are used.
+    pub cgroup: Option<Arc<Cgroup>>,
     limits: Limits,
 }
 
@@ -55,20 +54,19 @@ impl LauncherPool {
             launcher,
             cgroups,
             join,
-            wanted: AtomicUsize::new(0),
-            making: AtomicUsize::new(0),
+            places: Arc::new(Semaphore::new(0)),
             ready: Mutex::default(),
         }))
     }
 
     /// Keeps some waiting from the next start on.
     pub fn keep(&self) {
-        self.0.wanted.store(KEPT, Ordering::Relaxed);
+        self.0.places.add_permits(KEPT);
     }
 
     /// Ends those that wait, keeps none any more, and waits until nothing is left of them.
     pub async fn close(&self) {
-        self.0.wanted.store(0, Ordering::Relaxed);
+        self.0.places.close();
         self.0.ready().clear();
         self.0.launcher.collected().await;
     }
@@ -76,35 +74,32 @@ impl LauncherPool {
     /// Takes a launcher whose cgroup has these limits: one that waits, or else a new one.
     ///
     /// # Errors
-    /// When no process can be started.
-    pub async fn take(&self, limits: &Limits) -> io::Result<ReadyLauncher> {
-        let waiting = std::iter::from_fn(|| self.0.ready().pop()).find(ReadyLauncher::is_alive);
-        let mut spare = match waiting {
-            Some(spare) => spare,
+    /// When no process can be started, or no cgroup be made or limited.
+    pub async fn take(&self, limits: &Limits) -> Step<ReadyLauncher> {
+        let mut waiting = std::iter::from_fn(|| self.0.ready().pop());
+        let alive = waiting.find(|(launcher, _)| launcher.is_alive());
+        let launcher = match alive {
+            Some((launcher, _place)) => launcher.with_limits(limits)?,
             None => self.0.make(limits).await?,
         };
         self.refill();
-        spare.apply_limits(limits);
-        Ok(spare)
+        Ok(launcher)
     }
 
+    /// Starts one in the background, if fewer wait than should.
     fn refill(&self) {
-        let shared = &self.0;
-        let wanted = shared.wanted.load(Ordering::Relaxed);
-        let making = shared.making.fetch_add(1, Ordering::Relaxed);
-        if shared.ready().len() + making >= wanted {
-            shared.making.fetch_sub(1, Ordering::Relaxed);
+        let Ok(place) = self.0.places.clone().try_acquire_owned() else {
             return;
-        }
-        let shared = shared.clone();
+        };
+        let shared = self.0.clone();
         tokio::spawn(async move {
-            let made = shared.make(&Limits::DEFAULT).await;
-            shared.making.fetch_sub(1, Ordering::Relaxed);
-            match made {
-                Ok(spare) if shared.ready().len() < shared.wanted.load(Ordering::Relaxed) => {
-                    shared.ready().push(spare);
+            match shared.make(&Limits::DEFAULT).await {
+                Ok(launcher) => {
+                    let mut ready = shared.ready();
+                    if !shared.places.is_closed() {
+                        ready.push((launcher, place));
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "no launcher could be started ahead"),
             }
         });
@@ -112,35 +107,33 @@ impl LauncherPool {
 }
 
 impl Shared {
-    fn ready(&self) -> MutexGuard<'_, Vec<ReadyLauncher>> {
+    fn ready(&self) -> MutexGuard<'_, Vec<(ReadyLauncher, OwnedSemaphorePermit)>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn make(&self, limits: &Limits) -> io::Result<ReadyLauncher> {
-        let mut spawned = self.launcher.spawn().await?;
-        let Some(cgroups) = self.cgroups.clone() else {
-            return Ok(ReadyLauncher {
-                spawned,
-                cgroup: None,
-                limits: *limits,
-            });
-        };
-        let (limits, joining) = (*limits, self.join.then(|| spawned.supervisor.id()));
-        let making = move || -> io::Result<Arc<Cgroup>> {
-            let cgroup = cgroups.make(&limits, joining.is_some())?;
-            if let Some(launcher) = joining {
-                cgroup.join(launcher)?;
-            }
-            Ok(Arc::new(cgroup))
-        };
-        let cgroup = tokio::task::spawn_blocking(making).await?;
-        if let Ok(cgroup) = &cgroup {
+    async fn make(&self, limits: &Limits) -> Step<ReadyLauncher> {
+        let spawned = self.launcher.spawn().await;
+        let mut spawned = spawned.at(Layer::Launch, "starting the launcher")?;
+        let mut made = None;
+        if let Some(cgroups) = self.cgroups.clone() {
+            let (limits, joining) = (*limits, self.join.then(|| spawned.supervisor.id()));
+            let making = move || -> io::Result<Arc<Cgroup>> {
+                let cgroup = cgroups.make(&limits, joining.is_some())?;
+                if let Some(launcher) = joining {
+                    cgroup.join(launcher)?;
+                }
+                Ok(Arc::new(cgroup))
+            };
+            let making = tokio::task::spawn_blocking(making).await;
+            let making = making.map_err(io::Error::from).flatten();
+            let cgroup = making.at(Layer::CgroupLimits, "making a cgroup")?;
             spawned.supervisor.hold(cgroup.clone());
+            made = Some(cgroup);
         }
         Ok(ReadyLauncher {
             spawned,
-            cgroup: Some(cgroup),
-            limits,
+            cgroup: made,
+            limits: *limits,
         })
     }
 }
@@ -152,13 +145,13 @@ impl ReadyLauncher {
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    fn apply_limits(&mut self, limits: &Limits) {
-        if let Some(Ok(cgroup)) = &self.cgroup
+    fn with_limits(self, limits: &Limits) -> Step<Self> {
+        if let Some(cgroup) = &self.cgroup
             && (self.limits.memory, self.limits.processes) != (limits.memory, limits.processes)
-            && let Err(error) = cgroup.limit(limits)
         {
-            self.cgroup = Some(Err(error));
+            let limited = cgroup.limit(limits);
+            limited.at(Layer::CgroupLimits, "limiting a cgroup")?;
         }
-        self.limits = *limits;
+        Ok(self)
     }
 }

@@ -36,4 +36,3 @@ mod self_test;
 pub use engine::{Engine, Report};
 pub use engine_settings::EngineSettings;
 pub use error::BuildError;
-pub use self_test::LevelFailure;

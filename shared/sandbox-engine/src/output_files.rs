@@ -192,12 +192,12 @@ impl Traversal<'_> {
             if matches!(name.as_bytes(), b"." | b"..") {
                 continue;
             }
-            if self.entries >= MAX_ENTRIES || self.is_over() {
-                let reason = if self.is_over() {
-                    RefusedReason::Time
-                } else {
-                    RefusedReason::TooMany
-                };
+            let reason = match (self.is_over(), self.entries >= MAX_ENTRIES) {
+                (true, _) => Some(RefusedReason::Time),
+                (false, true) => Some(RefusedReason::TooMany),
+                (false, false) => None,
+            };
+            if let Some(reason) = reason {
                 self.collected.refuse(path, reason, 0);
                 break;
             }
@@ -321,16 +321,16 @@ impl Traversal<'_> {
             self.room_for(path, size)?;
         }
         let path = PathText::of(path);
-        let read = self.content(&mut file, size)?;
+        let (digest, content) = self.content(&mut file, size)?;
         self.listing += path.text.len();
         self.bytes += size;
-        self.inline += read.content.as_ref().map_or(0, |_| size);
+        self.inline += content.as_ref().map_or(0, |_| size);
         self.collected.files.push(OutputFile {
             path,
             size,
-            digest: read.digest,
+            digest,
             executable,
-            content: read.content,
+            content,
         });
         Ok(())
     }
@@ -356,13 +356,15 @@ impl Traversal<'_> {
         &self,
         file: &mut std::fs::File,
         size: u64,
-    ) -> Result<read::ReadContent, RefusedReason> {
+    ) -> Result<(BlobDigest, Option<Vec<u8>>), RefusedReason> {
         let small = size <= INLINE_FILE && self.inline + size <= INLINE_TOTAL;
         if small && !self.collection.wanted.as_blobs {
-            read::inline(file, size)
+            let content = read::inline(file, size)?;
+            Ok((BlobDigest::of(&content), Some(content)))
         } else {
             let Collection { blobs, caller, .. } = self.collection;
-            read::blob(file, size, blobs, caller, self.deadline)
+            let digest = read::blob(file, size, blobs, caller, self.deadline)?;
+            Ok((digest, None))
         }
     }
 }

@@ -17,6 +17,7 @@ use tokio::{
 };
 
 use crate::{
+    EngineSettings,
     domain::{
         limits::Limits,
         pool_sizer::{PoolSizer, fits},
@@ -39,15 +40,6 @@ const MAX_ENTRIES: usize = 16;
 /// How many scripts of an unusual path come before an interpreter waits for the next one.
 const HESITATION: u32 = 2;
 
-/// How much may wait.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Interpreters of one kind; zero: none at all.
-    pub interpreters: u32,
-    /// Memory of all of them together, in bytes.
-    pub memory: u64,
-}
-
 /// What an operator wants to know about the interpreters of one runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolState {
@@ -63,16 +55,18 @@ pub struct PoolState {
 #[derive(Debug)]
 pub struct Pool {
     inner: Arc<SharedPool>,
-    /// Ends the refilling, which then ends everybody who waits.
-    close: Mutex<Option<oneshot::Sender<()>>>,
-    refilling: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+    /// Refills. Dropping the sender ends that, which then ends everybody who waits.
+    refilling: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
 
 #[derive(Debug)]
 struct SharedPool {
     tools: Tools,
     limits: Limits,
-    bounds: Bounds,
+    /// How many of one kind wait at most.
+    most: u32,
+    /// What all of them together may keep in memory, in bytes.
+    memory: u64,
     /// Held for a moment and never while waiting.
     entries: Mutex<Vec<PoolEntry>>,
     /// A script was asked for.
@@ -101,11 +95,12 @@ struct Trouble {
 
 impl Pool {
     /// Starts without any waiting interpreter, and refills from the first request on.
-    pub fn new(tools: Tools, limits: Limits, bounds: Bounds) -> Self {
+    pub fn new(tools: Tools, settings: &EngineSettings) -> Self {
         let inner = Arc::new(SharedPool {
             tools,
-            limits,
-            bounds,
+            limits: settings.default_limits,
+            most: settings.warm_interpreters,
+            memory: settings.warm_memory,
             entries: Mutex::default(),
             asked: Notify::new(),
         });
@@ -113,8 +108,7 @@ impl Pool {
         let refilling = tokio::spawn(refill::run(inner.clone(), closed));
         Self {
             inner,
-            close: Mutex::new(Some(close)),
-            refilling: tokio::sync::Mutex::new(Some(refilling)),
+            refilling: Mutex::new(Some((close, refilling))),
         }
     }
 
@@ -122,13 +116,8 @@ impl Pool {
     pub fn take(&self, runtime: &Runtime, script: &Script) -> Option<WarmInterpreter> {
         let interpreter = runtime.interpreter.as_ref().ok()?;
         let profile = runtime.profile.warm.as_ref()?;
-        if self.inner.bounds.interpreters == 0
-            || !self.inner.suits(script)
-            || script
-                .environment
-                .iter()
-                .any(|(name, _)| profile.looks_at(name))
-        {
+        let mut variables = script.environment.iter();
+        if !self.inner.suits(script) || variables.any(|(name, _)| profile.looks_at(name)) {
             return None;
         }
         let path = script.path(&runtime.profile.file_suffix);
@@ -162,16 +151,16 @@ impl Pool {
 
     /// Ends everybody who waits, and waits until nothing is left of them.
     pub async fn close(&self) {
-        let close = self
-            .close
+        let refilling = self
+            .refilling
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        drop(close);
-        if let Some(refilling) = self.refilling.lock().await.take()
-            && let Err(error) = refilling.await
-        {
-            tracing::error!(%error, "refilling the pool panicked");
+        if let Some((close, refilling)) = refilling {
+            drop(close);
+            if let Err(error) = refilling.await {
+                tracing::error!(%error, "refilling the pool panicked");
+            }
         }
     }
 }
@@ -252,7 +241,7 @@ impl SharedPool {
                 script_path: path,
                 limits: self.limits,
             },
-            sizer: PoolSizer::new(self.bounds.interpreters, hesitation, now),
+            sizer: PoolSizer::new(self.most, hesitation, now),
             ready: VecDeque::new(),
             starting: 0,
             memory: refill::GUESSED_MEMORY,

@@ -1,16 +1,18 @@
 //! Counts what a process tree uses, where no cgroup does, and what no cgroup counts.
 //!
-//! [`sample`] sums up one tree from a [`ProcSnapshot`] of it. `process` reads what the kernel reports of one process,
-//! [`files`] counts what has no name, and [`sockets`] what is in no process's memory. Where the kernel says too little the
-//! doubt is the script's, and most of what it says makes a figure too high. Too low are those of
-//! processes that come and go during a look, and of shared memory that no process has in use.
+//! A [`ProcTree`] holds the processes of one script, as one walk over all of /proc has found them, which
+//! all scripts share that are measured at about the same time. `process` reads what the kernel reports of
+//! one process, [`files`] counts what has no name, and [`sockets`] what is in no process's memory. Where
+//! the kernel says too little the doubt is the script's, and most of what it says makes a figure too high.
+//! Too low are those of processes that come and go between two walks, and of shared memory that no process
+//! has in use.
 
 use std::{
-    cell::OnceCell,
     collections::{HashMap, HashSet},
     fs,
     path::Path,
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 pub mod files;
@@ -20,6 +22,10 @@ pub mod sockets;
 use process::{Held, Process};
 
 use crate::scratch::Filled;
+
+/// How old a walk over /proc may be that another script has asked for; half of the time between two
+/// samples.
+const FRESH: Duration = Duration::from_millis(25);
 
 /// What a script uses at one moment; times and refusals since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,22 +42,17 @@ pub struct UsageSample {
     pub cpu: Duration,
 }
 
-/// Sums up the descendants of a launcher's supervisor, which itself does not count, nor does its init,
-/// but for the processor time that it inherits. `scratch` is a file system of the script's own in memory,
-/// which counts as such. Where the quick sum of memory, in bytes, is above `recheck_above`, it is taken
-/// again with care.
-///
-/// Processor time is that of the living, and of the children that they have waited for: a child that
-/// no parent waits for takes its time along.
-pub fn sample(
-    snapshot: &ProcSnapshot,
-    recheck_above: u64,
-    scratch: Option<&Filled>,
-) -> UsageSample {
-    let tree = snapshot.tree();
-    UsageSample {
-        cpu: tree.all.iter().map(Process::cpu).sum(),
-        ..tree.sum(recheck_above, scratch)
+impl UsageSample {
+    /// The greater of each.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            memory: self.memory.max(other.memory),
+            memory_kills: self.memory_kills.max(other.memory_kills),
+            processes: self.processes.max(other.processes),
+            processes_refused: self.processes_refused.max(other.processes_refused),
+            cpu: self.cpu.max(other.cpu),
+        }
     }
 }
 
@@ -61,58 +62,61 @@ pub fn tasks_of(user: u32) -> u64 {
     let owned = |pid: u32| {
         fs::metadata(Path::new("/proc").join(pid.to_string())).is_ok_and(|is| is.uid() == user)
     };
-    let tasks = |process: Process| u64::from(process.threads);
     let processes = process::all().into_iter();
-    processes
-        .filter(|process| owned(process.pid))
-        .map(tasks)
-        .sum()
+    let owned = processes.filter(|process| owned(process.pid));
+    owned.map(|process| u64::from(process.threads)).sum()
 }
 
-/// One look at everybody below a supervisor, which happens when it is first needed.
-#[derive(Debug)]
-pub struct ProcSnapshot {
-    supervisor: u32,
-    tree: OnceCell<Tree>,
+/// All processes of this host at one moment, by parent.
+struct ProcSnapshot {
+    taken: Instant,
+    children: HashMap<u32, Vec<Process>>,
 }
 
 impl ProcSnapshot {
-    /// A look that has not happened yet.
-    pub fn below(supervisor: u32) -> Self {
-        Self {
-            supervisor,
-            tree: OnceCell::new(),
+    /// The last walk over /proc, or a new one. Who asks during a walk shares it.
+    fn recent() -> Arc<Self> {
+        static LAST: Mutex<Option<Arc<ProcSnapshot>>> = Mutex::new(None);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(recent) if recent.taken.elapsed() < FRESH => recent.clone(),
+            _ => last.insert(Arc::new(Self::take())).clone(),
         }
     }
 
-    fn tree(&self) -> &Tree {
-        self.tree.get_or_init(|| Tree::snapshot(self.supervisor))
+    fn take() -> Self {
+        let taken = Instant::now();
+        let mut children: HashMap<u32, Vec<Process>> = HashMap::new();
+        for process in process::all() {
+            children.entry(process.parent).or_default().push(process);
+        }
+        Self { taken, children }
     }
 }
 
-/// Everybody below a supervisor at one moment.
+/// Every process below a supervisor at one moment. The supervisor itself does not count, nor does its
+/// init, but for the processor time that it inherits.
 #[derive(Debug)]
-struct Tree {
-    /// With the first generation: the init, and what orphans there are without a init.
+pub struct ProcTree {
+    /// With the first generation: the init, and what orphans there are without an init.
     all: Vec<Process>,
     /// Where the script's own begin.
     first: usize,
 }
 
-impl Tree {
-    fn snapshot(supervisor: u32) -> Self {
-        let mut children: HashMap<u32, Vec<Process>> = HashMap::new();
-        for process in process::all() {
-            children.entry(process.parent).or_default().push(process);
-        }
+impl ProcTree {
+    /// The processes below a supervisor.
+    pub fn below(supervisor: u32) -> Self {
+        let snapshot = ProcSnapshot::recent();
+        let children = |pid: &u32| snapshot.children.get(pid).into_iter().flatten().copied();
         let mut seen: HashSet<u32> = HashSet::from([supervisor]);
-        let mut all = children.remove(&supervisor).unwrap_or_default();
+        let mut all: Vec<Process> = children(&supervisor).collect();
         let first = all.len();
         let mut at = 0;
         while let Some(pid) = all.get(at).map(|process| process.pid) {
             at += 1;
             if seen.insert(pid) {
-                all.extend(children.remove(&pid).unwrap_or_default());
+                all.extend(children(&pid));
             }
         }
         Self { all, first }
@@ -123,12 +127,17 @@ impl Tree {
         self.all.get(self.first..).unwrap_or_default()
     }
 
-    /// Everything but processor time.
-    fn sum(&self, recheck_above: u64, scratch: Option<&Filled>) -> UsageSample {
+    /// Sums them up. `scratch` is a file system of the script's own in memory, which counts as such. Where
+    /// the quick sum of memory, in bytes, is above `recheck_above`, it is taken again with care.
+    ///
+    /// Processor time is that of the living, and of the children that they have waited for: a child that
+    /// no parent waits for takes its time along.
+    pub fn sample(&self, recheck_above: u64, scratch: Option<&Filled>) -> UsageSample {
         let threads = self.members().iter().map(|process| process.threads);
         UsageSample {
             memory: self.memory(recheck_above, scratch),
             processes: threads.fold(0, u32::saturating_add),
+            cpu: self.all.iter().map(Process::cpu).sum(),
             ..UsageSample::default()
         }
     }

@@ -1,10 +1,6 @@
 //! Drives one script from its request to its verdict.
 
-use std::{
-    os::fd::AsFd,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{os::fd::AsFd, sync::Arc, time::Instant};
 
 use blob_store::Caller;
 use sandbox_launcher::plan::Start;
@@ -14,35 +10,31 @@ use crate::{
     backend::Place,
     domain::{
         collect::Collected,
-        isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
-        limits::Limits,
-        outcome::{Captured, Outcome, ScriptResult},
+        outcome::{Outcome, ScriptResult},
         profile::Profile,
         script::{Network, Script},
-        usage::Usage,
-        verdict::{Facts, Stopped, Verdict},
+        verdict::Stopped,
     },
     input_files::{HeldBlobs, INPUT_NAME, InputFiles},
     launcher::WorkDirectory,
     output_files::Collection,
-    pool::WarmInterpreter,
+    pool::{Assignment, WarmInterpreter},
     runtimes::Interpreter,
     slot::{
-        Invocation, NotStarted, PROGRESS_VARIABLE, RESULT_VARIABLE, SandboxedProcess, Slot, Tools,
+        Invocation, NotStarted, PROGRESS_VARIABLE, RESULT_VARIABLE, SandboxedProcess, Tools,
         base_environment, set_variable,
     },
     users::User,
 };
 
 pub mod capture;
-mod feed;
 pub mod io_handler;
 pub mod progress;
 mod usage_monitor;
 mod watch;
 
 use io_handler::IoHandler;
-use usage_monitor::UsageMonitor;
+use watch::{RunRequest, Seen, watch};
 
 /// One script with what was decided about it.
 #[derive(Debug)]
@@ -76,91 +68,47 @@ pub enum Origin {
 /// the outcome says so.
 pub async fn run(
     tools: &Tools,
-    job: Job,
+    mut job: Job,
     handler: Box<dyn IoHandler>,
     cancel: oneshot::Receiver<()>,
 ) -> Outcome {
-    let Job {
-        script,
-        profile,
-        interpreter,
-        origin,
-        blobs,
-        accepted,
-    } = job;
-    let script_path = script.path(&profile.file_suffix);
-    let begin = async |opening, user| {
-        let started = start(tools, &script, opening, &profile, &interpreter, user).await;
-        started.map(|process| (process, None))
-    };
-    let opened = match origin {
-        Origin::Cold(user) => begin(Opening::Script(&script_path), user).await,
-        Origin::Warm(warm) => {
-            let environment = |place: &Place| environment(&script, &profile, &interpreter, place);
-            let (process, assignment) = warm.assign(&script.arguments, environment);
-            Ok((process, Some(assignment)))
-        }
-        Origin::Driver(user) => begin(Opening::Driver, user).await,
-    };
-    let (process, assignment) = match opened {
-        Ok(opened) => opened,
-        Err(not_started) => {
-            let NotStarted { verdict, missing } = *not_started;
-            return Outcome {
-                verdict,
-                missing,
-                ..nothing_ran(script.limits)
+    let limits = job.script.limits;
+    let (seen, collected) = match job.open(tools).await {
+        Err(not_started) => (Seen::nothing(*not_started, limits), None),
+        Ok((process, assignment)) => {
+            let path = job.script.path(&job.profile.file_suffix);
+            let delivery = InputFiles::of(job.script.clone(), &path, &job.blobs);
+            let request = RunRequest {
+                delivery: delivery.clone(),
+                script: job.script.clone(),
+                accepted: job.accepted,
+                assignment,
             };
+            let work = process.launched.work.clone();
+            let on_host = process.slot.place.scratch.is_some();
+            let (seen, remains) = watch(process, request, handler, cancel).await;
+            let collected = gather(tools, &job.script, delivery, work.clone(), &seen).await;
+            // A directory on the host may hold a great many files and is gone with the answer. The kernel
+            // takes its time for a cgroup and for a file system in memory, for which no answer waits.
+            let removed = tokio::task::spawn_blocking(move || drop((work, remains)));
+            if on_host && let Err(error) = removed.await {
+                tracing::error!(%error, "removing a working directory panicked");
+            }
+            (seen, collected)
         }
     };
-    let known = Outcome {
-        missing: process.slot.missing.clone(),
-        enforcement: process.slot.enforcement,
-        ..nothing_ran(script.limits)
-    };
-    let input_files = InputFiles::of(script.clone(), &script_path, &blobs);
-    let work = process.work.clone();
-    let request = watch::RunRequest {
-        delivery: input_files.clone(),
-        script: script.clone(),
-        accepted,
-        assignment,
-    };
-    let (mut watched, slot) = watch::watch(process, request, handler, cancel).await;
-    let collected = gather(tools, &script, input_files, work.clone(), &watched).await;
-    clean_up(work, slot, watched.monitor.take()).await;
+    let [stdout, stderr, result] = seen.outputs;
     Outcome {
-        collected,
-        ..conclude(watched, known, tools.backend.level())
-    }
-}
-
-/// What is answered for a script of which nothing ran.
-fn nothing_ran(limits: Limits) -> Outcome {
-    Outcome {
-        verdict: Verdict::Cancelled {
-            after: Duration::ZERO,
-        },
-        stdout: Captured::default(),
-        stderr: Captured::default(),
-        result: ScriptResult::None,
-        usage: Usage::default(),
-        isolation: None,
-        missing: Vec::new(),
-        enforcement: MemoryEnforcement::Sampled,
+        verdict: seen.facts.verdict(),
+        stdout,
+        stderr,
+        result: ScriptResult::read(result),
+        usage: seen.facts.usage,
+        isolation: seen.started.then_some(tools.backend.level),
+        missing: seen.missing,
+        enforcement: seen.enforcement,
         limits,
-        collected: None,
-    }
-}
-
-/// Removes the place of a script. A directory on the host may hold a great many files and is gone with
-/// the answer. The kernel takes its time for a cgroup and for a file system in memory, for which the
-/// answer does not wait.
-async fn clean_up(work: WorkDirectory, slot: Slot, monitor: Option<UsageMonitor>) {
-    let waits = slot.place.scratch.is_some();
-    let removed = tokio::task::spawn_blocking(move || drop((work, slot, monitor)));
-    if waits && let Err(error) = removed.await {
-        tracing::error!(%error, "removing a working directory panicked");
+        collected,
     }
 }
 
@@ -169,15 +117,15 @@ async fn clean_up(work: WorkDirectory, slot: Slot, monitor: Option<UsageMonitor>
 async fn gather(
     tools: &Tools,
     script: &Script,
-    input_files: InputFiles,
+    delivery: InputFiles,
     work: WorkDirectory,
-    watched: &watch::Watched,
+    seen: &Seen,
 ) -> Option<Collected> {
     let wanted = script.collect.clone()?;
-    if !watched.started || watched.facts.stopped == Some(Stopped::Cancelled) {
+    if !seen.started || seen.facts.stopped == Some(Stopped::Cancelled) {
         return None;
     }
-    if !watched.all_gone {
+    if !seen.all_gone {
         return Some(Collected::not_ended());
     }
     let (blobs, caller) = (tools.blobs.clone(), Caller::named(&script.caller));
@@ -185,7 +133,7 @@ async fn gather(
         let work = work.open()?;
         let collection = Collection {
             wanted,
-            placed: input_files.placed(),
+            placed: delivery.placed(),
             blobs,
             caller,
         };
@@ -198,101 +146,82 @@ async fn gather(
     }))
 }
 
-/// What a freshly started interpreter runs.
-enum Opening<'a> {
-    /// The script, which lies at this path of the working directory.
-    Script(&'a str),
-    /// The driver of a session.
-    Driver,
-}
+impl Job {
+    /// Has the interpreter started, or takes the one that has waited and what gives it its script.
+    async fn open(
+        &mut self,
+        tools: &Tools,
+    ) -> Result<(SandboxedProcess, Option<Assignment>), Box<NotStarted>> {
+        let (user, driver) = match std::mem::replace(&mut self.origin, Origin::Cold(None)) {
+            Origin::Cold(user) => (user, false),
+            Origin::Driver(user) => (user, true),
+            Origin::Warm(warm) => {
+                let environment = |place: &Place| self.environment(place);
+                let (process, assignment) = warm.assign(&self.script.arguments, environment);
+                return Ok((process, Some(assignment)));
+            }
+        };
+        let started = tools.start(
+            &self.interpreter,
+            &self.script.limits,
+            user,
+            |slot| match driver {
+                true => self.driver(&slot.place),
+                false => self.invocation(&slot.place),
+            },
+        );
+        Ok((started.await?, None))
+    }
 
-/// Starts an interpreter.
-async fn start(
-    tools: &Tools,
-    script: &Script,
-    opening: Opening<'_>,
-    profile: &Profile,
-    interpreter: &Interpreter,
-    user: Option<User>,
-) -> Result<SandboxedProcess, Box<NotStarted>> {
-    let slot = tools.slot(interpreter, &script.limits, user).await?;
-    let executable = interpreter.executable.display().to_string();
-    let mut environment = environment(script, profile, interpreter, &slot.place);
-    let invocation = match opening {
-        Opening::Script(path) => {
-            let full_path = slot.place.work.join(path).display().to_string();
-            Invocation {
-                command: profile.command(&executable, &full_path, &script.arguments),
-                environment,
-                start: Start::AfterFiles,
-                tell_network: script.network == Network::End,
+    /// What is run for a script.
+    fn invocation(&self, place: &Place) -> Invocation {
+        let path = self.script.path(&self.profile.file_suffix);
+        let path = place.work.join(path).display().to_string();
+        let executable = self.interpreter.executable.display().to_string();
+        Invocation {
+            command: (self.profile).command(&executable, &path, &self.script.arguments),
+            environment: self.environment(place),
+            start: Start::AfterFiles,
+            tell_network: self.script.network == Network::End,
+        }
+    }
+
+    /// What is run for a session.
+    fn driver(&self, place: &Place) -> Invocation {
+        let executable = self.interpreter.executable.display().to_string();
+        let session = self.profile.session.as_ref();
+        let mut environment = self.environment(place);
+        // The result channel is the driver's own, and a session has no progress.
+        environment
+            .retain(|(name, _)| ![RESULT_VARIABLE, PROGRESS_VARIABLE].contains(&name.as_str()));
+        Invocation {
+            command: session.map_or_else(Vec::new, |session| session.command(&executable)),
+            environment,
+            start: Start::AtOnce,
+            tell_network: false,
+        }
+    }
+
+    /// The script's whole environment.
+    fn environment(&self, place: &Place) -> Vec<(String, String)> {
+        let script = &self.script;
+        let mut variables = base_environment(&self.profile, &self.interpreter, place);
+        for (name, value) in &script.environment {
+            set_variable(&mut variables, name, value.clone());
+        }
+        if !script.input_json.is_empty() {
+            let path = place.input.join(INPUT_NAME).display().to_string();
+            set_variable(&mut variables, "TAVERN_INPUT_PATH", path);
+        }
+        for (name, value) in [
+            ("TAVERN_EFFECT_ID", &script.effect_id),
+            ("TAVERN_CONVERSATION_ID", &script.conversation_id),
+            ("TRACEPARENT", &script.traceparent),
+        ] {
+            if !value.is_empty() {
+                set_variable(&mut variables, name, value.clone());
             }
         }
-        Opening::Driver => {
-            // The result channel is the driver's own, and a session has no progress.
-            environment
-                .retain(|(name, _)| ![RESULT_VARIABLE, PROGRESS_VARIABLE].contains(&name.as_str()));
-            let session = profile.session.as_ref();
-            Invocation {
-                command: session.map_or_else(Vec::new, |session| session.command(&executable)),
-                environment,
-                start: Start::AtOnce,
-                tell_network: false,
-            }
-        }
-    };
-    tools.start(slot, invocation).await
-}
-
-fn conclude(watched: watch::Watched, outcome: Outcome, level: IsolationLevel) -> Outcome {
-    let watch::Watched {
-        facts,
-        stdout,
-        stderr,
-        result,
-        started,
-        missing,
-        all_gone: _,
-        monitor: _,
-    } = watched;
-    let mut all = outcome.missing;
-    all.extend(missing.into_iter().map(MissingLayer::reported));
-    Outcome {
-        verdict: Facts::verdict(&facts),
-        stdout,
-        stderr,
-        result: ScriptResult::read(result),
-        usage: facts.usage,
-        isolation: started.then_some(level),
-        missing: all,
-        ..outcome
+        variables
     }
-}
-
-/// The script's whole environment.
-fn environment(
-    script: &Script,
-    profile: &Profile,
-    interpreter: &Interpreter,
-    place: &Place,
-) -> Vec<(String, String)> {
-    let mut variables = base_environment(profile, interpreter, place);
-    let mut set = |name: &str, value: String| set_variable(&mut variables, name, value);
-    for (name, value) in &script.environment {
-        set(name, value.clone());
-    }
-    if !script.input_json.is_empty() {
-        let path = place.input.join(INPUT_NAME);
-        set("TAVERN_INPUT_PATH", path.display().to_string());
-    }
-    if !script.effect_id.is_empty() {
-        set("TAVERN_EFFECT_ID", script.effect_id.clone());
-    }
-    if !script.conversation_id.is_empty() {
-        set("TAVERN_CONVERSATION_ID", script.conversation_id.clone());
-    }
-    if !script.traceparent.is_empty() {
-        set("TRACEPARENT", script.traceparent.clone());
-    }
-    variables
 }

@@ -1,34 +1,24 @@
 //! Starts confined interpreters: makes the place, the cgroup and the plan, and starts a launcher.
 //!
-//! [`Tools::slot`] makes room for one script, so that the caller knows what paths the script will
-//! see; [`Tools::start`] starts a program there. What is done with the running program is the
-//! caller's: [`crate::run`] drives one script to its end.
+//! What is done with the running program is the caller's: [`crate::run`] drives one script to its end.
 
-use std::{fs, io, sync::Arc, time::Duration};
+use std::{fs, path::Path, sync::Arc};
 
 use blob_store::BlobStore;
 use sandbox_launcher::{
-    plan::{LaunchPlan, OutsideUser, PROGRESS_FD, ProcessLimits, RESULT_FD, Start},
-    report::{Failure, Layer},
-};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
-    net::{
-        UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
-    },
+    plan::{LaunchPlan, PROGRESS_FD, ProcessLimits, RESULT_FD, Start},
+    report::{At, Failure, Layer, Step},
 };
 
 use crate::{
-    backend::{Backend, Place, PlaceSpec},
+    backend::{Backend, Place},
     cgroup::{Cgroup, Cgroups},
     domain::{
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
         profile::Profile,
-        verdict::Verdict,
     },
-    launcher::{Launched, Spawned, Supervisor, WorkDirectory},
+    launcher::Launched,
     launcher_pool::LauncherPool,
     proc_usage,
     runtimes::Interpreter,
@@ -41,16 +31,13 @@ pub(crate) const RESULT_VARIABLE: &str = "TAVERN_RESULT_FD";
 /// Names to a script the descriptor for its progress.
 pub(crate) const PROGRESS_VARIABLE: &str = "TAVERN_PROGRESS_FD";
 
-/// How long a launcher may take to accept its plan.
-const PLAN_TIME: Duration = Duration::from_secs(20);
-
 /// What every run of a sandbox shares.
 #[derive(Clone, Debug)]
 pub struct Tools {
     /// Starts launchers, some of them ahead.
     pub launchers: LauncherPool,
     /// Makes the isolation level.
-    pub backend: Arc<dyn Backend>,
+    pub backend: Backend,
     /// The host's cgroups, if they are used.
     pub cgroups: Option<Cgroups>,
     /// Keeps the large files that scripts leave.
@@ -61,12 +48,10 @@ pub struct Tools {
     pub concurrent_scripts: u32,
 }
 
-/// Room for one script, before anything runs in it.
+/// Room for one script.
 #[derive(Debug)]
 pub struct Slot {
-    /// The launcher that will start it, until then.
-    launcher: Option<Spawned>,
-    /// What the script will see.
+    /// What the script sees.
     pub place: Place,
     /// Removed when it is dropped, which must be after its last process.
     pub cgroup: Option<Arc<Cgroup>>,
@@ -93,170 +78,93 @@ pub struct Invocation {
     pub tell_network: bool,
 }
 
-/// A launcher that has its plan, with the service's ends of everything. Dropping it ends every
-/// process of it.
+/// A program that runs, and the room that it sits in.
 #[derive(Debug)]
 pub struct SandboxedProcess {
-    /// The supervisor process.
-    pub supervisor: Supervisor,
-    /// What the launcher reports, a line each.
-    pub reports: Lines<BufReader<OwnedReadHalf>>,
-    /// Shutting it down is the order to end everybody.
-    pub say: OwnedWriteHalf,
-    /// Deliveries of files go here.
-    pub files: UnixStream,
-    /// The program's working directory.
-    pub work: WorkDirectory,
-    /// The program's standard input.
-    pub stdin: pipe::Sender,
-    /// The program's standard output.
-    pub stdout: pipe::Receiver,
-    /// The program's standard error.
-    pub stderr: pipe::Receiver,
-    /// The program's result channel.
-    pub result: pipe::Receiver,
-    /// How far the program says it is.
-    pub progress: pipe::Receiver,
-    /// The other end of the program's job channel, if its start has one.
-    pub job: Option<UnixStream>,
-    /// The room that it sits in.
+    /// Its launcher and its channels.
+    pub launched: Launched,
+    /// The room.
     pub slot: Slot,
 }
 
 /// Why nothing was started.
 #[derive(Debug)]
 pub struct NotStarted {
-    /// The same as a verdict.
-    pub verdict: Verdict,
+    /// What failed.
+    pub failure: Failure,
     /// Layers that are known to be missing.
     pub missing: Vec<MissingLayer>,
 }
 
 impl Tools {
-    /// Makes room for one script: its launcher, its place, its cgroup.
+    /// Makes room for one script, its place and its cgroup, and starts there what `invocation` names,
+    /// which receives what the script will see.
     ///
     /// # Errors
-    /// When the place cannot be made, or no cgroup where cgroups are used: no script runs with less
-    /// than the service reports.
-    pub async fn slot(
+    /// When the place cannot be made, no cgroup where cgroups are used (no script runs with less than
+    /// the service reports), or the launcher cannot be started. What fails later is in its reports.
+    pub async fn start(
         &self,
         interpreter: &Interpreter,
         limits: &Limits,
         user: Option<User>,
-    ) -> Result<Slot, Box<NotStarted>> {
-        let mut missing = self.backend.level().missing();
-        let failed = |layer, doing, error: &io::Error, missing: &[MissingLayer]| {
-            let verdict = launch_failed(layer, doing, error);
-            let missing = missing.to_vec();
-            Box::new(NotStarted { verdict, missing })
-        };
-        let spare =
-            self.launchers.take(limits).await.map_err(|error| {
-                failed(Layer::Launch, "starting the launcher", &error, &missing)
-            })?;
-        let cgroup = spare
-            .cgroup
-            .transpose()
-            .map_err(|error| failed(Layer::CgroupLimits, "making a cgroup", &error, &missing))?;
-        if cgroup.is_none() {
+        invocation: impl FnOnce(&Slot) -> Invocation,
+    ) -> Result<SandboxedProcess, Box<NotStarted>> {
+        let mut missing = self.backend.level.missing();
+        let started = self.try_start(interpreter, limits, user, invocation, &mut missing);
+        let started = started.await;
+        started.map_err(|failure| Box::new(NotStarted { failure, missing }))
+    }
+
+    async fn try_start(
+        &self,
+        interpreter: &Interpreter,
+        limits: &Limits,
+        user: Option<User>,
+        invocation: impl FnOnce(&Slot) -> Invocation,
+        missing: &mut Vec<MissingLayer>,
+    ) -> Step<SandboxedProcess> {
+        let launcher = self.launchers.take(limits).await?;
+        if launcher.cgroup.is_none() {
             missing.push(MissingLayer::reported(Layer::CgroupLimits));
         }
-        let wanted = PlaceSpec {
-            mounts: &interpreter.mounts,
-            limits,
-            user: user.as_ref().map(User::id),
-        };
-        let place = self.backend.place(&wanted).map_err(|error| {
-            failed(
-                Layer::Files,
-                "making the working directory",
-                &error,
-                &missing,
-            )
-        })?;
-        let enforcement = match (&self.cgroups, &cgroup) {
+        let id = user.as_ref().map(User::id);
+        let place = self.backend.place(&interpreter.mounts, limits, id);
+        let place = place.at(Layer::Files, "making the working directory")?;
+        let enforcement = match (&self.cgroups, &launcher.cgroup) {
             (Some(cgroups), Some(_)) => cgroups.enforcement(),
             _ => MemoryEnforcement::Sampled,
         };
-        Ok(Slot {
-            launcher: Some(spare.spawned),
+        let mut slot = Slot {
             place,
-            cgroup,
+            cgroup: launcher.cgroup,
             user,
             limits: *limits,
             enforcement,
-            missing,
-        })
-    }
-
-    /// Starts a program in a slot.
-    ///
-    /// # Errors
-    /// When the launcher cannot be started. What fails later is in its reports.
-    pub async fn start(
-        &self,
-        mut slot: Slot,
-        invocation: Invocation,
-    ) -> Result<SandboxedProcess, Box<NotStarted>> {
-        let plan = self.plan(&slot, invocation);
-        match launch(slot.launcher.take(), &plan).await {
-            Ok(launched) => Ok(SandboxedProcess::new(launched, slot)),
-            Err(error) => Err(Box::new(NotStarted {
-                verdict: launch_failed(Layer::Launch, "starting the launcher", &error),
-                missing: slot.missing,
-            })),
-        }
+            missing: Vec::new(),
+        };
+        let plan = self.plan(&slot, invocation(&slot));
+        let launched = launcher.spawned.launch(&plan).await;
+        let launched = launched.at(Layer::Launch, "starting the launcher")?;
+        slot.missing = std::mem::take(missing);
+        Ok(SandboxedProcess { launched, slot })
     }
 
     fn plan(&self, slot: &Slot, invocation: Invocation) -> LaunchPlan {
         let mut limits = process_limits(&slot.limits);
-        if self.backend.level() == IsolationLevel::Reduced && slot.user.is_none() {
+        if self.backend.level == IsolationLevel::Reduced && slot.user.is_none() {
             share_user(&mut limits, self.concurrent_scripts);
         }
         LaunchPlan {
             confinement: slot.place.confinement.clone(),
-            outside_user: slot.user.as_ref().map(|user| OutsideUser { id: user.id() }),
+            outside_user: slot.user.as_ref().map(User::id),
             command: invocation.command,
             environment: invocation.environment,
             limits,
-            cgroups: slot
-                .cgroup
-                .as_ref()
-                .map(|cgroup| cgroup.to_join())
-                .unwrap_or_default(),
+            cgroups: (slot.cgroup.as_ref()).map_or_else(Vec::new, |cgroup| cgroup.to_join()),
             start: invocation.start,
             tell_network: invocation.tell_network,
             epoll_watches: (slot.user.is_none()).then(|| epoll_watches(self.concurrent_scripts)),
-        }
-    }
-}
-
-async fn launch(launcher: Option<Spawned>, plan: &LaunchPlan) -> io::Result<Launched> {
-    let launcher = launcher.ok_or_else(|| io::Error::other("the slot is taken already"))?;
-    let mut launched = launcher.launch(plan)?;
-    // The plan is small enough for the socket to take it at once. A launcher that has died
-    // already is known by its missing reports.
-    let rest = std::mem::take(&mut launched.rest_of_plan);
-    let _ = tokio::time::timeout(PLAN_TIME, launched.control.write_all(&rest)).await;
-    Ok(launched)
-}
-
-impl SandboxedProcess {
-    fn new(launched: Launched, slot: Slot) -> Self {
-        let (reports, say) = launched.control.into_split();
-        Self {
-            supervisor: launched.supervisor,
-            reports: BufReader::new(reports).lines(),
-            say,
-            files: launched.files,
-            work: launched.work,
-            stdin: launched.stdin,
-            stdout: launched.stdout,
-            stderr: launched.stderr,
-            result: launched.result,
-            progress: launched.progress,
-            job: launched.job,
-            slot,
         }
     }
 }
@@ -268,14 +176,11 @@ pub fn base_environment(
     place: &Place,
 ) -> Vec<(String, String)> {
     let mut path = "/usr/local/bin:/usr/bin:/bin".to_owned();
-    if let Some(own) = interpreter
-        .executable
-        .parent()
-        .filter(|own| !own.starts_with("/usr/bin"))
-    {
+    let own = interpreter.executable.parent();
+    if let Some(own) = own.filter(|own| !own.starts_with("/usr/bin")) {
         path = format!("{}:{path}", own.display());
     }
-    let shown = |path: &std::path::Path| path.display().to_string();
+    let shown = |path: &Path| path.display().to_string();
     let mut variables: Vec<(String, String)> = vec![
         ("PATH".to_owned(), path),
         ("HOME".to_owned(), shown(&place.work)),
@@ -296,14 +201,6 @@ pub fn base_environment(
 pub fn set_variable(variables: &mut Vec<(String, String)>, name: &str, value: String) {
     variables.retain(|(other, _)| other != name);
     variables.push((name.to_owned(), value));
-}
-
-fn launch_failed(layer: Layer, doing: &str, error: &io::Error) -> Verdict {
-    Verdict::LauncherFailure(Failure {
-        layer,
-        message: format!("{doing}: {error}"),
-        errno: error.raw_os_error().unwrap_or(0),
-    })
 }
 
 /// Widens the kernel's limit on processes where a script has to share its user with the service and

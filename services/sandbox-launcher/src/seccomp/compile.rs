@@ -6,7 +6,7 @@
 
 use libc::sock_filter;
 
-use super::policy::{Answer, Condition, Entry, Rule, UNNAMED};
+use super::policy::{Answer, Condition, Entry, UNNAMED};
 
 /// The tag of the machine's own call interface.
 pub const NATIVE_ARCH: u32 = 0xc000_003e;
@@ -36,7 +36,7 @@ pub fn compile(entries: &[Entry]) -> Vec<sock_filter> {
         answer(Answer::Kill),
     ];
     for entry in entries {
-        let block = block(&entry.rule);
+        let block = block(entry);
         let length = u8::try_from(block.len()).expect("the policy keeps blocks below 256 steps");
         program.push(jump(JUMP_IF_EQUAL, entry.number as u32, 0, length));
         program.extend(block);
@@ -45,26 +45,13 @@ pub fn compile(entries: &[Entry]) -> Vec<sock_filter> {
     program
 }
 
-fn block(rule: &Rule) -> Vec<sock_filter> {
-    match rule {
-        Rule::Always(always) => vec![answer(*always)],
-        Rule::AllowIf { any, otherwise } => {
-            let mut block = Vec::new();
-            for conditions in any {
-                block.extend(alternative(conditions, Answer::Allow));
-            }
-            block.push(answer(*otherwise));
-            block
-        }
-        Rule::Cases { cases, otherwise } => {
-            let mut block = Vec::new();
-            for (conditions, answer) in cases {
-                block.extend(alternative(conditions, *answer));
-            }
-            block.push(answer(*otherwise));
-            block
-        }
-    }
+fn block(entry: &Entry) -> Vec<sock_filter> {
+    let cases = entry.cases.iter();
+    let mut block: Vec<sock_filter> = cases
+        .flat_map(|(conditions, answer)| alternative(conditions, *answer))
+        .collect();
+    block.push(answer(entry.otherwise));
+    block
 }
 
 /// The tests of one alternative: the first that fails jumps behind it, past its answer.

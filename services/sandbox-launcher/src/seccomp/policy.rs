@@ -54,34 +54,72 @@ pub struct Condition {
     pub value: u64,
 }
 
-/// What happens to one system call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// Always the same.
-    Always(Answer),
-    /// Allowed if every condition of one of the alternatives holds.
-    AllowIf {
-        /// The alternatives.
-        any: Vec<Vec<Condition>>,
-        /// What happens if none holds.
-        otherwise: Answer,
-    },
-    /// As the first case of which every condition holds.
-    Cases {
-        /// The cases.
-        cases: Vec<(Vec<Condition>, Answer)>,
-        /// What happens if none holds.
-        otherwise: Answer,
-    },
+impl Condition {
+    /// The whole argument has this value.
+    fn is(argument: u32, value: u64) -> Self {
+        Self::masked(argument, u64::MAX, value)
+    }
+
+    /// Every bit of `flag` is set.
+    fn has(argument: u32, flag: u64) -> Self {
+        Self::masked(argument, flag, flag)
+    }
+
+    fn masked(argument: u32, mask: u64, value: u64) -> Self {
+        Self {
+            argument,
+            mask,
+            value,
+        }
+    }
 }
 
-/// One system call and its rule.
+/// One system call and what happens to it: as the first case says of which every condition holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The call's number.
     pub number: i64,
-    /// What happens to it.
-    pub rule: Rule,
+    /// The cases.
+    pub cases: Vec<(Vec<Condition>, Answer)>,
+    /// What happens if no case holds.
+    pub otherwise: Answer,
+}
+
+impl Entry {
+    fn always(number: i64, answer: Answer) -> Self {
+        Self {
+            number,
+            cases: Vec::new(),
+            otherwise: answer,
+        }
+    }
+
+    /// Allowed if every condition of one of the alternatives holds.
+    fn allowed_if(number: i64, any: impl IntoIterator<Item = Vec<Condition>>, errno: i32) -> Self {
+        let any = any
+            .into_iter()
+            .map(|conditions| (conditions, Answer::Allow));
+        Self {
+            number,
+            cases: any.collect(),
+            otherwise: Answer::Errno(errno),
+        }
+    }
+
+    /// Allowed, but for these cases.
+    fn allowed_unless(number: i64, cases: Vec<(Vec<Condition>, Answer)>) -> Self {
+        Self {
+            number,
+            cases,
+            otherwise: Answer::Allow,
+        }
+    }
+
+    /// Allowed, or refused with EPERM.
+    fn allowed(number: i64, allowed: bool) -> Self {
+        let refused = Answer::Errno(EPERM);
+        Self::always(number, if allowed { Answer::Allow } else { refused })
+    }
 }
 
 impl Profile {
@@ -94,7 +132,8 @@ impl Profile {
 /// What happens to calls that the policy does not name.
 pub const UNNAMED: Answer = Answer::Errno(ENOSYS);
 
-const ALL_BITS: u64 = u64::MAX;
+/// The low half of a register, which is all that the kernel looks at where it takes a 32-bit number.
+const LOWER_HALF: u64 = u32::MAX as u64;
 
 /// Every namespace flag that `clone` takes.
 pub const NAMESPACE_FLAGS: u64 = (libc::CLONE_NEWNS
@@ -107,73 +146,46 @@ pub const NAMESPACE_FLAGS: u64 = (libc::CLONE_NEWNS
 
 /// The whole policy for a profile; no call is named twice.
 pub fn policy(profile: Profile) -> Vec<Entry> {
-    let always = |numbers: &[i64], answer: Answer| -> Vec<Entry> {
-        numbers
-            .iter()
-            .map(|&number| Entry {
-                number,
-                rule: Rule::Always(answer),
-            })
-            .collect()
-    };
-    let mut entries = always(ALLOWED, Answer::Allow);
-    entries.extend(always(ANSWERED_EPERM, Answer::Errno(EPERM)));
-    entries.extend(always(ANSWERED_ENOTSUP, Answer::Errno(ENOTSUP)));
-    entries.extend(always(DEADLY, Answer::Kill));
+    let tables = [
+        (ALLOWED, Answer::Allow),
+        (ANSWERED_EPERM, Answer::Errno(EPERM)),
+        (ANSWERED_ENOTSUP, Answer::Errno(ENOTSUP)),
+        (DEADLY, Answer::Kill),
+    ];
+    let unconditional = tables.into_iter().flat_map(|(numbers, answer)| {
+        let numbers = numbers.iter();
+        numbers.map(move |&number| Entry::always(number, answer))
+    });
+    let mut entries: Vec<Entry> = unconditional.collect();
     entries.extend(conditional());
     entries.extend(flushing::entries(profile));
     entries.push(flushing::commands(profile));
     entries.extend(sockets::entries(profile));
     entries.extend(file_attributes(profile));
     entries.push(watches(profile));
-    let signals = if profile.signals_contained {
-        Answer::Allow
-    } else {
-        Answer::Errno(EPERM)
-    };
-    entries.extend(always(
-        &[libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill],
-        signals,
-    ));
+    let signals = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill];
+    entries.extend(signals.map(|number| Entry::allowed(number, profile.signals_contained)));
     entries
 }
 
 /// How many calls a profile allows, always or with certain arguments.
 pub fn allowed_calls(profile: Profile) -> usize {
-    policy(profile)
-        .iter()
-        .filter(|entry| !matches!(entry.rule, Rule::Always(Answer::Errno(_) | Answer::Kill)))
-        .count()
+    let refused = |entry: &&Entry| {
+        entry.cases.is_empty() && matches!(entry.otherwise, Answer::Errno(_) | Answer::Kill)
+    };
+    let entries = policy(profile);
+    entries.len() - entries.iter().filter(refused).count()
 }
 
 /// Calls that are allowed with certain arguments only, on every profile.
 fn conditional() -> Vec<Entry> {
-    let one_of = |number: i64, argument: u32, values: &[u64], otherwise: i32| Entry {
-        number,
-        rule: Rule::AllowIf {
-            any: values
-                .iter()
-                .map(|&value| {
-                    vec![Condition {
-                        argument,
-                        mask: ALL_BITS,
-                        value,
-                    }]
-                })
-                .collect(),
-            otherwise: Answer::Errno(otherwise),
-        },
+    let one_of = |number: i64, argument: u32, values: &[u64], errno: i32| {
+        let is = |&value: &u64| vec![Condition::is(argument, value)];
+        Entry::allowed_if(number, values.iter().map(is), errno)
     };
-    let masked = |number: i64, argument: u32, mask: u64, value: u64| Entry {
-        number,
-        rule: Rule::AllowIf {
-            any: vec![vec![Condition {
-                argument,
-                mask,
-                value,
-            }]],
-            otherwise: Answer::Errno(EPERM),
-        },
+    let masked = |number: i64, argument: u32, mask: u64, value: u64| {
+        let only = Condition::masked(argument, mask, value);
+        Entry::allowed_if(number, [vec![only]], EPERM)
     };
     vec![
         // A thread or a process, but no namespace: clone3 hides its flags behind a pointer and is
@@ -195,52 +207,23 @@ fn conditional() -> Vec<Entry> {
 /// Watches by epoll, which the kernel counts by user. The same descriptors can be added to many, and
 /// many descriptors lead to one file, so that the limit on open files bounds them at nothing useful.
 fn watches(profile: Profile) -> Entry {
-    // The kernel takes the operation as a 32-bit number.
-    let adds = Condition {
-        argument: 1,
-        mask: u64::from(u32::MAX),
-        value: libc::EPOLL_CTL_ADD as u64,
-    };
+    let adds = Condition::masked(1, LOWER_HALF, libc::EPOLL_CTL_ADD as u64);
     let counted = profile.counts_watches.then(|| (vec![adds], Answer::Tell));
-    Entry {
-        number: libc::SYS_epoll_ctl,
-        rule: Rule::Cases {
-            cases: counted.into_iter().collect(),
-            otherwise: Answer::Allow,
-        },
-    }
+    Entry::allowed_unless(libc::SYS_epoll_ctl, counted.into_iter().collect())
 }
 
 /// Modes and times of files. Without a root of its own a script reaches more than its own by a path;
 /// as the service's own user also by a descriptor, as that of a program that it may only read.
 fn file_attributes(profile: Profile) -> Vec<Entry> {
-    let refused = Answer::Errno(EPERM);
-    let always = |number: i64, allowed: bool| Entry {
-        number,
-        rule: Rule::Always(if allowed { Answer::Allow } else { refused }),
-    };
-    let no_path = Condition {
-        argument: 1,
-        mask: ALL_BITS,
-        value: 0,
-    };
     let times = if profile.own_files && !profile.own_root {
-        Entry {
-            number: libc::SYS_utimensat,
-            rule: Rule::AllowIf {
-                any: vec![vec![no_path]],
-                otherwise: refused,
-            },
-        }
+        let no_path = Condition::is(1, 0);
+        Entry::allowed_if(libc::SYS_utimensat, [vec![no_path]], EPERM)
     } else {
-        always(libc::SYS_utimensat, profile.own_root)
+        Entry::allowed(libc::SYS_utimensat, profile.own_root)
     };
-    vec![
-        always(libc::SYS_chmod, profile.own_files),
-        always(libc::SYS_fchmod, profile.own_files),
-        always(libc::SYS_fchmodat, profile.own_files),
-        times,
-    ]
+    let modes = [libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat];
+    let modes = modes.map(|number| Entry::allowed(number, profile.own_files));
+    modes.into_iter().chain([times]).collect()
 }
 
 /// Reading one's own limits, and lowering them; raising them is refused by the kernel. The limit on
@@ -248,20 +231,14 @@ fn file_attributes(profile: Profile) -> Vec<Entry> {
 fn own_limits() -> Entry {
     /// How many kinds of limits the kernel has.
     const RESOURCES: u64 = 16;
-    let is = |argument: u32, value: u64| Condition {
-        argument,
-        mask: ALL_BITS,
-        value,
-    };
+    let is = Condition::is;
     let resources = (0..RESOURCES)
         .filter(|&resource| resource != u64::from(libc::RLIMIT_CORE))
         .map(|resource| vec![is(0, 0), is(1, resource)]);
     let reading = vec![is(0, 0), is(2, 0)];
-    Entry {
-        number: libc::SYS_prlimit64,
-        rule: Rule::AllowIf {
-            any: std::iter::once(reading).chain(resources).collect(),
-            otherwise: Answer::Errno(EPERM),
-        },
-    }
+    Entry::allowed_if(
+        libc::SYS_prlimit64,
+        std::iter::once(reading).chain(resources),
+        EPERM,
+    )
 }

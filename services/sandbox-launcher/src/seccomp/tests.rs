@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{
     compile::{NATIVE_ARCH, X32_BIT, compile},
-    policy::{self, Answer, Condition, Entry, NAMESPACE_FLAGS, Profile, Rule, UNNAMED},
+    policy::{self, Answer, Condition, Entry, NAMESPACE_FLAGS, Profile, UNNAMED},
 };
 
 mod sockets;
@@ -126,22 +126,16 @@ fn interpret(program: &[libc::sock_filter], call: &Call) -> Answer {
 }
 
 /// What the policy says, computed without the compiler.
-fn declared(entries: &BTreeMap<u32, Rule>, call: &Call) -> Answer {
+fn declared(entries: &BTreeMap<u32, Entry>, call: &Call) -> Answer {
     if call.arch != NATIVE_ARCH || call.number >= X32_BIT {
         return Answer::Kill;
     }
-    match entries.get(&call.number) {
-        None => UNNAMED,
-        Some(Rule::Always(answer)) => *answer,
-        Some(Rule::AllowIf { any, otherwise }) => {
-            let holds = any.iter().any(|conditions| hold(conditions, call));
-            if holds { Answer::Allow } else { *otherwise }
-        }
-        Some(Rule::Cases { cases, otherwise }) => cases
-            .iter()
-            .find(|(conditions, _)| hold(conditions, call))
-            .map_or(*otherwise, |(_, answer)| *answer),
-    }
+    let Some(entry) = entries.get(&call.number) else {
+        return UNNAMED;
+    };
+    let mut cases = entry.cases.iter();
+    let first = cases.find(|(conditions, _)| hold(conditions, call));
+    first.map_or(entry.otherwise, |(_, answer)| *answer)
 }
 
 fn hold(conditions: &[Condition], call: &Call) -> bool {
@@ -150,23 +144,15 @@ fn hold(conditions: &[Condition], call: &Call) -> bool {
         .all(|test| call.arguments[test.argument as usize] & test.mask == test.value)
 }
 
-/// Every condition of a rule.
-fn conditions(rule: &Rule) -> Vec<Condition> {
-    match rule {
-        Rule::Always(_) => Vec::new(),
-        Rule::AllowIf { any, .. } => any.iter().flatten().copied().collect(),
-        Rule::Cases { cases, .. } => {
-            let all = cases.iter().flat_map(|(conditions, _)| conditions);
-            all.copied().collect()
-        }
-    }
+/// Every condition of an entry.
+fn conditions(entry: &Entry) -> Vec<Condition> {
+    let all = entry.cases.iter().flat_map(|(conditions, _)| conditions);
+    all.copied().collect()
 }
 
-fn by_number(entries: &[Entry]) -> BTreeMap<u32, Rule> {
-    entries
-        .iter()
-        .map(|entry| (entry.number as u32, entry.rule.clone()))
-        .collect()
+fn by_number(entries: &[Entry]) -> BTreeMap<u32, Entry> {
+    let numbered = |entry: &Entry| (entry.number as u32, entry.clone());
+    entries.iter().map(numbered).collect()
 }
 
 fn answer(profile: Profile, number: i64, arguments: &[u64]) -> Answer {
@@ -180,7 +166,7 @@ fn answer(profile: Profile, number: i64, arguments: &[u64]) -> Answer {
 fn edges(entries: &[Entry]) -> Vec<u64> {
     let mut values = BTreeSet::from([0, 1, u64::from(u32::MAX), 1 << 32, u64::MAX, 1 << 63]);
     for entry in entries {
-        for test in conditions(&entry.rule) {
+        for test in conditions(entry) {
             for value in [test.value, test.mask, !test.mask, test.value | 1 << 40] {
                 values.extend([value, value.wrapping_add(1), value.wrapping_sub(1)]);
             }
@@ -218,9 +204,7 @@ fn every_edge_of_every_argument_is_answered_as_declared() {
         let entries = policy::policy(profile);
         let (program, table) = (compile(&entries), by_number(&entries));
         let values = edges(&entries);
-        let conditional = entries
-            .iter()
-            .filter(|entry| !matches!(entry.rule, Rule::Always(_)));
+        let conditional = entries.iter().filter(|entry| !entry.cases.is_empty());
         for entry in conditional {
             for place in 0..3 {
                 for &value in &values {

@@ -27,10 +27,7 @@ use std::{
 
 use sandbox_launcher::{
     channel::{self, ScriptDescriptors},
-    plan::{
-        Bind, Confinement, Delivery, LaunchPlan, Link, OutsideUser, ProcessLimits, ReducedPlan,
-        RootPlan, Start,
-    },
+    plan::{Confinement, Delivery, LaunchPlan, Link, ProcessLimits, ReducedPlan, RootPlan, Start},
     report::{End, Layer, Report},
 };
 
@@ -117,14 +114,7 @@ fn plan() -> LaunchPlan {
     let links = ["/bin", "/lib", "/lib64"].map(Path::new).into_iter();
     let root_plan = RootPlan {
         proc: true,
-        binds: shown
-            .into_iter()
-            .filter(|path| path.is_dir())
-            .map(|path| Bind {
-                source: path.clone(),
-                target: path,
-            })
-            .collect(),
+        binds: shown.into_iter().filter(|path| path.is_dir()).collect(),
         links: links
             .filter_map(|path| {
                 let target = std::fs::read_link(path).ok()?;
@@ -140,7 +130,7 @@ fn plan() -> LaunchPlan {
     };
     LaunchPlan {
         confinement: Confinement::Namespaces(root_plan),
-        outside_user: root().then(|| OutsideUser { id: USER.0 }),
+        outside_user: root().then(|| USER.0),
         command: vec!["/usr/bin/echo".to_owned(), "ran".to_owned()],
         environment: Vec::new(),
         limits: ProcessLimits {
@@ -179,13 +169,15 @@ fn launch(plan: &LaunchPlan, fault: Option<Fault>) -> (Vec<Report>, String) {
         .into();
     let frame = channel::frame(plan).unwrap();
     let descriptors = ScriptDescriptors {
-        stdin: stdin.as_fd(),
-        stdout: script_stdout.as_fd(),
-        stderr: null.as_fd(),
-        result: null.as_fd(),
-        progress: null.as_fd(),
+        script: [
+            stdin.as_fd(),
+            script_stdout.as_fd(),
+            null.as_fd(),
+            null.as_fd(),
+            null.as_fd(),
+            null.as_fd(),
+        ],
         files: init_files.as_fd(),
-        job: null.as_fd(),
     };
     channel::send_head(control.as_fd(), &frame[..4], &descriptors).unwrap();
     (&control).write_all(&frame[4..]).unwrap();
@@ -410,10 +402,7 @@ fn plans_that_cannot_be_met_name_their_layer() {
         None,
         Layer::DiskQuota,
     );
-    let missing = Bind {
-        source: "/nowhere".into(),
-        target: "/nowhere".into(),
-    };
+    let missing = PathBuf::from("/nowhere");
     fails(
         &with_root(|root| root.binds.push(missing)),
         None,
@@ -443,7 +432,7 @@ fn the_reduced_level_fails_closed_as_well() {
             temporary: directory.path().join("tmp"),
             readable: ["/usr", "/lib", "/lib64"].map(PathBuf::from).to_vec(),
         }),
-        outside_user: user.map(|id| OutsideUser { id }),
+        outside_user: user,
         ..plan()
     };
     let (reports, said) = launch(&plan, None);

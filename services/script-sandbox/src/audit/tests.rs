@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use sandbox_engine::domain::limits::Limits;
+use sandbox_engine::domain::{limits::Limits, script::ScriptSpec};
 use tracing_subscriber::{Layer, filter::filter_fn, layer::SubscriberExt};
 
 use super::*;
@@ -33,11 +33,10 @@ fn lines(body: impl FnOnce()) -> Vec<String> {
 }
 
 fn record() -> Record {
-    let script = Script {
-        caller: "ada\"\u{7}\nforged".to_owned(),
-        ..Script::of("python3".to_owned(), "1".to_owned(), Limits::DEFAULT)
-    };
-    Record::of_script(What::Script, "r1", &script)
+    let source = Program::Source("1".to_owned());
+    let spec = ScriptSpec::of("python3".to_owned(), source, Limits::DEFAULT);
+    let script = Script::new(spec, Vec::new()).unwrap();
+    Record::of_script(SCRIPT, "ada\"\u{7}\nforged", &script)
 }
 
 #[test]

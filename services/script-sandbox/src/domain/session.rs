@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use sandbox_engine::domain::{
     isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
-    limits::{Limits, Span},
+    limits::{Limits, Span, time_within},
     usage::Usage,
     verdict::Verdict,
     violation::Violation,
 };
-
-/// The largest cell, in bytes.
-pub const MAX_CELL_BYTES: usize = 512 << 10;
 
 /// How long a session may go without a cell.
 pub const IDLE_TIME: TimeRange = TimeRange::minutes(10, 60);
@@ -38,10 +35,12 @@ impl TimeRange {
             maximum: Duration::from_secs(maximum * 60),
         }
     }
-}
 
-/// The shortest time that a request can name.
-const LEAST_TIME: Duration = Duration::from_millis(1);
+    /// Reads a time that a request may leave out.
+    pub fn read(self, field: &str, asked: Option<Span>, problems: &mut Vec<Violation>) -> Duration {
+        time_within(field, asked, self.default, self.maximum, problems)
+    }
+}
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,51 +225,6 @@ pub fn cell_outcome(reported: DriverOutcome, interruption: Option<Interruption>)
     }
 }
 
-/// Reads a time that a request may leave out.
-pub fn time(
-    field: &str,
-    asked: Option<Span>,
-    default: Duration,
-    most: Duration,
-    problems: &mut Vec<Violation>,
-) -> Duration {
-    let Some(Span { seconds, nanos }) = asked else {
-        return default.min(most);
-    };
-    let span = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok());
-    let duration = span
-        .filter(|&(_, nanos)| nanos < 1_000_000_000)
-        .map(|(seconds, nanos)| Duration::new(seconds, nanos));
-    match duration {
-        Some(duration) if (LEAST_TIME..=most).contains(&duration) => duration,
-        _ => {
-            problems.push(Violation {
-                field: field.to_owned(),
-                problem: format!(
-                    "must be from {} to {}",
-                    settings::duration::print(LEAST_TIME),
-                    settings::duration::print(most)
-                ),
-            });
-            default
-        }
-    }
-}
-
-/// Names what is wrong with the code of a cell.
-pub fn cell_problems(source: &str) -> Vec<Violation> {
-    let problem = match source {
-        "" => "must not be empty".to_owned(),
-        long if long.len() > MAX_CELL_BYTES => format!("must be at most {MAX_CELL_BYTES} bytes"),
-        odd if odd.contains('\0') => "must not contain a NUL character".to_owned(),
-        _ => return Vec::new(),
-    };
-    vec![Violation {
-        field: "source_text".to_owned(),
-        problem,
-    }]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,39 +250,6 @@ mod tests {
             ),
         ] {
             assert_eq!(cell_outcome(reported, interruption), expected);
-        }
-    }
-
-    #[test]
-    fn e25_times_that_mean_nothing_are_refused() {
-        let (default, most) = (Duration::from_secs(1), Duration::from_secs(60));
-        let mut problems = Vec::new();
-        assert_eq!(time("t", None, default, most, &mut problems), default);
-        let ten = Some(Span::from(Duration::from_secs(10)));
-        assert_eq!(time("t", ten, default, most, &mut problems).as_secs(), 10);
-        assert!(problems.is_empty());
-        for (seconds, nanos) in [
-            (0, 0),
-            (-1, 0),
-            (0, -1),
-            (61, 0),
-            (i64::MAX, 0),
-            (1, i32::MAX),
-        ] {
-            let wrong = Some(Span { seconds, nanos });
-            time("t", wrong, default, most, &mut problems);
-            assert_eq!(
-                problems.pop().map(|problem| problem.field).as_deref(),
-                Some("t")
-            );
-        }
-    }
-
-    #[test]
-    fn cells_are_looked_at() {
-        assert!(cell_problems("1 + 1").is_empty());
-        for wrong in ["", "a\0b", &"#".repeat(MAX_CELL_BYTES + 1)] {
-            assert!(!cell_problems(wrong).is_empty());
         }
     }
 }

@@ -11,7 +11,7 @@ use sandbox_engine::domain::{
 use super::*;
 
 fn answers(answers: usize, bytes: usize) -> Arc<IdempotencyStore> {
-    IdempotencyStore::bounded(Bounds { answers, bytes })
+    IdempotencyStore::bounded(answers, bytes)
 }
 
 /// An answer with so many bytes of output.
@@ -125,37 +125,9 @@ fn answers_that_no_caller_waits_for_are_weighed_as_well() {
     }
     let known = answers.lock();
     assert_eq!(
-        (known.answers, known.bytes, known.entries.len()),
+        (known.answered.len(), known.bytes, known.entries.len()),
         (2, 800, 2)
     );
-}
-
-#[test]
-fn one_callers_many_answers_leave_those_of_others() {
-    for (most, bytes) in [(10, 1_000_000), (1000, 1000)] {
-        let answers = answers(most, bytes);
-        first(&answers, "quiet", "mine").publish(outcome(100));
-        for number in 0..100 {
-            first(&answers, "loud", &number.to_string()).publish(outcome(100));
-        }
-        assert!(is_known(&answers, "quiet", "mine"));
-        assert!(is_known(&answers, "loud", "99"));
-        assert!(!is_known(&answers, "loud", "0"));
-        let known = answers.lock();
-        assert_eq!((known.answers, known.bytes), (10, 1000));
-    }
-}
-
-#[test]
-fn callers_of_whom_nothing_is_known_take_no_room() {
-    let answers = answers(3, 1000);
-    for number in 0..50 {
-        let caller = format!("caller-{number}");
-        first(&answers, &caller, "id").publish(outcome(1));
-        drop(first(&answers, &caller, "refused"));
-    }
-    let known = answers.lock();
-    assert_eq!((known.accounts.len(), known.entries.len()), (3, 3));
 }
 
 #[test]

@@ -13,26 +13,20 @@ use contracts::tavern::{
 };
 use futures::stream::{BoxStream, unfold};
 use grpc_kit::Failure;
-use sandbox_engine::domain::{script::caller_problems, violation::Violation};
+use sandbox_engine::domain::script::identifier_problems;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{in_time, invalid, outward::duration, refused};
+use super::{below, in_time, invalid, inward::blob_digest, outward::duration, refused, wrong};
 use crate::admission::{Admission, Permit};
 
 /// How long one transfer may take.
-pub(super) const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
+pub(super) const LONGEST: Duration = Duration::from_secs(600);
 
 /// How many uploads and downloads are in progress at most. Each holds a piece in memory.
 const MAX_TRANSFERS: u32 = 64;
 
-/// The largest piece of an upload, in bytes.
-const MAX_PIECE: usize = 1 << 20;
-
 /// The size of a piece of a download, in bytes.
 const PIECE: usize = 256 << 10;
-
-/// The most digests that are looked up at once.
-const MAX_DIGESTS: usize = 1000;
 
 /// Serves the RPCs about blobs.
 #[derive(Clone, Debug)]
@@ -89,8 +83,8 @@ impl BlobService for BlobRpc {
             sha256,
             offset_bytes,
         } = request.into_inner();
-        let mut problems = caller_problems(&caller_id);
-        let digest = read_digest("sha256", &sha256, &mut problems);
+        let mut problems = identifier_problems("caller_id", &caller_id);
+        let digest = blob_digest("sha256", &sha256, &mut problems);
         let (Some(digest), true) = (digest, problems.is_empty()) else {
             return Err(invalid(problems));
         };
@@ -115,19 +109,12 @@ impl BlobService for BlobRpc {
         request: Request<StatBlobsRequest>,
     ) -> Result<Response<StatBlobsResponse>, Status> {
         let StatBlobsRequest { caller_id, sha256 } = request.into_inner();
-        let mut problems = caller_problems(&caller_id);
-        if sha256.len() > MAX_DIGESTS {
-            let problem = format!("must be at most {MAX_DIGESTS}");
-            return Err(wrong("sha256", problem));
-        }
-        let mut digests = Vec::new();
-        for (index, text) in sha256.iter().enumerate() {
-            digests.extend(read_digest(
-                &format!("sha256[{index}]"),
-                text,
-                &mut problems,
-            ));
-        }
+        let mut problems = identifier_problems("caller_id", &caller_id);
+        let digests: Vec<BlobDigest> = (sha256.iter().enumerate())
+            .filter_map(|(index, text)| {
+                blob_digest(&format!("sha256[{index}]"), text, &mut problems)
+            })
+            .collect();
         if !problems.is_empty() {
             return Err(invalid(problems));
         }
@@ -177,10 +164,6 @@ impl BlobRpc {
                     "must be what every message but the first is",
                 ));
             };
-            if piece.len() > MAX_PIECE {
-                let problem = format!("must be at most {MAX_PIECE} bytes; send more pieces");
-                return Err(wrong("chunk", problem));
-            }
             let size = incoming.size().saturating_add(piece.len() as u64);
             if announced.size.is_some_and(|announced| size > announced) {
                 return Err(other_size(size));
@@ -203,19 +186,13 @@ struct Announced {
 
 impl Announced {
     fn read(header: &UploadBlobHeader, largest: u64) -> Result<Self, Status> {
-        let mut problems = caller_problems(&header.caller_id);
+        let mut problems = identifier_problems("caller_id", &header.caller_id);
         let digest = match header.sha256.as_str() {
             "" => None,
-            text => read_digest("sha256", text, &mut problems),
+            text => blob_digest("sha256", text, &mut problems),
         };
         if !problems.is_empty() {
-            let problems = problems
-                .into_iter()
-                .map(|Violation { field, problem }| Violation {
-                    field: format!("header.{field}"),
-                    problem,
-                });
-            return Err(invalid(problems.collect()));
+            return Err(invalid(below("header", problems)));
         }
         if let Some(size) = header.size_bytes.filter(|size| *size > largest) {
             return Err(status(BlobError::TooLarge {
@@ -278,24 +255,6 @@ fn stat(blobs: &BlobStore, caller: &Caller, digest: BlobDigest) -> BlobStat {
         size_bytes: known.map_or(0, |known| known.size),
         time_to_live: known.map(|known| duration(known.time_to_live)),
     }
-}
-
-fn read_digest(field: &str, text: &str, problems: &mut Vec<Violation>) -> Option<BlobDigest> {
-    let digest = BlobDigest::parse(text);
-    if digest.is_none() {
-        problems.push(Violation {
-            field: field.to_owned(),
-            problem: "must be 64 lower-case hexadecimal digits".to_owned(),
-        });
-    }
-    digest
-}
-
-fn wrong(field: &str, problem: impl Into<String>) -> Status {
-    invalid(vec![Violation {
-        field: field.to_owned(),
-        problem: problem.into(),
-    }])
 }
 
 fn other_size(observed: u64) -> Status {

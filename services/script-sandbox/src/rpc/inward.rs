@@ -1,195 +1,109 @@
-//! From the wire to the domain.
+//! From the wire to the domain. What a field may hold by itself, the contract has checked.
 
 use std::{
     collections::{BTreeMap, HashMap},
     mem,
+    time::Duration,
 };
 
-use blob_store::BlobDigest;
-use contracts::tavern::sandbox::v1::{
-    self as wire, CreateSessionRequest, ExecuteRequest, execute_request,
-};
+use blob_store::{BlobDigest, BlobSettings};
+use contracts::tavern::sandbox::v1::{self as wire, ExecuteRequest, execute_request};
 use prost::Message;
 use sandbox_engine::domain::{
-    collect::{self, Caps},
+    collect::{Caps, CollectSpec},
     isolation::{IsolationLevel, MemoryEnforcement},
-    limits::{Limits, RequestedLimits, Span},
-    script::{Content, InputFile, Network, Program, Script},
+    limits::{Limits, RequestedLimits, Span, time_within},
+    script::{Content, InputFile, Network, Program, Script, ScriptSpec},
     violation::Violation,
 };
 use sha2::{Digest as _, Sha256};
 
-/// A request that is answered once for each id.
-pub(super) trait Repeatable: Message {
-    fn request_id(&self) -> &str;
-    fn environment(&mut self) -> &mut HashMap<String, String>;
-}
-
-impl Repeatable for ExecuteRequest {
-    fn request_id(&self) -> &str {
-        &self.request_id
-    }
-
-    fn environment(&mut self) -> &mut HashMap<String, String> {
-        &mut self.environment
-    }
-}
-
-impl Repeatable for CreateSessionRequest {
-    fn request_id(&self) -> &str {
-        &self.request_id
-    }
-
-    fn environment(&mut self) -> &mut HashMap<String, String> {
-        &mut self.environment
-    }
-}
+use crate::sandbox::Sandbox;
 
 /// What distinguishes two requests of the same id: everything in them, the order of variables aside.
 /// The request is as it was afterwards.
-pub(super) fn digest(request: &mut impl Repeatable) -> [u8; 32] {
-    if request.request_id().is_empty() {
+pub(super) fn digest<M: Message>(
+    request_id: &str,
+    request: &mut M,
+    environment: impl Fn(&mut M) -> &mut HashMap<String, String>,
+) -> [u8; 32] {
+    if request_id.is_empty() {
         return [0; 32];
     }
     let mut hash = Sha256::new();
-    let variables = mem::take(request.environment());
+    let variables = mem::take(environment(request));
     let sorted: BTreeMap<&String, &String> = variables.iter().collect();
     for text in sorted.into_iter().flat_map(|(name, value)| [name, value]) {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     }
     hash.update(request.encode_to_vec());
-    *request.environment() = variables;
+    *environment(request) = variables;
     hash.finalize().into()
 }
 
-/// Refuses a request that names no runtime.
-pub(super) fn runtime(name: &str, refuse: &mut impl FnMut(&str, &str)) {
-    if name.is_empty() {
-        refuse(
-            "runtime",
-            "must not be empty; ListRuntimes names what there is",
-        );
-    }
-}
-
-/// The least that a script is content with.
-pub(super) fn minima(
-    isolation: i32,
-    memory_enforcement: i32,
-    refuse: &mut impl FnMut(&str, &str),
-) -> (Option<IsolationLevel>, Option<MemoryEnforcement>) {
-    let isolation = level(isolation).unwrap_or_else(|()| {
-        refuse("minimum_isolation", "is no known level");
-        None
-    });
-    let enforcement = enforcement(memory_enforcement).unwrap_or_else(|()| {
-        refuse("minimum_memory_enforcement", "is no known kind");
-        None
-    });
-    (isolation, enforcement)
-}
-
-/// Reads a request; what the domain checks is not checked here.
+/// Reads a request whose limits take the default and are at most the maximum.
 ///
 /// # Errors
-/// Everything that has no meaning in the domain, and every limit out of range.
+/// Everything that is wrong, what is `known` already included.
 pub(super) fn script(
+    sandbox: &Sandbox,
     request: ExecuteRequest,
-    traceparent: String,
-    default: &Limits,
-    maximum: &Limits,
-    most_collected: &Caps,
+    bounds: (Limits, Limits),
+    known: Vec<Violation>,
 ) -> Result<Script, Vec<Violation>> {
-    let mut problems = Vec::new();
-    let mut refuse = |field: &str, problem: &str| {
-        problems.push(Violation {
-            field: field.to_owned(),
-            problem: problem.to_owned(),
-        });
-    };
-    runtime(&request.runtime, &mut refuse);
-    let program = request.program.map(program);
-    if program.is_none() {
-        refuse("program", "must be set: source_text or entry_path");
-    }
-    let (minimum_isolation, minimum_enforcement) = minima(
-        request.minimum_isolation,
-        request.minimum_memory_enforcement,
-        &mut refuse,
-    );
-    let network = network(request.network).unwrap_or_else(|()| {
-        refuse("network", "is no known policy");
-        Network::Refuse
-    });
-    let files = files(request.files, &mut refuse);
-    let limits = match asked(&request.limits.unwrap_or_default()).resolve(default, maximum) {
-        Ok(limits) => limits,
-        Err(more) => {
-            problems.extend(more);
-            *default
-        }
-    };
-    let mut environment: Vec<(String, String)> = request.environment.into_iter().collect();
-    environment.sort();
-    let collect = request.collect.map(wanted);
-    let collect = collect.and_then(|asked| match asked.resolve(most_collected) {
-        Ok(collect) => Some(collect),
-        Err(more) => {
-            problems.extend(more);
-            None
-        }
-    });
-    let script = Script {
+    let mut problems = known;
+    let spec = ScriptSpec {
+        minimum_isolation: level(request.minimum_isolation()),
+        minimum_enforcement: enforcement(request.minimum_memory_enforcement()),
+        network: match request.network() {
+            wire::NetworkPolicy::End => Network::End,
+            wire::NetworkPolicy::Refuse | wire::NetworkPolicy::Unspecified => Network::Refuse,
+        },
+        files: files(request.files, &mut problems),
+        limits: limits(request.limits, bounds, &mut problems),
+        collect: (request.collect)
+            .and_then(|collect| collect_spec(&collect, &sandbox.settings().blobs, &mut problems)),
+        program: match request.program {
+            Some(execute_request::Program::EntryPath(path)) => Program::Entry(path),
+            Some(execute_request::Program::SourceText(source)) => Program::Source(source),
+            None => Program::Source(String::new()),
+        },
         runtime: request.runtime,
-        program: program.unwrap_or(Program::Source(String::new())),
-        files,
         arguments: request.arguments,
         stdin: request.stdin,
-        environment,
+        environment: variables(request.environment),
         input_json: request.input_json,
         effect_id: request.effect_id,
         conversation_id: request.conversation_id,
-        traceparent,
-        limits,
-        minimum_isolation,
-        minimum_enforcement,
-        collect,
-        network,
+        traceparent: telemetry::context::current_traceparent().unwrap_or_default(),
         caller: request.caller_id,
     };
-    if problems.is_empty() {
-        return Ok(script);
-    }
-    let more = script.problems().into_iter();
-    // Without a program there is nothing to say about its text.
-    problems.extend(more.filter(|problem| problem.field != "source_text"));
-    Err(problems)
+    Script::new(spec, problems)
 }
 
-fn program(program: execute_request::Program) -> Program {
-    match program {
-        execute_request::Program::SourceText(source) => Program::Source(source),
-        execute_request::Program::EntryPath(path) => Program::Entry(path),
-    }
+pub(super) fn variables(environment: HashMap<String, String>) -> Vec<(String, String)> {
+    let mut variables: Vec<(String, String)> = environment.into_iter().collect();
+    variables.sort();
+    variables
 }
 
-pub(super) fn files(
-    files: Vec<wire::InputFile>,
-    refuse: &mut impl FnMut(&str, &str),
-) -> Vec<InputFile> {
+pub(super) fn files(files: Vec<wire::InputFile>, problems: &mut Vec<Violation>) -> Vec<InputFile> {
     let mut read = Vec::with_capacity(files.len());
     for (index, file) in files.into_iter().enumerate() {
         let field = format!("files[{index}].blob_sha256");
         let mut content = Content::Bytes(file.content);
         if !file.blob_sha256.is_empty() {
             if content.brought() > 0 {
-                refuse(&field, "must not be set together with `content`");
+                problems.push(Violation {
+                    field: field.clone(),
+                    problem: "must not be set together with `content`".to_owned(),
+                });
             }
-            match BlobDigest::parse(&file.blob_sha256) {
-                Some(digest) => content = Content::Blob(digest),
-                None => refuse(&field, "must be 64 lower-case hexadecimal digits"),
-            }
+            content = match blob_digest(&field, &file.blob_sha256, problems) {
+                Some(digest) => Content::Blob(digest),
+                None => content,
+            };
         }
         read.push(InputFile {
             path: file.path,
@@ -200,24 +114,39 @@ pub(super) fn files(
     read
 }
 
-fn wanted(collect: wire::Collect) -> collect::RequestedCollect {
-    collect::RequestedCollect {
-        patterns: collect.patterns,
-        files: collect.max_files,
-        file_bytes: collect.max_file_bytes,
-        total_bytes: collect.max_total_bytes,
-        depth: collect.max_depth,
-        time: collect.max_time.map(span),
-        as_blobs: collect.as_blobs,
+pub(super) fn blob_digest(
+    field: &str,
+    text: &str,
+    problems: &mut Vec<Violation>,
+) -> Option<BlobDigest> {
+    let digest = BlobDigest::parse(text);
+    if digest.is_none() {
+        problems.push(Violation {
+            field: field.to_owned(),
+            problem: "must be 64 lower-case hexadecimal digits".to_owned(),
+        });
     }
+    digest
 }
 
-fn network(value: i32) -> Result<Network, ()> {
-    use wire::NetworkPolicy as Wire;
-    Ok(match Wire::try_from(value).map_err(|_| ())? {
-        Wire::Unspecified | Wire::Refuse => Network::Refuse,
-        Wire::End => Network::End,
-    })
+fn collect_spec(
+    collect: &wire::Collect,
+    blobs: &BlobSettings,
+    problems: &mut Vec<Violation>,
+) -> Option<CollectSpec> {
+    /// How long collecting may take.
+    const LONGEST: Duration = Duration::from_secs(30);
+    let asked = collect.max_time.map(span);
+    let default = Caps::DEFAULT.within(blobs);
+    let caps = Caps {
+        files: collect.max_files.unwrap_or(default.files),
+        file_bytes: collect.max_file_bytes.unwrap_or(default.file_bytes),
+        total_bytes: collect.max_total_bytes.unwrap_or(default.total_bytes),
+        depth: collect.max_depth.unwrap_or(default.depth),
+        time: time_within("collect.max_time", asked, default.time, LONGEST, problems),
+    };
+    let spec = CollectSpec::new(&collect.patterns, caps, blobs, collect.as_blobs);
+    spec.map_err(|more| problems.extend(more)).ok()
 }
 
 pub(super) fn span(duration: prost_types::Duration) -> Span {
@@ -225,44 +154,48 @@ pub(super) fn span(duration: prost_types::Duration) -> Span {
     Span { seconds, nanos }
 }
 
-/// The number of a signal that may be sent.
-pub(super) fn signal(value: i32) -> Option<i32> {
+/// The number of a signal that may be sent; the contract lets no other value in.
+pub(super) fn signal(signal: wire::ScriptSignal) -> i32 {
     use wire::ScriptSignal as Wire;
-    Some(match Wire::try_from(value).ok()? {
-        Wire::Unspecified => return None,
+    match signal {
         Wire::Hup => libc::SIGHUP,
         Wire::Int => libc::SIGINT,
         Wire::Quit => libc::SIGQUIT,
         Wire::Usr1 => libc::SIGUSR1,
         Wire::Usr2 => libc::SIGUSR2,
         Wire::Term => libc::SIGTERM,
-        Wire::Cont => libc::SIGCONT,
+        Wire::Unspecified | Wire::Cont => libc::SIGCONT,
         Wire::Winch => libc::SIGWINCH,
-    })
+    }
 }
 
-fn level(value: i32) -> Result<Option<IsolationLevel>, ()> {
+pub(super) fn level(level: wire::IsolationLevel) -> Option<IsolationLevel> {
     use wire::IsolationLevel as Wire;
-    Ok(match Wire::try_from(value).map_err(|_| ())? {
+    match level {
         Wire::Unspecified => None,
         Wire::Reduced => Some(IsolationLevel::Reduced),
         Wire::FullWithoutProc => Some(IsolationLevel::FullWithoutProc),
         Wire::Full => Some(IsolationLevel::Full),
-    })
+    }
 }
 
-fn enforcement(value: i32) -> Result<Option<MemoryEnforcement>, ()> {
+pub(super) fn enforcement(enforcement: wire::MemoryEnforcement) -> Option<MemoryEnforcement> {
     use wire::MemoryEnforcement as Wire;
-    Ok(match Wire::try_from(value).map_err(|_| ())? {
+    match enforcement {
         Wire::Unspecified => None,
         Wire::Sampled => Some(MemoryEnforcement::Sampled),
         Wire::CgroupV2 => Some(MemoryEnforcement::CgroupV2),
         Wire::CgroupV1 => Some(MemoryEnforcement::CgroupV1),
-    })
+    }
 }
 
-pub(super) fn asked(limits: &wire::Limits) -> RequestedLimits {
-    RequestedLimits {
+pub(super) fn limits(
+    asked: Option<wire::Limits>,
+    (default, maximum): (Limits, Limits),
+    problems: &mut Vec<Violation>,
+) -> Limits {
+    let limits = asked.unwrap_or_default();
+    let asked = RequestedLimits {
         wall_time: limits.wall_time.map(span),
         cpu_time: limits.cpu_time.map(span),
         memory: limits.memory_bytes,
@@ -273,5 +206,9 @@ pub(super) fn asked(limits: &wire::Limits) -> RequestedLimits {
         open_files: limits.open_files,
         output: limits.output_bytes,
         result: limits.result_bytes,
-    }
+    };
+    asked.resolve(&default, &maximum).unwrap_or_else(|more| {
+        problems.extend(more);
+        default
+    })
 }

@@ -14,7 +14,7 @@ use sandbox_engine::{
     pool::PoolState,
     runtimes::Runtime,
 };
-use sandbox_launcher::report::{Failure, Layer};
+use sandbox_launcher::report::Layer;
 
 use crate::{
     domain::session::EndReason,
@@ -24,6 +24,15 @@ use crate::{
 
 mod files;
 mod hardware;
+
+/// The value of the contract's enum that has the name of a value of ours.
+macro_rules! same_name {
+    ($value:expr, $ours:ty => $wire:ty: $($name:ident)*) => {
+        match $value { $(<$ours>::$name => <$wire>::$name,)* }
+    };
+}
+
+pub(super) use same_name;
 
 pub(super) fn response(outcome: &Outcome, replayed: bool) -> wire::ExecuteResponse {
     let (result_json, result_state) = match &outcome.result {
@@ -73,16 +82,8 @@ pub(super) fn started(started: &Started) -> wire::ExecutionStarted {
 }
 
 pub(super) fn end_reason(reason: EndReason) -> wire::SessionEndReason {
-    match reason {
-        EndReason::Interpreter => wire::SessionEndReason::Interpreter,
-        EndReason::Idle => wire::SessionEndReason::Idle,
-        EndReason::Lifetime => wire::SessionEndReason::Lifetime,
-        EndReason::Deleted => wire::SessionEndReason::Deleted,
-        EndReason::NotInterrupted => wire::SessionEndReason::NotInterrupted,
-        EndReason::ChannelBroken => wire::SessionEndReason::ChannelBroken,
-        EndReason::NotReady => wire::SessionEndReason::NotReady,
-        EndReason::Shutdown => wire::SessionEndReason::Shutdown,
-        EndReason::Evicted => wire::SessionEndReason::Evicted,
+    same_name! { reason, EndReason => wire::SessionEndReason:
+        Interpreter Idle Lifetime Deleted NotInterrupted ChannelBroken NotReady Shutdown Evicted
     }
 }
 
@@ -123,11 +124,11 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         failures: report
             .failures
             .iter()
-            .map(|each| wire::LevelFailure {
-                level: level(Some(each.level)).into(),
-                layer: layer(each.failure.layer).into(),
-                message: each.failure.message.clone(),
-                errno: each.failure.errno,
+            .map(|(failed, failure)| wire::LevelFailure {
+                level: level(Some(*failed)).into(),
+                layer: layer(failure.layer).into(),
+                message: failure.message.clone(),
+                errno: failure.errno,
             })
             .collect(),
         unproven: Vec::new(),
@@ -168,44 +169,42 @@ pub(super) fn runtime(runtime: &Runtime, pool: PoolState) -> wire::Runtime {
 }
 
 pub(super) fn verdict(verdict: &Verdict) -> Kind {
-    match verdict {
-        Verdict::Exited { code } => Kind::Exited(wire::Exited { code: *code }),
+    let time = |time| Some(duration(time));
+    match verdict.clone() {
+        Verdict::Exited { code } => Kind::Exited(wire::Exited { code }),
         Verdict::Signalled { signal } => Kind::Signalled(wire::Signalled {
-            signal: *signal,
-            name: signal_name(*signal),
+            signal,
+            name: signal_name(signal),
         }),
         Verdict::Wall { limit, observed } => Kind::Wall(wire::WallExceeded {
-            limit: Some(duration(*limit)),
-            observed: Some(duration(*observed)),
+            limit: time(limit),
+            observed: time(observed),
         }),
         Verdict::Cpu { limit, observed } => Kind::Cpu(wire::CpuExceeded {
-            limit: Some(duration(*limit)),
-            observed: Some(duration(*observed)),
+            limit: time(limit),
+            observed: time(observed),
         }),
         Verdict::Memory { limit, observed } => Kind::Memory(wire::MemoryExceeded {
-            limit_bytes: *limit,
-            observed_bytes: *observed,
+            limit_bytes: limit,
+            observed_bytes: observed,
         }),
         Verdict::Processes {
             limit,
             observed,
             refused,
-        } => {
-            let (limit, observed, refused) = (*limit, *observed, *refused);
-            Kind::Processes(wire::ProcessesExceeded {
-                limit,
-                observed,
-                refused,
-            })
-        }
+        } => Kind::Processes(wire::ProcessesExceeded {
+            limit,
+            observed,
+            refused,
+        }),
         Verdict::Output {
             stream,
             limit,
             observed,
         } => Kind::Output(wire::OutputExceeded {
-            stream: output_stream(*stream).into(),
-            limit_bytes: *limit,
-            observed_bytes: *observed,
+            stream: output_stream(stream).into(),
+            limit_bytes: limit,
+            observed_bytes: observed,
         }),
         Verdict::Disk {
             limit,
@@ -213,38 +212,26 @@ pub(super) fn verdict(verdict: &Verdict) -> Kind {
             limit_files,
             observed_files,
         } => Kind::Disk(wire::DiskExceeded {
-            limit_bytes: *limit,
-            observed_bytes: *observed,
-            limit_files: *limit_files,
-            observed_files: *observed_files,
+            limit_bytes: limit,
+            observed_bytes: observed,
+            limit_files,
+            observed_files,
         }),
         Verdict::ForbiddenSyscall { signal } => {
-            Kind::ForbiddenSyscall(wire::ForbiddenSyscall { signal: *signal })
+            Kind::ForbiddenSyscall(wire::ForbiddenSyscall { signal })
         }
-        Verdict::Network { attempts } => Kind::NetworkDenied(wire::NetworkDenied {
-            attempts: *attempts,
-        }),
-        Verdict::Cancelled { after } => Kind::Cancelled(wire::Cancelled {
-            after: Some(duration(*after)),
-        }),
-        Verdict::LauncherFailure(Failure {
-            layer: failed,
-            message,
-            errno,
-        }) => Kind::LauncherFailure(wire::LauncherFailure {
-            layer: layer(*failed).into(),
-            message: message.clone(),
-            errno: *errno,
+        Verdict::Network { attempts } => Kind::NetworkDenied(wire::NetworkDenied { attempts }),
+        Verdict::Cancelled { after } => Kind::Cancelled(wire::Cancelled { after: time(after) }),
+        Verdict::LauncherFailure(failure) => Kind::LauncherFailure(wire::LauncherFailure {
+            layer: layer(failure.layer).into(),
+            message: failure.message,
+            errno: failure.errno,
         }),
     }
 }
 
 fn output_stream(stream: Stream) -> wire::OutputStream {
-    match stream {
-        Stream::Stdout => wire::OutputStream::Stdout,
-        Stream::Stderr => wire::OutputStream::Stderr,
-        Stream::Result => wire::OutputStream::Result,
-    }
+    same_name! { stream, Stream => wire::OutputStream: Stdout Stderr Result }
 }
 
 fn signal_name(signal: i32) -> String {
@@ -307,45 +294,22 @@ pub(super) fn missing(missing: &MissingLayer) -> wire::MissingLayer {
 }
 
 pub(super) fn level(level: Option<IsolationLevel>) -> wire::IsolationLevel {
-    match level {
-        None => wire::IsolationLevel::Unspecified,
-        Some(IsolationLevel::Reduced) => wire::IsolationLevel::Reduced,
-        Some(IsolationLevel::FullWithoutProc) => wire::IsolationLevel::FullWithoutProc,
-        Some(IsolationLevel::Full) => wire::IsolationLevel::Full,
-    }
+    level.map_or(wire::IsolationLevel::Unspecified, |level| {
+        same_name! { level, IsolationLevel => wire::IsolationLevel: Reduced FullWithoutProc Full }
+    })
 }
 
 pub(super) fn enforcement(enforcement: MemoryEnforcement) -> wire::MemoryEnforcement {
-    match enforcement {
-        MemoryEnforcement::Sampled => wire::MemoryEnforcement::Sampled,
-        MemoryEnforcement::CgroupV2 => wire::MemoryEnforcement::CgroupV2,
-        MemoryEnforcement::CgroupV1 => wire::MemoryEnforcement::CgroupV1,
+    same_name! { enforcement, MemoryEnforcement => wire::MemoryEnforcement:
+        Sampled CgroupV1 CgroupV2
     }
 }
 
 fn layer(layer: Layer) -> wire::IsolationLayer {
-    use wire::IsolationLayer as Wire;
-    match layer {
-        Layer::Launch => Wire::Launch,
-        Layer::UserNamespace => Wire::UserNamespace,
-        Layer::MountNamespace => Wire::MountNamespace,
-        Layer::PidNamespace => Wire::PidNamespace,
-        Layer::NetworkNamespace => Wire::NetworkNamespace,
-        Layer::IpcNamespace => Wire::IpcNamespace,
-        Layer::UtsNamespace => Wire::UtsNamespace,
-        Layer::CgroupNamespace => Wire::CgroupNamespace,
-        Layer::Root => Wire::Root,
-        Layer::Proc => Wire::Proc,
-        Layer::CgroupLimits => Wire::CgroupLimits,
-        Layer::Rlimits => Wire::Rlimits,
-        Layer::Landlock => Wire::Landlock,
-        Layer::LandlockScopes => Wire::LandlockScopes,
-        Layer::Seccomp => Wire::Seccomp,
-        Layer::Privileges => Wire::Privileges,
-        Layer::Keyring => Wire::Keyring,
-        Layer::Files => Wire::Files,
-        Layer::Exec => Wire::Exec,
-        Layer::DiskQuota => Wire::DiskQuota,
+    same_name! { layer, Layer => wire::IsolationLayer:
+        Launch UserNamespace MountNamespace PidNamespace NetworkNamespace IpcNamespace UtsNamespace
+        CgroupNamespace Root Proc CgroupLimits Rlimits Landlock LandlockScopes Seccomp Privileges
+        Keyring Files Exec DiskQuota
     }
 }
 

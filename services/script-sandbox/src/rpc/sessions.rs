@@ -9,13 +9,17 @@ use contracts::tavern::sandbox::v1::{
     session_service_server::SessionService,
 };
 use core_types::page::{PageToken, page_size};
-use sandbox_engine::domain::{script::request_id_problems, violation::Violation};
+use sandbox_engine::domain::{
+    limits::{Limits, time_within},
+    script::{Program, Script, ScriptSpec, identifier_problems},
+    violation::Violation,
+};
 use tonic::{Request, Response, Status};
 
-use super::{Rpc, invalid, inward, refused};
+use super::{Rpc, invalid, inward, refused, wrong};
 use crate::{
     Sandbox,
-    domain::session::{IDLE_TIME, SessionInfo, TOTAL_TIME, cell_problems, time},
+    domain::session::{IDLE_TIME, TOTAL_TIME},
     rpc::streaming::ResponseStream,
     session::{CellRequest, SessionRequest},
 };
@@ -35,14 +39,11 @@ impl SessionService for Rpc {
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
         let mut request = request.into_inner();
-        let digest = inward::digest(&mut request);
         let request_id = request.request_id.clone();
+        let digest = inward::digest(&request_id, &mut request, |it| &mut it.environment);
         let request = read_request(&self.sandbox, request).map_err(invalid)?;
-        let made = self
-            .sandbox
-            .create_session(&request_id, digest, request)
-            .await;
-        let (view, replayed) = made.map_err(refused)?;
+        let made = self.sandbox.create_session(&request_id, digest, request);
+        let (view, replayed) = made.await.map_err(refused)?;
         Ok(Response::new(CreateSessionResponse {
             session: Some(outward::session(&view)),
             replayed,
@@ -57,39 +58,44 @@ impl SessionService for Rpc {
     ) -> Result<Response<Self::RunCellStream>, Status> {
         let deadline = super::deadline_of(&request, self.sandbox.longest_request());
         let request = request.into_inner();
-        let mut problems = cell_problems(&request.source_text);
-        let session = self.find(&request.session_id, &mut problems)?;
+        let session = self.sandbox.sessions().get(&request.session_id);
+        let limits = session.map_err(refused)?.limits;
         let (_, maximum) = self.sandbox.session_limits();
-        let limits = session.as_ref().map_or(maximum, |session| session.limits);
-        let wall_time = time(
+        let mut problems = Vec::new();
+        if request.source_text.contains('\0') {
+            problems.push(Violation {
+                field: "source_text".to_owned(),
+                problem: "must not contain a NUL character".to_owned(),
+            });
+        }
+        let wall_time = time_within(
             "wall_time",
             request.wall_time.map(inward::span),
             limits.wall_time,
             maximum.wall_time,
             &mut problems,
         );
-        let output = match request.output_bytes.map(usize::try_from) {
-            None => limits.output,
-            Some(Ok(output)) if (1..=maximum.output).contains(&output) => output,
-            Some(_) => {
-                problems.push(Violation {
-                    field: "output_bytes".to_owned(),
-                    problem: format!("must be from 1 to {} bytes", maximum.output),
-                });
-                limits.output
-            }
-        };
-        let Some(session) = session.filter(|_| problems.is_empty()) else {
+        let output = request.output_bytes.map(usize::try_from);
+        let output = output.unwrap_or(Ok(limits.output)).unwrap_or(usize::MAX);
+        if output > maximum.output {
+            problems.push(Violation {
+                field: "output_bytes".to_owned(),
+                problem: format!("must be from 1 to {} bytes", maximum.output),
+            });
+        }
+        if !problems.is_empty() {
             return Err(invalid(problems));
-        };
+        }
+        let session_id = request.session_id;
         let request = CellRequest {
             source: request.source_text,
             wall_time,
             output,
             deadline,
         };
-        let stream = self.sandbox.sessions().run(&session.id, request).await;
-        Ok(Response::new(outward::answers(stream.map_err(refused)?)))
+        let sessions = self.sandbox.sessions();
+        let stream = sessions.run(&session_id, request).await.map_err(refused)?;
+        Ok(Response::new(outward::answers(stream)))
     }
 
     async fn interrupt_cell(
@@ -98,23 +104,15 @@ impl SessionService for Rpc {
     ) -> Result<Response<InterruptCellResponse>, Status> {
         let InterruptCellRequest { session_id, grace } = request.into_inner();
         let mut problems = Vec::new();
-        let session = self.find(&session_id, &mut problems)?;
-        let grace = time(
-            "grace",
-            grace.map(inward::span),
-            DEFAULT_GRACE,
-            MAXIMUM_GRACE,
-            &mut problems,
-        );
-        let Some(session) = session.filter(|_| problems.is_empty()) else {
+        let grace = grace.map(inward::span);
+        let grace = time_within("grace", grace, DEFAULT_GRACE, MAXIMUM_GRACE, &mut problems);
+        if !problems.is_empty() {
             return Err(invalid(problems));
-        };
+        }
         let sessions = self.sandbox.sessions();
-        let interrupted = sessions
-            .interrupt(&session.id, grace)
-            .await
-            .map_err(refused)?;
-        let after = sessions.get(&session.id).map_err(refused)?;
+        let interrupted = sessions.interrupt(&session_id, grace).await;
+        let interrupted = interrupted.map_err(refused)?;
+        let after = sessions.get(&session_id).map_err(refused)?;
         Ok(Response::new(InterruptCellResponse {
             interrupted,
             session: Some(outward::session(&after)),
@@ -125,7 +123,11 @@ impl SessionService for Rpc {
         &self,
         request: Request<GetSessionRequest>,
     ) -> Result<Response<GetSessionResponse>, Status> {
-        let session = self.the_session(&request.into_inner().session_id)?;
+        let session = self
+            .sandbox
+            .sessions()
+            .get(&request.into_inner().session_id);
+        let session = session.map_err(refused)?;
         Ok(Response::new(GetSessionResponse {
             session: Some(outward::session(&session)),
         }))
@@ -142,12 +144,8 @@ impl SessionService for Rpc {
         } = request.into_inner();
         // A token of another caller's list leads nowhere in this one.
         let list = format!("SessionService/ListSessions {caller_id:?}");
-        let token = PageToken::decode(&list, &page_token).map_err(|error| {
-            invalid(vec![Violation {
-                field: "page_token".to_owned(),
-                problem: error.to_string(),
-            }])
-        })?;
+        let token = PageToken::decode(&list, &page_token);
+        let token = token.map_err(|error| wrong("page_token", error.to_string()))?;
         let after = token.as_ref().map(PageToken::last_key);
         let sessions = self.sandbox.sessions();
         let (found, more) = sessions.list(caller_id.as_deref(), after, page_size(asked));
@@ -165,41 +163,11 @@ impl SessionService for Rpc {
         &self,
         request: Request<DeleteSessionRequest>,
     ) -> Result<Response<DeleteSessionResponse>, Status> {
-        let session = self.the_session(&request.into_inner().session_id)?;
-        let deleted = self.sandbox.sessions().delete(&session.id).await;
+        let session_id = request.into_inner().session_id;
+        let deleted = self.sandbox.sessions().delete(&session_id).await;
         Ok(Response::new(DeleteSessionResponse {
             session: Some(outward::session(&deleted.map_err(refused)?)),
         }))
-    }
-}
-
-impl Rpc {
-    /// The session of a request that has more to be looked at; `None` if the id is one of its problems.
-    fn find(
-        &self,
-        session_id: &str,
-        problems: &mut Vec<Violation>,
-    ) -> Result<Option<SessionInfo>, Status> {
-        if session_id.is_empty() {
-            problems.push(Violation {
-                field: "session_id".to_owned(),
-                problem: "must not be empty; CreateSession gives one".to_owned(),
-            });
-            return Ok(None);
-        }
-        let found = self.sandbox.sessions().get(session_id);
-        // What is known to be wrong with the request is reported first: it stays wrong whatever the session.
-        match found {
-            Err(_) if !problems.is_empty() => Ok(None),
-            found => found.map(Some).map_err(refused),
-        }
-    }
-
-    /// The session of a request that has nothing else.
-    fn the_session(&self, session_id: &str) -> Result<SessionInfo, Status> {
-        let mut problems = Vec::new();
-        let found = self.find(session_id, &mut problems)?;
-        found.ok_or_else(|| invalid(problems))
     }
 }
 
@@ -208,53 +176,32 @@ fn read_request(
     sandbox: &Sandbox,
     request: CreateSessionRequest,
 ) -> Result<SessionRequest, Vec<Violation>> {
-    let mut problems = request_id_problems(&request.request_id);
-    let mut refuse = |field: &str, problem: &str| {
-        problems.push(Violation {
-            field: field.to_owned(),
-            problem: problem.to_owned(),
-        });
+    let mut problems = identifier_problems("request_id", &request.request_id);
+    let idle = request.idle_time.map(inward::span);
+    let idle_time = IDLE_TIME.read("idle_time", idle, &mut problems);
+    let total = request.total_time.map(inward::span);
+    let total_time = TOTAL_TIME.read("total_time", total, &mut problems);
+    let (isolation, enforcement) = (
+        request.minimum_isolation(),
+        request.minimum_memory_enforcement(),
+    );
+    let limits = inward::limits(request.limits, sandbox.session_limits(), &mut problems);
+    // The wall time of a request is that of a cell; the driver lives as long as the session.
+    let of_driver = Limits {
+        wall_time: total_time,
+        ..limits
     };
-    inward::runtime(&request.runtime, &mut refuse);
-    let (minimum_isolation, minimum_enforcement) = inward::minima(
-        request.minimum_isolation,
-        request.minimum_memory_enforcement,
-        &mut refuse,
-    );
-    let files = inward::files(request.files, &mut refuse);
-    let (default, maximum) = sandbox.session_limits();
-    let asked = inward::asked(&request.limits.unwrap_or_default());
-    let limits = asked.resolve(&default, &maximum).unwrap_or_else(|more| {
-        problems.extend(more);
-        default
-    });
-    let idle_time = time(
-        "idle_time",
-        request.idle_time.map(inward::span),
-        IDLE_TIME.default,
-        IDLE_TIME.maximum,
-        &mut problems,
-    );
-    let total_time = time(
-        "total_time",
-        request.total_time.map(inward::span),
-        TOTAL_TIME.default,
-        TOTAL_TIME.maximum,
-        &mut problems,
-    );
-    let mut script = Sandbox::driver_script(request.runtime, limits);
-    script.environment = request.environment.into_iter().collect();
-    script.environment.sort();
-    script.files = files;
-    script.caller = request.caller_id;
-    script.minimum_isolation = minimum_isolation;
-    script.minimum_enforcement = minimum_enforcement;
-    problems.extend(script.problems());
-    if !problems.is_empty() {
-        return Err(problems);
-    }
+    let spec = ScriptSpec {
+        environment: inward::variables(request.environment),
+        files: inward::files(request.files, &mut problems),
+        caller: request.caller_id,
+        minimum_isolation: inward::level(isolation),
+        minimum_enforcement: inward::enforcement(enforcement),
+        ..ScriptSpec::of(request.runtime, Program::Driver, of_driver)
+    };
     Ok(SessionRequest {
-        script,
+        script: Script::new(spec, problems)?,
+        limits,
         idle_time,
         evictable: request.evictable,
         total_time,

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Rpc, in_time, invalid, inward, outward, refused};
+use super::{Rpc, below, in_time, invalid, inward, outward, refused, wrong};
 use crate::streaming::{Input, Next, StdinState, StreamEvent, StreamHandle, output_queue::Item};
 
 /// The answers of a stream.
@@ -25,16 +25,6 @@ pub(super) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>>
 
 /// How long a stream is silent before it reports that the script still runs.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
-
-/// The largest piece of input.
-const MAX_STDIN_BYTES: usize = 256 << 10;
-
-fn wrong(field: &str, problem: impl Into<String>) -> Status {
-    invalid(vec![Violation {
-        field: field.to_owned(),
-        problem: problem.into(),
-    }])
-}
 
 /// Starts the script that the first message describes.
 pub(super) async fn execute(
@@ -46,35 +36,18 @@ pub(super) async fn execute(
     let first = in_time(messages.message()).await?;
     let start = match first.and_then(|first| first.message) {
         Some(Message::Start(start)) => start,
-        Some(_) => return Err(wrong("start", "must be the first message")),
-        None => return Err(wrong("message", "must be set; the first one is `start`")),
+        Some(_) | None => return Err(wrong("start", "must be the first message")),
     };
-    let mut problems = Vec::new();
+    let mut known = Vec::new();
     if !start.request_id.is_empty() {
-        problems.push(Violation {
-            field: "start.request_id".to_owned(),
+        known.push(Violation {
+            field: "request_id".to_owned(),
             problem: "must be empty: a stream cannot be replayed; use Execute".to_owned(),
         });
     }
-    let (default, maximum) = rpc.sandbox.streamed_limits();
-    let traceparent = telemetry::context::current_traceparent().unwrap_or_default();
-    let most_collected = rpc.sandbox.most_collected();
-    let script = match inward::script(start, traceparent, &default, &maximum, &most_collected) {
-        Ok(script) => script,
-        Err(more) => {
-            let within = more
-                .into_iter()
-                .map(|Violation { field, problem }| Violation {
-                    field: format!("start.{field}"),
-                    problem,
-                });
-            problems.extend(within);
-            return Err(invalid(problems));
-        }
-    };
-    if !problems.is_empty() {
-        return Err(invalid(problems));
-    }
+    let limits = rpc.sandbox.streamed_limits();
+    let script = inward::script(&rpc.sandbox, start, limits, known);
+    let script = script.map_err(|problems| invalid(below("start", problems)))?;
     // One message in each hand is enough: what waits is bounded behind this.
     let (say, input) = mpsc::channel(1);
     let stream = rpc
@@ -113,21 +86,13 @@ fn read(message: ExecuteStreamRequest, ended: &mut bool) -> Result<Input, Status
     match message.message {
         Some(Message::Start(_)) => Err(wrong("start", "must come once, as the first message")),
         Some(Message::Stdin(_)) if *ended => Err(wrong("stdin", "must not follow `stdin_end`")),
-        Some(Message::Stdin(chunk)) => match chunk.data.len() {
-            1..=MAX_STDIN_BYTES => Ok(Input::Stdin(chunk.data)),
-            _ => Err(wrong(
-                "stdin.data",
-                format!("must be from 1 to {MAX_STDIN_BYTES} bytes"),
-            )),
-        },
+        Some(Message::Stdin(chunk)) => Ok(Input::Stdin(chunk.data)),
         Some(Message::StdinEnd(_)) if *ended => Err(wrong("stdin_end", "must come only once")),
         Some(Message::StdinEnd(_)) => {
             *ended = true;
             Ok(Input::End)
         }
-        Some(Message::Signal(signal)) => inward::signal(signal.signal)
-            .map(Input::Signal)
-            .ok_or_else(|| wrong("signal.signal", "must be a known signal")),
+        Some(Message::Signal(signal)) => Ok(Input::Signal(inward::signal(signal.signal()))),
         None => Err(wrong("message", "must be set")),
     }
 }

@@ -4,10 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use core_types::{Clock as _, IdSource as _, SystemClock, SystemIds};
 use sandbox_engine::{
-    domain::{
-        limits::Limits,
-        script::{Program, Script},
-    },
+    domain::{limits::Limits, script::Script},
     run::{self, Job, Origin},
     runtimes::{Interpreter, Runtime},
     slot::Tools,
@@ -59,14 +56,14 @@ impl Sandbox {
             caller: request.script.caller.clone(),
             runtime: runtime.profile.name.clone(),
             state: SessionState::Starting,
-            limits: request.script.limits,
+            limits: request.limits,
             idle_time: request.idle_time,
             total_time: request.total_time,
             created: SystemClock.now().unix_nanos(),
             cells: 0,
             idle_since: 0,
             evictable: request.evictable,
-            isolation: tools.backend.level(),
+            isolation: tools.backend.level,
             missing: Vec::new(),
             enforcement: self.engine.report.enforcement,
         };
@@ -88,11 +85,7 @@ impl Sandbox {
             sessions: &self.sessions,
             id: Some(&id),
         };
-        let mut script = request.script;
-        // The driver is no file, and lives as long as the session.
-        script.program = Program::Entry(String::new());
-        script.limits.wall_time = request.total_time;
-        let script = Arc::new(script);
+        let script = Arc::new(request.script);
         let blobs = self.hold_blobs(&script).await;
         let blobs = blobs.map_err(|refusal| record.refused(refusal))?;
         let user = tools.users.take();
@@ -150,11 +143,6 @@ impl Sandbox {
             record,
         };
         tokio::spawn(actor.live().instrument(span));
-    }
-
-    /// The script that stands for a session, for what is checked about both.
-    pub(crate) fn driver_script(runtime: String, limits: Limits) -> Script {
-        Script::of(runtime, "driver".to_owned(), limits)
     }
 }
 

@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use super::Sandbox;
 use crate::{
-    audit::{Record, What},
+    audit::{Record, STREAM},
     error::Refusal,
     streaming::{
         Input, StreamEvent, StreamHandle, left, output_queue::OutputQueue, stream_io::StreamIo,
@@ -43,13 +43,13 @@ impl Sandbox {
         input: mpsc::Receiver<Input>,
         deadline: Instant,
     ) -> Result<StreamHandle<StreamEvent>, Refusal> {
-        let record = Record::of_script(What::Stream, "", &script);
+        let record = Record::of_script(STREAM, "", &script);
         let (tools, job, slot, record) = self.admit(script, record).await?;
         let queue = OutputQueue::new();
         let (stream, mut gone) = StreamHandle::new(queue.clone());
         let stream_io = StreamIo {
             runtime: job.profile.name.clone(),
-            isolation: tools.backend.level(),
+            isolation: tools.backend.level,
             queue: queue.clone(),
             input,
         };

@@ -9,8 +9,9 @@ use sandbox_engine::{
         verdict::Stream,
     },
     input_files::InputFiles,
+    launcher::ScriptIo,
     run::{
-        io_handler::{IoHandler, IoTasks, Progress, ScriptIo},
+        io_handler::{IoHandler, IoTasks, Progress, RunContext},
         progress::follow,
     },
 };
@@ -46,8 +47,8 @@ pub(crate) struct SessionChannels {
 }
 
 impl IoHandler for SessionIo {
-    fn handle(self: Box<Self>, io: ScriptIo) -> IoTasks {
-        let limits = io.script.limits;
+    fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks {
+        let limits = context.script.limits;
         let progress = watch::Sender::default();
         let channels = SessionChannels {
             stdout: OutputReader::new(Stream::Stdout, io.stdout, limits.output),
@@ -59,10 +60,10 @@ impl IoHandler for SessionIo {
                 frames: Frames::default(),
             },
             files: io.files,
-            delivery: io.delivery,
+            delivery: context.delivery,
             progress: progress.subscribe(),
-            missing: io.missing,
-            enforcement: io.enforcement,
+            missing: context.missing,
+            enforcement: context.enforcement,
         };
         // Without the task the interpreter is not needed, and its run is about to be ended.
         let _ = self.task.send(channels);

@@ -12,8 +12,7 @@ pub struct SessionSettings {
     /// refused. They are not counted in
     /// `concurrent_scripts`. 0: none. Default 16.
     pub maximum: u32,
-    /// How many sessions are remembered that have ended; the oldest one of the caller who has most of
-    /// them is forgotten first. Default 256.
+    /// How many sessions are remembered that have ended; the oldest is forgotten first. Default 256.
     pub remembered: u32,
 }
 

@@ -6,11 +6,12 @@ use sandbox_engine::{
     domain::{
         isolation::{IsolationLevel, MissingLayer},
         outcome::Captured,
-        verdict::Stream,
+        verdict::{Stopped, Stream},
     },
+    launcher::ScriptIo,
     run::{
-        capture::{Overflow, capture},
-        io_handler::{IoHandler, IoTasks, Progress, ScriptIo, Stage},
+        capture::capture,
+        io_handler::{IoHandler, IoTasks, Progress, RunContext, Stage},
         progress::follow,
     },
 };
@@ -41,21 +42,15 @@ pub(crate) struct StreamIo {
 }
 
 impl IoHandler for StreamIo {
-    fn handle(self: Box<Self>, io: ScriptIo) -> IoTasks {
-        let ScriptIo {
-            mut files,
-            stdin,
-            stdout,
-            stderr,
-            result,
-            progress: progress_pipe,
-            job: _,
+    fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks {
+        let RunContext {
             delivery,
             script,
             missing,
             enforcement,
             overflow,
-        } = io;
+        } = context;
+        let (mut files, stdin) = (io.files, io.stdin);
         let Self {
             runtime,
             isolation,
@@ -85,16 +80,16 @@ impl IoHandler for StreamIo {
             })
         };
         let outputs = [
-            relayed(Stream::Stdout, stdout),
-            relayed(Stream::Stderr, stderr),
+            relayed(Stream::Stdout, io.stdout),
+            relayed(Stream::Stderr, io.stderr),
             tokio::spawn(capture(
                 Stream::Result,
-                result,
+                io.result,
                 limits.result,
                 overflow.clone(),
             )),
         ];
-        let reports = report(progress_pipe, announced.subscribe(), queue.clone());
+        let reports = report(io.progress, announced.subscribe(), queue.clone());
         let progress_reader = tokio::spawn(reports);
         let (seen, events) = (progress.subscribe(), queue.clone());
         tokio::spawn(announce(seen, started, events, announced));
@@ -162,7 +157,7 @@ async fn relay(
     stream: Stream,
     mut reader: OutputReader,
     queue: Arc<OutputQueue<StreamEvent>>,
-    overflow: mpsc::Sender<Overflow>,
+    overflow: mpsc::Sender<Stopped>,
 ) -> Captured {
     loop {
         match reader.step(&queue).await {
@@ -170,7 +165,7 @@ async fn relay(
             Moved::Over => {
                 let observed = reader.read();
                 // The channel has room for one message of each stream.
-                let _ = overflow.try_send(Overflow { stream, observed });
+                let _ = overflow.try_send(Stopped::Output { stream, observed });
             }
             Moved::End => return reader.captured(),
         }

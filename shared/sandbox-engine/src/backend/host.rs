@@ -5,11 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sandbox_launcher::plan::{
-    Bind, Confinement, INPUT_DIRECTORY, Link, RootFile, RootPlan, WORK_DIRECTORY,
-};
+use sandbox_launcher::plan::{Link, RootFile, RootPlan};
 
-use super::{Place, PlaceSpec};
+use crate::domain::limits::Limits;
 
 /// Directories with programs and libraries. Those that are links on this host are linked inside.
 const DIRECTORIES: [&str; 10] = [
@@ -84,41 +82,22 @@ impl HostSystem {
         kept
     }
 
-    /// A place with a root of its own.
-    pub(super) fn place_with_own_root(&self, wanted: &PlaceSpec<'_>, proc: bool) -> Place {
-        let readable = self.readable(wanted.mounts);
-        let shown = |path: &Path| readable.iter().any(|above| path.starts_with(above));
-        let plan = RootPlan {
-            proc,
-            links: self
-                .links
-                .iter()
-                .filter(|link| !shown(&link.path))
-                .cloned()
-                .collect(),
-            binds: readable
-                .iter()
-                .map(|path| Bind {
-                    source: path.clone(),
-                    target: path.clone(),
-                })
-                .collect(),
-            files: FILES
-                .iter()
-                .map(|&(path, content)| RootFile {
-                    path: path.into(),
-                    content: content.to_owned(),
-                })
-                .collect(),
-            scratch_bytes: wanted.limits.disk as u64,
-            scratch_files: u64::from(wanted.limits.disk_files),
+    /// A root of a script's own, with or without /proc.
+    pub(super) fn root(&self, mounts: &[PathBuf], limits: &Limits, proc: bool) -> RootPlan {
+        let binds = self.readable(mounts);
+        let shown = |link: &&Link| binds.iter().any(|above| link.path.starts_with(above));
+        let links = self.links.iter().filter(|link| !shown(link));
+        let file = |&(path, content): &(&str, &str)| RootFile {
+            path: path.into(),
+            content: content.to_owned(),
         };
-        Place {
-            confinement: Confinement::Namespaces(plan),
-            work: WORK_DIRECTORY.into(),
-            input: INPUT_DIRECTORY.into(),
-            temporary: "/tmp".into(),
-            scratch: None,
+        RootPlan {
+            proc,
+            links: links.cloned().collect(),
+            binds,
+            files: FILES.iter().map(file).collect(),
+            scratch_bytes: limits.disk as u64,
+            scratch_files: u64::from(limits.disk_files),
         }
     }
 }

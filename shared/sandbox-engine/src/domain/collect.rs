@@ -5,14 +5,11 @@ pub mod pattern;
 
 use std::time::Duration;
 
-use super::limits::Span;
 use crate::domain::violation::Violation;
-use blob_store::BlobDigest;
+use blob_store::{BlobDigest, BlobSettings};
 use name::PathText;
 use pattern::Pattern;
 
-/// The most patterns.
-pub const MAX_PATTERNS: usize = 64;
 /// Files up to this size are in the answer itself, in bytes.
 pub const INLINE_FILE: u64 = 64 << 10;
 /// All files in an answer together, in bytes: beside the output they must fit into one message.
@@ -64,119 +61,55 @@ impl Caps {
         time: Duration::from_secs(5),
     };
 
-    /// The most that a request can ask for where blobs have these budgets.
-    pub fn maximum(largest_blob: u64, blobs_of_caller: u64) -> Caps {
+    /// These caps, where blobs have these budgets.
+    #[must_use]
+    pub fn within(self, blobs: &BlobSettings) -> Caps {
         Caps {
-            files: 1024,
-            file_bytes: largest_blob,
-            total_bytes: blobs_of_caller,
-            depth: 64,
-            time: Duration::from_secs(30),
+            file_bytes: self.file_bytes.min(blobs.largest as u64),
+            total_bytes: self.total_bytes.min(blobs.per_caller as u64),
+            ..self
         }
     }
 }
 
-/// What a request asks for; a missing cap takes the default.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestedCollect {
-    /// The patterns.
-    pub patterns: Vec<String>,
-    /// How many files.
-    pub files: Option<u32>,
-    /// Bytes of one file.
-    pub file_bytes: Option<u64>,
-    /// Bytes of all files.
-    pub total_bytes: Option<u64>,
-    /// Levels of directories.
-    pub depth: Option<u32>,
-    /// How long it may take.
-    pub time: Option<Span>,
-    /// Whether small files become blobs as well.
-    pub as_blobs: bool,
-}
-
-impl RequestedCollect {
-    /// Fills in the defaults and holds every value against the maximum.
+impl CollectSpec {
+    /// Reads patterns and holds caps against the budgets of blobs.
     ///
     /// # Errors
-    /// Everything that is zero, negative, above the maximum or no pattern.
-    pub fn resolve(&self, maximum: &Caps) -> Result<CollectSpec, Vec<Violation>> {
+    /// Every cap above its budget, and everything that is no pattern.
+    pub fn new(
+        patterns: &[String],
+        caps: Caps,
+        blobs: &BlobSettings,
+        as_blobs: bool,
+    ) -> Result<Self, Vec<Violation>> {
         let mut problems = Vec::new();
         let mut refuse = |field: String, problem: String| {
-            problems.push(Violation {
-                field: format!("collect.{field}"),
-                problem,
-            });
+            let field = format!("collect.{field}");
+            problems.push(Violation { field, problem });
         };
-        let mut within = |field: &str, asked: Option<u64>, default: u64, maximum: u64| {
-            let value = asked.unwrap_or(default.min(maximum));
-            if value == 0 || value > maximum {
-                refuse(field.to_owned(), format!("must be from 1 to {maximum}"));
+        for (field, value, most) in [
+            ("max_file_bytes", caps.file_bytes, blobs.largest),
+            ("max_total_bytes", caps.total_bytes, blobs.per_caller),
+        ] {
+            if value > most as u64 {
+                refuse(field.to_owned(), format!("must be from 1 to {most}"));
             }
-            value
-        };
-        let default = Caps::DEFAULT;
-        let count = |value: Option<u32>| value.map(u64::from);
-        let files = within(
-            "max_files",
-            count(self.files),
-            default.files.into(),
-            maximum.files.into(),
-        );
-        let file_bytes = within(
-            "max_file_bytes",
-            self.file_bytes,
-            default.file_bytes,
-            maximum.file_bytes,
-        );
-        let total_bytes = within(
-            "max_total_bytes",
-            self.total_bytes,
-            default.total_bytes,
-            maximum.total_bytes,
-        );
-        let depth = within(
-            "max_depth",
-            count(self.depth),
-            default.depth.into(),
-            maximum.depth.into(),
-        );
-        let time = self.time.map_or(Some(default.time), Span::duration);
-        let time = time.filter(|time| !time.is_zero() && *time <= maximum.time);
-        if time.is_none() {
-            let most = settings::duration::print(maximum.time);
-            refuse(
-                "max_time".to_owned(),
-                format!("must be more than 0 and at most {most}"),
-            );
         }
-        if self.patterns.len() > MAX_PATTERNS {
-            refuse(
-                "patterns".to_owned(),
-                format!("must be at most {MAX_PATTERNS}"),
-            );
-        }
-        let mut patterns = Vec::new();
-        for (index, text) in self.patterns.iter().take(MAX_PATTERNS).enumerate() {
+        let mut read = Vec::new();
+        for (index, text) in patterns.iter().enumerate() {
             match Pattern::read(text) {
-                Ok(pattern) => patterns.push(pattern),
+                Ok(pattern) => read.push(pattern),
                 Err(problem) => refuse(format!("patterns[{index}]"), problem.to_owned()),
             }
         }
         if !problems.is_empty() {
             return Err(problems);
         }
-        let apply_limits = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-        Ok(CollectSpec {
-            patterns,
-            caps: Caps {
-                files: apply_limits(files),
-                file_bytes,
-                total_bytes,
-                depth: apply_limits(depth),
-                time: time.unwrap_or(default.time),
-            },
-            as_blobs: self.as_blobs,
+        Ok(Self {
+            patterns: read,
+            caps,
+            as_blobs,
         })
     }
 }
@@ -293,46 +226,31 @@ pub enum RefusedReason {
 mod tests {
     use super::*;
 
-    fn maximum() -> Caps {
-        Caps::maximum(64 * MIB, 256 * MIB)
-    }
-
     #[test]
-    fn what_is_not_asked_takes_the_default() {
-        let wanted = RequestedCollect::default().resolve(&maximum()).unwrap();
-        assert_eq!(wanted.caps, Caps::DEFAULT);
-        let small = Caps::maximum(1000, 2000);
-        let caps = RequestedCollect::default().resolve(&small).unwrap().caps;
+    fn caps_are_held_against_the_budgets_of_blobs() {
+        let blobs = BlobSettings::default();
+        let small = BlobSettings {
+            per_caller: 2000,
+            largest: 1000,
+            ..blobs.clone()
+        };
+        let caps = Caps::DEFAULT.within(&small);
         assert_eq!((caps.file_bytes, caps.total_bytes), (1000, 2000));
-    }
-
-    #[test]
-    fn everything_wrong_is_named_at_once() {
-        for wrong in [Some(0), Some(u32::MAX)] {
-            let asked = RequestedCollect {
-                patterns: vec!["ok/*".to_owned(), "/etc".to_owned()],
-                files: wrong,
-                file_bytes: wrong.map(|value| u64::from(value) << 32),
-                total_bytes: wrong.map(|value| u64::from(value) << 32),
-                depth: wrong,
-                time: Some(Span {
-                    seconds: -1,
-                    nanos: 0,
-                }),
-                as_blobs: false,
-            };
-            let problems = asked.resolve(&maximum()).unwrap_err();
-            let fields: Vec<&str> = problems.iter().map(|each| each.field.as_str()).collect();
-            let expected = [
-                "collect.max_files",
-                "collect.max_file_bytes",
-                "collect.max_total_bytes",
-                "collect.max_depth",
-                "collect.max_time",
-                "collect.patterns[1]",
-            ];
-            assert_eq!(fields, expected);
-        }
+        assert!(CollectSpec::new(&[], caps, &blobs, false).is_ok());
+        let large = Caps {
+            file_bytes: 64 * MIB + 1,
+            total_bytes: 256 * MIB + 1,
+            ..caps
+        };
+        let patterns = ["ok/*", "/etc"].map(str::to_owned);
+        let problems = CollectSpec::new(&patterns, large, &blobs, false).unwrap_err();
+        let fields: Vec<&str> = problems.iter().map(|each| each.field.as_str()).collect();
+        let expected = [
+            "collect.max_file_bytes",
+            "collect.max_total_bytes",
+            "collect.patterns[1]",
+        ];
+        assert_eq!(fields, expected);
     }
 
     #[test]

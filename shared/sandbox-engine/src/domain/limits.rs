@@ -173,71 +173,25 @@ impl RequestedLimits {
     /// Every value that is zero, negative, too small to run anything, or above the maximum.
     pub fn resolve(&self, default: &Limits, maximum: &Limits) -> Result<Limits, Vec<Violation>> {
         let mut check = Check {
+            default,
+            maximum,
             violations: Vec::new(),
         };
         let limits = Limits {
-            wall_time: check.time(
-                "wall_time",
-                self.wall_time,
-                default.wall_time,
-                maximum.wall_time,
-            ),
-            cpu_time: check.time(
-                "cpu_time",
-                self.cpu_time,
-                default.cpu_time,
-                maximum.cpu_time,
-            ),
-            memory: check.size(
-                "memory_bytes",
-                self.memory,
-                LEAST_MEMORY,
-                default.memory,
-                maximum.memory,
-            ),
-            processes: check.count(
-                "processes",
-                self.processes,
-                1,
-                default.processes,
-                maximum.processes,
-            ),
-            file: check.size("file_bytes", self.file, 1, default.file, maximum.file),
-            disk: check.size(
-                "disk_bytes",
-                self.disk,
-                LEAST_DISK,
-                default.disk,
-                maximum.disk,
-            ),
-            disk_files: check.count(
-                "disk_files",
-                self.disk_files,
-                LEAST_DISK_FILES,
-                default.disk_files,
-                maximum.disk_files,
-            ),
-            open_files: check.count(
-                "open_files",
-                self.open_files,
-                LEAST_OPEN_FILES,
-                default.open_files,
-                maximum.open_files,
-            ),
-            output: check.size(
-                "output_bytes",
-                self.output,
-                1,
-                default.output,
-                maximum.output,
-            ),
-            result: check.size(
-                "result_bytes",
-                self.result,
-                1,
-                default.result,
-                maximum.result,
-            ),
+            wall_time: check.time("wall_time", self.wall_time, |all| all.wall_time),
+            cpu_time: check.time("cpu_time", self.cpu_time, |all| all.cpu_time),
+            memory: check.size("memory_bytes", self.memory, LEAST_MEMORY, |all| all.memory),
+            processes: check.count("processes", self.processes, 1, |all| all.processes),
+            file: check.size("file_bytes", self.file, 1, |all| all.file),
+            disk: check.size("disk_bytes", self.disk, LEAST_DISK, |all| all.disk),
+            disk_files: check.count("disk_files", self.disk_files, LEAST_DISK_FILES, |all| {
+                all.disk_files
+            }),
+            open_files: check.count("open_files", self.open_files, LEAST_OPEN_FILES, |all| {
+                all.open_files
+            }),
+            output: check.size("output_bytes", self.output, 1, |all| all.output),
+            result: check.size("result_bytes", self.result, 1, |all| all.result),
         };
         if check.violations.is_empty() {
             Ok(limits)
@@ -247,33 +201,22 @@ impl RequestedLimits {
     }
 }
 
-struct Check {
+struct Check<'a> {
+    default: &'a Limits,
+    maximum: &'a Limits,
     violations: Vec<Violation>,
 }
 
-impl Check {
+impl Check<'_> {
     fn time(
         &mut self,
         field: &str,
         asked: Option<Span>,
-        default: Duration,
-        maximum: Duration,
+        of: impl Fn(&Limits) -> Duration,
     ) -> Duration {
-        let Some(span) = asked else {
-            return default.min(maximum);
-        };
-        match span.duration() {
-            Some(duration) if (LEAST_TIME..=maximum).contains(&duration) => duration,
-            _ => {
-                let range = format!(
-                    "must be from {} to {}",
-                    settings::duration::print(LEAST_TIME),
-                    settings::duration::print(maximum)
-                );
-                self.refuse(field, range);
-                default
-            }
-        }
+        let (default, maximum) = (of(self.default), of(self.maximum));
+        let field = format!("limits.{field}");
+        time_within(&field, asked, default, maximum, &mut self.violations)
     }
 
     fn size(
@@ -281,19 +224,13 @@ impl Check {
         field: &str,
         asked: Option<u64>,
         least: u64,
-        default: usize,
-        maximum: usize,
+        of: impl Fn(&Limits) -> usize,
     ) -> usize {
-        let Some(value) = asked else {
-            return default.min(maximum);
+        let Some(asked) = asked else {
+            return of(self.default).min(of(self.maximum));
         };
-        match usize::try_from(value) {
-            Ok(size) if value >= least && size <= maximum => size,
-            _ => {
-                self.refuse(field, format!("must be from {least} to {maximum} bytes"));
-                default
-            }
-        }
+        self.within(field, asked, least, of(self.maximum) as u64, " bytes");
+        usize::try_from(asked).unwrap_or(usize::MAX)
     }
 
     fn count(
@@ -301,25 +238,46 @@ impl Check {
         field: &str,
         asked: Option<u32>,
         least: u64,
-        default: u32,
-        maximum: u32,
+        of: impl Fn(&Limits) -> u32,
     ) -> u32 {
-        let Some(value) = asked else {
-            return default.min(maximum);
+        let Some(asked) = asked else {
+            return of(self.default).min(of(self.maximum));
         };
-        if u64::from(value) >= least && value <= maximum {
-            return value;
-        }
-        self.refuse(field, format!("must be from {least} to {maximum}"));
-        default
+        self.within(field, asked.into(), least, of(self.maximum).into(), "");
+        asked
     }
 
-    fn refuse(&mut self, field: &str, problem: String) {
-        self.violations.push(Violation {
-            field: format!("limits.{field}"),
-            problem,
-        });
+    fn within(&mut self, field: &str, value: u64, least: u64, most: u64, unit: &str) {
+        if !(least..=most).contains(&value) {
+            self.violations.push(Violation {
+                field: format!("limits.{field}"),
+                problem: format!("must be from {least} to {most}{unit}"),
+            });
+        }
     }
+}
+
+/// Reads a time that a request may leave out.
+pub fn time_within(
+    field: &str,
+    asked: Option<Span>,
+    default: Duration,
+    most: Duration,
+    problems: &mut Vec<Violation>,
+) -> Duration {
+    let Some(span) = asked else {
+        return default.min(most);
+    };
+    let time = span.duration();
+    let time = time.filter(|time| (LEAST_TIME..=most).contains(time));
+    time.unwrap_or_else(|| {
+        let print = settings::duration::print;
+        problems.push(Violation {
+            field: field.to_owned(),
+            problem: format!("must be from {} to {}", print(LEAST_TIME), print(most)),
+        });
+        default
+    })
 }
 
 impl Default for Limits {
@@ -410,6 +368,28 @@ mod tests {
                 fields.map(|field| format!("limits.{field}"))
             );
         }
+    }
+
+    #[test]
+    fn e25_times_that_mean_nothing_are_refused() {
+        let (default, most) = (Duration::from_secs(1), Duration::from_secs(60));
+        let mut problems = Vec::new();
+        let mut read = |asked| time_within("t", asked, default, most, &mut problems);
+        assert_eq!(read(None), default);
+        let ten = Duration::from_secs(10);
+        assert_eq!(read(Some(Span::from(ten))), ten);
+        for (seconds, nanos) in [
+            (0, 0),
+            (-1, 0),
+            (0, -1),
+            (61, 0),
+            (i64::MAX, 0),
+            (1, i32::MAX),
+        ] {
+            read(Some(Span { seconds, nanos }));
+        }
+        assert!(problems.iter().all(|problem| problem.field == "t"));
+        assert_eq!(problems.len(), 6);
     }
 
     #[test]

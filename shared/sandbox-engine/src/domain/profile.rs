@@ -142,13 +142,17 @@ impl Profile {
             "`command` must begin with {interpreter}",
         );
         demand(
-            has_script_once(&self.command),
+            has_once(&self.command, SCRIPT),
             "`command` must have {script} once",
         );
         demand(!self.find.is_empty(), "`find` must not be empty");
+        demand(
+            (1..1 << 20).contains(&self.proof.len()) && !self.proof.contains('\0'),
+            "`proof` must be from 1 byte to 1 MiB, without NUL",
+        );
         if let Some(warm) = &self.warm {
             demand(
-                begins_with_interpreter(&warm.command) && has_script_once(&warm.command),
+                begins_with_interpreter(&warm.command) && has_once(&warm.command, SCRIPT),
                 "`warm.command` must begin with {interpreter} and have {script} once",
             );
             demand(
@@ -161,19 +165,8 @@ impl Profile {
             );
         }
         if let Some(session) = &self.session {
-            let has = |wanted: &str| {
-                session
-                    .command
-                    .iter()
-                    .filter(|part| *part == wanted)
-                    .count()
-            };
             demand(
-                session
-                    .command
-                    .first()
-                    .is_some_and(|first| first == INTERPRETER)
-                    && has(DRIVER) == 1,
+                begins_with_interpreter(&session.command) && has_once(&session.command, DRIVER),
                 "`session.command` must begin with {interpreter} and have {driver} once",
             );
             // What the kernel takes as one argument.
@@ -243,8 +236,8 @@ fn begins_with_interpreter(command: &[String]) -> bool {
     command.first().is_some_and(|first| first == INTERPRETER)
 }
 
-fn has_script_once(command: &[String]) -> bool {
-    command.iter().filter(|part| *part == SCRIPT).count() == 1
+fn has_once(command: &[String], wanted: &str) -> bool {
+    command.iter().filter(|part| *part == wanted).count() == 1
 }
 
 /// What an interpreter says about itself.

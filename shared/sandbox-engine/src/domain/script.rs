@@ -1,8 +1,9 @@
-//! A request that has been looked at and found sound.
+//! One script and all it needs, found sound.
+//!
+//! What a field of a request may hold by itself (sizes, counts, what is required) is stated in the
+//! contract and enforced before anything gets here. This is the rest.
 
-mod room;
-
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Deref};
 
 use super::{
     collect,
@@ -11,34 +12,18 @@ use super::{
     violation::Violation,
 };
 use blob_store::BlobDigest;
-use room::Taken;
 
-/// The largest script, in bytes.
-pub const MAX_SOURCE_BYTES: usize = 1 << 20;
-/// The most files.
-pub const MAX_FILES: usize = 256;
 /// All files together, in bytes.
 pub const MAX_FILE_BYTES: usize = 3 << 20;
 /// The longest path, in bytes.
 pub const MAX_PATH_BYTES: usize = 1024;
 /// The most levels in a path.
 pub const MAX_PATH_DEPTH: usize = 16;
-/// The most arguments, and again the most environment variables.
-pub const MAX_ARGUMENTS: usize = 256;
-/// The most environment variables.
-pub const MAX_VARIABLES: usize = 128;
 /// All arguments together, and again all variables together, in bytes.
 pub const MAX_STRING_BYTES: usize = 64 << 10;
-/// The longest request id.
-pub const MAX_REQUEST_ID_BYTES: usize = 128;
-/// The longest effect id.
-pub const MAX_EFFECT_ID_BYTES: usize = 256;
-/// The longest conversation id, in bytes.
-pub const MAX_CONVERSATION_ID_BYTES: usize = 256;
-/// The longest name of a caller.
-pub const MAX_CALLER_BYTES: usize = 128;
-/// The largest JSON input, in bytes.
-pub const MAX_INPUT_BYTES: usize = 1 << 20;
+
+/// What a file system hands out at once, in bytes.
+const BLOCK: u64 = 4096;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +32,8 @@ pub enum Program {
     Source(String),
     /// One of the files.
     Entry(String),
+    /// The driver of a session, which is no file.
+    Driver,
 }
 
 /// One file that the request places.
@@ -89,9 +76,9 @@ pub enum Network {
     End,
 }
 
-/// One script and all it needs.
+/// A script as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
+pub struct ScriptSpec {
     /// The runtime's name or alias.
     pub runtime: String,
     /// What to run.
@@ -126,12 +113,12 @@ pub struct Script {
     pub caller: String,
 }
 
-impl Script {
+impl ScriptSpec {
     /// A program and nothing else.
-    pub fn of(runtime: String, source: String, limits: Limits) -> Self {
+    pub fn of(runtime: String, program: Program, limits: Limits) -> Self {
         Self {
             runtime,
-            program: Program::Source(source),
+            program,
             files: Vec::new(),
             arguments: Vec::new(),
             stdin: Vec::new(),
@@ -148,43 +135,61 @@ impl Script {
             caller: String::new(),
         }
     }
+}
 
-    /// Names everything that is wrong, limits excepted: those are checked when they are resolved.
-    pub fn problems(&self) -> Vec<Violation> {
+/// A sound script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script(ScriptSpec);
+
+impl Deref for Script {
+    type Target = ScriptSpec;
+
+    fn deref(&self) -> &ScriptSpec {
+        &self.0
+    }
+}
+
+impl Script {
+    /// A script, if nothing is wrong with it. `known` is what is wrong with the request already.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn new(spec: ScriptSpec, known: Vec<Violation>) -> Result<Self, Vec<Violation>> {
         let mut problems = Problems(Vec::new());
-        problems.program(&self.program, &self.files);
-        problems.files(&self.files);
-        // Paths that are too long or too many have more directories than can be counted in time.
+        problems.program(&spec.program, &spec.files);
+        problems.files(&spec.files);
+        // Paths that are too long have more directories than can be counted in time.
         if problems.0.is_empty() {
-            problems.room(&Taken::by(self, |_| 0), &self.limits);
+            problems.room(&spec, |_| 0);
         }
-        problems.arguments(&self.arguments);
-        problems.environment(&self.environment);
-        problems.identifier("effect_id", &self.effect_id, MAX_EFFECT_ID_BYTES);
-        problems.identifier(
-            "conversation_id",
-            &self.conversation_id,
-            MAX_CONVERSATION_ID_BYTES,
-        );
-        problems.identifier("caller_id", &self.caller, MAX_CALLER_BYTES);
-        if self.input_json.len() > MAX_INPUT_BYTES {
-            problems.add(
-                "input_json",
-                format!("must be at most {MAX_INPUT_BYTES} bytes"),
-            );
-        } else if !self.input_json.is_empty()
-            && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&self.input_json)
+        problems.strings("arguments", &spec.arguments);
+        for (index, text) in spec.arguments.iter().enumerate() {
+            problems.no_nul(&format!("arguments[{index}]"), text);
+        }
+        problems.environment(&spec.environment);
+        problems.identifier("effect_id", &spec.effect_id);
+        problems.identifier("conversation_id", &spec.conversation_id);
+        problems.identifier("caller_id", &spec.caller);
+        if !spec.input_json.is_empty()
+            && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&spec.input_json)
         {
             problems.add("input_json", format!("must be one JSON value: {error}"));
         }
-        problems.0
+        let all = [known, problems.0].concat();
+        if all.is_empty() {
+            Ok(Self(spec))
+        } else {
+            Err(all)
+        }
     }
 
     /// The path of the script below the working directory. A source gets a name that none of its
     /// files has.
     pub fn path(&self, suffix: &str) -> String {
-        if let Program::Entry(path) = &self.program {
-            return path.clone();
+        match &self.program {
+            Program::Entry(path) => return path.clone(),
+            Program::Driver => return String::new(),
+            Program::Source(_) => {}
         }
         let taken = |name: &String| {
             let is_it = |file: &InputFile| file.path == *name;
@@ -200,22 +205,15 @@ impl Script {
     /// Names what is wrong if the blobs of the script have these sizes, in bytes.
     pub fn problems_with_blobs(&self, size: impl Fn(&BlobDigest) -> u64) -> Vec<Violation> {
         let mut problems = Problems(Vec::new());
-        problems.room(&Taken::by(self, size), &self.limits);
+        problems.room(self, size);
         problems.0
     }
 }
 
-/// Names what is wrong with the name of a caller.
-pub fn caller_problems(caller: &str) -> Vec<Violation> {
+/// Names what is wrong with the name of a caller or the id of a request.
+pub fn identifier_problems(field: &str, id: &str) -> Vec<Violation> {
     let mut problems = Problems(Vec::new());
-    problems.identifier("caller_id", caller, MAX_CALLER_BYTES);
-    problems.0
-}
-
-/// Names what is wrong with a request id.
-pub fn request_id_problems(request_id: &str) -> Vec<Violation> {
-    let mut problems = Problems(Vec::new());
-    problems.identifier("request_id", request_id, MAX_REQUEST_ID_BYTES);
+    problems.identifier(field, id);
     problems.0
 }
 
@@ -231,58 +229,57 @@ impl Problems {
 
     fn program(&mut self, program: &Program, files: &[InputFile]) {
         match program {
-            Program::Source(source) => {
-                if source.is_empty() {
-                    self.add("source_text", "must not be empty");
-                }
-                if source.len() > MAX_SOURCE_BYTES {
-                    let most =
-                        format!("must be at most {MAX_SOURCE_BYTES} bytes; place a file instead");
-                    self.add("source_text", most);
-                }
-                if source.contains('\0') {
-                    self.add("source_text", "must not contain a NUL character");
-                }
+            Program::Source(source) => self.no_nul("source_text", source),
+            Program::Entry(entry) if !files.iter().any(|file| file.path == *entry) => {
+                self.add("entry_path", "must be the path of one of `files`");
             }
-            Program::Entry(entry) => {
-                if !files.iter().any(|file| file.path == *entry) {
-                    self.add("entry_path", "must be the path of one of `files`");
-                }
-            }
+            Program::Entry(_) | Program::Driver => {}
         }
     }
 
-    /// What is placed must leave room.
-    fn room(&mut self, taken: &Taken, limits: &Limits) {
-        if taken.bytes > limits.disk as u64 / 2 {
+    /// What is placed must leave room. Files are rounded up to blocks, and a directory takes one as well.
+    fn room(&mut self, spec: &ScriptSpec, blob_size: impl Fn(&BlobDigest) -> u64) {
+        /// Directories that are there before anything is placed, with a little room for the script itself.
+        const OTHERS: u64 = 8;
+        let mut directories = BTreeSet::new();
+        let mut sizes = Vec::new();
+        for file in &spec.files {
+            sizes.push(match &file.content {
+                Content::Bytes(bytes) => bytes.len() as u64,
+                Content::Blob(digest) => blob_size(digest),
+            });
+            let ends = file.path.match_indices('/').map(|(end, _)| end);
+            directories.extend(ends.map(|end| &file.path[..end]));
+        }
+        if let Program::Source(source) = &spec.program {
+            sizes.push(source.len() as u64);
+        }
+        if !spec.input_json.is_empty() {
+            sizes.push(spec.input_json.len() as u64);
+        }
+        let directories = directories.len() as u64;
+        let blocks = sizes.iter().map(|size| size.div_ceil(BLOCK));
+        let blocks = blocks.fold(directories, u64::saturating_add);
+        let bytes = blocks.saturating_mul(BLOCK);
+        if bytes > spec.limits.disk as u64 / 2 {
             let problem = format!(
                 "must leave room: source, files and input, in blocks of 4 KiB, may take half of it \
-                 and take {} bytes",
-                taken.bytes
+                 and take {bytes} bytes"
             );
             self.add("limits.disk_bytes", problem);
         }
-        if taken.files > u64::from(limits.disk_files) {
+        let files = OTHERS + directories + sizes.len() as u64;
+        if files > u64::from(spec.limits.disk_files) {
             let problem = format!(
-                "must leave room: with the files and their directories at least {} are there",
-                taken.files
+                "must leave room: with the files and their directories at least {files} are there"
             );
             self.add("limits.disk_files", problem);
         }
     }
 
     fn files(&mut self, files: &[InputFile]) {
-        if files.len() > MAX_FILES {
-            self.add("files", format!("must be at most {MAX_FILES}"));
-            return;
-        }
         let total: usize = files.iter().map(|file| file.content.brought()).sum();
-        if total > MAX_FILE_BYTES {
-            self.add(
-                "files",
-                format!("must be at most {MAX_FILE_BYTES} bytes together"),
-            );
-        }
+        self.at_most("files", total, MAX_FILE_BYTES);
         let mut paths = BTreeSet::new();
         for (index, file) in files.iter().enumerate() {
             let field = format!("files[{index}].path");
@@ -296,47 +293,26 @@ impl Problems {
         }
     }
 
-    fn arguments(&mut self, arguments: &[String]) {
-        if arguments.len() > MAX_ARGUMENTS {
-            self.add("arguments", format!("must be at most {MAX_ARGUMENTS}"));
+    fn strings<'a>(&mut self, field: &str, texts: impl IntoIterator<Item = &'a String>) {
+        let total = texts.into_iter().map(String::len).sum();
+        self.at_most(field, total, MAX_STRING_BYTES);
+    }
+
+    fn at_most(&mut self, field: &str, total: usize, most: usize) {
+        if total > most {
+            self.add(field, format!("must be at most {most} bytes together"));
         }
-        if arguments.iter().map(String::len).sum::<usize>() > MAX_STRING_BYTES {
-            self.add(
-                "arguments",
-                format!("must be at most {MAX_STRING_BYTES} bytes together"),
-            );
-        }
-        for (index, _) in arguments
-            .iter()
-            .enumerate()
-            .filter(|(_, text)| text.contains('\0'))
-        {
-            self.add(
-                format!("arguments[{index}]"),
-                "must not contain a NUL character",
-            );
+    }
+
+    fn no_nul(&mut self, field: &str, text: &str) {
+        if text.contains('\0') {
+            self.add(field, "must not contain a NUL character");
         }
     }
 
     fn environment(&mut self, environment: &[(String, String)]) {
-        if environment.len() > MAX_VARIABLES {
-            self.add(
-                "environment",
-                format!("must be at most {MAX_VARIABLES} variables"),
-            );
-            return;
-        }
-        let total: usize = environment
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum();
-        if total > MAX_STRING_BYTES {
-            self.add(
-                "environment",
-                format!("must be at most {MAX_STRING_BYTES} bytes together"),
-            );
-            return;
-        }
+        let texts = environment.iter().flat_map(|(name, value)| [name, value]);
+        self.strings("environment", texts);
         for (name, value) in environment {
             let field = format!("environment[{}]", name.escape_default());
             if !is_variable_name(name) {
@@ -348,16 +324,11 @@ impl Problems {
             if name.starts_with("TAVERN_") || name == "TRACEPARENT" {
                 self.add(&field, "is reserved; choose another name");
             }
-            if value.contains('\0') {
-                self.add(&field, "must not contain a NUL character");
-            }
+            self.no_nul(&field, value);
         }
     }
 
-    fn identifier(&mut self, field: &str, id: &str, most: usize) {
-        if id.len() > most {
-            self.add(field, format!("must be at most {most} characters"));
-        }
+    fn identifier(&mut self, field: &str, id: &str) {
         if !id.bytes().all(|byte| byte.is_ascii_graphic()) {
             self.add(field, "must be printable ASCII without blanks");
         }

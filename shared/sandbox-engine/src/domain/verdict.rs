@@ -166,6 +166,23 @@ pub struct Evidence {
 const BLOCK: u64 = 4096;
 
 impl Facts {
+    /// Nothing was seen yet.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            usage: Usage::default(),
+            stopped: None,
+            failure: None,
+            end: None,
+            evidence: Evidence::default(),
+        }
+    }
+
+    /// Whether the kernel has ended it for the length of a file.
+    pub fn hit_file_limit(&self) -> bool {
+        self.end == Some(End::Signalled(libc::SIGXFSZ))
+    }
+
     /// The one verdict.
     ///
     /// A failure of the set-up comes first, as nothing else can then be meant. Then the kernel's

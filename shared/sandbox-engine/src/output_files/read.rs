@@ -18,13 +18,6 @@ use crate::domain::collect::RefusedReason;
 /// One read; the time is looked at after each.
 const PIECE: usize = 256 << 10;
 
-/// The content of a file.
-pub(super) struct ReadContent {
-    pub(super) digest: BlobDigest,
-    /// The bytes, unless they are a blob.
-    pub(super) content: Option<Vec<u8>>,
-}
-
 /// Opens what was looked at, and makes sure that it is that.
 pub(super) fn open(
     directory: BorrowedFd<'_>,
@@ -64,16 +57,13 @@ pub(super) fn digest(
 }
 
 /// Reads a small file.
-pub(super) fn inline(file: &mut File, size: u64) -> Result<ReadContent, RefusedReason> {
+pub(super) fn inline(file: &mut File, size: u64) -> Result<Vec<u8>, RefusedReason> {
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     let read = file.take(size + 1).read_to_end(&mut content);
     if read.is_err() || content.len() as u64 != size {
         return Err(RefusedReason::Unreadable);
     }
-    Ok(ReadContent {
-        digest: BlobDigest::of(&content),
-        content: Some(content),
-    })
+    Ok(content)
 }
 
 /// Makes a blob of a file.
@@ -83,16 +73,12 @@ pub(super) fn blob(
     blobs: &BlobStore,
     caller: &Caller,
     deadline: Instant,
-) -> Result<ReadContent, RefusedReason> {
+) -> Result<BlobDigest, RefusedReason> {
     let mut incoming = blobs.take(caller).map_err(no_room)?;
     each_piece(file, size, deadline, |piece| {
         incoming.write(piece).map_err(no_room)
     })?;
-    let stored = incoming.finish(None).map_err(no_room)?;
-    Ok(ReadContent {
-        digest: stored.digest,
-        content: None,
-    })
+    Ok(incoming.finish(None).map_err(no_room)?.digest)
 }
 
 fn no_room(error: BlobError) -> RefusedReason {

@@ -20,11 +20,9 @@ const HEAD_START: Duration = Duration::from_millis(5);
 /// What an interpreter is taken to keep in memory before one was weighed, in bytes.
 pub(super) const GUESSED_MEMORY: u64 = 32 << 20;
 
-type Warmed = (PoolKey, Result<WarmInterpreter, String>);
-
 /// Refills until `closed` fires or its sender is dropped, and then ends everybody who waits.
 pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()>) {
-    let mut starting: JoinSet<Warmed> = JoinSet::new();
+    let mut starting: JoinSet<(PoolKey, Result<WarmInterpreter, String>)> = JoinSet::new();
     let mut retiring: JoinSet<()> = JoinSet::new();
     let mut ticks = tokio::time::interval(TICK);
     let at_once = at_once();
@@ -75,7 +73,7 @@ fn at_once() -> usize {
 fn next(inner: &SharedPool, now: Instant) -> Option<PoolKey> {
     let mut entries = inner.entries();
     let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
-    let room = inner.bounds.memory.saturating_sub(kept);
+    let room = inner.memory.saturating_sub(kept);
     let neediest = entries
         .iter_mut()
         .filter(|entry| {
@@ -144,7 +142,7 @@ fn tidy(inner: &SharedPool, retiring: &mut JoinSet<()>, now: Instant) {
     }
     // A kind of which none waits comes before one of which several do.
     let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
-    let room = inner.bounds.memory.saturating_sub(kept);
+    let room = inner.memory.saturating_sub(kept);
     let starves = |entry: &PoolEntry| {
         entry.waiting() + entry.starting == 0
             && entry.sizer.target() > 0

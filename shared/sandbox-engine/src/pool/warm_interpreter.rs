@@ -21,11 +21,12 @@ use crate::{
     backend::Place,
     domain::{
         limits::Limits,
-        profile::{Profile, WarmProfile},
+        profile::{BOOT, Profile, WarmProfile},
     },
-    proc_usage::{self, ProcSnapshot},
+    launcher::Launched,
+    proc_usage::ProcTree,
     runtimes::Interpreter,
-    slot::{Invocation, SandboxedProcess, Tools, base_environment},
+    slot::{Invocation, SandboxedProcess, Slot, Tools, base_environment},
 };
 
 /// How long an interpreter may take until it waits.
@@ -84,6 +85,24 @@ pub(super) struct PoolKey {
     pub(super) limits: Limits,
 }
 
+impl PoolKey {
+    fn invocation(&self, place: &Place) -> Invocation {
+        let shown = |path: &Path| path.display().to_string();
+        let boot = shown(&place.work.join(BOOT_DIRECTORY));
+        let script = shown(&place.work.join(&self.script_path));
+        let mut environment = base_environment(&self.profile, &self.interpreter, place);
+        let more = self.warm.environment.iter();
+        environment.extend(more.map(|(name, value)| (name.clone(), value.replace(BOOT, &boot))));
+        let interpreter = shown(&self.interpreter.executable);
+        Invocation {
+            command: self.warm.command(&interpreter, &boot, &script),
+            environment,
+            start: Start::Waiting,
+            tell_network: false,
+        }
+    }
+}
+
 impl WarmInterpreter {
     /// Starts an interpreter and waits until it waits.
     ///
@@ -91,34 +110,15 @@ impl WarmInterpreter {
     /// Why it does not, in words for the operator; nothing is left of it then.
     pub(super) async fn up(tools: &Tools, order: &PoolKey) -> Result<Self, String> {
         let user = tools.users.take().map_err(|_| "no user is free")?;
-        let slot = tools
-            .slot(&order.interpreter, &order.limits, user)
-            .await
-            .map_err(|not_started| format!("{:?}", not_started.verdict))?;
-        if let Some(cgroup) = &slot.cgroup {
-            cgroup.lower_priority();
-        }
-        let work = &slot.place.work;
-        let shown = |path: &Path| path.display().to_string();
-        let boot = shown(&work.join(BOOT_DIRECTORY));
-        let script = shown(&work.join(&order.script_path));
-        let mut environment = base_environment(&order.profile, &order.interpreter, &slot.place);
-        let more = order.warm.environment.iter();
-        environment.extend(more.map(|(name, value)| {
-            let value = value.replace(crate::domain::profile::BOOT, &boot);
-            (name.clone(), value)
-        }));
-        let interpreter = shown(&order.interpreter.executable);
-        let invocation = Invocation {
-            command: order.warm.command(&interpreter, &boot, &script),
-            environment,
-            start: Start::Waiting,
-            tell_network: false,
+        let invocation = |slot: &Slot| {
+            if let Some(cgroup) = &slot.cgroup {
+                cgroup.lower_priority();
+            }
+            order.invocation(&slot.place)
         };
-        let mut process = tools
-            .start(slot, invocation)
-            .await
-            .map_err(|not_started| format!("{:?}", not_started.verdict))?;
+        let started = tools.start(&order.interpreter, &order.limits, user, invocation);
+        let started = started.await;
+        let mut process = started.map_err(|not_started| not_started.failure.to_string())?;
         let warming = tokio::time::timeout(WARM_UP_TIME, wait(&mut process, order));
         match warming
             .await
@@ -153,7 +153,7 @@ impl WarmInterpreter {
     pub(super) fn is_alive(&mut self) -> bool {
         // While it waits there is nothing to report. What is read here is lost, and so is the
         // interpreter then.
-        let reports = self.process.reports.get_ref().get_ref();
+        let reports = self.process.launched.reports.get_ref().get_ref();
         let silent = |read: io::Result<usize>| {
             read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         };
@@ -241,11 +241,16 @@ async fn wait(
     };
     let mut bytes = channel::frame(&delivery).map_err(|error| error.to_string())?;
     bytes.extend(boot.as_bytes());
-    let delivered = process.files.write_all(&bytes).await;
+    let delivered = process.launched.io.files.write_all(&bytes).await;
     // A launcher that could not go so far reports why.
-    let missing = started(&mut process.reports).await?;
+    let missing = started(&mut process.launched.reports).await?;
     delivered.map_err(|error| format!("delivering the boot program: {error}"))?;
-    let mut job = process.job.take().ok_or("it has no job channel")?;
+    let mut job = process
+        .launched
+        .io
+        .job
+        .take()
+        .ok_or("it has no job channel")?;
     let said = word(&mut job).await.map_err(|error| error.to_string())?;
     let complaint = complaint(process);
     let loaded = said.filter(|_| complaint.is_empty()).ok_or_else(|| {
@@ -295,9 +300,9 @@ async fn word(job: &mut UnixStream) -> io::Result<Option<String>> {
 /// What it has printed, which would get into the output of a script.
 fn complaint(process: &SandboxedProcess) -> String {
     let mut said = vec![0; MAX_COMPLAINT_BYTES];
-    let mut read = process.stderr.try_read(&mut said).unwrap_or(0);
+    let mut read = process.launched.io.stderr.try_read(&mut said).unwrap_or(0);
     if read == 0 {
-        read = process.stdout.try_read(&mut said).unwrap_or(0);
+        read = process.launched.io.stdout.try_read(&mut said).unwrap_or(0);
     }
     said.truncate(read);
     String::from_utf8_lossy(&said).trim().to_owned()
@@ -308,11 +313,7 @@ async fn weigh(process: SandboxedProcess) -> Result<(SandboxedProcess, Duration,
     let weighing = tokio::task::spawn_blocking(move || {
         let sample = match &process.slot.cgroup {
             Some(cgroup) => cgroup.sample(),
-            None => proc_usage::sample(
-                &ProcSnapshot::below(process.supervisor.id()),
-                u64::MAX,
-                None,
-            ),
+            None => ProcTree::below(process.launched.supervisor.id()).sample(u64::MAX, None),
         };
         (process, sample.cpu, sample.memory)
     });
@@ -321,13 +322,13 @@ async fn weigh(process: SandboxedProcess) -> Result<(SandboxedProcess, Duration,
 
 /// Ends everybody of a launcher and waits for its last word.
 async fn retire(process: SandboxedProcess) {
-    let SandboxedProcess {
+    let SandboxedProcess { launched, slot } = process;
+    let Launched {
         supervisor,
         mut reports,
         mut say,
-        slot,
         ..
-    } = process;
+    } = launched;
     // An error means that it has ended already.
     let _ = say.shutdown().await;
     let until = Instant::now() + RETIRE_TIME;

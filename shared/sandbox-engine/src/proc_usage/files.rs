@@ -4,20 +4,20 @@
 use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, path::Path};
 
 use super::{
-    ProcSnapshot,
+    ProcTree,
     process::{MAPPINGS_BYTES, Process, read_bounded},
 };
 use crate::scratch::Measured;
 
 /// What nameless files of a device take that the processes below a supervisor keep. The kernel may
 /// refuse to tell of a process that has made itself secret.
-pub fn nameless(snapshot: &ProcSnapshot, device: u64) -> Measured {
+pub fn nameless(tree: &ProcTree, device: u64) -> Measured {
     let mut found = Found {
         device,
         met: HashSet::new(),
         measured: Measured::default(),
     };
-    for process in snapshot.tree().members() {
+    for process in tree.members() {
         found.opened(process);
         found.mapped(process);
     }
@@ -36,7 +36,7 @@ impl Found {
         for entry in descriptors.into_iter().flatten().flatten() {
             // Asking by a descriptor's own path opens nothing, so that nothing can make us wait.
             if let Ok(file) = fs::metadata(entry.path()) {
-                self.snapshot(&file);
+                self.meet(&file);
             }
         }
     }
@@ -55,7 +55,7 @@ impl Found {
                 .join("map_files")
                 .join(mapping.place);
             match fs::metadata(link) {
-                Ok(file) => self.snapshot(&file),
+                Ok(file) => self.meet(&file),
                 // Only root is informed of the file itself. Others are left with what is mapped of it.
                 Err(_) if mapping.is_on(self.device) && self.met.insert(mapping.inode) => {
                     self.measured.add(mapping.blocks, 0);
@@ -65,7 +65,7 @@ impl Found {
         }
     }
 
-    fn snapshot(&mut self, file: &fs::Metadata) {
+    fn meet(&mut self, file: &fs::Metadata) {
         let nameless = file.is_file() && file.nlink() == 0 && file.dev() == self.device;
         if nameless && self.met.insert(file.ino()) {
             self.measured.add(file.blocks(), file.len());

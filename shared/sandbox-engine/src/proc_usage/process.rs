@@ -46,12 +46,12 @@ impl Held {
 pub(super) fn all() -> Vec<Process> {
     let ticks = rustix::param::clock_ticks_per_second().max(1);
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let snapshot = |entry: fs::DirEntry| {
+    let look = |entry: fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read(entry.path().join("stat")).ok()?;
         read_stat(pid, &String::from_utf8_lossy(&stat), ticks)
     };
-    entries.filter_map(snapshot).collect()
+    entries.filter_map(look).collect()
 }
 
 impl Process {

@@ -8,7 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-use super::ProcSnapshot;
+use super::ProcTree;
 
 /// What the buffers of so many sockets may hold, in bytes. A script cannot enlarge them.
 pub fn buffer_bytes(sockets: u64) -> u64 {
@@ -27,18 +27,18 @@ pub fn buffer_bytes(sockets: u64) -> u64 {
 
 /// How many sockets there are in the network of a script that has one of its own, those included that
 /// are on their way through another one.
-pub fn in_own_network(snapshot: &ProcSnapshot) -> u64 {
+pub fn in_own_network(tree: &ProcTree) -> u64 {
     let read = |pid: u32| fs::read_to_string(format!("/proc/{pid}/net/sockstat")).ok();
-    let init = snapshot.tree().all.first();
+    let init = tree.all.first();
     init.and_then(|init| read(init.pid))
         .map_or(0, |text| used(&text))
 }
 
 /// How many sockets the processes of a script have open. One that is on its way through another one
 /// is not seen, nor are those of a process that has made itself secret.
-pub fn open(snapshot: &ProcSnapshot) -> u64 {
+pub fn open(tree: &ProcTree) -> u64 {
     let mut found = HashSet::new();
-    for process in snapshot.tree().members() {
+    for process in tree.members() {
         let descriptors = fs::read_dir(process.directory().join("fd"));
         let files = descriptors.into_iter().flatten().flatten();
         // Asking by a descriptor's own path opens nothing, so that nothing can make us wait.

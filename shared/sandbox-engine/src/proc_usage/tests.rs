@@ -19,7 +19,7 @@ fn the_tree_of_a_supervisor_is_counted() {
         .unwrap();
     let mut started = [0; 8];
     std::io::Read::read_exact(supervisor.stdout.as_mut().unwrap(), &mut started).unwrap();
-    let sum = sample(&ProcSnapshot::below(supervisor.id()), u64::MAX, None);
+    let sum = ProcTree::below(supervisor.id()).sample(u64::MAX, None);
     kill_tree(supervisor.id());
     supervisor.wait().unwrap();
     // The inner shell is of the first generation, which does not count; its sleeper does.

@@ -2,19 +2,13 @@
 
 use tokio::{io::AsyncReadExt, net::unix::pipe, sync::mpsc};
 
-use crate::domain::{outcome::Captured, verdict::Stream};
+use crate::domain::{
+    outcome::Captured,
+    verdict::{Stopped, Stream},
+};
 
 /// One read; the size of a pipe.
 const CHUNK: usize = 64 << 10;
-
-/// A stream passed its limit.
-#[derive(Clone, Copy, Debug)]
-pub struct Overflow {
-    /// Which one.
-    pub stream: Stream,
-    /// How many bytes had been read.
-    pub observed: u64,
-}
 
 /// Reads a stream to its end. Memory is bounded by the limit: what is over it is read and counted,
 /// so that the script does not hang while it is being killed.
@@ -22,7 +16,7 @@ pub async fn capture(
     stream: Stream,
     mut pipe: pipe::Receiver,
     limit: usize,
-    overflow: mpsc::Sender<Overflow>,
+    overflow: mpsc::Sender<Stopped>,
 ) -> Captured {
     let mut captured = Captured::default();
     let mut chunk = vec![0; CHUNK];
@@ -33,10 +27,8 @@ pub async fn capture(
         if captured.take(&chunk[..read], limit) && !reported {
             reported = true;
             // The channel has room for one message of each stream.
-            let _ = overflow.try_send(Overflow {
-                stream,
-                observed: captured.read(),
-            });
+            let observed = captured.read();
+            let _ = overflow.try_send(Stopped::Output { stream, observed });
         }
     }
     captured

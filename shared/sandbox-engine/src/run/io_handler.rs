@@ -1,47 +1,34 @@
 //! What is done with a script's channels while it runs.
 //!
 //! A run makes the place, starts, measures and ends a script; an [`IoHandler`] feeds it and reads
-//! what it writes. [`Collector`] keeps all output for one answer; the modules `stream` and
-//! `session` hand it on as it comes.
+//! what it writes. [`Collector`] keeps all output for one answer; the modules `streaming` and
+//! `session` of the service hand it on as it comes.
 
 use std::sync::Arc;
 
 use sandbox_launcher::report::Layer;
 use tokio::{
-    net::{UnixStream, unix::pipe},
+    io::AsyncWriteExt,
     sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
 };
 
-use super::{feed, progress};
+use super::progress;
 use crate::{
     domain::{
         isolation::{MemoryEnforcement, MissingLayer},
         outcome::Captured,
         script::Script,
-        verdict::Stream,
+        verdict::{Stopped, Stream},
     },
     input_files::InputFiles,
-    run::capture::{Overflow, capture},
+    launcher::ScriptIo,
+    run::capture::capture,
 };
 
-/// The channels of a launched script, as its I/O handler receives them.
+/// What an I/O handler receives beside the channels of a script.
 #[derive(Debug)]
-pub struct ScriptIo {
-    /// Deliveries of files and signals go here; without it no more of them will come.
-    pub files: UnixStream,
-    /// The script's standard input.
-    pub stdin: pipe::Sender,
-    /// The script's standard output.
-    pub stdout: pipe::Receiver,
-    /// The script's standard error.
-    pub stderr: pipe::Receiver,
-    /// The script's result channel.
-    pub result: pipe::Receiver,
-    /// How far the script says it is.
-    pub progress: pipe::Receiver,
-    /// The other end of the job channel of an interpreter that starts at once.
-    pub job: Option<UnixStream>,
+pub struct RunContext {
     /// The first delivery.
     pub delivery: InputFiles,
     /// What is run, with the content of the files.
@@ -51,14 +38,14 @@ pub struct ScriptIo {
     /// What enforces the limits on memory and processes.
     pub enforcement: MemoryEnforcement,
     /// Takes one message of each stream that passes its limit, upon which the script is ended.
-    pub overflow: mpsc::Sender<Overflow>,
+    pub overflow: mpsc::Sender<Stopped>,
 }
 
 /// What an I/O handler has started.
 #[derive(Debug)]
 pub struct IoTasks {
-    /// What the three streams held, in the order of [`ScriptIo`]; each ends when everybody who could
-    /// write to it has gone.
+    /// What standard output, standard error and the result channel held; each ends when every process
+    /// that could write to it has gone.
     pub outputs: [JoinHandle<Captured>; 3],
     /// Reads the reports of progress; ends as the outputs do.
     pub progress_reader: JoinHandle<()>,
@@ -96,7 +83,7 @@ pub enum Stage {
 /// Feeds a script and takes what it writes.
 pub trait IoHandler: Send {
     /// Sets everything going and returns at once.
-    fn handle(self: Box<Self>, io: ScriptIo) -> IoTasks;
+    fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks;
 }
 
 /// Keeps all output up to its limits.
@@ -104,39 +91,31 @@ pub trait IoHandler: Send {
 pub struct Collector;
 
 impl IoHandler for Collector {
-    fn handle(self: Box<Self>, io: ScriptIo) -> IoTasks {
-        let ScriptIo {
-            mut files,
-            stdin,
-            stdout,
-            stderr,
-            result,
-            progress,
-            job: _,
-            missing: _,
-            enforcement: _,
+    fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks {
+        let RunContext {
             delivery,
             script,
             overflow,
-        } = io;
+            ..
+        } = context;
+        let (mut files, mut stdin) = (io.files, io.stdin);
         let limits = script.limits;
         let read =
             |stream, pipe, limit| tokio::spawn(capture(stream, pipe, limit, overflow.clone()));
         let outputs = [
-            read(Stream::Stdout, stdout, limits.output),
-            read(Stream::Stderr, stderr, limits.output),
-            read(Stream::Result, result, limits.result),
+            read(Stream::Stdout, io.stdout, limits.output),
+            read(Stream::Stderr, io.stderr, limits.output),
+            read(Stream::Result, io.result, limits.result),
         ];
         let mut helpers = JoinSet::new();
-        helpers.spawn(feed::standard_input(stdin, script.clone()));
+        // A script that does not read its input to the end is no concern of ours.
+        helpers.spawn(async move { drop(stdin.write_all(&script.stdin).await) });
         // A launcher that dies early closes its ends, and its reports, or their absence, tell why:
         // an error of feeding has nothing to add.
-        helpers.spawn(async move {
-            let _ = delivery.send(&mut files).await;
-        });
+        helpers.spawn(async move { drop(delivery.send(&mut files).await) });
         IoTasks {
             outputs,
-            progress_reader: tokio::spawn(progress::follow(progress, |_| {})),
+            progress_reader: tokio::spawn(progress::follow(io.progress, |_| {})),
             helpers,
             progress: watch::Sender::default(),
         }

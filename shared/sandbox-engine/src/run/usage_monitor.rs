@@ -5,16 +5,16 @@ use std::{os::fd::AsFd, panic, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
-    backend::Place,
     cgroup::Cgroup,
     domain::{
         limits::Limits,
         usage::Usage,
-        verdict::{Evidence, Stopped},
+        verdict::{Evidence, Facts, Stopped},
     },
     launcher::WorkDirectory,
-    proc_usage::{self, ProcSnapshot, UsageSample, files, sockets},
+    proc_usage::{ProcTree, UsageSample, files, sockets},
     scratch::{self, Filled, Measured, ScratchDirectory},
+    slot::Slot,
 };
 
 /// A script that runs into its limit on processes this often does nothing else.
@@ -24,122 +24,93 @@ const MANY_REFUSALS: u64 = 1000;
 /// longer.
 const SLOW_EVERY: u32 = 4;
 
-/// Where a script's files are.
-#[derive(Debug)]
-pub(super) enum Scratch {
-    /// In a file system of its own, in memory, which the kernel keeps below the limit.
-    Own(WorkDirectory),
-    /// On the host's disk, where only measuring keeps them below it.
-    Host(Arc<ScratchDirectory>),
-}
-
-impl Scratch {
-    /// The files of a script in a place.
-    pub(super) fn of(place: &Place, work: WorkDirectory) -> Self {
-        match &place.scratch {
-            Some(scratch) => Self::Host(scratch.clone()),
-            None => Self::Own(work),
-        }
-    }
-
-    fn on_host(&self) -> Option<Arc<ScratchDirectory>> {
-        match self {
-            Self::Host(scratch) => Some(scratch.clone()),
-            Self::Own(_) => None,
-        }
-    }
-}
-
-/// Measures the files on the host's disk, if they are there.
-fn measure(scratch: Option<&ScratchDirectory>, supervisor: u32) -> Measured {
-    let Some(scratch) = scratch else {
-        return Measured::default();
-    };
-    let named = scratch.measure();
-    let device = scratch.device();
-    // A script can make the files before take long, and then no process is left of an earlier snapshot.
-    let snapshot = ProcSnapshot::below(supervisor);
-    let nameless = device.map(|device| files::nameless(&snapshot, device));
-    named.with(nameless.unwrap_or_default())
-}
-
 /// Measures one script.
 #[derive(Debug)]
 pub(super) struct UsageMonitor {
     cgroup: Option<Arc<Cgroup>>,
     supervisor: u32,
-    scratch: Scratch,
+    /// The script's files are in a file system of its own, in memory, which the kernel keeps below the
+    /// limit, unless `on_host` has them.
+    work: WorkDirectory,
+    /// The script's files on the host's disk, where only measuring keeps them below the limit.
+    on_host: Option<Arc<ScratchDirectory>>,
+    /// Processor time that was used before the script.
+    used: Duration,
     /// Sockets at the last look.
     sockets: u64,
     /// The measurement of the host's disk and of open sockets while it takes its time. A script that
     /// makes it take long must not gain time by that.
     slow: Option<JoinHandle<(Measured, u64)>>,
-    /// Processor time that was used before the script.
-    used: Duration,
     taken: u32,
-    /// The highest figures so far.
+    /// The highest figures.
     highest: UsageSample,
-    /// The most scratch space so far.
+    /// The most scratch space.
     disk: Measured,
+}
+
+/// Measures files on the host's disk, those without a name included, and counts open sockets.
+fn measure_host(scratch: &ScratchDirectory, supervisor: u32) -> (Measured, u64) {
+    let named = scratch.measure();
+    // A script can make the files before take long, and then no process is left of an earlier look.
+    let tree = ProcTree::below(supervisor);
+    let device = scratch.device();
+    let nameless = device.map(|device| files::nameless(&tree, device));
+    (
+        named.with(nameless.unwrap_or_default()),
+        sockets::open(&tree),
+    )
 }
 
 impl UsageMonitor {
     pub(super) fn new(
-        cgroup: Option<Arc<Cgroup>>,
+        slot: &mut Slot,
         supervisor: u32,
-        scratch: Scratch,
+        work: WorkDirectory,
         used: Duration,
     ) -> Self {
-        let highest = UsageSample::default();
         Self {
-            cgroup,
+            cgroup: slot.cgroup.take(),
             supervisor,
-            scratch,
+            work,
+            on_host: slot.place.scratch.clone(),
+            used,
             sockets: 0,
             slow: None,
-            used,
             taken: 0,
-            highest,
+            highest: UsageSample::default(),
             disk: Measured::default(),
         }
-    }
-
-    /// Returns whether no cgroup counts.
-    pub(super) fn is_sampled(&self) -> bool {
-        self.cgroup.is_none()
     }
 
     /// Measures; returns which limit is passed, if one is.
     pub(super) fn sample(&mut self, limits: &Limits) -> Option<Stopped> {
         let due = self.taken.is_multiple_of(SLOW_EVERY);
         self.taken = self.taken.wrapping_add(1);
-        if self.slow.as_ref().is_some_and(JoinHandle::is_finished) {
+        if (self.slow.as_ref()).is_some_and(JoinHandle::is_finished) {
             self.take_slow();
         }
-        let snapshot = ProcSnapshot::below(self.supervisor);
         let filled = self.filled();
         let mut sample = match &self.cgroup {
             Some(cgroup) => cgroup.sample(),
-            None => proc_usage::sample(&snapshot, limits.memory as u64, filled.as_ref()),
+            None => {
+                let tree = ProcTree::below(self.supervisor);
+                if self.on_host.is_none() {
+                    self.sockets = sockets::in_own_network(&tree);
+                }
+                let mut sample = tree.sample(limits.memory as u64, filled.as_ref());
+                let buffers = sockets::buffer_bytes(self.sockets);
+                sample.memory = sample.memory.saturating_add(buffers);
+                sample
+            }
         };
         sample.cpu = sample.cpu.saturating_sub(self.used);
-        if self.is_sampled() {
-            if matches!(self.scratch, Scratch::Own(_)) {
-                self.sockets = sockets::in_own_network(&snapshot);
-            }
-            let buffers = sockets::buffer_bytes(self.sockets);
-            sample.memory = sample.memory.saturating_add(buffers);
-        }
-        self.remember(sample);
+        self.highest = self.highest.or(sample);
         if due
             && self.slow.is_none()
-            && let Some(host) = self.scratch.on_host()
+            && let Some(scratch) = self.on_host.clone()
         {
             let supervisor = self.supervisor;
-            let measuring = move || {
-                let disk = measure(Some(&host), supervisor);
-                (disk, sockets::open(&ProcSnapshot::below(supervisor)))
-            };
+            let measuring = move || measure_host(&scratch, supervisor);
             self.slow = Some(tokio::task::spawn_blocking(measuring));
         }
         self.passed(&sample, limits)
@@ -147,7 +118,9 @@ impl UsageMonitor {
 
     /// Takes what was measured beside the samples; waits for it if it has to.
     fn take_slow(&mut self) {
-        let Some(slow) = self.slow.take() else { return };
+        let Some(slow) = self.slow.take() else {
+            return;
+        };
         match Handle::current().block_on(slow) {
             Ok((disk, sockets)) => {
                 self.disk = self.disk.or(disk);
@@ -168,95 +141,81 @@ impl UsageMonitor {
         }
     }
 
-    /// Takes the last figures, when no process is left to be counted. `lengths`: whether the longest file
-    /// matters, which is not looked for otherwise where the kernel keeps the quota.
-    pub(super) fn last(&mut self, lengths: bool) {
+    /// Takes the last figures, when no process is left to be counted, and enters the highest.
+    pub(super) fn conclude(&mut self, facts: &mut Facts) {
         if let Some(cgroup) = &self.cgroup {
             let mut sample = cgroup.sample();
             sample.cpu = sample.cpu.saturating_sub(self.used);
-            self.remember(sample);
+            self.highest = self.highest.or(sample);
         }
         self.take_slow();
         self.filled();
-        let disk = measure(self.scratch.on_host().as_deref(), self.supervisor);
-        self.disk = self.disk.or(disk);
-        if lengths
-            && let Scratch::Own(work) = &self.scratch
-            && let Ok(work) = work.open().and_then(|work| work.try_clone())
+        if let Some(scratch) = &self.on_host {
+            let (disk, _) = measure_host(scratch, self.supervisor);
+            self.disk = self.disk.or(disk);
+        } else if facts.hit_file_limit()
+            && let Ok(work) = self.work.open().and_then(|work| work.try_clone())
         {
+            // Where the kernel keeps the quota, the longest file is not looked for otherwise.
             self.disk.longest = scratch::measure(work).longest;
         }
-    }
-
-    /// What matters for the verdict and is no figure of the answer.
-    pub(super) fn evidence(&self) -> Evidence {
-        Evidence {
-            memory_kills: self.highest.memory_kills,
-            processes_refused: self.highest.processes_refused,
-            sampled_memory: self.is_sampled().then_some(self.highest.memory),
+        self.enter(&mut facts.usage, &facts.limits);
+        let highest = &self.highest;
+        facts.evidence = Evidence {
+            memory_kills: highest.memory_kills,
+            processes_refused: highest.processes_refused,
+            sampled_memory: self.cgroup.is_none().then_some(highest.memory),
             longest_file: self.disk.longest,
-        }
+        };
     }
 
     /// Looks at a file system of the script's own, if there is one and its descriptor has come.
     fn filled(&mut self) -> Option<Filled> {
-        let Scratch::Own(work) = &self.scratch else {
+        if self.on_host.is_some() {
             return None;
-        };
-        let filled = Filled::look(work.open().ok()?.as_fd()).ok()?;
-        self.disk.bytes = self.disk.bytes.max(filled.bytes);
-        self.disk.files = self.disk.files.max(filled.files);
+        }
+        let filled = Filled::look(self.work.open().ok()?.as_fd()).ok()?;
+        let disk = &mut self.disk;
+        disk.bytes = disk.bytes.max(filled.bytes);
+        disk.files = disk.files.max(filled.files);
         Some(filled)
     }
 
     /// Enters the highest figures.
-    pub(super) fn enter(&self, usage: &mut Usage, limits: &Limits) {
+    fn enter(&self, usage: &mut Usage, limits: &Limits) {
+        let highest = &self.highest;
         // The launcher's figure counts mapped files, for which a cgroup does not hold a script to account.
-        let peak = self
-            .cgroup
-            .as_ref()
-            .is_some_and(|cgroup| cgroup.keeps_peak());
-        let launchers = if peak && self.highest.memory > 0 {
-            0
-        } else {
-            usage.max_memory
-        };
-        usage.max_memory = launchers.max(self.highest.memory);
-        usage.max_processes = usage.max_processes.max(self.highest.processes);
-        usage.cpu_time = usage.cpu_time.max(self.highest.cpu);
+        let peak = (self.cgroup.as_ref()).is_some_and(|cgroup| cgroup.keeps_peak());
+        if peak && highest.memory > 0 {
+            usage.max_memory = 0;
+        }
+        usage.max_memory = usage.max_memory.max(highest.memory);
+        usage.max_processes = usage.max_processes.max(highest.processes);
+        usage.cpu_time = usage.cpu_time.max(highest.cpu);
         let disk = self.disk.or_just_above(limits);
-        usage.max_disk = usage.max_disk.max(disk.bytes);
-        usage.max_disk_files = usage.max_disk_files.max(disk.files);
-    }
-
-    fn remember(&mut self, sample: UsageSample) {
-        let highest = &mut self.highest;
-        highest.memory = highest.memory.max(sample.memory);
-        highest.memory_kills = highest.memory_kills.max(sample.memory_kills);
-        highest.processes = highest.processes.max(sample.processes);
-        highest.processes_refused = highest.processes_refused.max(sample.processes_refused);
-        highest.cpu = highest.cpu.max(sample.cpu);
+        usage.max_disk = disk.bytes;
+        usage.max_disk_files = disk.files;
     }
 
     fn passed(&self, sample: &UsageSample, limits: &Limits) -> Option<Stopped> {
-        let sampled = self.is_sampled();
-        let disk =
-            self.disk.bytes > limits.disk as u64 || self.disk.files > u64::from(limits.disk_files);
+        let disk = &self.disk;
+        let full = disk.bytes > limits.disk as u64 || disk.files > u64::from(limits.disk_files);
         let crowded =
             sample.processes_refused >= MANY_REFUSALS || sample.processes > limits.processes;
-        if sample.memory_kills > 0 {
-            Some(Stopped::Memory)
-        } else if crowded {
+        let sampled = self.cgroup.is_none();
+        let passed = [
+            (sample.memory_kills > 0, Stopped::Memory),
             // Before memory: a crowd uses much of it as well.
-            Some(Stopped::Processes)
-        } else if sampled && sample.memory > limits.memory as u64 {
-            Some(Stopped::Memory)
-        } else if sample.cpu >= limits.cpu_time {
-            Some(Stopped::Cpu)
-        } else if disk && matches!(self.scratch, Scratch::Host(_)) {
-            Some(Stopped::Disk)
-        } else {
-            None
-        }
+            (crowded, Stopped::Processes),
+            (
+                sampled && sample.memory > limits.memory as u64,
+                Stopped::Memory,
+            ),
+            (sample.cpu >= limits.cpu_time, Stopped::Cpu),
+            (full && self.on_host.is_some(), Stopped::Disk),
+        ];
+        passed
+            .into_iter()
+            .find_map(|(passed, stopped)| passed.then_some(stopped))
     }
 }

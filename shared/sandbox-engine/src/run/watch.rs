@@ -7,7 +7,7 @@ use std::{
 
 use sandbox_launcher::{
     processes::end_leftovers,
-    report::{End, Failure, Layer, Report},
+    report::{Failure, Layer, Report},
 };
 use tokio::{
     io::{AsyncWriteExt, BufReader, Lines},
@@ -19,21 +19,20 @@ use tokio::{
 
 use crate::{
     domain::{
+        isolation::{MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::Captured,
         script::Script,
-        usage::Usage,
-        verdict::{Evidence, Facts, Stopped, Stream},
+        verdict::{Facts, Stopped, Stream},
     },
     input_files::InputFiles,
-    launcher::Supervisor,
+    launcher::Launched,
     pool::Assignment,
     run::{
-        capture::Overflow,
-        io_handler::{IoHandler, IoTasks, Progress, ScriptIo, Stage},
-        usage_monitor::{Scratch, UsageMonitor},
+        io_handler::{IoHandler, IoTasks, Progress, RunContext, Stage},
+        usage_monitor::UsageMonitor,
     },
-    slot::{SandboxedProcess, Slot},
+    slot::{NotStarted, SandboxedProcess, Slot},
 };
 
 /// How often a measurement of a script begins, unless the one before still continues.
@@ -50,17 +49,31 @@ const END: Duration = Duration::from_secs(35);
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// What was seen of a script.
-pub(super) struct Watched {
+pub(super) struct Seen {
     pub(super) facts: Facts,
-    pub(super) stdout: Captured,
-    pub(super) stderr: Captured,
-    pub(super) result: Captured,
+    /// What standard output, standard error and the result channel held.
+    pub(super) outputs: [Captured; 3],
     pub(super) started: bool,
-    pub(super) missing: Vec<Layer>,
+    pub(super) missing: Vec<MissingLayer>,
+    pub(super) enforcement: MemoryEnforcement,
     /// Whether no process of the script lives, which the launcher has made sure of.
     pub(super) all_gone: bool,
-    /// Holds the cgroup, whose removal blocks.
-    pub(super) monitor: Option<UsageMonitor>,
+}
+
+impl Seen {
+    /// Nothing ran.
+    pub(super) fn nothing(not_started: NotStarted, limits: Limits) -> Self {
+        let mut facts = Facts::new(limits);
+        facts.failure = Some(not_started.failure);
+        Self {
+            facts,
+            outputs: Default::default(),
+            started: false,
+            missing: not_started.missing,
+            enforcement: MemoryEnforcement::Sampled,
+            all_gone: true,
+        }
+    }
 }
 
 /// What a started interpreter is to do.
@@ -75,139 +88,107 @@ pub(super) struct RunRequest {
     pub(super) assignment: Option<Assignment>,
 }
 
-/// Feeds and follows a script. The slot comes back when no process is left in it.
+/// Feeds and follows a script, until no process is left in its slot. What comes back beside what was seen
+/// blocks when it is dropped, while the cgroup and the files of the script are removed.
 pub(super) async fn watch(
     process: SandboxedProcess,
     request: RunRequest,
     handler: Box<dyn IoHandler>,
     cancel: oneshot::Receiver<()>,
-) -> (Watched, Slot) {
-    let SandboxedProcess {
+) -> (Seen, (Option<UsageMonitor>, Slot)) {
+    let SandboxedProcess { launched, mut slot } = process;
+    let Launched {
         supervisor,
         reports,
         say,
-        files,
         work,
-        stdin,
-        stdout,
-        stderr,
-        result,
-        progress: progress_pipe,
-        job,
-        mut slot,
-    } = process;
-    let RunRequest {
-        delivery,
-        script,
-        accepted,
-        assignment,
-    } = request;
-    let limits = script.limits;
-    let monitor = UsageMonitor::new(
-        slot.cgroup.take(),
-        supervisor.id(),
-        Scratch::of(&slot.place, work),
-        assignment.as_ref().map_or(Duration::ZERO, |it| it.used),
-    );
+        io,
+    } = launched;
+    let facts = Facts::new(request.script.limits);
+    let used = (request.assignment.as_ref()).map_or(Duration::ZERO, |it| it.used);
+    let monitor = UsageMonitor::new(&mut slot, supervisor.id(), work, used);
     let (overflow, overflows) = mpsc::channel(3);
+    let context = RunContext {
+        delivery: request.delivery,
+        script: request.script,
+        missing: slot.missing.clone(),
+        enforcement: slot.enforcement,
+        overflow,
+    };
     let IoTasks {
         outputs,
         progress_reader,
         helpers,
         progress,
-    } = handler.handle(ScriptIo {
-        files,
-        stdin,
-        stdout,
-        stderr,
-        result,
-        progress: progress_pipe,
-        job,
-        delivery,
-        script,
-        missing: slot.missing.clone(),
-        enforcement: slot.enforcement,
-        overflow,
-    });
-    let mut watch = Watch::new(limits, monitor, accepted, progress);
-    watch.assignment = assignment;
+    } = handler.handle(io, context);
+    let mut watch = Watch {
+        facts,
+        monitor: Some(monitor),
+        launched: Instant::now(),
+        started: None,
+        ended: None,
+        over: None,
+        missing: std::mem::take(&mut slot.missing),
+        gone: false,
+        survivors: 0,
+        sampling: None,
+        progress,
+        assignment: request.assignment,
+        used: Duration::ZERO,
+    };
     watch.follow(reports, say, overflows, cancel).await;
-    drop(helpers);
-    (
-        watch.conclude(supervisor, outputs, progress_reader).await,
-        slot,
-    )
+    drop((helpers, supervisor));
+    let now = Instant::now();
+    watch.finish().await;
+    let outputs = outputs.map(drain);
+    let [stdout, stderr, result] = outputs;
+    let outputs = [stdout.await, stderr.await, result.await];
+    drain(progress_reader).await;
+    watch.conclude(request.accepted, now, &outputs).await;
+    let seen = Seen {
+        facts: watch.facts,
+        outputs,
+        started: watch.started.is_some(),
+        missing: watch.missing,
+        enforcement: slot.enforcement,
+        all_gone: watch.gone && watch.survivors == 0,
+    };
+    (seen, (watch.monitor, slot))
 }
 
 struct Watch {
-    limits: Limits,
+    facts: Facts,
     monitor: Option<UsageMonitor>,
-    accepted: Instant,
     launched: Instant,
     started: Option<Instant>,
     ended: Option<Instant>,
-    stopped: Option<Stopped>,
     /// Since when the script is no longer left to itself: it has ended, or has to.
     over: Option<Instant>,
-    failure: Option<Failure>,
-    end: Option<End>,
-    missing: Vec<Layer>,
-    cpu: Duration,
-    max_process: u64,
+    missing: Vec<MissingLayer>,
     survivors: u32,
     gone: bool,
-    sampling: Option<JoinHandle<Sampled>>,
+    /// A measurement under way, which ends with the limit that is passed, if one is.
+    sampling: Option<JoinHandle<(UsageMonitor, Option<Stopped>)>>,
     progress: watch::Sender<Progress>,
     /// What is still to be handed over, once the files are in place.
     assignment: Option<Assignment>,
     /// Processor time that is not the script's.
     used: Duration,
-    warm: bool,
 }
 
 impl Watch {
-    fn new(
-        limits: Limits,
-        monitor: UsageMonitor,
-        accepted: Instant,
-        progress: watch::Sender<Progress>,
-    ) -> Self {
-        Self {
-            limits,
-            monitor: Some(monitor),
-            accepted,
-            launched: Instant::now(),
-            started: None,
-            ended: None,
-            stopped: None,
-            over: None,
-            failure: None,
-            end: None,
-            missing: Vec::new(),
-            cpu: Duration::ZERO,
-            max_process: 0,
-            survivors: 0,
-            gone: false,
-            sampling: None,
-            progress,
-            assignment: None,
-            used: Duration::ZERO,
-            warm: false,
-        }
-    }
-
-    /// Waits for everything that can happen, until the last report or the end of all patience.
+    /// Waits for everything that can happen, until the last report or the deadline of the last phase.
     async fn follow(
         &mut self,
         mut reports: Lines<BufReader<OwnedReadHalf>>,
         say: OwnedWriteHalf,
-        mut overflows: mpsc::Receiver<Overflow>,
+        mut overflows: mpsc::Receiver<Stopped>,
         mut cancel: oneshot::Receiver<()>,
     ) {
         let mut say = Some(say);
         let mut ticks = tokio::time::interval(SAMPLE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        while !self.gone {
             if self.over.is_some()
                 && let Some(mut say) = say.take()
             {
@@ -217,15 +198,10 @@ impl Watch {
             let running = self.over.is_none();
             tokio::select! {
                 line = reports.next_line() => match line {
-                    Ok(Some(line)) => {
-                        self.note(&line);
-                        if self.gone {
-                            return;
-                        }
-                    }
+                    Ok(Some(line)) => self.note(&line),
                     Ok(None) | Err(_) => return,
                 },
-                () = tokio::time::sleep_until(self.patience().into()) => {
+                () = tokio::time::sleep_until(self.deadline().into()) => {
                     if !running {
                         return;
                     }
@@ -234,9 +210,7 @@ impl Watch {
                     }
                     self.stop(Stopped::Wall);
                 }
-                Some(Overflow { stream, observed }) = overflows.recv(), if running => {
-                    self.stop(Stopped::Output { stream, observed });
-                }
+                Some(passed) = overflows.recv(), if running => self.stop(passed),
                 _ = &mut cancel, if running => self.stop(Stopped::Cancelled),
                 _ = ticks.tick(), if self.started.is_some() && self.ended.is_none() => {
                     self.sample();
@@ -246,11 +220,11 @@ impl Watch {
         }
     }
 
-    /// When to wait no longer for the present state to change.
-    fn patience(&self) -> Instant {
+    /// Deadline of the current phase.
+    fn deadline(&self) -> Instant {
         match (self.over, self.started) {
             (Some(over), _) => over + END,
-            (None, Some(started)) => started + self.limits.wall_time,
+            (None, Some(started)) => started + self.facts.limits.wall_time,
             (None, None) => self.launched + SET_UP,
         }
     }
@@ -258,7 +232,7 @@ impl Watch {
     fn stop(&mut self, reason: Stopped) {
         // Once the script has ended by itself, what is left to wait for is only its last report.
         if self.over.is_none() {
-            self.stopped = Some(reason);
+            self.facts.stopped = Some(reason);
             self.over = Some(Instant::now());
         }
     }
@@ -269,7 +243,7 @@ impl Watch {
             message: message.to_owned(),
             errno: 0,
         };
-        self.failure.get_or_insert(failure);
+        self.facts.failure.get_or_insert(failure);
     }
 
     fn note(&mut self, line: &str) {
@@ -277,12 +251,12 @@ impl Watch {
             Ok(Report::Started { missing }) => self.start(missing),
             Ok(Report::Placed) => {
                 if let Some(assignment) = self.assignment.take() {
-                    self.assignment(assignment);
+                    self.assign(assignment);
                 }
                 self.reach(Stage::Placed);
             }
             Ok(Report::Failed(failure)) => {
-                self.failure = Some(failure);
+                self.facts.failure = Some(failure);
                 self.over = self.over.or(Some(Instant::now()));
             }
             Ok(Report::NetworkAttempted { attempts }) => self.stop(Stopped::Network { attempts }),
@@ -292,15 +266,15 @@ impl Watch {
                 }
                 self.ended = Some(Instant::now());
                 self.over = self.over.or(self.ended);
-                self.end = Some(end);
+                self.facts.end = Some(end);
             }
             Ok(Report::Gone {
                 cpu_micros,
                 max_process_bytes,
                 survivors,
             }) => {
-                self.cpu = Duration::from_micros(cpu_micros);
-                self.max_process = max_process_bytes;
+                self.facts.usage.cpu_time = Duration::from_micros(cpu_micros);
+                self.facts.usage.max_memory = max_process_bytes;
                 self.survivors = survivors;
                 self.gone = true;
             }
@@ -310,16 +284,17 @@ impl Watch {
 
     fn start(&mut self, missing: Vec<Layer>) {
         self.started = Some(Instant::now());
-        self.missing.clone_from(&missing);
         self.progress.send_replace(Progress {
             stage: Stage::Started,
             started: true,
-            missing,
+            missing: missing.clone(),
         });
+        let missing = missing.into_iter().map(MissingLayer::reported);
+        self.missing.extend(missing);
     }
 
     /// Gives a waiting interpreter its script, which starts here.
-    fn assignment(&mut self, assignment: Assignment) {
+    fn assign(&mut self, assignment: Assignment) {
         let Assignment {
             job,
             text,
@@ -327,7 +302,7 @@ impl Watch {
             missing,
         } = assignment;
         self.used = used;
-        self.warm = true;
+        self.facts.usage.warm_start = true;
         self.start(missing);
         match job.try_write(&text) {
             // The end of the text is the end of the channel.
@@ -350,7 +325,7 @@ impl Watch {
     /// Measures on a thread that may block, one measurement at a time.
     fn sample(&mut self) {
         if let Some(mut monitor) = self.monitor.take() {
-            let limits = self.limits;
+            let limits = self.facts.limits;
             self.sampling = Some(tokio::task::spawn_blocking(move || {
                 let stopped = monitor.sample(&limits);
                 (monitor, stopped)
@@ -358,7 +333,7 @@ impl Watch {
         }
     }
 
-    fn take_sample(&mut self, sampled: Result<Sampled, JoinError>) {
+    fn take_sample(&mut self, sampled: Result<(UsageMonitor, Option<Stopped>), JoinError>) {
         self.sampling = None;
         match sampled {
             Ok((monitor, stopped)) => {
@@ -375,125 +350,75 @@ impl Watch {
         }
     }
 
-    /// What was used, as far as the launcher reports.
-    fn usage(&self, now: Instant) -> Usage {
-        let until = self.ended.unwrap_or(now);
-        Usage {
-            wall_time: self.started.map_or(Duration::ZERO, |started| {
-                until.saturating_duration_since(started)
-            }),
-            cpu_time: self.cpu.saturating_sub(self.used),
-            max_memory: self.max_process,
-            // It may have ended before it was looked at.
-            max_processes: u32::from(self.started.is_some()),
-            max_disk: 0,
-            max_disk_files: 0,
-            setup_time: self.started.map_or(Duration::ZERO, |started| {
-                started.saturating_duration_since(self.accepted)
-            }),
-            warm_start: self.warm,
-        }
-    }
-
-    async fn conclude(
-        mut self,
-        supervisor: Supervisor,
-        streams: [JoinHandle<Captured>; 3],
-        progress_reader: JoinHandle<()>,
-    ) -> Watched {
-        let now = Instant::now();
-        let orphaned = !self.gone;
-        if orphaned {
-            tracing::error!("a launcher ended without its last report");
-        }
-        if self.survivors > 0 {
-            tracing::error!(
-                survivors = self.survivors,
-                "processes of a script could not be killed"
-            );
-        }
-        drop(supervisor);
+    /// Waits for the last measurement, and ends what a launcher without a last report has left.
+    async fn finish(&mut self) {
         if self.sampling.is_some() {
             let sampled = finished(&mut self.sampling).await;
             self.take_sample(sampled);
         }
-        if orphaned && let Some(monitor) = self.monitor.take() {
-            let killed = tokio::task::spawn_blocking(move || {
+        let survivors = self.survivors;
+        if survivors > 0 {
+            tracing::error!(survivors, "processes of a script could not be killed");
+        }
+        if !self.gone {
+            tracing::error!("a launcher ended without its last report");
+            self.blocking(|monitor, _| {
                 monitor.kill_all();
                 end_leftovers();
-                monitor
-            });
-            self.monitor = killed.await.ok();
+            })
+            .await;
         }
         self.reach(Stage::Gone);
-        let [stdout, stderr, result] = streams.map(drain);
-        let (stdout, stderr, result) = (stdout.await, stderr.await, result.await);
-        drain(progress_reader).await;
+    }
 
-        let loud = too_loud([
-            (Stream::Stdout, &stdout),
-            (Stream::Stderr, &stderr),
-            (Stream::Result, &result),
-        ]);
-        let mut usage = self.usage(now);
-        let mut facts = Facts {
-            limits: self.limits,
-            usage,
-            stopped: self.stopped.or(loud),
-            failure: self.failure,
-            end: self.end,
-            evidence: Evidence::default(),
+    /// Does what may block with the monitor.
+    async fn blocking(
+        &mut self,
+        work: impl FnOnce(&mut UsageMonitor, &mut Facts) + Send + 'static,
+    ) {
+        let Some(mut monitor) = self.monitor.take() else {
+            return;
         };
-        let mut measured = None;
-        if let Some(monitor) = self.monitor {
-            // The last figures are read where blocking does not matter.
-            let lengths = self.end == Some(End::Signalled(libc::SIGXFSZ));
-            let limits = self.limits;
-            let last = tokio::task::spawn_blocking(move || {
-                let mut monitor = monitor;
-                monitor.last(lengths);
-                monitor.enter(&mut usage, &limits);
-                (usage, monitor.evidence(), monitor)
-            });
-            if let Ok((usage, evidence, monitor)) = last.await {
-                facts.usage = usage;
-                facts.evidence = evidence;
-                measured = Some(monitor);
-            }
+        let mut facts = self.facts.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            work(&mut monitor, &mut facts);
+            (monitor, facts)
+        });
+        if let Ok((monitor, facts)) = done.await {
+            (self.monitor, self.facts) = (Some(monitor), facts);
         }
-        Watched {
-            facts,
-            stdout,
-            stderr,
-            result,
-            started: self.started.is_some(),
-            missing: self.missing,
-            all_gone: self.gone && self.survivors == 0,
-            monitor: measured,
+    }
+
+    /// Adds up what was used.
+    async fn conclude(&mut self, accepted: Instant, now: Instant, outputs: &[Captured; 3]) {
+        let streams = [Stream::Stdout, Stream::Stderr, Stream::Result];
+        // A script that ends by itself right behind its last byte was still too loud.
+        let mut loud = streams.into_iter().zip(outputs);
+        let loud = loud.find(|(_, captured)| captured.truncated > 0);
+        let loud = loud.map(|(stream, captured)| Stopped::Output {
+            stream,
+            observed: captured.read(),
+        });
+        self.facts.stopped = self.facts.stopped.or(loud);
+        let usage = &mut self.facts.usage;
+        usage.cpu_time = usage.cpu_time.saturating_sub(self.used);
+        if let Some(started) = self.started {
+            let until = self.ended.unwrap_or(now);
+            usage.wall_time = until.saturating_duration_since(started);
+            usage.setup_time = started.saturating_duration_since(accepted);
+            // It may have ended before it was looked at.
+            usage.max_processes = 1;
         }
+        self.blocking(UsageMonitor::conclude).await;
     }
 }
 
-/// A monitor that has measured, and which limit is passed, if one is.
-type Sampled = (UsageMonitor, Option<Stopped>);
-
 /// What a measurement has found; nothing comes where there is none.
-async fn finished(sampling: &mut Option<JoinHandle<Sampled>>) -> Result<Sampled, JoinError> {
+async fn finished<T>(sampling: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
     match sampling {
         Some(sampling) => sampling.await,
         None => std::future::pending().await,
     }
-}
-
-/// A script that ends by itself right behind its last byte was still too loud.
-fn too_loud(streams: [(Stream, &Captured); 3]) -> Option<Stopped> {
-    let (stream, captured) = streams
-        .into_iter()
-        .find(|(_, captured)| captured.truncated > 0)?;
-    Some(Stopped::Output {
-        stream,
-        observed: captured.read(),
-    })
 }
 
 /// What a stream held. It ends with the last process that could write to it.

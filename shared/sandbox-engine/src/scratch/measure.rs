@@ -98,15 +98,13 @@ pub fn measure(top: OwnedFd) -> Measured {
         rights: None,
     });
     while let Some(top) = next {
-        if let Err(Unmeasurable) = walk.directory(&top.directory, 0) {
+        if walk.directory(&top.directory, 0).is_none() {
             return Measured::BOUNDLESS;
         }
         next = walk.waiting.pop();
     }
     walk.measured
 }
-
-struct Unmeasurable;
 
 #[derive(Default)]
 struct MeasureWalk {
@@ -118,9 +116,10 @@ struct MeasureWalk {
 }
 
 impl MeasureWalk {
-    fn directory(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Unmeasurable> {
+    /// `None`: it cannot be measured.
+    fn directory(&mut self, directory: &OwnedFd, depth: usize) -> Option<()> {
         if depth > 2 * LEVELS {
-            return Err(Unmeasurable);
+            return None;
         }
         // One that has been removed meanwhile holds nothing, and no error of the host is the script's.
         for (name, kind) in entries(directory.as_fd()).unwrap_or_default() {
@@ -137,7 +136,7 @@ impl MeasureWalk {
                 }
             }
         }
-        Ok(())
+        Some(())
     }
 
     fn entry(&mut self, stat: Option<&Stat>) {
@@ -165,18 +164,19 @@ struct OpenDirectory {
 }
 
 impl OpenDirectory {
-    /// Opens a directory so that what is in it can be listed and looked at. `None` if it is gone.
-    fn open(parent: &OwnedFd, name: &CStr) -> Result<Option<Self>, Unmeasurable> {
+    /// Opens a directory so that what is in it can be listed and looked at. `None` if it cannot be, and
+    /// `Some(None)` if it is gone.
+    fn open(parent: &OwnedFd, name: &CStr) -> Option<Option<Self>> {
         let opened = match rustix::fs::openat(parent, name, directory_flags(), Mode::empty()) {
             Ok(directory) => Self::allow(directory),
             Err(Errno::ACCESS) => Self::unlock(parent, name),
             Err(error) => Err(error),
         };
         match opened {
-            Ok(opened) => Ok(Some(opened)),
-            Err(Errno::ACCESS | Errno::PERM) => Err(Unmeasurable),
+            Ok(opened) => Some(Some(opened)),
+            Err(Errno::ACCESS | Errno::PERM) => None,
             // Something else has the name now, or nothing.
-            Err(_) => Ok(None),
+            Err(_) => Some(None),
         }
     }
 

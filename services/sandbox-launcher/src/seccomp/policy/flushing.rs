@@ -6,7 +6,7 @@
 
 use libc::{EINVAL, ENOLCK, EPERM, c_int, c_long};
 
-use super::{ALL_BITS, Answer, Condition, Entry, Profile, Rule, tables};
+use super::{Answer, Condition, Entry, Profile, tables};
 
 /// Answers that a flush has been done.
 const DONE: Answer = Answer::Errno(0);
@@ -25,33 +25,26 @@ const WRITES_FLUSH: [u64; 2] = [0o10_000, 0o4_000_000];
 
 /// Flushing and opening.
 pub(super) fn entries(profile: Profile) -> Vec<Entry> {
-    let always = |number: c_long, answer: Answer| Entry {
-        number,
-        rule: Rule::Always(answer),
-    };
     if !profile.on_disk {
-        return vec![
-            always(libc::SYS_fsync, Answer::Allow),
-            always(libc::SYS_fdatasync, Answer::Allow),
-            always(libc::SYS_syncfs, Answer::Errno(EPERM)),
-            always(libc::SYS_msync, Answer::Allow),
-            always(libc::SYS_open, Answer::Allow),
-            always(libc::SYS_openat, Answer::Allow),
-        ];
-    }
-    let mut entries: Vec<Entry> = FLUSHES
-        .into_iter()
-        .map(|number| always(number, DONE))
-        .collect();
-    entries.extend([
-        unless(
+        let allowed = [
+            libc::SYS_fsync,
+            libc::SYS_fdatasync,
             libc::SYS_msync,
-            vec![(vec![has(2, libc::MS_SYNC as u64)], DONE)],
-        ),
-        unless(libc::SYS_open, flags_of_opening(1)),
-        unless(libc::SYS_openat, flags_of_opening(2)),
-    ]);
-    entries
+            libc::SYS_open,
+            libc::SYS_openat,
+        ];
+        let allowed = allowed.map(|number| Entry::allowed(number, true));
+        let refused = Entry::allowed(libc::SYS_syncfs, false);
+        return allowed.into_iter().chain([refused]).collect();
+    }
+    let waits = Condition::has(2, libc::MS_SYNC as u64);
+    let flushes = FLUSHES.map(|number| Entry::always(number, DONE));
+    let others = [
+        Entry::allowed_unless(libc::SYS_msync, vec![(vec![waits], DONE)]),
+        Entry::allowed_unless(libc::SYS_open, flags_of_opening(1)),
+        Entry::allowed_unless(libc::SYS_openat, flags_of_opening(2)),
+    ];
+    flushes.into_iter().chain(others).collect()
 }
 
 /// A request for a lock that reports at once whether it was granted, as databases make it.
@@ -73,30 +66,18 @@ const EXCLUDING_LOCKS: [u64; 3] = [
 /// file a descriptor leads to. A database insists on its locks but has its files to itself, so the
 /// request that it makes is answered as granted. Asking for locks is harmless once no process has any.
 pub(super) fn commands(profile: Profile) -> Entry {
-    let is = |value: u64| Condition {
-        argument: 1,
-        mask: ALL_BITS,
-        value,
-    };
-    let set_direct = vec![is(libc::F_SETFL as u64), has(2, DIRECT)];
-    let refused = profile
-        .on_disk
-        .then_some((set_direct, Answer::Errno(EINVAL)));
+    let is = |value: u64| Condition::is(1, value);
+    let set_direct = vec![is(libc::F_SETFL as u64), Condition::has(2, DIRECT)];
+    let refused = (profile.on_disk).then_some((set_direct, Answer::Errno(EINVAL)));
     let locks = EXCLUDING_LOCKS.map(|command| (vec![is(command)], Answer::Errno(ENOLCK)));
-    let allowed = tables::FCNTLS
-        .iter()
-        .map(|&command| (vec![is(command)], Answer::Allow));
+    let allowed = tables::FCNTLS.iter();
+    let allowed = allowed.map(|&command| (vec![is(command)], Answer::Allow));
+    let cases = refused.into_iter();
+    let cases = cases.chain([(vec![is(LOCK_AT_ONCE)], DONE)]);
     Entry {
         number: libc::SYS_fcntl,
-        rule: Rule::Cases {
-            cases: refused
-                .into_iter()
-                .chain([(vec![is(LOCK_AT_ONCE)], DONE)])
-                .chain(locks)
-                .chain(allowed)
-                .collect(),
-            otherwise: Answer::Errno(EPERM),
-        },
+        cases: cases.chain(locks).chain(allowed).collect(),
+        otherwise: Answer::Errno(EPERM),
     }
 }
 
@@ -105,29 +86,10 @@ const DIRECT: u64 = libc::O_DIRECT as u64;
 /// What is refused of the flags that a file is opened with: as a file system does that cannot go
 /// around its cache, and as none does that can flush.
 fn flags_of_opening(argument: u32) -> Vec<(Vec<Condition>, Answer)> {
-    let flushed = WRITES_FLUSH.map(|flag| (vec![has(argument, flag)], Answer::Errno(EPERM)));
-    let direct = (vec![has(argument, DIRECT)], Answer::Errno(EINVAL));
-    flushed.into_iter().chain([direct]).collect()
-}
-
-/// Every bit of `flag` is set. The kernel takes flags as 32-bit numbers, and all of these are below.
-fn has(argument: u32, flag: u64) -> Condition {
-    Condition {
-        argument,
-        mask: flag,
-        value: flag,
-    }
-}
-
-/// Allowed, but for these cases.
-fn unless(number: c_long, cases: Vec<(Vec<Condition>, Answer)>) -> Entry {
-    Entry {
-        number,
-        rule: Rule::Cases {
-            cases,
-            otherwise: Answer::Allow,
-        },
-    }
+    // The kernel takes flags as 32-bit numbers, and all of these are below.
+    let case = |flag, errno| (vec![Condition::has(argument, flag)], Answer::Errno(errno));
+    let flushed = WRITES_FLUSH.map(|flag| case(flag, EPERM));
+    flushed.into_iter().chain([case(DIRECT, EINVAL)]).collect()
 }
 
 // Each flag is one bit, so that a part of it cannot be set without the whole.

@@ -2,7 +2,7 @@
 
 use libc::{EAFNOSUPPORT, ENOPROTOOPT, EPERM, c_int, c_long};
 
-use super::{ALL_BITS, Answer, Condition, Entry, Profile, Rule};
+use super::{Answer, Condition, Entry, LOWER_HALF, Profile};
 
 /// Calls that give a socket an address or follow one.
 const ADDRESSED_SOCKET_CALLS: &[c_long] = &[
@@ -83,26 +83,11 @@ const ASKABLE: &[(c_int, &[c_int])] = &[(
 pub(super) fn entries(profile: Profile) -> Vec<Entry> {
     // The type's low four bits say what it is, the others are flags.
     const TYPE_BITS: u64 = 0xf;
-    let is = |argument: u32, value: i32| Condition {
-        argument,
-        mask: ALL_BITS,
-        value: value as u64,
-    };
-    let kind = |kind: i32| Condition {
-        argument: 1,
-        mask: TYPE_BITS,
-        value: kind as u64,
-    };
+    let is = |argument: u32, value: i32| Condition::is(argument, value as u64);
+    let kind = |kind: i32| Condition::masked(1, TYPE_BITS, kind as u64);
     let connected = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
-    let pair_rule = Rule::AllowIf {
-        any: connected
-            .iter()
-            .map(|&each| vec![is(0, libc::AF_UNIX), kind(each), is(2, 0)])
-            .collect(),
-        otherwise: Answer::Errno(EPERM),
-    };
-
-    let socket_rule = if profile.tells_network {
+    let pairs = connected.map(|each| vec![is(0, libc::AF_UNIX), kind(each), is(2, 0)]);
+    let socket = if profile.tells_network {
         reported_sockets(profile)
     } else if profile.own_network {
         let mut any = Vec::new();
@@ -116,56 +101,36 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
                 any.push(vec![is(0, family), kind(each), is(2, protocol)]);
             }
         }
-        Rule::AllowIf {
-            any,
-            otherwise: Answer::Errno(EAFNOSUPPORT),
-        }
+        Entry::allowed_if(libc::SYS_socket, any, EAFNOSUPPORT)
     } else {
-        Rule::Always(Answer::Errno(EPERM))
+        Entry::allowed(libc::SYS_socket, false)
     };
-    let addressed = if profile.own_network {
-        Answer::Allow
-    } else {
-        Answer::Errno(EPERM)
-    };
-
     let mut entries = vec![
-        Entry {
-            number: libc::SYS_socket,
-            rule: socket_rule,
-        },
-        Entry {
-            number: libc::SYS_socketpair,
-            rule: pair_rule,
-        },
+        socket,
+        Entry::allowed_if(libc::SYS_socketpair, pairs, EPERM),
     ];
-    entries.extend(ADDRESSED_SOCKET_CALLS.iter().map(|&number| Entry {
-        number,
-        rule: Rule::Always(addressed),
-    }));
+    let addressed = ADDRESSED_SOCKET_CALLS.iter();
+    entries.extend(addressed.map(|&number| Entry::allowed(number, profile.own_network)));
     entries.extend(options());
     entries
 }
 
 /// The rule for `socket` where attempts to use a network are reported: every family is one but those
 /// that speak to this machine's own kernel and processes.
-fn reported_sockets(profile: Profile) -> Rule {
-    let refused = if profile.own_network {
-        Answer::Errno(EAFNOSUPPORT)
+fn reported_sockets(profile: Profile) -> Entry {
+    let errno = if profile.own_network {
+        EAFNOSUPPORT
     } else {
-        Answer::Errno(EPERM)
+        EPERM
     };
-    let mut cases = Vec::new();
-    for family in [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG] {
-        let is_family = Condition {
-            argument: 0,
-            mask: ALL_BITS,
-            value: family as u64,
-        };
-        cases.push((vec![is_family], refused));
-    }
-    Rule::Cases {
-        cases,
+    let local = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG];
+    let refused = |family| {
+        let is_family = Condition::is(0, family as u64);
+        (vec![is_family], Answer::Errno(errno))
+    };
+    Entry {
+        number: libc::SYS_socket,
+        cases: local.map(refused).into(),
         otherwise: Answer::Tell,
     }
 }
@@ -173,23 +138,15 @@ fn reported_sockets(profile: Profile) -> Rule {
 /// Setting and asking options, by level and name. The kernel takes both as 32-bit numbers and does
 /// not look at the upper halves of the registers, so neither does the filter.
 fn options() -> [Entry; 2] {
-    const LOWER_HALF: u64 = u32::MAX as u64;
-    let is = |argument: u32, value: c_int| Condition {
-        argument,
-        mask: LOWER_HALF,
-        value: value as u32 as u64,
+    let is = |argument: u32, value: c_int| {
+        Condition::masked(argument, LOWER_HALF, u64::from(value as u32))
     };
-    let entry = |number: c_long, allowed: &[&[(c_int, &[c_int])]]| Entry {
-        number,
-        rule: Rule::AllowIf {
-            any: allowed
-                .iter()
-                .flat_map(|levels| levels.iter())
-                .flat_map(|&(level, names)| names.iter().map(move |&name| (level, name)))
-                .map(|(level, name)| vec![is(1, level), is(2, name)])
-                .collect(),
-            otherwise: Answer::Errno(ENOPROTOOPT),
-        },
+    let entry = |number: c_long, allowed: &[&[(c_int, &[c_int])]]| {
+        let levels = allowed.iter().flat_map(|levels| levels.iter());
+        let options =
+            levels.flat_map(|&(level, names)| names.iter().map(move |&name| (level, name)));
+        let any = options.map(|(level, name)| vec![is(1, level), is(2, name)]);
+        Entry::allowed_if(number, any, ENOPROTOOPT)
     };
     [
         entry(libc::SYS_setsockopt, &[SETTABLE]),

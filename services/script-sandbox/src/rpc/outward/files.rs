@@ -37,22 +37,8 @@ fn refused(file: &RefusedFile) -> wire::RefusedFile {
 }
 
 fn reason(reason: RefusedReason) -> wire::RefusedReason {
-    use wire::RefusedReason as Wire;
-    match reason {
-        RefusedReason::SymbolicLink => Wire::SymbolicLink,
-        RefusedReason::HardLink => Wire::HardLink,
-        RefusedReason::Fifo => Wire::Fifo,
-        RefusedReason::Socket => Wire::Socket,
-        RefusedReason::Device => Wire::Device,
-        RefusedReason::TooLarge => Wire::TooLarge,
-        RefusedReason::TotalTooLarge => Wire::TotalTooLarge,
-        RefusedReason::TooMany => Wire::TooMany,
-        RefusedReason::TooDeep => Wire::TooDeep,
-        RefusedReason::Name => Wire::Name,
-        RefusedReason::Time => Wire::Time,
-        RefusedReason::Unreadable => Wire::Unreadable,
-        RefusedReason::NoRoom => Wire::NoRoom,
-        RefusedReason::NotEnded => Wire::NotEnded,
-        RefusedReason::NotFound => Wire::NotFound,
+    super::same_name! { reason, RefusedReason => wire::RefusedReason:
+        SymbolicLink HardLink Fifo Socket Device TooLarge TotalTooLarge TooMany TooDeep Name Time
+        Unreadable NoRoom NotEnded NotFound
     }
 }

@@ -126,13 +126,8 @@ fn cell_error(error: CellError) -> wire::CellError {
 }
 
 fn cell_ended(ended: &CellEnd) -> wire::CellEnded {
-    let outcome = match ended.outcome {
-        CellOutcome::Succeeded => wire::CellOutcome::Succeeded,
-        CellOutcome::Raised => wire::CellOutcome::Raised,
-        CellOutcome::Interrupted => wire::CellOutcome::Interrupted,
-        CellOutcome::WallExceeded => wire::CellOutcome::WallExceeded,
-        CellOutcome::OutputExceeded => wire::CellOutcome::OutputExceeded,
-        CellOutcome::SessionEnded => wire::CellOutcome::SessionEnded,
+    let outcome = outward::same_name! { ended.outcome, CellOutcome => wire::CellOutcome:
+        Succeeded Raised Interrupted WallExceeded OutputExceeded SessionEnded
     };
     let wall_time: Duration = ended.wall_time;
     wire::CellEnded {
