@@ -56,18 +56,12 @@ pub fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
 pub fn send_head(
     socket: BorrowedFd<'_>,
     head: &[u8],
-    descriptors: &ScriptDescriptors<BorrowedFd<'_>>,
+    descriptors: &ScriptDescriptors<impl AsFd>,
 ) -> io::Result<()> {
-    let [stdin, stdout, stderr, result, progress, job] = descriptors.script;
-    let all = [
-        stdin,
-        stdout,
-        stderr,
-        result,
-        progress,
-        job,
-        descriptors.files,
-    ];
+    let script = descriptors.script.each_ref();
+    let [stdin, stdout, stderr, result, progress, job] = script.map(AsFd::as_fd);
+    let files = descriptors.files.as_fd();
+    let all = [stdin, stdout, stderr, result, progress, job, files];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     send(socket, head, &all, &mut space)
 }

@@ -107,10 +107,8 @@ fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> Step {
 
 /// Restricts files, and sockets and signals where the kernel can, by Landlock.
 pub(crate) fn landlock(plan: &LaunchPlan) -> Step {
-    let refuse = |error: &dyn std::fmt::Display| Failure {
-        layer: Layer::Landlock,
-        message: format!("restricting files: {error}"),
-        errno: 0,
+    let refuse = |error: &dyn std::fmt::Display| {
+        Failure::new(Layer::Landlock, format!("restricting files: {error}"), 0)
     };
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))
@@ -130,11 +128,10 @@ pub(crate) fn landlock(plan: &LaunchPlan) -> Step {
     }
     let status = created.restrict_self().map_err(|error| refuse(&error))?;
     match status.ruleset {
-        RulesetStatus::NotEnforced => Err(Failure {
-            layer: Layer::Landlock,
-            message: "the kernel has no landlock or it is switched off".to_owned(),
-            errno: libc::ENOSYS,
-        }),
+        RulesetStatus::NotEnforced => {
+            let message = "the kernel has no landlock or it is switched off";
+            Err(Failure::new(Layer::Landlock, message, libc::ENOSYS))
+        }
         RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
     }
 }

@@ -68,12 +68,8 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
         missing.push(Layer::LandlockScopes);
     }
     let areas = areas(&plan.confinement)?;
-    let mut files = UnixStream::from(
-        descriptors
-            .files
-            .try_clone()
-            .at(Layer::Files, "holding the delivery stream")?,
-    );
+    let files = descriptors.files.try_clone();
+    let mut files = UnixStream::from(files.at(Layer::Files, "holding the delivery stream")?);
     if plan.start != Start::AtOnce {
         place::deliver(&mut files, &areas)?;
     }
@@ -99,13 +95,7 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
         // The kernel takes down the namespaces before it reports our end to the supervisor, which can take
         // longer than all the rest; there is nothing in them any more.
         let (cpu, max_process_bytes) = sys::usage().at(Layer::Launch, "reading what was used")?;
-        let cpu_micros = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
-        let gone = Report::Gone {
-            cpu_micros,
-            max_process_bytes,
-            survivors: 0,
-        };
-        send(reports, &gone);
+        send(reports, &Report::gone(cpu, max_process_bytes, 0));
     }
     Ok(())
 }
@@ -184,13 +174,9 @@ fn start(
                 let listener = own.map(take).transpose();
                 return Ok((script, listener.at(Layer::Seccomp, "taking the listener")?));
             }
-            Err(
-                serde_json::from_slice::<Failure>(&failure).unwrap_or_else(|_| Failure {
-                    layer: Layer::Exec,
-                    message: "the payload died while it reported why".to_owned(),
-                    errno: 0,
-                }),
-            )
+            let unclear = "the payload died while it reported why";
+            let failure = serde_json::from_slice::<Failure>(&failure);
+            Err(failure.unwrap_or_else(|_| Failure::new(Layer::Exec, unclear, 0)))
         }
     }
 }
@@ -254,14 +240,14 @@ impl Watch {
 
     /// Waits until something has happened. True: a delivery has come, or no more will.
     fn wait(&self, events: &OwnedFd) -> Step<bool> {
-        let mut fds = vec![PollFd::new(events, PollFlags::IN)];
-        let others = [
-            self.files.as_ref().map(AsFd::as_fd),
-            self.listener.as_ref().map(AsFd::as_fd),
-        ];
-        for other in others.into_iter().flatten() {
-            fds.push(PollFd::from_borrowed_fd(other, PollFlags::IN));
-        }
+        let files = self.files.as_ref().map(AsFd::as_fd);
+        let listener = self.listener.as_ref().map(AsFd::as_fd);
+        let watched = [Some(events.as_fd()), files, listener]
+            .into_iter()
+            .flatten();
+        let mut fds: Vec<PollFd<'_>> = watched
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
         match rustix::event::poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).at(Layer::Launch, "waiting"),
@@ -274,25 +260,19 @@ impl Watch {
     fn answer_calls(&mut self) -> u64 {
         /// A script can have many threads; when they are counted is up to it.
         const MOST: u64 = 10_000;
-        const NOW: Timespec = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         let mut attempts = 0;
         for _ in 0..MOST {
             let Some(listener) = &self.listener else {
                 break;
             };
             let mut fds = [PollFd::new(listener, PollFlags::IN)];
-            let polled = rustix::event::poll(&mut fds, Some(&NOW));
+            let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
             let ready = fds[0].revents();
             if polled.is_err() || ready.is_empty() {
                 break;
             }
-            let taken = ready
-                .contains(PollFlags::IN)
-                .then(|| sys::take_reported_call(listener.as_fd()));
-            match taken {
+            let is_call = ready.contains(PollFlags::IN);
+            match is_call.then(|| sys::take_reported_call(listener.as_fd())) {
                 Some(Ok(Some(call))) if call.number == libc::SYS_epoll_ctl => {
                     let refusal = (self.watches_left == 0).then_some(libc::ENOSPC);
                     self.watches_left = self.watches_left.saturating_sub(1);

@@ -29,13 +29,14 @@ pub(crate) fn become_script(
     match prepare(plan, descriptors, init) {
         Err(failure) => failure,
         Ok((command, environment)) => {
-            let error = sys::execute(&command, &environment);
-            Failure {
-                layer: Layer::Exec,
-                // A report is one line, which the script's arguments could make too long.
-                message: format!("starting {}", plan.command.first().map_or("", |name| name)),
-                errno: error.raw_os_error().unwrap_or(0),
-            }
+            let errno = sys::execute(&command, &environment).raw_os_error();
+            // A report is one line, which the script's arguments could make too long.
+            let program = plan.command.first().map_or("", |name| name);
+            Failure::new(
+                Layer::Exec,
+                format!("starting {program}"),
+                errno.unwrap_or(0),
+            )
         }
     }
 }

@@ -56,11 +56,8 @@ pub fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<Option<Delivery>> 
 
 fn place(area: BorrowedFd<'_>, file: &DeliveredFile, stream: &mut impl Read) -> Step {
     let at = |doing: &str| format!("{doing} `{}`", file.path.escape_default());
-    let (parents, name) = parts(&file.path).ok_or_else(|| Failure {
-        layer: Layer::Files,
-        message: at("refusing the path"),
-        errno: 0,
-    })?;
+    let refused = || Failure::new(Layer::Files, at("refusing the path"), 0);
+    let (parents, name) = parts(&file.path).ok_or_else(refused)?;
     let mut directory =
         rustix::io::fcntl_dupfd_cloexec(area, 0).at(Layer::Files, at("preparing"))?;
     for parent in parents {
@@ -68,36 +65,25 @@ fn place(area: BorrowedFd<'_>, file: &DeliveredFile, stream: &mut impl Read) -> 
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error).at(Layer::Files, at("making the directory of")),
         }
-        directory = rustix::fs::openat2(
-            &directory,
-            parent,
-            OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-            BENEATH,
-        )
-        .at(Layer::Files, at("opening the directory of"))?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat2(&directory, parent, flags, Mode::empty(), BENEATH);
+        directory = opened.at(Layer::Files, at("opening the directory of"))?;
     }
     // A file that is there already is replaced and never written through: it may be a link.
     match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error).at(Layer::Files, at("replacing")),
     }
-    let mode = if file.executable { 0o755 } else { 0o644 };
-    let created = rustix::fs::openat2(
-        &directory,
-        name,
-        OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        Mode::from_raw_mode(mode),
-        BENEATH,
-    )
-    .at(Layer::Files, at("creating"))?;
+    let mode = Mode::from_raw_mode(if file.executable { 0o755 } else { 0o644 });
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let created = rustix::fs::openat2(&directory, name, flags, mode, BENEATH);
+    let created = created.at(Layer::Files, at("creating"))?;
     let written = io::copy(&mut stream.take(file.size), &mut File::from(created))
         .at(Layer::Files, at("writing"))?;
-    if written != file.size {
-        return Err(io::Error::from(io::ErrorKind::UnexpectedEof))
-            .at(Layer::Files, at("receiving"));
+    match written == file.size {
+        true => Ok(()),
+        false => Err(io::ErrorKind::UnexpectedEof).at(Layer::Files, at("receiving")),
     }
-    Ok(())
 }
 
 /// The directories and the name of a path; `None` if it could lead anywhere else.

@@ -1,6 +1,10 @@
 //! Gives up every right for good.
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::{
+    io::Errno,
+    process::{DumpableBehavior, set_dumpable_behavior},
+    thread::CapabilitySet,
+};
 
 use crate::{
     plan::{Confinement, INSIDE_ID, LaunchPlan},
@@ -14,9 +18,12 @@ pub(crate) fn give_up(plan: &LaunchPlan) -> Step {
     let inside = matches!(plan.confinement, Confinement::Namespaces(_));
     let was_root = plan.outside_user.is_some();
     if inside || was_root {
-        for capability in 0..64 {
-            if !sys::drop_from_bounding_set(capability).at(layer, "dropping the bounding set")? {
-                break;
+        for capability in 0..64_u64 {
+            let one = CapabilitySet::from_bits_retain(1 << capability);
+            match rustix::thread::remove_capability_from_bounding_set(one) {
+                // The kernel knows no further ones.
+                Err(Errno::INVAL) => break,
+                dropped => dropped.at(layer, "dropping the bounding set")?,
             }
         }
     }

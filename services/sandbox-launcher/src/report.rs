@@ -1,6 +1,6 @@
 //! What the launcher reports to the service, one JSON text per line.
 
-use std::{fmt, io};
+use std::{fmt, io, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,17 @@ pub enum Report {
         /// Processes that could not be killed in time.
         survivors: u32,
     },
+}
+
+impl Report {
+    /// The last report.
+    pub(crate) fn gone(cpu: Duration, max_process_bytes: u64, survivors: u32) -> Self {
+        Self::Gone {
+            cpu_micros: u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX),
+            max_process_bytes,
+            survivors,
+        }
+    }
 }
 
 /// How a process ended.
@@ -105,6 +116,18 @@ pub struct Failure {
     pub errno: i32,
 }
 
+impl Failure {
+    /// A failure of a layer; an error number of 0 stands for none.
+    pub fn new(layer: Layer, message: impl Into<String>, errno: i32) -> Self {
+        let message = message.into();
+        Self {
+            layer,
+            message,
+            errno,
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:?}: {}", self.layer, self.message)?;
@@ -134,18 +157,12 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
         self.map_err(|error| {
             let error: io::Error = error.into();
             let doing = doing.into();
-            match error.raw_os_error() {
-                Some(errno) => Failure {
-                    layer,
-                    message: doing,
-                    errno,
-                },
-                None => Failure {
-                    layer,
-                    message: format!("{doing}: {error}"),
-                    errno: 0,
-                },
-            }
+            let errno = error.raw_os_error();
+            let message = match errno {
+                Some(_) => doing,
+                None => format!("{doing}: {error}"),
+            };
+            Failure::new(layer, message, errno.unwrap_or(0))
         })
     }
 }

@@ -43,11 +43,9 @@ const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc:
 /// Leaves the host's root for a new one. The process must be alone in its mount namespace.
 /// `owner`: whether the scratch directories must be handed to the script's user.
 pub(crate) fn build(plan: &RootPlan, owner: bool) -> Step {
-    rustix::mount::mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .at(Layer::MountNamespace, "parting from the host's mounts")?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private)
+        .at(Layer::MountNamespace, "parting from the host's mounts")?;
     enter_new_root()?;
     for bind in &plan.binds {
         bind_read_only(bind)?;
@@ -75,21 +73,15 @@ pub(crate) fn build(plan: &RootPlan, owner: bool) -> Step {
 /// Mounts an empty file system and makes it the root; the host's appears at [`HOST`].
 fn enter_new_root() -> Step {
     // Any directory of the host will do: what it hides comes back when the root moves away.
-    let place = ["/tmp", "/run", "/mnt", "/usr"]
-        .into_iter()
-        .map(Path::new)
+    let mut places = ["/tmp", "/run", "/mnt", "/usr"].into_iter().map(Path::new);
+    let place = places
         .find(|path| path.is_dir())
-        .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-        .at(Layer::Root, "finding a directory to mount on")?;
+        .ok_or(io::ErrorKind::NotFound);
+    let place = place.at(Layer::Root, "finding a directory to mount on")?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount(
-        "root",
-        place,
-        "tmpfs",
-        flags,
-        Some(c"mode=755,size=1m,nr_inodes=1k"),
-    )
-    .at(Layer::Root, "mounting an empty root")?;
+    let options = c"mode=755,size=1m,nr_inodes=1k";
+    rustix::mount::mount("root", place, "tmpfs", flags, Some(options))
+        .at(Layer::Root, "mounting an empty root")?;
     std::env::set_current_dir(place).at(Layer::Root, "entering the empty root")?;
     fs::create_dir(&HOST[1..]).at(Layer::Root, "preparing the way back")?;
     rustix::process::pivot_root(".", &HOST[1..]).at(Layer::Root, "changing the root")?;
@@ -132,10 +124,8 @@ fn devices(proc: bool) -> Step {
 fn scratch(plan: &RootPlan, owner: bool) -> Step {
     let layer = Layer::DiskQuota;
     fs::create_dir(SCRATCH).at(layer, "preparing the scratch space")?;
-    let options = format!(
-        "mode=755,size={},nr_inodes={}",
-        plan.scratch_bytes, plan.scratch_files
-    );
+    let (bytes, files) = (plan.scratch_bytes, plan.scratch_files);
+    let options = format!("mode=755,size={bytes},nr_inodes={files}");
     let options = CString::new(options).at(layer, "stating the quota")?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount("scratch", SCRATCH, "tmpfs", flags, Some(options.as_c_str()))
@@ -165,14 +155,9 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 fn proc() -> Step {
     fs::create_dir("/proc").at(Layer::Proc, "making /proc")?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount(
-        "proc",
-        "/proc",
-        "proc",
-        flags,
-        Some(c"subset=pid,hidepid=invisible"),
-    )
-    .at(Layer::Proc, "mounting /proc")
+    let options = c"subset=pid,hidepid=invisible";
+    rustix::mount::mount("proc", "/proc", "proc", flags, Some(options))
+        .at(Layer::Proc, "mounting /proc")
 }
 
 fn make_parent(path: &Path) -> Step {

@@ -78,10 +78,7 @@ fn supervise(
     if !namespaces {
         tree::mark("self", tree::SUPERVISOR).at(layer, "marking the supervisor")?;
     }
-    let flags = NAMESPACES
-        .iter()
-        .map(|(flag, _)| flag)
-        .fold(0, |all, flag| all | flag);
+    let flags = NAMESPACES.iter().fold(0, |all, (flag, _)| all | flag);
 
     let init = match sys::fork(if namespaces { flags } else { 0 }) {
         Ok(Forked::Child) => {
@@ -131,10 +128,8 @@ fn admit(plan: &LaunchPlan, init: i32, namespaces: bool) -> Step {
                 let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
                 write(&format!("/proc/{init}/setgroups"), "deny")
                     .at(Layer::UserNamespace, "denying group changes")?;
-                (
-                    format!("{INSIDE_ID} {} 1\n", user.as_raw()),
-                    format!("{INSIDE_ID} {} 1\n", group.as_raw()),
-                )
+                let map = |id: u32| format!("{INSIDE_ID} {id} 1\n");
+                (map(user.as_raw()), map(group.as_raw()))
             }
         };
         write(&format!("/proc/{init}/uid_map"), &uid_map)
@@ -155,36 +150,22 @@ fn admit(plan: &LaunchPlan, init: i32, namespaces: bool) -> Step {
 
 /// Finds out which namespace was refused, as one call asks for all of them at once.
 fn which_namespace(error: io::Error) -> Failure {
-    let all = Failure {
-        layer: Layer::UserNamespace,
-        message: "making the namespaces".to_owned(),
-        errno: error.raw_os_error().unwrap_or(0),
-    };
+    let errno = error.raw_os_error().unwrap_or(0);
+    let all = |layer| Failure::new(layer, "making the namespaces", errno);
     let Ok(Forked::Parent(probe)) = sys::fork(0).inspect(|forked| {
         if matches!(forked, Forked::Child) {
-            let refused = NAMESPACES
-                .iter()
-                .position(|(flag, _)| sys::unshare(*flag).is_err());
+            let mut namespaces = NAMESPACES.iter();
+            let refused = namespaces.position(|(flag, _)| sys::unshare(*flag).is_err());
             sys::exit_now(refused.map_or(0, |position| position as i32 + 1));
         }
     }) else {
-        return all;
+        return all(Layer::UserNamespace);
     };
-    let status = sys::reap(probe, true)
-        .ok()
-        .flatten()
-        .map_or(0, |reaped| reaped.status);
-    let position = usize::try_from(libc::WEXITSTATUS(status)).unwrap_or(0);
-    match position
-        .checked_sub(1)
-        .and_then(|position| NAMESPACES.get(position))
-    {
-        Some((_, layer)) => Failure {
-            layer: *layer,
-            ..all
-        },
-        None => all,
-    }
+    let reaped = sys::reap(probe, true).ok().flatten();
+    let code = reaped.map_or(0, |reaped| libc::WEXITSTATUS(reaped.status));
+    let position = usize::try_from(code - 1).ok();
+    let refused = position.and_then(|position| NAMESPACES.get(position));
+    all(refused.map_or(Layer::UserNamespace, |(_, layer)| *layer))
 }
 
 /// The init and everybody who descends from it.
@@ -203,19 +184,13 @@ impl Family {
         let mut lines = BufReader::new(File::from(reports));
         let mut talking = true;
         loop {
-            let mut fds = vec![
-                PollFd::new(events, PollFlags::IN),
-                PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN),
-            ];
-            if talking {
-                fds.push(PollFd::from_borrowed_fd(
-                    lines.get_ref().as_fd(),
-                    PollFlags::IN,
-                ));
-            }
-            if rustix::event::poll(&mut fds, None)
-                .is_err_and(|error| error != rustix::io::Errno::INTR)
-            {
+            let reports = talking.then(|| lines.get_ref().as_fd());
+            let watched = [events.as_fd(), socket.as_fd()].into_iter().chain(reports);
+            let mut fds: Vec<PollFd<'_>> = watched
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            let polled = rustix::event::poll(&mut fds, None);
+            if polled.is_err_and(|error| error != rustix::io::Errno::INTR) {
                 return;
             }
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -287,11 +262,8 @@ impl Family {
             let _ = rustix::event::poll(&mut [PollFd::new(events, PollFlags::IN)], Some(&step));
             init::drain(events);
         }
-        Report::Gone {
-            cpu_micros: u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX),
-            max_process_bytes: self.max_bytes,
-            survivors: survivors.max(u32::from(self.init != 0)),
-        }
+        let survivors = survivors.max(u32::from(self.init != 0));
+        Report::gone(self.cpu, self.max_bytes, survivors)
     }
 
     /// Kills our own children as they come. A process that forks and ends faster than all processes can be

@@ -43,25 +43,32 @@ fn check(result: c_long) -> io::Result<c_long> {
     }
 }
 
+/// Makes a call that the C library does not know.
+///
+/// # Safety
+/// The arguments must be what the call takes.
+unsafe fn call(number: c_long, arguments: [c_long; 5]) -> io::Result<c_long> {
+    let [one, two, three, four, five] = arguments;
+    // SAFETY: as the caller says.
+    check(unsafe { libc::syscall(number, one, two, three, four, five) })
+}
+
+/// An address as the argument of a call.
+fn address<T>(value: *const T) -> c_long {
+    value.expose_provenance() as c_long
+}
+
 /// Makes a new process, in the new namespaces that `flags` names.
 pub(crate) fn fork(flags: c_int) -> io::Result<Forked> {
     let flags = c_long::from(flags | libc::SIGCHLD);
     // SAFETY: without CLONE_VM and with a null stack this is a fork: the child gets a copy of the
     // whole address space. The process has one thread, so no lock is held by a vanished thread.
-    let pid = check(unsafe {
-        libc::syscall(
-            libc::SYS_clone,
-            flags,
-            0 as c_long,
-            0 as c_long,
-            0 as c_long,
-            0 as c_long,
-        )
-    })?;
-    Ok(match pid {
-        0 => Forked::Child,
-        pid => Forked::Parent(pid as pid_t),
-    })
+    Ok(
+        match unsafe { call(libc::SYS_clone, [flags, 0, 0, 0, 0]) }? {
+            0 => Forked::Child,
+            pid => Forked::Parent(pid as pid_t),
+        },
+    )
 }
 
 /// Ends this process without running any exit handler.
@@ -78,24 +85,20 @@ pub(crate) fn reap(pid: pid_t, block: bool) -> io::Result<Option<Reaped>> {
     let flags = if block { 0 } else { libc::WNOHANG };
     loop {
         // SAFETY: both pointers refer to live locals.
-        match unsafe { libc::wait4(pid, &raw mut status, flags, &raw mut usage) } {
-            0 => return Ok(None),
-            -1 => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-            pid => {
-                let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
-                let max_bytes = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
+        let waited = unsafe { libc::wait4(pid, &raw mut status, flags, &raw mut usage) };
+        match check(waited.into()) {
+            Ok(0) => return Ok(None),
+            Ok(pid) => {
+                let (cpu, max_bytes) = used(&usage);
                 return Ok(Some(Reaped {
-                    pid,
+                    pid: pid as pid_t,
                     status,
                     cpu,
                     max_bytes,
                 }));
             }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }
@@ -103,16 +106,24 @@ pub(crate) fn reap(pid: pid_t, block: bool) -> io::Result<Option<Reaped>> {
 /// Processor time of this process and of all it waited for, and the largest resident size among them,
 /// in bytes.
 pub(crate) fn usage() -> io::Result<(Duration, u64)> {
-    let (mut cpu, mut max_bytes) = (Duration::ZERO, 0);
+    let mut all = (Duration::ZERO, 0);
     for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
         // SAFETY: an all-zero rusage is a valid value of that plain struct.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: the pointer refers to a live local.
         check(unsafe { libc::getrusage(who, &raw mut usage) }.into())?;
-        cpu += duration(usage.ru_utime) + duration(usage.ru_stime);
-        max_bytes = max_bytes.max(u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024);
+        let (cpu, max_bytes) = used(&usage);
+        all = (all.0 + cpu, max_bytes.max(all.1));
     }
-    Ok((cpu, max_bytes))
+    Ok(all)
+}
+
+fn used(usage: &libc::rusage) -> (Duration, u64) {
+    let max_bytes = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
+    (
+        duration(usage.ru_utime) + duration(usage.ru_stime),
+        max_bytes,
+    )
 }
 
 fn duration(time: libc::timeval) -> Duration {
@@ -139,18 +150,8 @@ pub(crate) fn hold(pid: pid_t) -> io::Result<OwnedFd> {
 /// Returns whether two processes have one memory.
 pub(crate) fn share_memory(one: c_int, other: c_int) -> io::Result<bool> {
     const KCMP_VM: c_long = 1;
-    let zero: c_long = 0;
     // SAFETY: the call takes numbers only.
-    let order = check(unsafe {
-        libc::syscall(
-            libc::SYS_kcmp,
-            c_long::from(one),
-            c_long::from(other),
-            KCMP_VM,
-            zero,
-            zero,
-        )
-    })?;
+    let order = unsafe { call(libc::SYS_kcmp, [one.into(), other.into(), KCMP_VM, 0, 0]) }?;
     Ok(order == 0)
 }
 
@@ -158,17 +159,13 @@ pub(crate) fn share_memory(one: c_int, other: c_int) -> io::Result<bool> {
 pub(crate) fn kill_held(process: BorrowedFd<'_>, signal: c_int, group: bool) -> io::Result<()> {
     /// `PIDFD_SIGNAL_PROCESS_GROUP`, which kernels before 6.9 do not have.
     const PROCESS_GROUP: c_long = 1 << 2;
+    let (process, group) = (
+        process.as_raw_fd().into(),
+        if group { PROCESS_GROUP } else { 0 },
+    );
+    let arguments = [process, signal.into(), 0, group, 0];
     // SAFETY: the descriptor is open, and a null pointer stands for the ordinary information.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            c_long::from(process.as_raw_fd()),
-            c_long::from(signal),
-            ptr::null::<libc::siginfo_t>(),
-            if group { PROCESS_GROUP } else { 0 },
-        )
-    })
-    .map(drop)
+    unsafe { call(libc::SYS_pidfd_send_signal, arguments) }.map(drop)
 }
 
 /// Asks the kernel to kill this process when its parent thread ends.
@@ -181,22 +178,6 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
 /// Makes this process the one that orphans of its descendants are handed to.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(Pid::INIT))?)
-}
-
-fn prctl(option: c_int, value: c_ulong) -> io::Result<()> {
-    let zero: c_ulong = 0;
-    // SAFETY: the options used here take one plain number.
-    check(unsafe { libc::prctl(option, value, zero, zero, zero) }.into()).map(drop)
-}
-
-/// Removes a capability from what this process and its descendants can ever have. False if the
-/// kernel does not know the capability.
-pub(crate) fn drop_from_bounding_set(capability: u32) -> io::Result<bool> {
-    match prctl(libc::PR_CAPBSET_DROP, c_ulong::from(capability)) {
-        Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 /// Gives up every capability.
@@ -251,14 +232,7 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -
 pub(crate) fn new_keyring() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: c_long = 1;
     // SAFETY: a null name asks for an anonymous keyring.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_keyctl,
-            JOIN_SESSION_KEYRING,
-            ptr::null::<libc::c_char>(),
-        )
-    })
-    .map(drop)
+    unsafe { call(libc::SYS_keyctl, [JOIN_SESSION_KEYRING, 0, 0, 0, 0]) }.map(drop)
 }
 
 /// Leaves for new namespaces.
@@ -269,36 +243,36 @@ pub(crate) fn unshare(flags: c_int) -> io::Result<()> {
 
 /// Closes every descriptor from `first` on.
 pub(crate) fn close_from(first: c_int) -> io::Result<()> {
-    let last = c_long::from(u32::MAX);
     // SAFETY: the callers hold no owned descriptor above `first` that they use or drop afterwards:
     // they are about to exec, or have just started.
-    let done = check(unsafe { libc::syscall(libc::SYS_close_range, c_long::from(first), last, 0) });
-    done.map(drop)
+    unsafe {
+        call(
+            libc::SYS_close_range,
+            [first.into(), u32::MAX.into(), 0, 0, 0],
+        )
+    }
+    .map(drop)
 }
 
 /// Lets every descriptor from `first` on vanish when this process becomes another program.
 pub(crate) fn close_on_exec_from(first: c_int) -> io::Result<()> {
-    let last = c_long::from(u32::MAX);
     let flags = libc::CLOSE_RANGE_CLOEXEC as c_long;
     // SAFETY: takes plain numbers and closes nothing now.
-    check(unsafe { libc::syscall(libc::SYS_close_range, c_long::from(first), last, flags) })
-        .map(drop)
+    unsafe {
+        call(
+            libc::SYS_close_range,
+            [first.into(), u32::MAX.into(), flags, 0, 0],
+        )
+    }
+    .map(drop)
 }
 
 /// The version of Landlock that the kernel has; 0 if it has none.
 pub(crate) fn landlock_abi() -> u32 {
     const VERSION: c_long = 1;
-    let none = ptr::null::<libc::c_void>();
     // SAFETY: with this flag the kernel reads no attributes.
-    let version = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            none,
-            0 as c_long,
-            VERSION,
-        )
-    };
-    u32::try_from(version).unwrap_or(0)
+    let version = unsafe { call(libc::SYS_landlock_create_ruleset, [0, 0, VERSION, 0, 0]) };
+    u32::try_from(version.unwrap_or(0)).unwrap_or(0)
 }
 
 /// Makes `fd` appear under another number, without close-on-exec.
@@ -321,18 +295,15 @@ pub(crate) fn mount_attributes(path: &CStr, set: u64, recursive: bool) -> io::Re
         userns_fd: 0,
     };
     let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
+    let arguments = [
+        libc::AT_FDCWD.into(),
+        address(path.as_ptr()),
+        flags.into(),
+        address(&raw const attributes),
+        size_of::<libc::mount_attr>() as c_long,
+    ];
     // SAFETY: the path is a C string, the attributes live on the stack and their size is passed.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            c_long::from(libc::AT_FDCWD),
-            path.as_ptr(),
-            c_long::from(flags),
-            &raw const attributes,
-            size_of::<libc::mount_attr>(),
-        )
-    })
-    .map(drop)
+    unsafe { call(libc::SYS_mount_setattr, arguments) }.map(drop)
 }
 
 /// Brings up the loopback interface of the network namespace.
@@ -406,30 +377,24 @@ fn seccomp_filter(program: &mut [libc::sock_filter], flags: c_ulong) -> io::Resu
         len: length,
         filter: program.as_mut_ptr(),
     };
+    let mode = c_long::from(libc::SECCOMP_SET_MODE_FILTER);
+    let arguments = [mode, flags as c_long, address(&raw const program), 0, 0];
     // SAFETY: the program's pointer and length describe a live slice, which the kernel copies.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            c_long::from(libc::SECCOMP_SET_MODE_FILTER),
-            flags,
-            &raw const program,
-        )
-    })
+    unsafe { call(libc::SYS_seccomp, arguments) }
 }
 
 /// Returns whether the kernel knows filters that tell of calls.
 pub(crate) fn can_tell_calls() -> bool {
     let action = libc::SECCOMP_RET_USER_NOTIF;
+    let arguments = [
+        libc::SECCOMP_GET_ACTION_AVAIL.into(),
+        0,
+        address(&raw const action),
+        0,
+        0,
+    ];
     // SAFETY: the kernel reads one word from the pointer, which refers to a live local.
-    let known = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            c_long::from(libc::SECCOMP_GET_ACTION_AVAIL),
-            0 as c_long,
-            &raw const action,
-        )
-    };
-    known == 0
+    unsafe { call(libc::SYS_seccomp, arguments) }.is_ok()
 }
 
 /// A call that a filter reports, whose process waits.

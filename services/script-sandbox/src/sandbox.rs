@@ -67,18 +67,14 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError
     blobs.sweep_in_background();
     let engine = Engine::build(settings.engine(), &blobs).await?;
     log(&engine, settings.lowest_isolation);
-    let idempotency = IdempotencyStore::new();
-    let sessions = Sessions::new(settings.sessions);
-    let slots = Admission::new(settings.concurrent_scripts, settings.waiting_scripts);
-    let repeats = Admission::new(MAX_REPEATS, 0);
     let sandbox = Arc::new(Sandbox {
-        settings,
         blobs,
         engine,
-        slots,
-        repeats,
-        idempotency,
-        sessions,
+        slots: Admission::new(settings.concurrent_scripts, settings.waiting_scripts),
+        repeats: Admission::new(MAX_REPEATS, 0),
+        idempotency: IdempotencyStore::new(),
+        sessions: Sessions::new(settings.sessions),
+        settings,
         ending: watch::Sender::new(false),
     });
     gauges::observe(&sandbox);
@@ -92,18 +88,15 @@ fn log(engine: &Engine, lowest: IsolationLevel) {
         tracing::warn!(level = level.name(), %failure, "isolation level not reached");
     }
     let level = Refusal::level_name(report.level);
-    if report.level < Some(lowest) {
+    let memory_enforcement = report.enforcement.name();
+    if report.is_ready(lowest) {
+        tracing::info!(level, memory_enforcement, "scripts can be run");
+    } else {
         let lowest = lowest.name();
         tracing::error!(
             level,
             lowest,
-            "scripts are refused: the host does not reach the lowest isolation"
-        );
-    } else {
-        tracing::info!(
-            level,
-            memory_enforcement = report.enforcement.name(),
-            "scripts can be run"
+            "scripts are refused: this host does not reach the lowest level"
         );
     }
     for runtime in &engine.runtimes {
@@ -188,9 +181,8 @@ impl Sandbox {
                 }
                 Lookup::Lost => return Err(Refusal::Lost),
                 Lookup::Conflict => {
-                    return Err(Refusal::RequestIdReused {
-                        request_id: request_id.to_owned(),
-                    });
+                    let request_id = request_id.to_owned();
+                    return Err(Refusal::RequestIdReused { request_id });
                 }
             }
         };

@@ -152,13 +152,12 @@ impl Sessions {
                     && entry.view.borrow().caller == view.caller
             };
             if let Some(entry) = entries.values().find(same) {
-                return match &entry.request {
-                    Some((_, known)) if *known == digest => {
-                        Ok(SessionLookup::Known(entry.view.borrow().id.clone()))
-                    }
-                    _ => Err(Refusal::RequestIdReused {
-                        request_id: request_id.to_owned(),
-                    }),
+                let known = entry.request.as_ref().is_some_and(|it| it.1 == digest);
+                let id = entry.view.borrow().id.clone();
+                let request_id = request_id.to_owned();
+                return match known {
+                    true => Ok(SessionLookup::Known(id)),
+                    false => Err(Refusal::RequestIdReused { request_id }),
                 };
             }
         }
@@ -196,12 +195,9 @@ impl Sessions {
             let Some((_, id)) = longest else { return false };
             let (answer, done) = oneshot::channel();
             let command = Command::Evict;
+            let ordered = self.order(&id, Order { command, answer }, done).await;
             // One that runs a cell by now answers, and stays.
-            if self
-                .order(&id, Order { command, answer }, done)
-                .await
-                .is_err()
-            {
+            if ordered.is_err() {
                 return true;
             }
         }

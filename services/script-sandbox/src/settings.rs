@@ -104,15 +104,10 @@ impl settings::Settings for SandboxSettings {
         self.server.check("server", problems);
         self.telemetry.check("telemetry", problems);
         if self.highest_isolation < self.lowest_isolation {
-            let problem = format!(
-                "is weaker than lowest_isolation ({})",
-                self.lowest_isolation.name()
-            );
-            problems.add(
-                "highest_isolation",
-                problem,
-                "raise it, or lower lowest_isolation",
-            );
+            let lowest = self.lowest_isolation.name();
+            let problem = format!("is weaker than lowest_isolation ({lowest})");
+            let remedy = "raise it, or lower lowest_isolation";
+            problems.add("highest_isolation", problem, remedy);
         }
         if !self.use_cgroups && self.lowest_memory_enforcement > MemoryEnforcement::Sampled {
             let problem = "demands cgroups, which use_cgroups switches off";
@@ -120,21 +115,18 @@ impl settings::Settings for SandboxSettings {
         }
         self.check_counts(problems);
         if self.first_user < 1000 || self.first_user.checked_add(1000).is_none() {
-            problems.add(
-                "first_user",
-                "is no range of free users",
-                "give a user id from 1000 on",
-            );
+            let remedy = "give a user id from 1000 on";
+            problems.add("first_user", "is no range of free users", remedy);
         }
         self.blobs.check("blobs", problems);
         self.sessions.check(problems);
-        for violation in self.maximum_limits.problems(&Limits::CEILING) {
-            let key = limit_key(&violation.field, "maximum_limits");
-            problems.add(key, violation.problem, "give a value in that range");
-        }
-        for violation in self.default_limits.problems(&self.maximum_limits) {
-            let key = limit_key(&violation.field, "default_limits");
-            problems.add(key, violation.problem, "give a value in that range");
+        let ceiling = self.maximum_limits.problems(&Limits::CEILING);
+        let maximum = self.default_limits.problems(&self.maximum_limits);
+        for (group, violations) in [("maximum_limits", ceiling), ("default_limits", maximum)] {
+            for violation in violations {
+                let key = limit_key(&violation.field, group);
+                problems.add(key, violation.problem, "give a value in that range");
+            }
         }
     }
 }

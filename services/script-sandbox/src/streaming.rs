@@ -18,7 +18,10 @@ use sandbox_engine::domain::{
     outcome::Outcome,
     progress::ScriptProgress,
 };
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, error::Elapsed},
+};
 
 pub use input::{Input, StdinProgress, StdinState};
 use output_queue::{Item, OutputQueue};
@@ -66,25 +69,13 @@ impl<E> StreamHandle<E> {
         (stream, gone)
     }
 
-    /// The next thing that happened, waited for at most this long.
-    pub async fn next(&self, patience: Duration) -> Next<E> {
-        match tokio::time::timeout(patience, self.queue.take()).await {
-            Ok(Some(item)) => Next::Item(item),
-            Ok(None) => Next::End,
-            Err(_) => Next::Nothing,
-        }
+    /// The next thing that happened, or nothing if no more will come, waited for at most this long.
+    ///
+    /// # Errors
+    /// When nothing has happened in that time.
+    pub async fn next(&self, patience: Duration) -> Result<Option<Item<E>>, Elapsed> {
+        tokio::time::timeout(patience, self.queue.take()).await
     }
-}
-
-/// What [`StreamHandle::next`] returns.
-#[derive(Debug)]
-pub enum Next<E> {
-    /// Something that happened.
-    Item(Item<E>),
-    /// Nothing, so far.
-    Nothing,
-    /// Nothing more, ever.
-    End,
 }
 
 /// Waits until the reader has gone or its deadline has passed.

@@ -26,9 +26,6 @@ use crate::{caller::Caller, digest::BlobDigest, error::OpenError, key::Key};
 /// Where a blob is while it is being taken in.
 const INCOMING: &str = "incoming";
 
-/// Who holds this file's lock uses the directory.
-const LOCK: &str = "lock";
-
 /// How directories for temporary blobs begin.
 const TEMPORARY: &str = "tavern-blobs-";
 
@@ -63,8 +60,8 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
+    /// Locked, so that one process uses it at a time.
     root: OwnedFd,
-    _lock: OwnedFd,
     temporary: bool,
     next: AtomicU64,
 }
@@ -73,34 +70,27 @@ impl Directory {
     /// Opens the directory at `path`, or a new temporary one if that is empty.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let temporary = path.as_os_str().is_empty();
-        let path = if temporary {
+        let opened = if temporary {
             remove_abandoned();
             new_temporary()
         } else {
-            make(path).map(|()| path.to_owned())
-        }
-        .map_err(|source| OpenError::Unusable {
+            make(path).and_then(|()| Ok((path.to_owned(), claim(path)?)))
+        };
+        let unusable = |source: io::Error| OpenError::Unusable {
             path: path.to_owned(),
             source,
-        })?;
-        let unusable = |error: Errno| OpenError::Unusable {
-            path: path.clone(),
-            source: error.into(),
         };
-        let root = rustix::fs::open(&path, directory_flags(), Mode::empty()).map_err(unusable)?;
-        let lock = match lock(&root, temporary) {
-            Ok(lock) => lock,
-            Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse { path }),
-            Err(error) => return Err(unusable(error)),
+        let (path, root) = opened.map_err(unusable)?;
+        let Some(root) = root else {
+            return Err(OpenError::InUse { path });
         };
         match rustix::fs::mkdirat(&root, INCOMING, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(unusable(error)),
+            Err(error) => return Err(unusable(error.into())),
         }
         Ok(Self {
             path,
             root,
-            _lock: lock,
             temporary,
             next: AtomicU64::new(0),
         })
@@ -209,13 +199,8 @@ impl Directory {
                 tv_nsec: i64::from(since.subsec_nanos()),
             },
         };
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        Ok(rustix::fs::utimensat(
-            &self.root,
-            blob.path.as_str(),
-            &times,
-            flags,
-        )?)
+        let (path, flags) = (blob.path.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        Ok(rustix::fs::utimensat(&self.root, path, &times, flags)?)
     }
 }
 
@@ -244,7 +229,7 @@ fn make(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-fn new_temporary() -> io::Result<PathBuf> {
+fn new_temporary() -> io::Result<(PathBuf, Option<OwnedFd>)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut builder = fs::DirBuilder::new();
     builder.mode(0o700);
@@ -253,26 +238,46 @@ fn new_temporary() -> io::Result<PathBuf> {
         let name = format!("{TEMPORARY}{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         match builder.create(&path) {
-            Ok(()) => return Ok(path),
+            // A process that starts just now may have taken it for an abandoned one.
+            Ok(()) => match claim(&path)? {
+                Some(root) => return Ok((path, Some(root))),
+                None => continue,
+            },
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Takes the lock. In a temporary directory it gets its name when it is held already, so that
-/// a process that looks for abandoned ones never finds it free too early.
-fn lock(root: &OwnedFd, temporary: bool) -> Result<OwnedFd, Errno> {
-    const NOT_HELD_YET: &str = "lock.new";
-    let name = if temporary { NOT_HELD_YET } else { LOCK };
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
-    let file = rustix::fs::openat2(root, name, flags, mode, BENEATH)?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    if temporary {
-        rustix::fs::renameat(root, name, root, LOCK)?;
+/// Opens and locks a directory; `None` where another process has locked or removed it. The kernel takes
+/// the lock away when the process dies, however it does.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn claim(path: &Path) -> io::Result<Option<OwnedFd>> {
+    let directory = match rustix::fs::open(path, directory_flags(), Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened?,
+    };
+    let held = rustix::fs::fstat(&directory)?;
+    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(error.into()),
     }
-    Ok(file)
+    let there = rustix::fs::stat(path).is_ok_and(|it| it.st_ino == held.st_ino);
+    Ok(there.then_some(directory))
+}
+
+/// The same of a directory that an earlier process of our user may have left.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn claim_left(path: &Path) -> io::Result<Option<OwnedFd>> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_own =
+        |directory: &OwnedFd| rustix::fs::fstat(directory).is_ok_and(|it| it.st_uid == own);
+    Ok(claim(path)?.filter(is_own))
 }
 
 /// Removes the temporary directories of processes that were killed. One that cannot be removed is
@@ -281,22 +286,12 @@ fn remove_abandoned() {
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten();
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str());
-        if name.is_some_and(|name| name.starts_with(TEMPORARY)) {
-            // That it is in use, or another user's, is no failure.
-            let _ = remove_one_abandoned(&path);
+        if name.is_some_and(|name| name.starts_with(TEMPORARY))
+            && let Ok(Some(root)) = claim_left(&path)
+        {
+            let _ = remove(&root, &path);
         }
     }
-}
-
-fn remove_one_abandoned(path: &Path) -> io::Result<()> {
-    let root = rustix::fs::open(path, directory_flags(), Mode::empty())?;
-    if rustix::fs::fstat(&root)?.st_uid != rustix::process::geteuid().as_raw() {
-        return Ok(());
-    }
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let lock = rustix::fs::openat2(&root, LOCK, flags, Mode::empty(), BENEATH)?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    remove(&root, path)
 }
 
 /// Removes a directory of blobs: files, and directories with files.
@@ -335,10 +330,10 @@ fn names(directory: &OwnedFd) -> Result<Vec<String>, Errno> {
 
 /// Reads the name of a file and holds it against the file; `None` if it is no whole blob.
 fn read_blob(directory: &OwnedFd, caller: &Caller, name: &str) -> Result<Option<Found>, Errno> {
-    let Some((digest, size)) = name
-        .split_once('-')
-        .and_then(|(digest, size)| Some((BlobDigest::parse(digest)?, size.parse::<u64>().ok()?)))
-    else {
+    let parts = name.split_once('-');
+    let parts = parts
+        .and_then(|(digest, size)| Some((BlobDigest::parse(digest)?, size.parse::<u64>().ok()?)));
+    let Some((digest, size)) = parts else {
         return Ok(None);
     };
     let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;

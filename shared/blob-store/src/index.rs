@@ -190,15 +190,15 @@ impl Index {
         if entry.pins == 0 && has_aged(entry.used, now, self.time_to_live) {
             return None;
         }
-        let account = self.callers.entry(key.caller().clone()).or_default();
-        self.order.remove(&entry.use_number);
-        account.order.remove(&entry.use_number);
-        entry.use_number = self.next;
+        let (before, size) = (entry.use_number, entry.size);
         entry.used = now;
-        self.next += 1;
-        self.order.insert(entry.use_number, key.clone());
-        account.order.insert(entry.use_number, key.digest());
-        Some(entry.size)
+        entry.use_number = self.next;
+        self.order.remove(&before);
+        if let Some(account) = self.callers.get_mut(key.caller()) {
+            account.order.remove(&before);
+        }
+        self.enter_order(key);
+        Some(size)
     }
 
     /// Forgets a blob; returns its size.
@@ -214,34 +214,33 @@ impl Index {
 
     /// Forgets what has not been used for too long and is not in use.
     pub(crate) fn take_aged(&mut self, now: SystemTime) -> Vec<(Key, u64)> {
-        let aged: Vec<Key> = self
-            .order
-            .values()
-            .map_while(|key| {
-                let entry = self.entries.get(key)?;
-                has_aged(entry.used, now, self.time_to_live).then_some((key, entry.pins))
-            })
-            .filter(|(_, pins)| *pins == 0)
-            .map(|(key, _)| key.clone())
-            .collect();
-        aged.into_iter()
-            .filter_map(|key| Some((key.clone(), self.remove(&key)?)))
-            .collect()
+        let is_aged = |key: &&Key| {
+            let entry = self.entries.get(*key);
+            entry.is_some_and(|entry| has_aged(entry.used, now, self.time_to_live))
+        };
+        let aged = self.order.values().take_while(is_aged);
+        let aged: Vec<Key> = aged.filter(|key| self.is_free(key)).cloned().collect();
+        let mut remove = |key: Key| Some((key.clone(), self.remove(&key)?));
+        aged.into_iter().filter_map(&mut remove).collect()
     }
 
     fn enter(&mut self, key: Key, size: u64, used: SystemTime, pins: u32) {
-        let use_number = self.next;
-        self.next += 1;
-        self.order.insert(use_number, key.clone());
-        let account = self.callers.entry(key.caller().clone()).or_default();
-        account.order.insert(use_number, key.digest());
         let entry = Entry {
             size,
-            use_number,
+            use_number: self.next,
             used,
             pins,
         };
+        self.enter_order(&key);
         self.entries.insert(key, entry);
+    }
+
+    /// Makes a blob the one that was used last, under the number of the next use.
+    fn enter_order(&mut self, key: &Key) {
+        self.order.insert(self.next, key.clone());
+        let account = self.callers.entry(key.caller().clone()).or_default();
+        account.order.insert(self.next, key.digest());
+        self.next += 1;
     }
 
     fn of(&self, caller: &Caller) -> u64 {
@@ -263,18 +262,18 @@ impl Index {
         }
     }
 
+    fn is_free(&self, key: &Key) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.pins == 0)
+    }
+
     fn oldest(&self) -> Option<Key> {
-        let free = |key: &&Key| self.entries.get(key).is_some_and(|entry| entry.pins == 0);
-        self.order.values().find(free).cloned()
+        self.order.values().find(|key| self.is_free(key)).cloned()
     }
 
     fn oldest_of(&self, caller: &Caller) -> Option<Key> {
-        let free = |key: &Key| self.entries.get(key).is_some_and(|entry| entry.pins == 0);
-        let order = &self.callers.get(caller)?.order;
-        order
-            .values()
-            .map(|digest| Key::new(caller, *digest))
-            .find(free)
+        let order = self.callers.get(caller)?.order.values();
+        let mut keys = order.map(|digest| Key::new(caller, *digest));
+        keys.find(|key| self.is_free(key))
     }
 }
 

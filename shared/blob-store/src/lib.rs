@@ -21,6 +21,7 @@ mod store;
 
 pub use caller::Caller;
 pub use digest::BlobDigest;
+pub use directory::{claim, claim_left};
 pub use error::{BlobError, OpenError, Whose};
 pub use held::Held;
 pub use incoming::{Incoming, Stored};

@@ -11,13 +11,14 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use blob_store::{claim, claim_left};
+
 mod v1;
 mod v2;
 
 use crate::{
     domain::{isolation::MemoryEnforcement, limits::Limits},
     proc_usage::UsageSample,
-    scratch,
 };
 
 /// How long a cgroup may stay busy after its last process has gone.
@@ -46,14 +47,12 @@ impl Cgroups {
     pub fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let found = v1::Controllers::find(&mounts, &memberships)
-            .map(Self::V1)
-            .into_iter()
-            .chain(v2::Parent::find(&mounts, &memberships).map(Self::V2));
-        let found = found
-            .into_iter()
-            .find(|cgroups| cgroups.make(&Limits::DEFAULT, false).is_ok())?;
-        Some(found)
+        let found = [
+            v1::Controllers::find(&mounts, &memberships).map(Self::V1),
+            v2::Parent::find(&mounts, &memberships).map(Self::V2),
+        ];
+        let mut found = found.into_iter().flatten();
+        found.find(|cgroups| cgroups.make(&Limits::DEFAULT, false).is_ok())
     }
 
     /// Kills and removes what services that were killed have left: what no process has locked. Returns
@@ -63,22 +62,18 @@ impl Cgroups {
             Self::V1(controllers) => controllers.directories(),
             Self::V2(parent) => vec![parent.directory()],
         };
-        let entries = parents
-            .into_iter()
-            .flat_map(|parent| fs::read_dir(parent).into_iter().flatten().flatten());
+        let parents = parents.into_iter();
+        let entries = parents.flat_map(|parent| fs::read_dir(parent).into_iter().flatten());
         let mut clean = true;
-        for entry in entries {
+        for entry in entries.flatten() {
             let name = entry.file_name();
-            let owner = name
-                .to_str()
-                .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
-            let Some(owner): Option<u32> = owner else {
-                continue;
-            };
+            let own = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            let owner = own.and_then(|own| own.split('-').next()?.parse::<u32>().ok());
+            let Some(owner) = owner else { continue };
             // In a container the service that was killed may have had our number.
             let alive =
                 owner != std::process::id() && Path::new("/proc").join(owner.to_string()).exists();
-            if !alive && let Ok(Some(_lock)) = scratch::claim(&entry.path()) {
+            if !alive && let Ok(Some(_lock)) = claim_left(&entry.path()) {
                 kill_members(&entry.path().join("cgroup.procs"));
                 clean &= fs::remove_dir(entry.path()).is_ok();
             }
@@ -207,18 +202,15 @@ impl Cgroup {
     /// The files that the id of a script's first process is written to; none if it is in the cgroup
     /// from its beginning.
     pub fn to_join(&self) -> Vec<PathBuf> {
-        if self.joined {
-            Vec::new()
-        } else {
-            self.procs()
+        match self.joined {
+            true => Vec::new(),
+            false => self.procs(),
         }
     }
 
     fn procs(&self) -> Vec<PathBuf> {
-        self.directories
-            .iter()
-            .map(|directory| directory.join("cgroup.procs"))
-            .collect()
+        let directories = self.directories.iter();
+        directories.map(|it| it.join("cgroup.procs")).collect()
     }
 
     /// Sets the limits on memory and processes, whatever they were.
@@ -226,34 +218,24 @@ impl Cgroup {
     /// # Errors
     /// When the kernel refuses, as when more memory is in use already.
     pub fn limit(&self, limits: &Limits) -> io::Result<()> {
-        let Knobs {
-            memory,
-            swap,
-            swap_alone,
-            socket_buffers,
-            processes,
-            ..
-        } = &self.knobs;
-        let bytes = limits.memory as u64;
+        let (knobs, bytes) = (&self.knobs, limits.memory as u64);
         self.make_room(bytes)?;
-        let with_swap = if *swap_alone { 0 } else { bytes };
-        let mut steps = [(swap, with_swap), (memory, bytes)];
+        let with_swap = if knobs.swap_alone { 0 } else { bytes };
+        let mut steps = [(&knobs.swap, with_swap), (&knobs.memory, bytes)];
         // Memory alone may at no moment have more than memory and swap together: the sum goes up
         // first and down last. Swap that is limited by itself can be set at any time.
-        if bytes < number(memory) {
+        if bytes < number(&knobs.memory) {
             steps.reverse();
         }
         let most = u64::from(limits.processes) + self.helpers;
         let others = [
-            (socket_buffers, bytes.min(MAX_SOCKET_BUFFERS)),
-            (processes, most),
+            (&knobs.socket_buffers, bytes.min(MAX_SOCKET_BUFFERS)),
+            (&knobs.processes, most),
         ];
         // What this kernel does not have is not there to be limited.
-        steps
-            .into_iter()
-            .chain(others)
-            .filter(|(file, _)| !file.as_os_str().is_empty())
-            .try_for_each(|(file, value)| fs::write(file, value.to_string()))
+        let there = |(file, _): &(&PathBuf, u64)| !file.as_os_str().is_empty();
+        let mut steps = steps.into_iter().chain(others).filter(there);
+        steps.try_for_each(|(file, value)| fs::write(file, value.to_string()))
     }
 
     /// Sees to it that no more than so many bytes are in use, where setting the limit would kill.
@@ -300,18 +282,16 @@ impl Cgroup {
         let files = &self.files;
         let peak = number(&files.memory_peak);
         let processes = number(&files.processes).saturating_sub(self.helpers);
+        let cpu = match files.cpu_line {
+            "" => number(&files.cpu),
+            line => field(&files.cpu, line),
+        };
         UsageSample {
             memory: peak.max(number(&files.memory)),
             memory_kills: field(&files.memory_events, "oom_kill"),
             processes: u32::try_from(processes).unwrap_or(u32::MAX),
             processes_refused: field(&files.process_events, "max"),
-            cpu: Duration::from_nanos(
-                match files.cpu_line {
-                    "" => number(&files.cpu),
-                    line => field(&files.cpu, line),
-                }
-                .saturating_mul(files.cpu_unit),
-            ),
+            cpu: Duration::from_nanos(cpu.saturating_mul(files.cpu_unit)),
         }
     }
 
@@ -338,7 +318,7 @@ impl Cgroup {
     fn add(&mut self, directory: PathBuf) -> io::Result<()> {
         fs::create_dir(&directory)?;
         // A service that starts just now may have taken it for one that was left.
-        let lock = scratch::claim(&directory)
+        let lock = claim(&directory)
             .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::AlreadyExists.into()))
             .inspect_err(|_| drop(fs::remove_dir(&directory)))?;
         self.directories.push(directory);
@@ -350,10 +330,8 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         // A cgroup stays busy for some milliseconds after its last process; no caller waits for that.
-        let left: Vec<PathBuf> = std::mem::take(&mut self.directories)
-            .into_iter()
-            .filter(|directory| fs::remove_dir(directory).is_err())
-            .collect();
+        let mut left = std::mem::take(&mut self.directories);
+        left.retain(|directory| fs::remove_dir(directory).is_err());
         if !left.is_empty() {
             std::thread::spawn(move || remove_when_idle(left));
         }
@@ -391,20 +369,16 @@ fn if_there(file: PathBuf) -> PathBuf {
 }
 
 fn number(path: &Path) -> u64 {
-    fs::read_to_string(path)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(0)
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
 }
 
 /// The number behind a name, in a file of `name number` lines.
 fn field(path: &Path, name: &str) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut values = text.lines().filter_map(|line| line.split_once(' '));
-    values
-        .find(|(key, _)| *key == name)
-        .and_then(|(_, value)| value.trim().parse().ok())
-        .unwrap_or(0)
+    let value = values.find(|(key, _)| *key == name);
+    value.map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -56,58 +56,41 @@ impl HeldBlobs {
     }
 }
 
-/// Files that are to be placed, with their content.
+/// Files that are to be placed: those of the script, then its program and its input if they are none of
+/// these, each with the blob that its content is in.
 #[derive(Clone, Debug)]
 pub struct InputFiles {
     script: Arc<Script>,
-    files: Vec<(DeliveredFile, Source)>,
-}
-
-/// Where the content of a file is.
-#[derive(Clone, Debug)]
-enum Source {
-    /// In the file of the script with this number.
-    File(usize),
-    /// It is the script.
-    Program,
-    /// It is the script's input.
-    Input,
-    /// In a blob.
-    Blob(Arc<Held>),
+    files: Vec<(DeliveredFile, Option<Arc<Held>>)>,
 }
 
 impl InputFiles {
     /// The files of a script whose program has this path. A blob that is not held has no content.
     pub fn of(script: Arc<Script>, script_path: &str, blobs: &HeldBlobs) -> Self {
         let mut files = Vec::new();
-        let mut add = |area, path: &str, size: u64, executable, source| {
-            let path = path.to_owned();
+        let mut add = |area, path: &str, size: usize, executable, held: Option<Arc<Held>>| {
             let file = DeliveredFile {
                 area,
-                path,
-                size,
+                path: path.to_owned(),
+                size: held.as_ref().map_or(size as u64, |held| held.size()),
                 executable,
             };
-            files.push((file, source));
+            files.push((file, held));
         };
-        for (number, file) in script.files.iter().enumerate() {
+        for file in &script.files {
             let held = match &file.content {
                 Content::Bytes(_) => None,
                 Content::Blob(digest) => blobs.0.get(digest).cloned(),
             };
-            let size = held
-                .as_ref()
-                .map_or(file.content.brought() as u64, |held| held.size());
-            let source = held.map_or(Source::File(number), Source::Blob);
-            add(Area::Work, &file.path, size, file.executable, source);
+            let size = file.content.brought();
+            add(Area::Work, &file.path, size, file.executable, held);
         }
         if let Program::Source(source) = &script.program {
-            let size = source.len() as u64;
-            add(Area::Work, script_path, size, false, Source::Program);
+            add(Area::Work, script_path, source.len(), false, None);
         }
         if !script.input_json.is_empty() {
-            let size = script.input_json.len() as u64;
-            add(Area::Input, INPUT_NAME, size, false, Source::Input);
+            let size = script.input_json.len();
+            add(Area::Input, INPUT_NAME, size, false, None);
         }
         Self { script, files }
     }
@@ -132,10 +115,10 @@ impl InputFiles {
             signal: None,
         };
         stream.write_all(&channel::frame(&delivery)?).await?;
-        for (_, source) in &self.files {
-            match source {
-                Source::Blob(held) => send_blob(held, stream).await?,
-                other => stream.write_all(self.bytes(other)).await?,
+        for (index, (_, held)) in self.files.iter().enumerate() {
+            match held {
+                Some(held) => send_blob(held, stream).await?,
+                None => stream.write_all(self.bytes(index)).await?,
             }
         }
         Ok(())
@@ -144,15 +127,13 @@ impl InputFiles {
     /// The working directory's files as they are placed, to recognize those that are not new
     /// afterwards.
     pub fn placed(&self) -> Placed {
-        let of_work = self
-            .files
-            .iter()
-            .filter(|(file, _)| file.area == Area::Work);
+        let files = self.files.iter().enumerate();
+        let of_work = files.filter(|(_, (file, _))| file.area == Area::Work);
         of_work
-            .map(|(file, source)| {
-                let digest = match source {
-                    Source::Blob(held) => held.digest(),
-                    other => BlobDigest::of(self.bytes(other)),
+            .map(|(index, (file, held))| {
+                let digest = match held {
+                    Some(held) => held.digest(),
+                    None => BlobDigest::of(self.bytes(index)),
                 };
                 let placed = PlacedFile {
                     size: file.size,
@@ -164,22 +145,18 @@ impl InputFiles {
             .collect()
     }
 
-    fn bytes(&self, source: &Source) -> &[u8] {
-        let program = match &self.script.program {
-            Program::Source(source) => source.as_str(),
-            Program::Entry(_) | Program::Driver => "",
-        };
-        match source {
-            Source::File(number) => match self.script.files.get(*number) {
-                Some(file) => match &file.content {
-                    Content::Bytes(bytes) => bytes,
-                    Content::Blob(_) => &[],
-                },
-                None => &[],
+    /// The content of a file that is no blob.
+    fn bytes(&self, index: usize) -> &[u8] {
+        let script = &self.script;
+        let area = self.files.get(index).map(|(file, _)| file.area);
+        match (script.files.get(index), area, &script.program) {
+            (Some(file), _, _) => match &file.content {
+                Content::Bytes(bytes) => bytes,
+                Content::Blob(_) => &[],
             },
-            Source::Program => program.as_bytes(),
-            Source::Input => self.script.input_json.as_bytes(),
-            Source::Blob(_) => &[],
+            (None, Some(Area::Input), _) => script.input_json.as_bytes(),
+            (None, _, Program::Source(source)) => source.as_bytes(),
+            (None, _, Program::Entry(_) | Program::Driver) => &[],
         }
     }
 }

@@ -146,9 +146,8 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
             // Without a spawner the process itself is ending, and the kernel does the rest.
-            let _ = self
-                .spawner
-                .send(SpawnerOrder::Collect(child, self.cgroup.take()));
+            let order = SpawnerOrder::Collect(child, self.cgroup.take());
+            let _ = self.spawner.send(order);
         }
     }
 }
@@ -189,12 +188,9 @@ impl Launcher {
         let (control, launcher_control) = UnixStream::pair()?;
         let (answer, child) = oneshot::channel();
         let gone = || io::Error::other("the spawning thread has ended");
-        self.spawner
-            .send(SpawnerOrder::Spawn {
-                socket: launcher_control.into(),
-                answer,
-            })
-            .map_err(|_| gone())?;
+        let socket = launcher_control.into();
+        let order = SpawnerOrder::Spawn { socket, answer };
+        self.spawner.send(order).map_err(|_| gone())?;
         let child = child.await.map_err(|_| gone())??;
         let supervisor = Supervisor {
             child: Some(child),
@@ -243,29 +239,24 @@ impl Spawned {
                 (Some(job), script_job.into())
             }
         };
-        let pipes = [
-            &script_stdin,
-            &script_stdout,
-            &script_stderr,
-            &script_result,
-            &script_progress,
+        let script = [
+            script_stdin,
+            script_stdout,
+            script_stderr,
+            script_result,
+            script_progress,
+            script_job,
         ];
         if let Some(user) = plan.outside_user {
-            give_to(user, &pipes)?;
+            give_to(user, &script[..5])?;
         }
-        let [stdin_end, stdout_end, stderr_end, result_end, progress_end] = pipes.map(AsFd::as_fd);
+        let files_end = init_files.into();
         let descriptors = ScriptDescriptors {
-            script: [
-                stdin_end,
-                stdout_end,
-                stderr_end,
-                result_end,
-                progress_end,
-                script_job.as_fd(),
-            ],
-            files: init_files.as_fd(),
+            script,
+            files: files_end,
         };
         channel::send_head(control.as_fd(), head, &descriptors)?;
+        drop(descriptors);
         let io = ScriptIo {
             files: convert(files.try_clone()?)?,
             stdin: pipe::Sender::from_owned_fd(stdin)?,
@@ -293,25 +284,20 @@ impl Spawned {
 /// through sockets by user, and lets none be sent while they are more than this limit: those of
 /// scripts, whose limits are lower, must not keep the service from handing over a plan.
 fn raise_open_files() {
-    let resource = Resource::Nofile;
-    let limit = rustix::process::getrlimit(resource);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    if let Err(error) = rustix::process::setrlimit(resource, raised) {
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let current = maximum;
+    let raised = rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum });
+    if let Err(error) = raised {
         tracing::warn!(%error, "the limit on open files could not be raised");
     }
 }
 
 /// Makes pipes a script's own, as they are where it has the service's user: so it can open them once
 /// more by a name such as /dev/stdin. Both ends of each pipe lead to script and service only.
-fn give_to(user: u32, pipes: &[&OwnedFd]) -> io::Result<()> {
-    let (owner, group) = (Uid::from_raw(user), Gid::from_raw(user));
-    for pipe in pipes {
-        rustix::fs::fchown(pipe, Some(owner), Some(group))?;
-    }
-    Ok(())
+fn give_to(user: u32, pipes: &[OwnedFd]) -> io::Result<()> {
+    let (owner, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(user)));
+    let mut pipes = pipes.iter();
+    Ok(pipes.try_for_each(|pipe| rustix::fs::fchown(pipe, owner, group))?)
 }
 
 fn convert(stream: UnixStream) -> io::Result<tokio::net::UnixStream> {
@@ -396,15 +382,11 @@ impl Ending {
 }
 
 fn find(setting: &Path) -> Result<PathBuf, BuildError> {
-    let tried = if setting.as_os_str().is_empty() {
-        let own = std::env::current_exe().unwrap_or_default();
-        own.ancestors()
-            .skip(1)
-            .take(2)
-            .map(|directory| directory.join(PROGRAM))
-            .collect()
-    } else {
-        vec![setting.to_owned()]
+    let own = std::env::current_exe().unwrap_or_default();
+    let beside = own.ancestors().skip(1).take(2);
+    let tried: Vec<PathBuf> = match setting.as_os_str().is_empty() {
+        true => beside.map(|directory| directory.join(PROGRAM)).collect(),
+        false => vec![setting.to_owned()],
     };
     match tried.iter().find(|path| path.is_file()) {
         Some(program) => Ok(program.clone()),

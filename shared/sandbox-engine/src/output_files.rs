@@ -102,6 +102,10 @@ impl Collection {
     }
 }
 
+/// Something that was looked at: the directory that it is in, its name, what the kernel says of it, and its
+/// path.
+type Entry<'a> = (BorrowedFd<'a>, &'a CString, &'a Stat, &'a [u8]);
+
 /// One collection under way.
 struct Traversal<'a> {
     collection: &'a Collection,
@@ -139,13 +143,14 @@ impl Traversal<'_> {
                 let directory = above.as_ref().map_or(work, OwnedFd::as_fd);
                 let name = CString::new(*name).map_err(|_| RefusedReason::Name)?;
                 let stat = look(directory, &name)?;
+                let entry = (directory, &name, &stat, path.as_slice());
                 if depth + 1 == names.len() {
                     size = size_of(&stat);
-                    return self.leaf(directory, &name, &stat, &path);
+                    return self.leaf(entry);
                 }
                 let depth = u32::try_from(depth).unwrap_or(u32::MAX);
                 above = Some(match FileType::from_raw_mode(stat.st_mode) {
-                    FileType::Directory => self.open(directory, &name, &stat, &path, depth)?,
+                    FileType::Directory => self.open(entry, depth)?,
                     FileType::Symlink => return Err(RefusedReason::SymbolicLink),
                     _ => return Err(RefusedReason::NotFound),
                 });
@@ -225,13 +230,14 @@ impl Traversal<'_> {
             Ok(stat) => stat,
             Err(reason) => return self.collected.refuse(path, reason, 0),
         };
+        let entry = (directory, name, &stat, path.as_slice());
         let taken = match (FileType::from_raw_mode(stat.st_mode), below) {
             (FileType::Directory, Some(below)) => self
-                .open(directory, name, &stat, path, depth)
+                .open(entry, depth)
                 .map(|inner| self.directory(inner, path, depth + 1, &below)),
             (FileType::Directory, None) => Ok(()),
             _ if !wanted || self.declared.contains(path) => Ok(()),
-            _ => self.leaf(directory, name, &stat, path),
+            _ => self.leaf(entry),
         };
         if let Err(reason) = taken {
             let file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -241,15 +247,10 @@ impl Traversal<'_> {
     }
 
     /// Takes what is not a directory, if it is a regular file.
-    fn leaf(
-        &mut self,
-        directory: BorrowedFd<'_>,
-        name: &CString,
-        stat: &Stat,
-        path: &[u8],
-    ) -> Result<(), RefusedReason> {
+    fn leaf(&mut self, entry: Entry<'_>) -> Result<(), RefusedReason> {
+        let (_, _, stat, _) = entry;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => self.file(directory, name, stat, path),
+            FileType::RegularFile => self.file(entry),
             FileType::Directory => Err(RefusedReason::NotFound),
             FileType::Symlink => Err(RefusedReason::SymbolicLink),
             FileType::Fifo => Err(RefusedReason::Fifo),
@@ -259,14 +260,8 @@ impl Traversal<'_> {
     }
 
     /// Opens a directory that may be entered.
-    fn open(
-        &self,
-        directory: BorrowedFd<'_>,
-        name: &CString,
-        stat: &Stat,
-        path: &[u8],
-        depth: u32,
-    ) -> Result<OwnedFd, RefusedReason> {
+    fn open(&self, entry: Entry<'_>, depth: u32) -> Result<OwnedFd, RefusedReason> {
+        let (directory, name, stat, path) = entry;
         const OWNER_ENTERS: u32 = 0o500;
         if depth >= self.collection.wanted.caps.depth {
             return Err(RefusedReason::TooDeep);
@@ -284,13 +279,8 @@ impl Traversal<'_> {
     }
 
     /// Takes one regular file, if it may be taken.
-    fn file(
-        &mut self,
-        directory: BorrowedFd<'_>,
-        name: &CString,
-        stat: &Stat,
-        path: &[u8],
-    ) -> Result<(), RefusedReason> {
+    fn file(&mut self, entry: Entry<'_>) -> Result<(), RefusedReason> {
+        let (directory, name, stat, path) = entry;
         const OWNER_READS: u32 = 0o400;
         const OWNER_EXECUTES: u32 = 0o100;
         let size = size_of(stat);

@@ -34,7 +34,7 @@ mod usage_monitor;
 mod watch;
 
 use io_handler::IoHandler;
-use watch::{RunRequest, Seen, watch};
+use watch::{Seen, watch};
 
 /// One script with what was decided about it.
 #[derive(Debug)]
@@ -78,15 +78,10 @@ pub async fn run(
         Ok((process, assignment)) => {
             let path = job.script.path(&job.profile.file_suffix);
             let delivery = InputFiles::of(job.script.clone(), &path, &job.blobs);
-            let request = RunRequest {
-                delivery: delivery.clone(),
-                script: job.script.clone(),
-                accepted: job.accepted,
-                assignment,
-            };
             let work = process.launched.work.clone();
             let on_host = process.slot.place.scratch.is_some();
-            let (seen, remains) = watch(process, request, handler, cancel).await;
+            let opened = (process, assignment);
+            let (seen, remains) = watch(opened, &job, delivery.clone(), handler, cancel).await;
             let collected = gather(tools, &job.script, delivery, work.clone(), &seen).await;
             // A directory on the host may hold a great many files and is gone with the answer. The kernel
             // takes its time for a cgroup and for a file system in memory, for which no answer waits.

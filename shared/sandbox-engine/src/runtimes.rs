@@ -2,7 +2,9 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    io,
     path::{Path, PathBuf},
+    process::Stdio,
     time::Duration,
 };
 
@@ -70,25 +72,17 @@ pub async fn find(directory: &Path) -> Result<Vec<Runtime>, BuildError> {
 /// # Errors
 /// When a profile is malformed or the directory cannot be read.
 fn profiles(directory: &Path) -> Result<Vec<Profile>, BuildError> {
-    let mut sources: Vec<(String, String)> = BUILT_IN
-        .iter()
-        .map(|&(name, text)| (name.to_owned(), text.to_owned()))
-        .collect();
+    let built_in = BUILT_IN.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let mut sources = Vec::from(built_in);
     if !directory.as_os_str().is_empty() {
         let fail = |source| BuildError::Profiles {
             path: directory.to_owned(),
             source,
         };
-        let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(fail)?
-            .into_iter()
-            .map(|entry| entry.path())
-            .filter(|path| {
-                path.extension()
-                    .is_some_and(|extension| extension == "toml")
-            })
-            .collect();
+        let entries = std::fs::read_dir(directory).map_err(fail)?;
+        let paths = entries.map(|entry| Ok(entry?.path()));
+        let mut paths = paths.collect::<io::Result<Vec<PathBuf>>>().map_err(fail)?;
+        paths.retain(|path| path.extension().is_some_and(|it| it == "toml"));
         paths.sort();
         for path in paths {
             let text = std::fs::read_to_string(&path).map_err(fail)?;
@@ -182,47 +176,37 @@ impl Runtime {
 
 async fn describe(profile: &Profile, program: &str) -> Result<Interpreter, String> {
     let mut command = Command::new(program);
-    command
-        .args(&profile.describe)
-        .kill_on_drop(true)
-        .current_dir("/");
-    command.stdin(std::process::Stdio::null());
+    let command = command.args(&profile.describe).current_dir("/");
+    command.kill_on_drop(true).stdin(Stdio::null());
     let output = match tokio::time::timeout(DESCRIBE_TIME, command.output()).await {
         Ok(Ok(output)) => output,
-        Ok(Err(error)) => return Err(format!("cannot start `{}`: {error}", program)),
-        Err(_) => return Err(format!("`{}` did not describe itself in time", program)),
+        Ok(Err(error)) => return Err(format!("cannot start `{program}`: {error}")),
+        Err(_) => return Err(format!("`{program}` did not describe itself in time")),
     };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let end = said.lines().next_back().unwrap_or_default();
+        let status = output.status;
         return Err(format!(
-            "`{}` failed to describe itself ({}): {end}",
-            program, output.status
+            "`{program}` failed to describe itself ({status}): {end}"
         ));
     }
     let description: Description = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("`{}` described itself wrongly: {error}", program))?;
+        .map_err(|error| format!("`{program}` described itself wrongly: {error}"))?;
     let executable = PathBuf::from(&description.executable);
     if !executable.is_absolute() || !executable.is_file() {
-        return Err(format!(
-            "`{}` is no executable file",
-            description.executable
-        ));
+        let executable = description.executable;
+        return Err(format!("`{executable}` is no executable file"));
     }
-    let named = description
-        .mounts
-        .iter()
-        .chain(&profile.mounts)
-        .map(PathBuf::from);
+    let named = description.mounts.iter().chain(&profile.mounts);
     // A whole /usr is not needed: its parts with programs and libraries are shown anyway.
-    let mut mounts: Vec<PathBuf> = named
+    let mut mounts: Vec<PathBuf> = (named.map(PathBuf::from))
         .filter(|path| path.is_absolute() && path != Path::new("/") && path != Path::new("/usr"))
         .filter_map(|path| path.canonicalize().ok())
         .filter(|path| path.is_dir())
         .collect();
-    if !["/usr/bin", "/bin"]
-        .iter()
-        .any(|shown| executable.starts_with(shown))
+    let mut shown = ["/usr/bin", "/bin"].into_iter().map(Path::new);
+    if !shown.any(|shown| executable.starts_with(shown))
         && !mounts.iter().any(|mount| executable.starts_with(mount))
     {
         mounts.push(executable.clone());

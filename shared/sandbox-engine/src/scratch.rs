@@ -13,10 +13,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use rustix::{
-    fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags},
-    io::Errno,
-};
+use blob_store::{claim, claim_left};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
 mod filled;
 mod measure;
@@ -159,33 +157,13 @@ pub fn sweep(parent: &Path) -> bool {
         let name = entry.file_name();
         let path = entry.path();
         if name.to_string_lossy().starts_with(PREFIX)
-            && let Ok(Some(directory)) = claim(&path)
+            && let Ok(Some(directory)) = claim_left(&path)
         {
             // Who is just being ended may still write there.
             clean &= remove(&path, &directory).is_ok();
         }
     }
     clean
-}
-
-/// Opens and locks a directory of our own; `None` where another process has locked or removed it.
-///
-/// # Errors
-/// When it cannot be opened.
-pub(crate) fn claim(path: &Path) -> io::Result<Option<OwnedFd>> {
-    let directory = match rustix::fs::open(path, directory_flags(), Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(None),
-        opened => opened?,
-    };
-    let held = rustix::fs::fstat(&directory)?;
-    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    }
-    let there = rustix::fs::stat(path).is_ok_and(|it| it.st_ino == held.st_ino);
-    let own = held.st_uid == rustix::process::geteuid().as_raw();
-    Ok((there && own).then_some(directory))
 }
 
 fn directory_flags() -> OFlags {

@@ -146,9 +146,5 @@ async fn run_proof(
 }
 
 fn fail(message: &str) -> Failure {
-    Failure {
-        layer: Layer::Exec,
-        message: message.to_owned(),
-        errno: 0,
-    }
+    Failure::new(Layer::Exec, message, 0)
 }

@@ -296,23 +296,17 @@ fn status(error: BlobError) -> Status {
 }
 
 fn failure(error: &BlobError) -> Failure {
-    let message = error.to_string();
+    let about = |code, reason, digest: &BlobDigest| {
+        let failure = Failure::new(code, reason, error.to_string());
+        failure.metadata("sha256", digest.to_string())
+    };
     let limit = |name: &str, maximum: u64, observed: u64| {
-        let reason = ErrorReason::LimitExceeded;
-        Failure::new(Code::ResourceExhausted, reason, message.clone())
-            .metadata("limit", name)
-            .metadata("maximum", maximum.to_string())
-            .metadata("observed", observed.to_string())
+        let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Failure::limit_exceeded(name, size(maximum), size(observed))
     };
     match error {
-        BlobError::NotFound(digest) => {
-            let reason = ErrorReason::BlobNotFound;
-            Failure::new(Code::NotFound, reason, message).metadata("sha256", digest.to_string())
-        }
-        BlobError::Corrupt(digest) => {
-            let reason = ErrorReason::DataCorrupt;
-            Failure::new(Code::DataLoss, reason, message).metadata("sha256", digest.to_string())
-        }
+        BlobError::NotFound(digest) => about(Code::NotFound, ErrorReason::BlobNotFound, digest),
+        BlobError::Corrupt(digest) => about(Code::DataLoss, ErrorReason::DataCorrupt, digest),
         BlobError::TooLarge { maximum, observed } => limit("blob bytes", *maximum, *observed),
         BlobError::NoRoom {
             maximum, observed, ..
@@ -324,7 +318,7 @@ fn failure(error: &BlobError) -> Failure {
         BlobError::Disk(source) => {
             tracing::error!(error = source as &dyn Error, "the disk of the blobs failed");
             let reason = ErrorReason::StorageUnavailable;
-            Failure::new(Code::Unavailable, reason, message)
+            Failure::new(Code::Unavailable, reason, error.to_string())
         }
     }
 }

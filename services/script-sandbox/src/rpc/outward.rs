@@ -14,7 +14,10 @@ use sandbox_engine::{
     pool::PoolState,
     runtimes::Runtime,
 };
-use sandbox_launcher::report::Layer;
+use sandbox_launcher::{
+    confine,
+    report::{Failure, Layer},
+};
 
 use crate::{
     domain::session::EndReason,
@@ -91,25 +94,28 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
     let report = sandbox.report();
     let lowest = sandbox.settings().lowest_isolation;
     let ready = report.is_ready(lowest);
-    let reached = report
-        .level
-        .map_or("no isolation level", IsolationLevel::name);
+    let reached = (report.level).map_or("no isolation level", IsolationLevel::name);
+    let run = match ready {
+        true => "run",
+        false => "are refused; the host would run them",
+    };
+    let bounds = match report.enforcement {
+        MemoryEnforcement::Sampled => {
+            "bounded by rlimits and sampling, which do not see what the kernel keeps of mappings, \
+             pipes and epoll"
+        }
+        MemoryEnforcement::CgroupV1 | MemoryEnforcement::CgroupV2 => "bounded by a cgroup",
+    };
     let statement = format!(
-        "Scripts {} isolated as `{reached}`, memory and processes {}. They share the host's single \
-         kernel: a flaw in it is a way out.",
-        if ready {
-            "run"
-        } else {
-            "are refused; the host would run them"
-        },
-        match report.enforcement {
-            MemoryEnforcement::Sampled => {
-                "bounded by rlimits and sampling, which do not see what the kernel keeps of \
-                 mappings, pipes and epoll"
-            }
-            MemoryEnforcement::CgroupV1 | MemoryEnforcement::CgroupV2 => "bounded by a cgroup",
-        },
+        "Scripts {run} isolated as `{reached}`, memory and processes {bounds}. They share the host's \
+         single kernel: a flaw in it is a way out."
     );
+    let failure = |(failed, failure): &(IsolationLevel, Failure)| wire::LevelFailure {
+        level: level(Some(*failed)).into(),
+        layer: layer(failure.layer).into(),
+        message: failure.message.clone(),
+        errno: failure.errno,
+    };
     let (default, maximum) = sandbox.limits();
     wire::GetIsolationResponse {
         level: level(report.level).into(),
@@ -119,32 +125,21 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         memory_enforcement: enforcement(report.enforcement).into(),
         single_kernel: true,
         statement,
-        landlock_abi: sandbox_launcher::confine::landlock_abi(),
+        landlock_abi: confine::landlock_abi(),
         allowed_syscalls: report.level.map_or(0, allowed_syscalls),
-        failures: report
-            .failures
-            .iter()
-            .map(|(failed, failure)| wire::LevelFailure {
-                level: level(Some(*failed)).into(),
-                layer: layer(failure.layer).into(),
-                message: failure.message.clone(),
-                errno: failure.errno,
-            })
-            .collect(),
+        failures: report.failures.iter().map(failure).collect(),
         unproven: Vec::new(),
         default_limits: Some(limits(&default)),
         maximum_limits: Some(limits(&maximum)),
-        tells_network_attempts: sandbox_launcher::confine::tells_network(),
+        tells_network_attempts: confine::tells_network(),
         maximum_streamed_output_bytes: sandbox.streamed_limits().1.output as u64,
         hardware: Some(hardware::hardware(&report.hardware)),
     }
 }
 
 fn allowed_syscalls(level: IsolationLevel) -> u32 {
-    let profile = sandbox_launcher::confine::profile_of(
-        level != IsolationLevel::Reduced,
-        rustix::process::geteuid().is_root(),
-    );
+    let is_root = rustix::process::geteuid().is_root();
+    let profile = confine::profile_of(level != IsolationLevel::Reduced, is_root);
     u32::try_from(sandbox_launcher::seccomp::policy::allowed_calls(profile)).unwrap_or(u32::MAX)
 }
 
@@ -235,28 +230,18 @@ fn output_stream(stream: Stream) -> wire::OutputStream {
 }
 
 fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        libc::SIGHUP => "SIGHUP",
-        libc::SIGINT => "SIGINT",
-        libc::SIGQUIT => "SIGQUIT",
-        libc::SIGILL => "SIGILL",
-        libc::SIGTRAP => "SIGTRAP",
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGUSR1 => "SIGUSR1",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGUSR2 => "SIGUSR2",
-        libc::SIGPIPE => "SIGPIPE",
-        libc::SIGALRM => "SIGALRM",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGXCPU => "SIGXCPU",
-        libc::SIGXFSZ => "SIGXFSZ",
-        libc::SIGSYS => "SIGSYS",
-        other => return format!("SIG{other}"),
-    };
-    name.to_owned()
+    macro_rules! known {
+        ($($name:ident)*) => {
+            match signal {
+                $(libc::$name => stringify!($name).to_owned(),)*
+                other => format!("SIG{other}"),
+            }
+        };
+    }
+    known! {
+        SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2
+        SIGPIPE SIGALRM SIGTERM SIGXCPU SIGXFSZ SIGSYS
+    }
 }
 
 pub(super) fn usage(usage: &Usage) -> wire::Usage {

@@ -18,7 +18,7 @@ use tokio::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Rpc, below, in_time, invalid, inward, outward, refused, wrong};
-use crate::streaming::{Input, Next, StdinState, StreamEvent, StreamHandle, output_queue::Item};
+use crate::streaming::{Input, StdinState, StreamEvent, StreamHandle, output_queue::Item};
 
 /// The answers of a stream.
 pub(super) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -143,14 +143,14 @@ impl Responses {
                 next = self.stream.next(ALIVE) => next,
             };
             match next {
-                Next::Item(item) => break self.event(item),
-                Next::Nothing => {
+                Ok(Some(item)) => break self.event(item),
+                Err(_) => {
                     if let Some(started) = self.started {
                         let wall_time = Some(outward::duration(started.elapsed()));
                         break Event::Alive(wire::ExecutionAlive { wall_time });
                     }
                 }
-                Next::End => return None,
+                Ok(None) => return None,
             }
         };
         self.sequence += 1;

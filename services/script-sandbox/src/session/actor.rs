@@ -5,7 +5,7 @@ use std::time::Duration;
 use core_types::{Clock as _, SystemClock};
 use sandbox_engine::{
     domain::{isolation::MissingLayer, outcome::Outcome, usage::Usage, verdict::Verdict},
-    run::io_handler::{IoHandler, Stage},
+    run::io_handler::{IoHandler, Progress, Stage},
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -65,29 +65,21 @@ impl Actor {
             }
             Err(stop) => stop,
         };
-        let Self {
-            view,
-            orders,
-            run,
-            cancel,
-            outcome,
-            record,
-            ..
-        } = self;
-        drop(cancel);
-        let outcome = match outcome {
+        drop(self.cancel);
+        let outcome = match self.outcome {
             Some(outcome) => outcome,
-            None => run.await.ok(),
+            None => self.run.await.ok(),
         };
         let end = conclude(stop, outcome);
         tracing::info!(reason = ?end.reason, "a session has ended");
-        record.session_ended(&view.borrow(), &end);
-        view.send_modify(|view| view.state = SessionState::Ended(Box::new(end.clone())));
+        self.record.session_ended(&self.view.borrow(), &end);
+        let ended = SessionState::Ended(Box::new(end.clone()));
+        self.view.send_modify(|view| view.state = ended);
         if let Some((cell, mut channels)) = unfinished {
             cell.cut_off(&mut channels, end);
         }
         // A caller that still waits for an answer finds the end in the view.
-        drop(orders);
+        drop(self.orders);
     }
 
     /// Waits until the driver is ready.
@@ -102,11 +94,8 @@ impl Actor {
         let ready = async {
             // If the launcher has exited, the run reports it.
             let _ = channels.delivery.send(&mut channels.files).await;
-            let placed = |stage| stage >= Stage::Placed;
-            let progress = channels
-                .progress
-                .wait_for(|progress| placed(progress.stage))
-                .await;
+            let placed = |progress: &Progress| progress.stage >= Stage::Placed;
+            let progress = channels.progress.wait_for(placed).await;
             let missing = progress.map(|progress| progress.missing.clone());
             let message = channels.channel.next().await;
             (missing.unwrap_or_default(), message)
@@ -114,10 +103,7 @@ impl Actor {
         let (missing, message) = tokio::select! {
             ready = tokio::time::timeout(READY, ready) => match ready {
                 Ok(ready) => ready,
-                Err(_) => return Err(Stop {
-                    reason: EndReason::NotReady,
-                    detail: "its driver was silent".to_owned(),
-                }),
+                Err(_) => return Err(Stop::of(EndReason::NotReady, "its driver was silent")),
             },
             outcome = &mut self.run => {
                 self.outcome = Some(outcome.ok());
@@ -150,10 +136,7 @@ impl Actor {
             Some(Some(outcome)) => format!("it ended with {:?}", outcome.verdict),
             Some(None) | None => "its driver spoke unclearly".to_owned(),
         };
-        Stop {
-            reason: EndReason::NotReady,
-            detail,
-        }
+        Stop::of(EndReason::NotReady, detail)
     }
 
     async fn await_outcome(&mut self, patience: Duration) {
@@ -224,12 +207,12 @@ impl Actor {
                                 Some(_) => EndReason::Interpreter,
                                 None => EndReason::ChannelBroken,
                             };
-                            let detail = Broken::Closed.to_string();
-                            return (Stop { reason, detail }, Some(cell));
+                            let stop = Stop::of(reason, Broken::Closed.to_string());
+                            return (stop, Some(cell));
                         }
                         Ended::Broken(detail) => {
-                            let reason = EndReason::ChannelBroken;
-                            return (Stop { reason, detail }, Some(cell));
+                            let stop = Stop::of(EndReason::ChannelBroken, detail);
+                            return (stop, Some(cell));
                         }
                     }
                 }
@@ -259,21 +242,16 @@ async fn refuse(orders: &mut mpsc::Receiver<Order>) -> Stop {
 }
 
 fn conclude(stop: Stop, outcome: Option<Outcome>) -> SessionEnd {
-    let (verdict, usage) = match outcome {
-        Some(outcome) => (outcome.verdict, outcome.usage),
-        None => {
-            let after = Duration::ZERO;
-            (Verdict::Cancelled { after }, Usage::default())
-        }
-    };
+    let after = Duration::ZERO;
+    let lost = (Verdict::Cancelled { after }, Usage::default());
+    let (verdict, usage) = outcome.map_or(lost, |outcome| (outcome.verdict, outcome.usage));
     let reason = match (stop.reason, &verdict) {
         (EndReason::Interpreter, Verdict::Wall { .. }) => EndReason::Lifetime,
         (reason, _) => reason,
     };
-    let detail = if reason == EndReason::Interpreter {
-        String::new()
-    } else {
-        stop.detail
+    let detail = match reason {
+        EndReason::Interpreter => String::new(),
+        _ => stop.detail,
     };
     SessionEnd {
         reason,

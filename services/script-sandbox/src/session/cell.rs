@@ -92,15 +92,10 @@ impl Cell {
         channels: &mut SessionChannels,
         record: Record,
     ) -> Self {
-        let CellRequest {
-            source,
-            wall_time,
-            output,
-            deadline,
-        } = request;
+        let (wall_time, output) = (request.wall_time, request.output);
         let message = ToDriver {
             cell: number,
-            source: &source,
+            source: &request.source,
             limit,
         };
         if let Err(error) = channels.channel.say(&message) {
@@ -124,7 +119,7 @@ impl Cell {
             left: false,
             began,
             wall_end: began + wall_time,
-            deadline,
+            deadline: request.deadline,
             interrupted: None,
             waiting: Vec::new(),
         }
@@ -185,18 +180,13 @@ impl Cell {
         orders: &mut mpsc::Receiver<Order>,
         run: &mut JoinHandle<Outcome>,
     ) -> Happened {
-        let SessionChannels {
-            stdout,
-            stderr,
-            channel,
-            ..
-        } = channels;
+        let (stdout, stderr) = (&mut channels.stdout, &mut channels.stderr);
         let due = match self.interrupted {
             None => self.wall_end,
             Some(Interrupted { again, until, .. }) => again.min(until),
         };
         tokio::select! {
-            message = channel.next() => Happened::Message(message),
+            message = channels.channel.next() => Happened::Message(message),
             moved = stdout.step(&self.queue), if !stdout.has_ended() => Happened::Moved(moved),
             moved = stderr.step(&self.queue), if !stderr.has_ended() => Happened::Moved(moved),
             order = orders.recv() => Happened::Ordered(order),

@@ -46,9 +46,11 @@ pub(super) struct Stop {
 
 impl Stop {
     pub(super) fn because(reason: EndReason) -> Self {
-        Self {
-            reason,
-            detail: String::new(),
-        }
+        Self::of(reason, "")
+    }
+
+    pub(super) fn of(reason: EndReason, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self { reason, detail }
     }
 }

@@ -72,22 +72,18 @@ impl Feeder {
     /// once `ready` has given the way to the launcher. A launcher that is gone, and a script that does
     /// not read, are none of its concern.
     pub(crate) async fn feed(self, first: Vec<u8>, ready: impl Future<Output = UnixStream>) {
-        let Self {
-            stdin,
-            mut input,
-            queue,
-        } = self;
+        let mut input = self.input;
         let mut ready = pin!(ready);
         let mut files = None;
         let mut early_signal = None;
         let mut stdin = Stdin {
-            pipe: Some(stdin),
+            pipe: Some(self.stdin),
             waiting: first.into(),
             ready: false,
             ending: false,
             written: 0,
             dropped: 0,
-            queue,
+            queue: self.queue,
         };
         let mut talking = true;
         while files.is_none() || talking || stdin.has_work() {

@@ -44,25 +44,15 @@ pub(crate) struct StreamIo {
 impl IoHandler for StreamIo {
     fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks {
         let RunContext {
-            delivery,
-            script,
-            missing,
-            enforcement,
-            overflow,
+            delivery, script, ..
         } = context;
-        let (mut files, stdin) = (io.files, io.stdin);
-        let Self {
-            runtime,
-            isolation,
-            queue,
-            input,
-        } = *self;
-        let limits = script.limits;
+        let (queue, input, overflow) = (self.queue, self.input, context.overflow);
+        let (mut files, limits) = (io.files, script.limits);
         let started = Started {
-            runtime,
-            isolation,
-            missing,
-            enforcement,
+            runtime: self.runtime,
+            isolation: self.isolation,
+            missing: context.missing,
+            enforcement: context.enforcement,
             limits,
         };
         let progress = watch::Sender::default();
@@ -102,7 +92,7 @@ impl IoHandler for StreamIo {
                 files
             };
             let feeder = Feeder {
-                stdin,
+                stdin: io.stdin,
                 input,
                 queue,
             };

@@ -1,6 +1,7 @@
 //! Version 1: a hierarchy for each controller.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
 };
@@ -27,20 +28,13 @@ impl Controllers {
             cpu: own_directory(mounts, memberships, "cpu"),
         })
     }
-}
 
-impl Controllers {
     /// The service's own directories, each once.
     pub(super) fn directories(&self) -> Vec<&Path> {
         let optional = [&self.cpuacct, &self.cpu].into_iter().flatten();
-        let mut all: Vec<&Path> = [&self.memory, &self.pids]
-            .into_iter()
-            .chain(optional)
-            .map(PathBuf::as_path)
-            .collect();
-        all.sort();
-        all.dedup();
-        all
+        let all = [&self.memory, &self.pids].into_iter().chain(optional);
+        let all: BTreeSet<&Path> = all.map(PathBuf::as_path).collect();
+        all.into_iter().collect()
     }
 }
 
@@ -49,16 +43,15 @@ fn own_directory(mounts: &str, memberships: &str, controller: &str) -> Option<Pa
     let membership = memberships.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
-        controllers
-            .split(',')
-            .any(|each| each == controller)
-            .then_some(path)
+        let mut controllers = controllers.split(',');
+        controllers.any(|each| each == controller).then_some(path)
     })?;
     mounts.lines().find_map(|line| {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut kind = file_system.split(' ');
-        let is_it =
-            kind.next()? == "cgroup" && kind.nth(1)?.split(',').any(|option| option == controller);
+        let is_cgroup = kind.next()? == "cgroup";
+        let mut options = || Some(kind.nth(1)?.split(','));
+        let is_it = is_cgroup && options()?.any(|option| option == controller);
         let mut fields = mount.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
         // In a container the mount shows a part of the hierarchy, and memberships are below it.

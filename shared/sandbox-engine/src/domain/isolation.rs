@@ -43,47 +43,27 @@ impl IsolationLevel {
                 Layer::Proc,
                 "the script has no /proc: programs that read it fail, nothing leaks by it",
             )],
-            Self::Reduced => &[
-                (
-                    Layer::UserNamespace,
-                    "the script runs as a user of the host",
-                ),
-                (
-                    Layer::MountNamespace,
-                    "the script sees the host's paths, and reads only those granted",
-                ),
-                (
-                    Layer::PidNamespace,
-                    "the script can tell which process ids exist",
-                ),
-                (
-                    Layer::NetworkNamespace,
-                    "the script shares the host's network and can make no socket in it",
-                ),
-                (
-                    Layer::IpcNamespace,
-                    "the script shares the host's ipc objects and can make none",
-                ),
-                (Layer::UtsNamespace, "the script sees the host's name"),
-                (
-                    Layer::CgroupNamespace,
-                    "the script shares the host's cgroup view and cannot read it",
-                ),
-                (
-                    Layer::DiskQuota,
-                    "scratch files lie on the host's disk and their sum is sampled",
-                ),
-            ],
+            Self::Reduced => &REDUCED,
         };
+        let missing = missing.iter();
         missing
-            .iter()
-            .map(|&(layer, consequence)| MissingLayer {
-                layer,
-                consequence: consequence.to_owned(),
-            })
+            .map(|&(layer, text)| MissingLayer::new(layer, text))
             .collect()
     }
 }
+
+/// The layers that the level `reduced` does not have.
+#[rustfmt::skip] // a layer per line
+const REDUCED: [(Layer, &str); 8] = [
+    (Layer::UserNamespace, "the script runs as a user of the host"),
+    (Layer::MountNamespace, "the script sees the host's paths, and reads only those granted"),
+    (Layer::PidNamespace, "the script can tell which process ids exist"),
+    (Layer::NetworkNamespace, "the script shares the host's network and can make no socket in it"),
+    (Layer::IpcNamespace, "the script shares the host's ipc objects and can make none"),
+    (Layer::UtsNamespace, "the script sees the host's name"),
+    (Layer::CgroupNamespace, "the script shares the host's cgroup view and cannot read it"),
+    (Layer::DiskQuota, "scratch files lie on the host's disk and their sum is sampled"),
+];
 
 /// What enforces the limits on memory and processes, from the weakest to the strongest.
 #[derive(
@@ -132,9 +112,11 @@ impl MissingLayer {
             }
             _ => "the host does not have it",
         };
-        Self {
-            layer,
-            consequence: consequence.to_owned(),
-        }
+        Self::new(layer, consequence)
+    }
+
+    fn new(layer: Layer, consequence: &str) -> Self {
+        let consequence = consequence.to_owned();
+        Self { layer, consequence }
     }
 }

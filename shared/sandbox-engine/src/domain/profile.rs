@@ -67,13 +67,20 @@ pub const DRIVER: &str = "{driver}";
 impl SessionProfile {
     /// The command line of a session.
     pub fn command(&self, interpreter: &str) -> Vec<String> {
-        let fill = |part: &String| match part.as_str() {
-            INTERPRETER => interpreter.to_owned(),
-            DRIVER => self.driver.clone(),
-            _ => part.clone(),
-        };
-        self.command.iter().map(fill).collect()
+        fill(
+            &self.command,
+            &[(INTERPRETER, interpreter), (DRIVER, &self.driver)],
+        )
     }
+}
+
+/// Puts values in the place of the parts of a command that stand for them.
+fn fill(command: &[String], values: &[(&str, &str)]) -> Vec<String> {
+    let value = |part: &String| {
+        let value = values.iter().find(|(name, _)| part == name);
+        value.map_or(part.as_str(), |(_, value)| value).to_owned()
+    };
+    command.iter().map(value).collect()
 }
 
 /// How an interpreter waits for its script.
@@ -125,12 +132,17 @@ impl Profile {
                 problems.push(problem.to_owned());
             }
         };
+        let names = "letters, digits and `._-+`";
+        let all_words = |words: &[String]| words.iter().all(|each| word(each));
+        let runs = |command: &[String], wanted: &str| {
+            let begins = command.first().is_some_and(|first| first == INTERPRETER);
+            begins && command.iter().filter(|part| *part == wanted).count() == 1
+        };
+        let fits =
+            |text: &str, most: usize| (1..most).contains(&text.len()) && !text.contains('\0');
+        demand(word(&self.name), &format!("`name` must be {names}"));
         demand(
-            word(&self.name),
-            "`name` must be letters, digits and `._-+`",
-        );
-        demand(
-            self.aliases.iter().all(|alias| word(alias)),
+            all_words(&self.aliases),
             "each of `aliases` must be such a name",
         );
         demand(
@@ -138,40 +150,36 @@ impl Profile {
             "`file_suffix` must be a dot and a word",
         );
         demand(
-            begins_with_interpreter(&self.command),
-            "`command` must begin with {interpreter}",
-        );
-        demand(
-            has_once(&self.command, SCRIPT),
-            "`command` must have {script} once",
+            runs(&self.command, SCRIPT),
+            "`command` must begin with {interpreter} and have {script} once",
         );
         demand(!self.find.is_empty(), "`find` must not be empty");
         demand(
-            (1..1 << 20).contains(&self.proof.len()) && !self.proof.contains('\0'),
+            fits(&self.proof, 1 << 20),
             "`proof` must be from 1 byte to 1 MiB, without NUL",
         );
         if let Some(warm) = &self.warm {
             demand(
-                begins_with_interpreter(&warm.command) && has_once(&warm.command, SCRIPT),
+                runs(&warm.command, SCRIPT),
                 "`warm.command` must begin with {interpreter} and have {script} once",
             );
             demand(
                 word(&warm.boot_file),
-                "`warm.boot_file` must be letters, digits and `._-+`",
+                &format!("`warm.boot_file` must be {names}"),
             );
             demand(
-                warm.preload.iter().all(|name| word(name)),
+                all_words(&warm.preload),
                 "each of `warm.preload` must be such a name",
             );
         }
         if let Some(session) = &self.session {
             demand(
-                begins_with_interpreter(&session.command) && has_once(&session.command, DRIVER),
+                runs(&session.command, DRIVER),
                 "`session.command` must begin with {interpreter} and have {driver} once",
             );
             // What the kernel takes as one argument.
             demand(
-                (1..128 << 10).contains(&session.driver.len()) && !session.driver.contains('\0'),
+                fits(&session.driver, 128 << 10),
                 "`session.driver` must be from 1 byte to 128 KiB, without NUL",
             );
         }
@@ -180,16 +188,11 @@ impl Profile {
 
     /// The command line for a script.
     pub fn command(&self, interpreter: &str, script: &str, arguments: &[String]) -> Vec<String> {
-        let fill = |part: &String| match part.as_str() {
-            INTERPRETER => interpreter.to_owned(),
-            SCRIPT => script.to_owned(),
-            _ => part.clone(),
-        };
-        self.command
-            .iter()
-            .map(fill)
-            .chain(arguments.iter().cloned())
-            .collect()
+        let command = fill(
+            &self.command,
+            &[(INTERPRETER, interpreter), (SCRIPT, script)],
+        );
+        [command, arguments.to_vec()].concat()
     }
 
     /// Returns whether requests may call the runtime so.
@@ -201,12 +204,9 @@ impl Profile {
 impl WarmProfile {
     /// The command line of an interpreter that waits for the script at this path.
     pub fn command(&self, interpreter: &str, boot: &str, script: &str) -> Vec<String> {
-        let fill = |part: &String| match part.as_str() {
-            INTERPRETER => interpreter.to_owned(),
-            SCRIPT => script.to_owned(),
-            _ => part.replace(BOOT, boot),
-        };
-        self.command.iter().map(fill).collect()
+        let parts = self.command.iter();
+        let command: Vec<String> = parts.map(|part| part.replace(BOOT, boot)).collect();
+        fill(&command, &[(INTERPRETER, interpreter), (SCRIPT, script)])
     }
 
     /// The boot program.
@@ -230,14 +230,6 @@ fn word(text: &str) -> bool {
         && text
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte))
-}
-
-fn begins_with_interpreter(command: &[String]) -> bool {
-    command.first().is_some_and(|first| first == INTERPRETER)
-}
-
-fn has_once(command: &[String], wanted: &str) -> bool {
-    command.iter().filter(|part| *part == wanted).count() == 1
 }
 
 /// What an interpreter says about itself.

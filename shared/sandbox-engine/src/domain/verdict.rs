@@ -199,11 +199,10 @@ impl Facts {
             Some(stopped) => self.stopped_by(stopped),
             None => match self.end {
                 Some(end) => self.ended_by_itself(end),
-                None => Verdict::LauncherFailure(Failure {
-                    layer: Layer::Launch,
-                    message: "the init died before the script".to_owned(),
-                    errno: 0,
-                }),
+                None => {
+                    let message = "the init died before the script";
+                    Verdict::LauncherFailure(Failure::new(Layer::Launch, message, 0))
+                }
             },
         }
     }
@@ -219,10 +218,9 @@ impl Facts {
             Stopped::Memory => self.memory(),
             Stopped::Processes => self.processes(),
             Stopped::Output { stream, observed } => {
-                let limit = if stream == Stream::Result {
-                    limits.result
-                } else {
-                    limits.output
+                let limit = match stream {
+                    Stream::Result => limits.result,
+                    Stream::Stdout | Stream::Stderr => limits.output,
                 };
                 Verdict::Output {
                     stream,
@@ -239,33 +237,25 @@ impl Facts {
     }
 
     fn ended_by_itself(&self, end: End) -> Verdict {
-        let signal = match end {
+        match end {
             // Where nothing but samples enforces the limit, it can be passed behind the last of them.
-            End::Exited(_) if self.usage.cpu_time > self.limits.cpu_time => return self.cpu(),
-            End::Exited(0) if self.scratch_was_passed() => return self.disk(),
-            End::Exited(0) if self.memory_was_exceeded() => return self.memory(),
-            End::Exited(0) => return Verdict::Exited { code: 0 },
-            End::Exited(code) => {
-                return if self.scratch_is_full() {
-                    self.disk()
-                } else if self.memory_was_passed() {
-                    self.memory()
-                } else {
-                    Verdict::Exited { code }
-                };
-            }
-            End::Signalled(signal) => signal,
-        };
-        match signal {
-            libc::SIGSYS => Verdict::ForbiddenSyscall { signal },
-            libc::SIGXCPU if self.cpu_was_passed() => self.cpu(),
-            libc::SIGKILL if self.cpu_was_passed() => self.cpu(),
-            libc::SIGXFSZ if self.file_was_too_long() => self.disk(),
-            libc::SIGBUS if self.scratch_is_full() => self.disk(),
-            // What a program does that cannot continue without another thread, as Node.js does.
-            libc::SIGABRT if self.processes_were_refused() => self.processes(),
-            _ if self.memory_was_passed() => self.memory(),
-            _ => Verdict::Signalled { signal },
+            End::Exited(_) if self.usage.cpu_time > self.limits.cpu_time => self.cpu(),
+            End::Exited(0) if self.scratch_was_passed() => self.disk(),
+            End::Exited(0) if self.memory_was_exceeded() => self.memory(),
+            End::Exited(0) => Verdict::Exited { code: 0 },
+            End::Exited(_) if self.scratch_is_full() => self.disk(),
+            End::Exited(_) if self.memory_was_passed() => self.memory(),
+            End::Exited(code) => Verdict::Exited { code },
+            End::Signalled(signal) => match signal {
+                libc::SIGSYS => Verdict::ForbiddenSyscall { signal },
+                libc::SIGXCPU | libc::SIGKILL if self.cpu_was_passed() => self.cpu(),
+                libc::SIGXFSZ if self.file_was_too_long() => self.disk(),
+                libc::SIGBUS if self.scratch_is_full() => self.disk(),
+                // What a program does that cannot continue without another thread, as Node.js does.
+                libc::SIGABRT if self.processes_were_refused() => self.processes(),
+                _ if self.memory_was_passed() => self.memory(),
+                _ => Verdict::Signalled { signal },
+            },
         }
     }
 

@@ -23,7 +23,6 @@ use crate::{
         limits::Limits,
         profile::{BOOT, Profile, WarmProfile},
     },
-    launcher::Launched,
     proc_usage::ProcTree,
     runtimes::Interpreter,
     slot::{Invocation, SandboxedProcess, Slot, Tools, base_environment},
@@ -119,29 +118,25 @@ impl WarmInterpreter {
         let started = tools.start(&order.interpreter, &order.limits, user, invocation);
         let started = started.await;
         let mut process = started.map_err(|not_started| not_started.failure.to_string())?;
-        let warming = tokio::time::timeout(WARM_UP_TIME, wait(&mut process, order));
-        match warming
-            .await
-            .unwrap_or_else(|_| Err("it took too long".to_owned()))
-        {
-            Ok((job, missing, loaded)) => {
-                let (process, used, memory) = weigh(process).await?;
-                let script_path = order.script_path.clone();
-                Ok(Self {
-                    process,
-                    job,
-                    loaded,
-                    used,
-                    memory,
-                    missing,
-                    script_path,
-                })
-            }
+        let warming = tokio::time::timeout(WARM_UP_TIME, wait(&mut process, order)).await;
+        let warmed = warming.unwrap_or_else(|_| Err("it took too long".to_owned()));
+        let (job, missing, loaded) = match warmed {
+            Ok(warmed) => warmed,
             Err(problem) => {
                 retire(process).await;
-                Err(problem)
+                return Err(problem);
             }
-        }
+        };
+        let (process, used, memory) = weigh(process).await?;
+        Ok(Self {
+            process,
+            job,
+            loaded,
+            used,
+            memory,
+            missing,
+            script_path: order.script_path.clone(),
+        })
     }
 
     /// What it keeps in memory, in bytes.
@@ -192,15 +187,8 @@ impl WarmInterpreter {
         arguments: &[String],
         environment: impl FnOnce(&Place) -> Vec<(String, String)>,
     ) -> (SandboxedProcess, Assignment) {
-        let Self {
-            process,
-            job,
-            used,
-            missing,
-            script_path,
-            ..
-        } = self;
-        let script = process.slot.place.work.join(&script_path);
+        let process = self.process;
+        let script = process.slot.place.work.join(&self.script_path);
         let mut text = format!("{}\0{}\0", arguments.len() + 1, script.display()).into_bytes();
         for argument in arguments {
             text.extend(argument.as_bytes());
@@ -210,10 +198,10 @@ impl WarmInterpreter {
             text.extend(format!("{name}={value}\0").into_bytes());
         }
         let assignment = Assignment {
-            job,
+            job: self.job,
             text,
-            used,
-            missing,
+            used: self.used,
+            missing: self.missing,
         };
         (process, assignment)
     }
@@ -253,24 +241,18 @@ async fn wait(
         .ok_or("it has no job channel")?;
     let said = word(&mut job).await.map_err(|error| error.to_string())?;
     let complaint = complaint(process);
-    let loaded = said.filter(|_| complaint.is_empty()).ok_or_else(|| {
-        if complaint.is_empty() {
-            "it ended before it waited".to_owned()
-        } else {
-            format!("it said: {complaint}")
-        }
-    })?;
+    if !complaint.is_empty() {
+        return Err(format!("it said: {complaint}"));
+    }
+    let loaded = said.ok_or("it ended before it waited")?;
     let loaded = loaded.split_whitespace().map(str::to_owned).collect();
     Ok((job, missing, loaded))
 }
 
 async fn started(reports: &mut Lines<BufReader<OwnedReadHalf>>) -> Result<Vec<Layer>, String> {
     loop {
-        let line = reports
-            .next_line()
-            .await
-            .map_err(|error| error.to_string())?;
-        let line = line.ok_or("the launcher has ended")?;
+        let line = reports.next_line().await.map_err(|error| error.to_string());
+        let line = line?.ok_or("the launcher has ended")?;
         match serde_json::from_str(&line) {
             Ok(Report::Started { missing }) => return Ok(missing),
             Ok(Report::Failed(failure)) => return Err(failure.to_string()),
@@ -323,18 +305,13 @@ async fn weigh(process: SandboxedProcess) -> Result<(SandboxedProcess, Duration,
 /// Ends everybody of a launcher and waits for its last word.
 async fn retire(process: SandboxedProcess) {
     let SandboxedProcess { launched, slot } = process;
-    let Launched {
-        supervisor,
-        mut reports,
-        mut say,
-        ..
-    } = launched;
+    let (mut reports, mut say) = (launched.reports, launched.say);
     // An error means that it has ended already.
     let _ = say.shutdown().await;
     let until = Instant::now() + RETIRE_TIME;
     let ended = async { while let Ok(Some(_)) = reports.next_line().await {} };
     // One that does not end is killed with its supervisor.
     let _ = tokio::time::timeout_at(until.into(), ended).await;
-    drop(supervisor);
+    drop(launched.supervisor);
     let _ = tokio::task::spawn_blocking(move || drop(slot)).await;
 }

@@ -1,9 +1,6 @@
 //! Follows a launched script until no process of it is left.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use sandbox_launcher::{
     processes::end_leftovers,
@@ -22,14 +19,13 @@ use crate::{
         isolation::{MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::Captured,
-        script::Script,
         verdict::{Facts, Stopped, Stream},
     },
     input_files::InputFiles,
-    launcher::Launched,
     pool::Assignment,
     run::{
-        io_handler::{IoHandler, IoTasks, Progress, RunContext, Stage},
+        Job,
+        io_handler::{IoHandler, Progress, RunContext, Stage},
         usage_monitor::UsageMonitor,
     },
     slot::{NotStarted, SandboxedProcess, Slot},
@@ -76,51 +72,29 @@ impl Seen {
     }
 }
 
-/// What a started interpreter is to do.
-pub(super) struct RunRequest {
-    /// The files that it needs.
-    pub(super) delivery: InputFiles,
-    /// The script.
-    pub(super) script: Arc<Script>,
-    /// When it was accepted.
-    pub(super) accepted: Instant,
-    /// What gives the script to an interpreter that waits for it.
-    pub(super) assignment: Option<Assignment>,
-}
-
 /// Feeds and follows a script, until no process is left in its slot. What comes back beside what was seen
 /// blocks when it is dropped, while the cgroup and the files of the script are removed.
 pub(super) async fn watch(
-    process: SandboxedProcess,
-    request: RunRequest,
+    (process, assignment): (SandboxedProcess, Option<Assignment>),
+    job: &Job,
+    delivery: InputFiles,
     handler: Box<dyn IoHandler>,
     cancel: oneshot::Receiver<()>,
 ) -> (Seen, (Option<UsageMonitor>, Slot)) {
     let SandboxedProcess { launched, mut slot } = process;
-    let Launched {
-        supervisor,
-        reports,
-        say,
-        work,
-        io,
-    } = launched;
-    let facts = Facts::new(request.script.limits);
-    let used = (request.assignment.as_ref()).map_or(Duration::ZERO, |it| it.used);
-    let monitor = UsageMonitor::new(&mut slot, supervisor.id(), work, used);
+    let supervisor = launched.supervisor;
+    let facts = Facts::new(job.script.limits);
+    let used = (assignment.as_ref()).map_or(Duration::ZERO, |it| it.used);
+    let monitor = UsageMonitor::new(&mut slot, supervisor.id(), launched.work, used);
     let (overflow, overflows) = mpsc::channel(3);
     let context = RunContext {
-        delivery: request.delivery,
-        script: request.script,
+        delivery,
+        script: job.script.clone(),
         missing: slot.missing.clone(),
         enforcement: slot.enforcement,
         overflow,
     };
-    let IoTasks {
-        outputs,
-        progress_reader,
-        helpers,
-        progress,
-    } = handler.handle(io, context);
+    let tasks = handler.handle(launched.io, context);
     let mut watch = Watch {
         facts,
         monitor: Some(monitor),
@@ -132,19 +106,19 @@ pub(super) async fn watch(
         gone: false,
         survivors: 0,
         sampling: None,
-        progress,
-        assignment: request.assignment,
+        progress: tasks.progress,
+        assignment,
         used: Duration::ZERO,
     };
+    let (reports, say) = (launched.reports, launched.say);
     watch.follow(reports, say, overflows, cancel).await;
-    drop((helpers, supervisor));
+    drop((tasks.helpers, supervisor));
     let now = Instant::now();
     watch.finish().await;
-    let outputs = outputs.map(drain);
-    let [stdout, stderr, result] = outputs;
+    let [stdout, stderr, result] = tasks.outputs.map(drain);
     let outputs = [stdout.await, stderr.await, result.await];
-    drain(progress_reader).await;
-    watch.conclude(request.accepted, now, &outputs).await;
+    drain(tasks.progress_reader).await;
+    watch.conclude(job.accepted, now, &outputs).await;
     let seen = Seen {
         facts: watch.facts,
         outputs,
@@ -238,11 +212,7 @@ impl Watch {
     }
 
     fn fail(&mut self, message: &str) {
-        let failure = Failure {
-            layer: Layer::Launch,
-            message: message.to_owned(),
-            errno: 0,
-        };
+        let failure = Failure::new(Layer::Launch, message, 0);
         self.facts.failure.get_or_insert(failure);
     }
 
@@ -295,22 +265,16 @@ impl Watch {
 
     /// Gives a waiting interpreter its script, which starts here.
     fn assign(&mut self, assignment: Assignment) {
-        let Assignment {
-            job,
-            text,
-            used,
-            missing,
-        } = assignment;
-        self.used = used;
+        let Assignment { mut job, text, .. } = assignment;
+        self.used = assignment.used;
         self.facts.usage.warm_start = true;
-        self.start(missing);
+        self.start(assignment.missing);
         match job.try_write(&text) {
             // The end of the text is the end of the channel.
             Ok(written) if written == text.len() => {}
             written => {
                 let written = written.unwrap_or(0);
                 tokio::spawn(async move {
-                    let mut job = job;
                     // An interpreter that does not read it has ended, which is reported.
                     let _ = job.write_all(text.get(written..).unwrap_or_default()).await;
                 });

@@ -15,7 +15,7 @@ use crate::{
         CellEnd, CellEvent,
         frames::{CellError, Frame},
     },
-    streaming::{Next, StreamHandle, output_queue::Item},
+    streaming::{StreamHandle, output_queue::Item},
 };
 
 pub(super) fn session(view: &SessionInfo) -> wire::Session {
@@ -68,12 +68,12 @@ pub(super) fn answers(stream: StreamHandle<CellEvent>) -> ResponseStream<RunCell
             return None;
         }
         let event = match stream.next(ALIVE).await {
-            Next::Item(Item::Output(chunk)) => Event::Output(outward::chunk(chunk)),
-            Next::Item(Item::Event(happened)) => event(happened),
-            Next::Nothing => Event::Alive(wire::ExecutionAlive {
+            Ok(Some(Item::Output(chunk))) => Event::Output(outward::chunk(chunk)),
+            Ok(Some(Item::Event(happened))) => event(happened),
+            Err(_) => Event::Alive(wire::ExecutionAlive {
                 wall_time: Some(outward::duration(began.elapsed())),
             }),
-            Next::End => return None,
+            Ok(None) => return None,
         };
         let sequence = sequence + 1;
         let over = matches!(event, Event::Ended(_));

@@ -18,19 +18,19 @@ pub struct Reached {
 impl Reached {
     /// A limit of time, in milliseconds.
     pub fn time(limit: Duration, observed: Duration) -> Self {
-        Self {
-            limit: milliseconds(limit),
-            observed: milliseconds(observed),
-            unit: "ms",
-        }
+        Self::of(milliseconds(limit), milliseconds(observed), "ms")
     }
 
     /// A limit of size.
     pub fn bytes(limit: u64, observed: u64) -> Self {
+        Self::of(limit, observed, "bytes")
+    }
+
+    fn of(limit: u64, observed: u64, unit: &'static str) -> Self {
         Self {
             limit,
             observed,
-            unit: "bytes",
+            unit,
         }
     }
 }
@@ -61,35 +61,27 @@ impl Verdict {
 
     /// The limit that it is about, if it is about one.
     pub fn reached(&self) -> Option<Reached> {
-        match *self {
+        Some(match *self {
             Self::Wall { limit, observed } | Self::Cpu { limit, observed } => {
-                Some(Reached::time(limit, observed))
+                Reached::time(limit, observed)
             }
             Self::Memory { limit, observed }
             | Self::Output {
                 limit, observed, ..
-            } => Some(Reached::bytes(limit, observed)),
+            } => Reached::bytes(limit, observed),
             Self::Processes {
                 limit, observed, ..
-            } => Some(Reached {
-                limit: u64::from(limit),
-                observed: u64::from(observed),
-                unit: "processes",
-            }),
+            } => Reached::of(limit.into(), observed.into(), "processes"),
             Self::Disk {
-                limit_files,
-                observed_files,
+                limit_files: limit,
+                observed_files: observed,
                 ..
-            } if observed_files >= limit_files => Some(Reached {
-                limit: limit_files,
-                observed: observed_files,
-                unit: "files",
-            }),
+            } if observed >= limit => Reached::of(limit, observed, "files"),
             Self::Disk {
                 limit, observed, ..
-            } => Some(Reached::bytes(limit, observed)),
-            _ => None,
-        }
+            } => Reached::bytes(limit, observed),
+            _ => return None,
+        })
     }
 
     /// The code, signal or error number that goes with it.
