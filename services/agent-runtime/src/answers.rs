@@ -21,7 +21,6 @@ use crate::{
         plan::{Opening, TurnInput},
     },
     peers::Peers,
-    profiles::Profiles,
     running_scenes::{Draft, Request, RunningScenes, SceneInstance, scene_of},
     store::{AgentStore, OpenQuestion},
     turns::{NewTurn, Turns},
@@ -44,7 +43,6 @@ pub(crate) struct Answers {
     pub(crate) store: AgentStore,
     pub(crate) runs: Runs,
     pub(crate) peers: Peers,
-    pub(crate) profiles: Profiles,
     pub(crate) running_scenes: RunningScenes,
     pub(crate) turns: Turns,
 }
@@ -148,8 +146,6 @@ impl Answers {
 
     /// Starts a turn with an answer, after the one that is under way.
     async fn open_turn(&self, question: &OpenQuestion, answer: &Value) -> Result<(), Status> {
-        let gone = || Status::not_found("the profile of the agent that asked was deleted");
-        let known = self.profiles.get(&question.profile_id).ok_or_else(gone)?;
         let source = source(question);
         let event = json!({
             "type": ANSWERED,
@@ -158,7 +154,7 @@ impl Answers {
         });
         loop {
             let turn = NewTurn {
-                profile: Arc::clone(&known.profile),
+                profile_id: question.profile_id.clone(),
                 input: TurnInput {
                     history: Vec::new(),
                     opening: Opening::Events(vec![event.clone()]),
@@ -171,12 +167,14 @@ impl Answers {
                 scope: SCOPE,
                 body_hash: Hash::of(question.run_id.as_bytes()),
                 options: None,
+                refuse_if_busy: false,
                 scene: None,
             };
             let Err(failure) = self.turns.start(turn).await else {
                 return Ok(());
             };
             let status = failure.into_status();
+            // Too many turns wait.
             let is_busy = grpc_kit::reason(&status) == Some(ErrorReason::ConversationBusy);
             if !is_busy && FailureClass::of(&status) != FailureClass::Transient {
                 return Err(status);

@@ -11,7 +11,7 @@ use call_text::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{Clock, RunId, Timestamp};
 use grpc_kit::{Failure, run_list::timestamp_from_proto};
-use run_events::Runs;
+use run_events::{RunMeta, Runs};
 use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
 
@@ -26,6 +26,9 @@ pub use branch::Branched;
 
 /// How many changes of different conversations can be made at once.
 const STRIPES: usize = 64;
+
+/// How many turns may wait for the end of the one that continues (rule G407).
+const MAX_QUEUED: usize = 64;
 
 /// The conversations. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -52,6 +55,8 @@ pub struct Conversation {
     pub revision: u64,
     /// The turn that continues.
     pub active_run_id: Option<String>,
+    /// The turns that wait for its end, in their order.
+    pub queued_run_ids: Vec<String>,
 }
 
 /// One part of a conversation, by time.
@@ -101,6 +106,35 @@ impl Conversations {
             Some(run_id) => Err(busy(run_id)),
             None => Ok(()),
         }
+    }
+
+    /// Returns whether another turn has to wait for those that have not ended (rule G407).
+    ///
+    /// # Errors
+    /// CONVERSATION_BUSY when too many wait, or a storage that does not work.
+    pub async fn queues(&self, conversation_id: &str) -> Result<bool, Failure> {
+        let runs = self.inner.runs.by_conversation(conversation_id).await?;
+        let open: Vec<&str> = open(&runs).collect();
+        match open.first() {
+            Some(active) if open.len() > MAX_QUEUED => Err(busy(active)),
+            first => Ok(first.is_some()),
+        }
+    }
+
+    /// Returns the first turn before another that has not ended.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn turn_before(
+        &self,
+        conversation_id: &str,
+        run: RunId,
+    ) -> Result<Option<common::Run>, Failure> {
+        let runs = self.inner.runs.by_conversation(conversation_id).await?;
+        let own = run.to_string();
+        let mut before = runs.into_iter().take_while(|(run, _)| run.run_id != own);
+        let first = before.find(|(run, _)| run.outcome.is_none());
+        Ok(first.map(|(run, _)| run))
     }
 
     /// Returns a conversation.
@@ -174,6 +208,7 @@ impl Conversations {
             let first = Conversation {
                 revision,
                 active_run_id: None,
+                queued_run_ids: Vec::new(),
                 ..current
             };
             return Ok((first, true));
@@ -345,19 +380,35 @@ impl Conversations {
 
     async fn describe(&self, row: ConversationRow) -> Result<Conversation, Failure> {
         let runs = self.inner.runs.by_conversation(&row.id).await?;
+        let mut open = open(&runs).map(str::to_owned);
         Ok(Conversation {
             revision: row.batches + runs.len() as u64,
-            active_run_id: active(&runs).map(str::to_owned),
+            active_run_id: open.next(),
+            queued_run_ids: open.collect(),
             row,
         })
     }
 }
 
 /// Returns the turn that continues.
-fn active(runs: &[(common::Run, run_events::RunMeta)]) -> Option<&str> {
-    let mut runs = runs.iter().map(|(run, _)| run);
-    runs.find(|run| run.outcome.is_none())
-        .map(|run| run.run_id.as_str())
+fn active(runs: &[(common::Run, RunMeta)]) -> Option<&str> {
+    open(runs).next()
+}
+
+/// Returns the turns that have not ended: the one that continues, and those that wait for it.
+fn open(runs: &[(common::Run, RunMeta)]) -> impl Iterator<Item = &str> {
+    let runs = runs.iter().map(|(run, _)| run);
+    let open = runs.filter(|run| run.outcome.is_none());
+    open.map(|run| run.run_id.as_str())
+}
+
+/// Returns the turn to which calls of a conversation belong: the one that continues, else the newest.
+pub(crate) fn present(mut runs: Vec<(common::Run, RunMeta)>) -> Option<(common::Run, RunMeta)> {
+    let active = runs.iter().position(|(run, _)| run.outcome.is_none());
+    match active {
+        Some(place) => Some(runs.swap_remove(place)),
+        None => runs.pop(),
+    }
 }
 
 fn busy(run_id: &str) -> Failure {

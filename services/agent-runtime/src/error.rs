@@ -49,6 +49,14 @@ pub(crate) fn store_failure(error: &StoreError) -> Failure {
     }
 }
 
+/// Reports that no profile has this id.
+pub(crate) fn no_such_profile(id: &str) -> Failure {
+    let shown: String = id.chars().take(80).collect();
+    let message = format!("no agent profile has the id `{shown}`");
+    Failure::new(Code::NotFound, ErrorReason::ProfileNotFound, message)
+        .metadata("profile_id", shown)
+}
+
 /// Reports that no model has this name, or that none is named.
 pub(crate) fn no_such_model(name: Option<&str>) -> Failure {
     let failure =

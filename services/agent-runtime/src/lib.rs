@@ -11,6 +11,8 @@
 //! - [`provider`]: language models, one file per model API.
 //! - [`store`]: what is stored beside the runs.
 //! - [`profiles`]: the agents of a directory and those that were put.
+//! - [`revisions`]: what profiles and scenes were before.
+//! - [`knowledge`]: what agents look up and write.
 //! - [`conversations`]: turns and appended messages as one conversation.
 //! - [`turn_log`]: the log of a turn, read back.
 //! - [`runner`]: the I/O of turns.
@@ -24,11 +26,13 @@ mod answers;
 pub mod conversations;
 pub mod domain;
 pub mod error;
+pub mod knowledge;
 pub mod peers;
 pub mod profiles;
 mod program;
 pub mod provider;
 mod questions;
+pub mod revisions;
 pub mod rpc;
 pub mod runner;
 pub mod running_scenes;

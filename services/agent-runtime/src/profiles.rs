@@ -19,15 +19,23 @@ use crate::{
     domain::{
         document::DocumentError,
         profile::{self, Profile},
+        scene::{Instance, Scene},
     },
-    store::{AgentStore, StoreError},
+    revisions::{DocumentKind, Revisions},
+    store::{AgentStore, NewRevision, RevisionRow, StoreError},
 };
 
-pub(crate) use files::read_text;
-use files::{Files, Look};
+use files::Files;
+pub(crate) use files::{Look, json_files, read_text};
 
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A revision that was written by another version of this program.
+const UNREADABLE: StoreError = StoreError::Damaged {
+    table: "revisions",
+    column: "text",
+};
 
 /// The profiles by id. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -41,16 +49,19 @@ struct Inner {
     /// The files as they looked before they were read for the first time.
     first_look: Look,
     store: AgentStore,
+    revisions: Revisions,
     /// Locked for a look-up or a change, never across an await.
     known: RwLock<Known>,
     /// One change at a time: checking an etag and storing are one step. Held across the commit.
     changing: Mutex<()>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     files: Arc<Files>,
     stored: BTreeMap<String, Arc<Profile>>,
+    /// The revisions in force.
+    revisions: BTreeMap<String, RevisionRow>,
 }
 
 /// A profile and where it comes from.
@@ -60,6 +71,25 @@ pub struct KnownProfile {
     pub profile: Arc<Profile>,
     /// Whether it is a file.
     pub from_file: bool,
+    /// The revision; none of a profile that was only checked.
+    pub revision: Option<RevisionRow>,
+}
+
+impl KnownProfile {
+    /// Returns the number of the revision; zero for none.
+    pub fn revision_number(&self) -> u64 {
+        self.revision.as_ref().map_or(0, |row| row.number)
+    }
+
+    fn new_revision(&self) -> NewRevision {
+        NewRevision {
+            id: self.profile.id.to_string(),
+            etag: self.profile.etag(),
+            label: self.profile.version.clone(),
+            from_file: self.from_file,
+            text: self.profile.text.clone(),
+        }
+    }
 }
 
 /// A profile to be stored.
@@ -117,7 +147,11 @@ impl Profiles {
     ///
     /// # Errors
     /// A store that does not work.
-    pub async fn open(directory: PathBuf, store: AgentStore) -> Result<Self, StoreError> {
+    pub async fn open(
+        directory: PathBuf,
+        store: AgentStore,
+        revisions: Revisions,
+    ) -> Result<Self, StoreError> {
         let first_look = Look::at(&directory);
         let files = Files::load(&directory, &Files::default()).unwrap_or_else(|error| {
             let path = directory.display();
@@ -133,15 +167,21 @@ impl Profiles {
                 Err(error) => tracing::error!(%error, "a stored agent profile is left out"),
             }
         }
+        let mut known = Known {
+            files: Arc::new(files),
+            stored,
+            revisions: revisions.newest(DocumentKind::Profile).await?,
+        };
+        let new = known.new_revisions();
+        let noted = revisions.note(DocumentKind::Profile, new).await?;
+        known.revisions.extend(noted);
         Ok(Self {
             inner: Arc::new(Inner {
                 directory,
                 first_look,
                 store,
-                known: RwLock::new(Known {
-                    files: Arc::new(files),
-                    stored,
-                }),
+                revisions,
+                known: RwLock::new(known),
                 changing: Mutex::default(),
             }),
         })
@@ -155,6 +195,68 @@ impl Profiles {
     /// Returns the profile with this id.
     pub fn get(&self, id: &str) -> Option<KnownProfile> {
         self.read(|known| known.get(id))
+    }
+
+    /// Returns a profile at a revision; none if it is not kept.
+    ///
+    /// # Errors
+    /// A store that does not work, or a revision that can no longer be read.
+    pub async fn at(&self, id: &str, revision: u64) -> Result<Option<KnownProfile>, StoreError> {
+        let current = self.get(id);
+        if let Some(known) = current.filter(|known| known.revision_number() == revision) {
+            return Ok(Some(known));
+        }
+        let kept = self.inner.revisions.at(DocumentKind::Profile, id, revision);
+        let Some((row, text)) = kept.await? else {
+            return Ok(None);
+        };
+        Ok(Some(KnownProfile {
+            profile: Arc::new(profile::read(&text).map_err(|_| UNREADABLE)?),
+            from_file: row.from_file,
+            revision: Some(row),
+        }))
+    }
+
+    /// Returns the profile of an agent of a scene: the revision that is pinned, else the newest (rule G104).
+    ///
+    /// # Errors
+    /// A store that does not work, or a revision that can no longer be read.
+    pub async fn of_instance(
+        &self,
+        instance: &Instance,
+    ) -> Result<Option<KnownProfile>, StoreError> {
+        match instance.tavern.profile_revision {
+            Some(pinned) => self.at(&instance.profile_id, pinned).await,
+            None => Ok(self.get(&instance.profile_id)),
+        }
+    }
+
+    /// Returns the profiles of the agents of a scene, in their order; none for those that are not there.
+    ///
+    /// # Errors
+    /// A store that does not work, or a revision that can no longer be read.
+    pub async fn of_scene(&self, scene: &Scene) -> Result<Vec<Option<KnownProfile>>, StoreError> {
+        let mut profiles = Vec::new();
+        for instance in &scene.instances {
+            profiles.push(self.of_instance(instance).await?);
+        }
+        Ok(profiles)
+    }
+
+    /// Returns at most `limit` revisions of a profile, the newest first, those before `before`.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub async fn revisions(
+        &self,
+        id: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RevisionRow>, StoreError> {
+        let revisions = &self.inner.revisions;
+        revisions
+            .list(DocumentKind::Profile, id, before, limit)
+            .await
     }
 
     /// Returns at most `limit` profiles by id, those after `id` only.
@@ -181,24 +283,33 @@ impl Profiles {
     pub async fn put(&self, put: Put<'_>) -> Result<(KnownProfile, bool), ChangeError> {
         let profile = Arc::new(profile::read(put.text)?);
         let id = profile.id.to_string();
-        let stored = KnownProfile {
+        let mut stored = KnownProfile {
             profile: Arc::clone(&profile),
             from_file: false,
+            revision: None,
         };
         let _one_at_a_time = self.inner.changing.lock().await;
         if let Some((request_id, body_hash)) = put.request
             && let Some(known) = self.inner.store.put_request(request_id).await?
         {
-            return match known[..] == body_hash.0[..] {
-                true => Ok((stored, true)),
-                false => Err(ChangeError::RequestIdReused),
-            };
+            if known[..] != body_hash.0[..] {
+                return Err(ChangeError::RequestIdReused);
+            }
+            // The revision that the first request made, as long as it is kept.
+            let kept = self.revisions(&id, None, usize::MAX).await?;
+            let etag = profile.etag();
+            stored.revision = kept
+                .into_iter()
+                .find(|row| row.etag == etag && !row.from_file);
+            return Ok((stored, true));
         }
         self.check_etag(&id, put.etag)?;
         if !put.validate_only {
             let store = &self.inner.store;
             store.put_profile(&id, put.text, put.request).await?;
-            self.write(|known| known.stored.insert(id, profile));
+            let change = |known: &mut Known| known.stored.insert(id.clone(), profile);
+            self.change(change).await?;
+            stored = self.get(&id).unwrap_or(stored);
         }
         Ok((stored, false))
     }
@@ -215,8 +326,30 @@ impl Profiles {
             Some(_) => self.check_etag(id, etag)?,
         }
         self.inner.store.delete_profile(id).await?;
-        self.write(|known| known.stored.remove(id));
-        Ok(())
+        self.change(|known| known.stored.remove(id)).await?;
+        match self.get(id) {
+            Some(_) => Ok(()),
+            None => {
+                self.write(|known| known.revisions.remove(id));
+                let revisions = &self.inner.revisions;
+                Ok(revisions.forget(DocumentKind::Profile, id).await?)
+            }
+        }
+    }
+
+    /// Changes what is known, and notes what comes into force as revisions before it does.
+    async fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> Result<T, StoreError> {
+        let mut known = self.read(Known::clone);
+        let changed = change(&mut known);
+        let new = known.new_revisions();
+        let noted = self
+            .inner
+            .revisions
+            .note(DocumentKind::Profile, new)
+            .await?;
+        known.revisions.extend(noted);
+        self.write(|present| *present = known);
+        Ok(changed)
     }
 
     /// Reads the directory again.
@@ -229,7 +362,7 @@ impl Profiles {
         let before = self.read(|known| Arc::clone(&known.files));
         let load = tokio::task::spawn_blocking(move || Files::load(&directory, &before));
         let now = Arc::new(load.await.map_err(io::Error::other)??);
-        Ok(self.write(|known| {
+        let reload = |known: &mut Known| {
             let before = std::mem::replace(&mut known.files, now);
             let now = &known.files.by_id;
             let mut reloaded = Reloaded::default();
@@ -245,7 +378,8 @@ impl Profiles {
             let removed = before.by_id.keys().filter(|id| !now.contains_key(*id));
             reloaded.removed.extend(removed.cloned());
             reloaded
-        }))
+        };
+        self.change(reload).await.map_err(io::Error::other)
     }
 
     /// Reads the directory again whenever a file in it has changed, within two seconds (rule G103).
@@ -296,6 +430,21 @@ impl Known {
             .map(|profile| KnownProfile {
                 profile: Arc::clone(profile),
                 from_file: stored.is_none(),
+                revision: self.revisions.get(id).cloned(),
             })
+    }
+
+    /// Returns the profiles in force that are no revision yet.
+    fn new_revisions(&self) -> Vec<NewRevision> {
+        let files = self.files.by_id.keys();
+        let files = files.filter(|id| !self.stored.contains_key(*id));
+        let in_force = self.stored.keys().chain(files);
+        let new = in_force.filter_map(|id| self.get(id)).filter(|known| {
+            let row = known.revision.as_ref();
+            !row.is_some_and(|row| {
+                row.etag == known.profile.etag() && row.from_file == known.from_file
+            })
+        });
+        new.map(|known| known.new_revision()).collect()
     }
 }

@@ -2,6 +2,8 @@
 
 mod agent;
 mod conversations;
+mod documents;
+mod knowledge;
 mod model;
 mod operations;
 mod profiles;
@@ -14,13 +16,25 @@ mod worlds;
 
 pub use agent::AgentRpc;
 pub use conversations::ConversationRpc;
+pub use knowledge::KnowledgeRpc;
 pub use model::ModelRpc;
 pub use profiles::ProfileRpc;
 pub use publishers::Publishers;
 pub use scenes::SceneRpc;
 pub use states::StateRpc;
 
+use core_types::RequestId;
 use grpc_kit::Failure;
+
+/// Refuses the name of a request that cannot be one; it may be empty.
+fn check_request_id(request_id: &str) -> Result<(), Failure> {
+    match RequestId::new(request_id) {
+        Err(error) if !request_id.is_empty() => {
+            Err(Failure::invalid_fields().violation("request_id", error.to_string()))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Reads where a list continues: the key of the last entry of the page before.
 fn page_after(list: &str, page_token: &str) -> Result<Option<String>, Failure> {

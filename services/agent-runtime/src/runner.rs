@@ -18,6 +18,7 @@ mod driver;
 mod flights;
 mod inventory;
 mod observations;
+mod queue;
 mod reading_context;
 mod spending;
 mod steer;
@@ -244,6 +245,8 @@ struct Resumed {
     handle_given: bool,
     /// Whether the log has more than the run's beginning.
     replayed: bool,
+    /// Whether the process before this one accepted the turn.
+    taken_over: bool,
     /// The reason, if the run was asked to be cancelled.
     cancel: Option<String>,
     /// What the turn has used of its models.
@@ -267,6 +270,8 @@ struct AskedStates {
     private: Option<u64>,
     /// Of the world state.
     world: Option<u64>,
+    /// Of the goals.
+    goals: Option<u64>,
 }
 
 impl Resumed {
@@ -279,6 +284,7 @@ impl Resumed {
             untrusted,
             handle_given: false,
             replayed: false,
+            taken_over: false,
             cancel: None,
             spending: Spending::default(),
             observations: Observations::default(),
@@ -303,10 +309,17 @@ impl Resumed {
             opening,
         } = fold(&plan, plan.tools.is_native(), own.clone())?;
         let mut resumed = Self::fresh(turn, given, &opening);
+        resumed.taken_over = true;
         for event in own {
             match &event.kind {
                 Some(Kind::CancelRequested(asked)) => resumed.cancel = Some(asked.reason.clone()),
-                Some(Kind::RunStarted(_) | Kind::MessageGiven(_)) | None => {}
+                Some(
+                    Kind::RunStarted(_)
+                    | Kind::MessageGiven(_)
+                    | Kind::RunQueued(_)
+                    | Kind::RunDequeued(_),
+                )
+                | None => {}
                 Some(kind) => {
                     resumed.replayed = true;
                     resumed.untrusted.extend(history::untrusted_of(kind));
@@ -321,6 +334,7 @@ impl Resumed {
                             resumed.asked = AskedStates {
                                 private: version(asked.state_version),
                                 world: version(asked.world_version),
+                                goals: version(asked.goals_version),
                             };
                         }
                         Kind::ModelAnswered(_) => resumed.asked = AskedStates::default(),

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use core_types::Timestamp;
 use grpc_kit::Failure;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -14,6 +15,7 @@ use crate::domain::{
     event::{Event, Hop, Priority, Source},
     plan::SceneTurn,
     scene::{Instance, Scene},
+    sleep::{Sleep, WakeCause},
 };
 
 /// What stands between the run of a scene and an agent in the name of its conversation.
@@ -30,6 +32,10 @@ pub(crate) enum Request {
     WorldChanged(Change),
     /// The agents and what waits for them shall be returned.
     Status(oneshot::Sender<Vec<InstanceStatus>>),
+    /// An agent shall sleep.
+    Sleep(Asleep, oneshot::Sender<Slept>),
+    /// An agent shall be awake; the answer says whether it slept.
+    Wake(String, WakeCause, oneshot::Sender<bool>),
     /// The scene shall end, for a reason.
     End(String, oneshot::Sender<()>),
 }
@@ -57,6 +63,26 @@ pub(crate) struct Draft {
     pub(crate) correlation_id: String,
     /// The publisher's name for the request; empty if it is never repeated.
     pub(crate) request_id: String,
+}
+
+/// An agent that shall sleep.
+#[derive(Clone, Debug)]
+pub(crate) struct Asleep {
+    /// The agent.
+    pub(crate) instance_id: String,
+    /// What wakes it.
+    pub(crate) sleep: Sleep,
+    /// The caller's name for the request; empty if it is never repeated.
+    pub(crate) request_id: String,
+}
+
+/// An agent that was let sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slept {
+    /// When it wakes by itself.
+    pub(crate) until: Option<Timestamp>,
+    /// Whether the request was seen before.
+    pub(crate) replayed: bool,
 }
 
 /// An event that was published.
@@ -88,6 +114,12 @@ pub(crate) struct InstanceStatus {
     pub(crate) is_busy: bool,
     /// The events that wait for it.
     pub(crate) waiting: Vec<Event>,
+    /// How it sleeps; none if it is awake.
+    pub(crate) sleep: Option<Sleep>,
+    /// Whether the scene is paused.
+    pub(crate) is_paused: bool,
+    /// Whether the scene ends.
+    pub(crate) is_ending: bool,
 }
 
 /// The scenes that run here, by run. Clone, cheap.
@@ -104,6 +136,8 @@ pub(crate) struct RunningScene {
     pub(crate) run_id: String,
     /// The document.
     pub(crate) scene: Arc<Scene>,
+    /// The revision of it.
+    pub(crate) revision: u64,
     requests: mpsc::Sender<Request>,
 }
 
@@ -147,11 +181,12 @@ impl RunningScenes {
     }
 
     /// Begins to take requests for a scene.
-    pub(crate) fn connect(&self, run_id: String, scene: Arc<Scene>) -> Inbox {
+    pub(crate) fn connect(&self, run_id: String, scene: Arc<Scene>, revision: u64) -> Inbox {
         let (sender, requests) = mpsc::channel(WAITING);
         let running = RunningScene {
             run_id: run_id.clone(),
             scene,
+            revision,
             requests: sender.clone(),
         };
         let mut scenes = self.by_run.write().unwrap_or_else(PoisonError::into_inner);
@@ -185,6 +220,14 @@ impl RunningScene {
 }
 
 impl SceneInstance {
+    /// Wakes the agent, as a user says something to it.
+    pub(crate) async fn wake(&self, cause: WakeCause) -> bool {
+        let (answer, answered) = oneshot::channel();
+        let wake = Request::Wake(self.instance.id.clone(), cause, answer);
+        // A scene that ends in this moment has nothing to wake.
+        self.running.ask(wake).await && answered.await.unwrap_or_default()
+    }
+
     /// Returns the place of a turn of this agent whose events came about in a way.
     pub(crate) fn turn(&self, chain: Vec<Hop>) -> SceneTurn {
         SceneTurn {

@@ -8,7 +8,10 @@ mod actor;
 mod ending;
 mod publishing;
 mod replay;
+mod sleeping;
 mod throttle;
+mod tickers;
+mod ticks;
 mod turn;
 mod workflow;
 mod world;
@@ -31,9 +34,9 @@ use crate::{
         scene::{self, Scene},
         state::{self, MAX_PRIVATE_BYTES},
     },
-    error::run_lost,
+    error::{run_lost, store_failure},
     peers::Peers,
-    profiles::Profiles,
+    profiles::{KnownProfile, Profiles},
     runner,
     running_scenes::{RunningScenes, conversation_of},
     states::States,
@@ -93,6 +96,8 @@ pub struct SceneParts {
 pub(crate) struct NewScene {
     /// The scene.
     pub(crate) scene: Scene,
+    /// The revision of it.
+    pub(crate) revision: u64,
     /// The caller's name for the request; empty if it is never repeated.
     pub(crate) request_id: String,
     /// The digest of the request.
@@ -145,7 +150,8 @@ impl SceneRunner {
     /// INVALID_FIELDS, OVERLOADED, REQUEST_ID_REUSED, or a storage that does not work.
     pub(crate) async fn start(&self, new: NewScene) -> Result<(Run, bool), Failure> {
         let inner = &self.inner;
-        let first = first_states(&new.scene, &inner.profiles)?;
+        let profiles = self.profiles_of(&new.scene).await?;
+        let first = first_states(&new.scene, &profiles)?;
         if inner.running_scenes.len() >= inner.max_scenes {
             return Err(Failure::overloaded(RETRY_AFTER));
         }
@@ -164,7 +170,7 @@ impl SceneRunner {
             concurrency_key: String::new(),
             priority: 0,
             deadline_cap: None,
-            owner_data: json!({"scene": new.scene.text}),
+            owner_data: json!({"scene": new.scene.text, "scene_revision": new.revision}),
             first_events: Vec::new(),
             path: None,
         };
@@ -175,9 +181,9 @@ impl SceneRunner {
                 let run = inner.runs.get(&run_id).await;
                 let run = run.map_err(|_| run_lost(&run_id))?;
                 let scene = Arc::new(new.scene);
-                let replayed = Replayed::new(&scene, &inner.profiles, inner.clock.now());
-                let prepared = self.prepare(&run_id, &scene, first).await;
-                self.execute(recorder, scene, replayed, prepared);
+                let replayed = Replayed::new(&scene, &profiles, inner.clock.now());
+                let prepared = self.prepare(&run_id, &scene, &profiles, first).await;
+                self.execute(recorder, scene, new.revision, replayed, prepared);
                 Ok((run, false))
             }
         }
@@ -187,6 +193,7 @@ impl SceneRunner {
     pub async fn resume(&self, open: OpenRun) {
         let run = open.recorder.run_id();
         let text = open.meta.data["scene"].as_str().unwrap_or_default();
+        let revision = open.meta.data["scene_revision"].as_u64();
         match scene::read(text) {
             Ok(scene) => {
                 tracing::info!(%run, events = open.events.len(), "a scene continues");
@@ -195,14 +202,20 @@ impl SceneRunner {
                     .events
                     .first()
                     .map_or_else(|| self.inner.clock.now(), time_of);
-                let mut replayed = Replayed::new(&scene, &self.inner.profiles, started);
+                let profiles = self.profiles_of(&scene).await;
+                let known = profiles.as_ref().map_or(&[][..], Vec::as_slice);
+                let mut replayed = Replayed::new(&scene, known, started);
                 let own = run.to_string();
                 let events = open.events.iter().filter(|event| event.run_id == own);
                 for kind in events.filter_map(|event| event.kind.as_ref()) {
                     replayed.apply(&scene, kind);
                 }
-                let prepared = self.prepare_again(&own, &scene).await;
-                self.execute(open.recorder, scene, replayed, prepared);
+                let prepared = match profiles {
+                    Ok(profiles) => self.prepare_again(&own, &scene, &profiles).await,
+                    Err(failure) => Err(failure),
+                };
+                let revision = revision.unwrap_or_default();
+                self.execute(open.recorder, scene, revision, replayed, prepared);
             }
             Err(error) => {
                 tracing::error!(%run, %error, "a scene cannot continue");
@@ -219,12 +232,19 @@ impl SceneRunner {
         &self,
         run_id: &str,
         scene: &Scene,
+        profiles: &[Option<KnownProfile>],
         first: Vec<Option<Value>>,
     ) -> Result<(), Failure> {
         let inner = &self.inner;
-        for (instance, first) in scene.instances.iter().zip(first) {
+        let agents = scene.instances.iter().zip(profiles).zip(first);
+        for ((instance, known), first) in agents {
             let conversation = conversation_of(run_id, &instance.id);
             inner.conversations.begin(&conversation).await?;
+            if let Some(known) = known {
+                let (profile, goals) = (&known.profile, &instance.goals);
+                let states = &inner.states;
+                states.begin_goals(&conversation, profile, goals).await?;
+            }
             if let Some(first) = first {
                 let owner = StateOwner::agent(&conversation, &instance.profile_id);
                 inner.states.begin(&owner, &first).await?;
@@ -235,14 +255,31 @@ impl SceneRunner {
     }
 
     /// Begins what the process before this one did not come to: the world state is the last.
-    async fn prepare_again(&self, run_id: &str, scene: &Scene) -> Result<(), Failure> {
+    async fn prepare_again(
+        &self,
+        run_id: &str,
+        scene: &Scene,
+        profiles: &[Option<KnownProfile>],
+    ) -> Result<(), Failure> {
         let inner = &self.inner;
         let world = StateOwner::world(run_id);
         if inner.states.snapshot(world, None).await?.is_some() {
             return Ok(());
         }
-        let first = first_states(scene, &inner.profiles)?;
-        self.prepare(run_id, scene, first).await
+        let first = first_states(scene, profiles)?;
+        self.prepare(run_id, scene, profiles, first).await
+    }
+
+    /// Returns the profiles of the agents of a scene, in their order.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub(crate) async fn profiles_of(
+        &self,
+        scene: &Scene,
+    ) -> Result<Vec<Option<KnownProfile>>, Failure> {
+        let profiles = self.inner.profiles.of_scene(scene).await;
+        profiles.map_err(|error| store_failure(&error))
     }
 
     /// Carries a scene out whose states have begun; one whose states could not begin fails.
@@ -250,6 +287,7 @@ impl SceneRunner {
         &self,
         recorder: Recorder,
         scene: Arc<Scene>,
+        revision: u64,
         replayed: Replayed,
         prepared: Result<(), Failure>,
     ) {
@@ -262,7 +300,8 @@ impl SceneRunner {
         let writer = recorder.clone();
         // A caller that reads that the scene was started can ask something of it at once.
         let run_id = recorder.run_id().to_string();
-        let inbox = inner.running_scenes.connect(run_id, Arc::clone(&scene));
+        let connected = Arc::clone(&scene);
+        let inbox = inner.running_scenes.connect(run_id, connected, revision);
         let work = move |control| Actor::new(inner, writer, control, inbox, scene, replayed).run();
         self.inner.runs.execute(recorder, work);
     }
@@ -282,17 +321,24 @@ fn unprepared(failure: Failure) -> CallError {
 ///
 /// # Errors
 /// INVALID_FIELDS with every profile that is not there and every state that breaks its schema.
-fn first_states(scene: &Scene, profiles: &Profiles) -> Result<Vec<Option<Value>>, Failure> {
+fn first_states(
+    scene: &Scene,
+    profiles: &[Option<KnownProfile>],
+) -> Result<Vec<Option<Value>>, Failure> {
     let mut failure = Failure::invalid_fields();
     let mut states = Vec::new();
-    for (index, instance) in scene.instances.iter().enumerate() {
+    for (index, (instance, known)) in scene.instances.iter().zip(profiles).enumerate() {
         let place = format!("scene/agent_instances/{index}");
-        let Some(known) = profiles.get(&instance.profile_id) else {
-            let problem = format!("no agent profile has the id `{}`", instance.profile_id);
+        let Some(known) = known else {
+            let of = match instance.tavern.profile_revision {
+                Some(pinned) => format!("has a revision {pinned} that is kept for"),
+                None => "has".to_owned(),
+            };
+            let problem = format!("no agent profile {of} the id `{}`", instance.profile_id);
             failure.add_violation(format!("{place}/profile_id"), problem);
             continue;
         };
-        let profile = known.profile;
+        let profile = &known.profile;
         let first = match (&profile.first_state, &instance.state_override) {
             (first, None) => Ok(first.clone()),
             (first, Some(over)) => {

@@ -2,7 +2,7 @@
 //!
 //! The directory is read for each request: scenes are few, and asked for when one is started.
 
-use std::{collections::BTreeMap, fs, io, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
 use core_types::LoadDiagnostic;
 use tokio::sync::Mutex;
@@ -12,12 +12,10 @@ use crate::{
         document::DocumentError,
         scene::{self, MAX_SCENE_BYTES, Scene},
     },
-    profiles::read_text,
-    store::{AgentStore, StoreError},
+    profiles::{json_files, read_text},
+    revisions::{DocumentKind, Revisions},
+    store::{AgentStore, NewRevision, RevisionRow, StoreError},
 };
-
-/// The most files that are looked at.
-const MAX_FILES: usize = 1_000;
 
 /// The scenes. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -29,6 +27,7 @@ pub struct Scenes {
 struct Inner {
     directory: PathBuf,
     store: AgentStore,
+    revisions: Revisions,
     /// One change at a time: checking an etag and storing are one step. Held across the commit.
     changing: Mutex<()>,
 }
@@ -40,6 +39,23 @@ pub struct KnownScene {
     pub scene: Scene,
     /// Whether it is a file.
     pub from_file: bool,
+    /// The revision; none of a scene that was only checked.
+    pub revision: Option<RevisionRow>,
+}
+
+impl KnownScene {
+    fn new(scene: Scene, from_file: bool) -> Self {
+        Self {
+            scene,
+            from_file,
+            revision: None,
+        }
+    }
+
+    /// Returns the number of the revision; zero for none.
+    pub fn revision_number(&self) -> u64 {
+        self.revision.as_ref().map_or(0, |row| row.number)
+    }
 }
 
 /// Every scene.
@@ -70,11 +86,12 @@ pub enum PutError {
 
 impl Scenes {
     /// Takes the directory and the store.
-    pub fn new(directory: PathBuf, store: AgentStore) -> Self {
+    pub fn new(directory: PathBuf, store: AgentStore, revisions: Revisions) -> Self {
         Self {
             inner: Arc::new(Inner {
                 directory,
                 store,
+                revisions,
                 changing: Mutex::default(),
             }),
         }
@@ -95,16 +112,71 @@ impl Scenes {
         for text in self.inner.store.scenes().await? {
             match scene::read(&text) {
                 Ok(scene) => {
-                    let known = KnownScene {
-                        scene,
-                        from_file: false,
-                    };
+                    let known = KnownScene::new(scene, false);
                     all.by_id.insert(known.scene.id.clone(), known);
                 }
                 Err(error) => tracing::error!(%error, "a stored scene is left out"),
             }
         }
+        self.note_revisions(&mut all).await?;
         Ok(all)
+    }
+
+    /// Gives each scene its revision; one that came into force is a new one.
+    async fn note_revisions(&self, all: &mut All) -> Result<(), StoreError> {
+        let revisions = &self.inner.revisions;
+        let mut newest = revisions.newest(DocumentKind::Scene).await?;
+        let new = all.by_id.values().filter(|known| {
+            let row = newest.get(&known.scene.id);
+            !row.is_some_and(|row| {
+                row.etag == known.scene.etag() && row.from_file == known.from_file
+            })
+        });
+        let new = new.map(|known| NewRevision {
+            id: known.scene.id.clone(),
+            etag: known.scene.etag(),
+            label: known.scene.version.clone(),
+            from_file: known.from_file,
+            text: known.scene.text.clone(),
+        });
+        newest.extend(revisions.note(DocumentKind::Scene, new.collect()).await?);
+        for (id, known) in &mut all.by_id {
+            known.revision = newest.remove(id);
+        }
+        Ok(())
+    }
+
+    /// Returns a scene at a revision; none if it is not kept.
+    ///
+    /// # Errors
+    /// A store that does not work, or a revision that can no longer be read.
+    pub async fn at(&self, id: &str, revision: u64) -> Result<Option<KnownScene>, StoreError> {
+        let kept = self.inner.revisions.at(DocumentKind::Scene, id, revision);
+        let Some((row, text)) = kept.await? else {
+            return Ok(None);
+        };
+        Ok(Some(KnownScene {
+            scene: scene::read(&text).map_err(|_| StoreError::Damaged {
+                table: "revisions",
+                column: "text",
+            })?,
+            from_file: row.from_file,
+            revision: Some(row),
+        }))
+    }
+
+    /// Returns at most `limit` revisions of a scene, the newest first, those before `before`.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub async fn revisions(
+        &self,
+        id: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RevisionRow>, StoreError> {
+        let revisions = &self.inner.revisions;
+        revisions.list(DocumentKind::Scene, id, before, limit).await
     }
 
     /// Returns a scene.
@@ -132,13 +204,13 @@ impl Scenes {
         if !etag.is_empty() && etag != current {
             return Err(PutError::EtagMismatch { current });
         }
-        if !validate_only {
-            self.inner.store.put_scene(&scene.id, text).await?;
+        let checked = KnownScene::new(scene, false);
+        if validate_only {
+            return Ok(checked);
         }
-        Ok(KnownScene {
-            scene,
-            from_file: false,
-        })
+        let id = checked.scene.id.clone();
+        self.inner.store.put_scene(&id, text).await?;
+        Ok(self.get(&id).await?.unwrap_or(checked))
     }
 
     /// Deletes a stored scene. Returns whether there was one.
@@ -146,25 +218,18 @@ impl Scenes {
     /// # Errors
     /// A store that does not work.
     pub async fn delete(&self, id: &str) -> Result<bool, StoreError> {
-        self.inner.store.delete_scene(id).await
+        let deleted = self.inner.store.delete_scene(id).await?;
+        if deleted && self.get(id).await?.is_none() {
+            self.inner.revisions.forget(DocumentKind::Scene, id).await?;
+        }
+        Ok(deleted)
     }
 }
 
 /// Reads `*.json` of a directory. A file that cannot be read is left out.
 fn read_directory(directory: &std::path::Path) -> io::Result<All> {
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(directory)?.take(MAX_FILES) {
-        let path = entry?.path();
-        let is_json = path
-            .extension()
-            .is_some_and(|extension| extension == "json");
-        if is_json && path.is_file() {
-            paths.push(path);
-        }
-    }
-    paths.sort();
     let mut all = All::default();
-    for path in paths {
+    for path in json_files(directory)? {
         let shown = path.strip_prefix(directory).unwrap_or(&path);
         let shown = shown.display().to_string();
         let read = read_file(&path).and_then(|scene| match all.by_id.contains_key(&scene.id) {
@@ -173,10 +238,7 @@ fn read_directory(directory: &std::path::Path) -> io::Result<All> {
         });
         match read {
             Ok(scene) => {
-                let known = KnownScene {
-                    scene,
-                    from_file: true,
-                };
+                let known = KnownScene::new(scene, true);
                 all.by_id.insert(known.scene.id.clone(), known);
             }
             Err(problem) => all.left_out.push(LoadDiagnostic::left_out(shown, &problem)),

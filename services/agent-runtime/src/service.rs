@@ -5,8 +5,9 @@ use std::{collections::HashMap, ffi::OsString, fmt, sync::Arc};
 use contracts::tavern::agent::v1::{
     agent_service_server::AgentServiceServer,
     conversation_service_server::ConversationServiceServer,
-    model_service_server::ModelServiceServer, profile_service_server::ProfileServiceServer,
-    scene_service_server::SceneServiceServer, state_service_server::StateServiceServer,
+    knowledge_service_server::KnowledgeServiceServer, model_service_server::ModelServiceServer,
+    profile_service_server::ProfileServiceServer, scene_service_server::SceneServiceServer,
+    state_service_server::StateServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Failure, Services};
@@ -18,12 +19,17 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     answers::Answers,
     conversations::Conversations,
-    error::BuildError,
+    error::{BuildError, store_failure},
+    knowledge::Knowledge,
     peers::Peers,
     profiles::Profiles,
     provider::Models,
     questions::Questions,
-    rpc::{AgentRpc, ConversationRpc, ModelRpc, ProfileRpc, Publishers, SceneRpc, StateRpc},
+    revisions::Revisions,
+    rpc::{
+        AgentRpc, ConversationRpc, KnowledgeRpc, ModelRpc, ProfileRpc, Publishers, SceneRpc,
+        StateRpc,
+    },
     runner::{Runner, RunnerParts},
     running_scenes::RunningScenes,
     scene_runner::{SCENE, SceneParts, SceneRunner},
@@ -83,6 +89,7 @@ pub struct AgentRuntime {
     store: AgentStore,
     agent: AgentRpc,
     profile: ProfileRpc,
+    knowledge: KnowledgeRpc,
     conversation: ConversationRpc,
     model: ModelRpc,
     state: StateRpc,
@@ -109,6 +116,7 @@ pub async fn build(
         base.runs.clone(),
         runner.clone(),
         base.conversations.clone(),
+        base.profiles.clone(),
         base.models.clone(),
         running_scenes.clone(),
         &settings,
@@ -120,6 +128,8 @@ pub async fn build(
         store,
         models,
         profiles,
+        revisions,
+        knowledge,
         conversations,
         states,
         peers,
@@ -128,13 +138,10 @@ pub async fn build(
     if settings.follow_agents_dir {
         let profiles = profiles.clone();
         following.push(tokio::spawn(async move { profiles.follow_files().await }));
+        let knowledge = knowledge.clone();
+        following.push(tokio::spawn(async move { knowledge.follow_files().await }));
     }
-    let agent = AgentRpc::new(
-        runs.clone(),
-        turns.clone(),
-        profiles.clone(),
-        Arc::clone(&ids),
-    );
+    let agent = AgentRpc::new(runs.clone(), turns.clone(), Arc::clone(&ids));
     let parts = SceneParts {
         runs: runs.clone(),
         turns,
@@ -145,17 +152,27 @@ pub async fn build(
         running_scenes: running_scenes.clone(),
     };
     let most = settings.max_scenes;
+    let scenes_clock = Arc::clone(&clock);
     let scene_runner = SceneRunner::new(parts, most, clock, Arc::clone(&ids));
     let publishers = Publishers::new(running_scenes, runs.clone());
-    let scenes = Scenes::new(settings.scenes_dir, store.clone());
+    let scenes = Scenes::new(settings.scenes_dir, store.clone(), revisions);
+    let scene = SceneRpc::new(
+        scenes,
+        scene_runner.clone(),
+        conversations.clone(),
+        publishers.clone(),
+        runs.clone(),
+        scenes_clock,
+    );
     Ok(AgentRuntime {
         runs,
         runner,
-        scene: SceneRpc::new(scenes, scene_runner.clone(), publishers.clone()),
+        scene,
         scene_runner,
         store,
         agent,
-        profile: ProfileRpc::new(profiles, settings.default_model),
+        profile: ProfileRpc::new(profiles.clone(), knowledge.clone(), settings.default_model),
+        knowledge: KnowledgeRpc::new(knowledge, profiles, states.clone()),
         conversation: ConversationRpc::new(conversations, ids),
         model: ModelRpc::new(models),
         state: StateRpc::new(states, publishers),
@@ -172,6 +189,8 @@ struct Base {
     store: AgentStore,
     models: Models,
     profiles: Profiles,
+    revisions: Revisions,
+    knowledge: Knowledge,
     conversations: Conversations,
     states: States,
     peers: Peers,
@@ -197,12 +216,30 @@ impl Base {
         let options = SqliteOptions::new(data.file("agent-runtime.db")?);
         let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
         let store = AgentStore::new(database.map_err(BuildError::Database)?);
-        let profiles = Profiles::open(settings.agents_dir.clone(), store.clone()).await?;
+        let deleting = store.clone();
+        runs.before_deletion(move |run| {
+            let (store, is_scene) = (deleting.clone(), run.owner() == RunOwner::Scene);
+            Box::pin(async move {
+                match is_scene {
+                    // Its world state.
+                    true => store.delete_states(&run.to_string()).await,
+                    false => Ok(()),
+                }
+                .map_err(|error| store_failure(&error))
+            })
+        });
+        let revisions = Revisions::new(store.clone(), runs.clone(), Arc::clone(&clock));
+        let agents_dir = settings.agents_dir.clone();
+        let profiles = Profiles::open(agents_dir, store.clone(), revisions.clone()).await?;
         let conversations = Conversations::new(store.clone(), runs.clone(), Arc::clone(&clock));
+        let knowledge_dir = settings.knowledge_dir.clone();
+        let (clock_of, ids) = (Arc::clone(&clock), Arc::clone(&environment.ids));
+        let knowledge = Knowledge::open(knowledge_dir, store.clone(), clock_of, ids).await?;
         let states = States::new(
             store.clone(),
             runs.clone(),
             profiles.clone(),
+            knowledge.clone(),
             conversations.clone(),
             Arc::clone(&clock),
         );
@@ -211,6 +248,8 @@ impl Base {
             store,
             models,
             profiles,
+            revisions,
+            knowledge,
             conversations,
             states,
             peers,
@@ -236,7 +275,6 @@ impl Base {
             store: self.store.clone(),
             runs: self.runs.clone(),
             peers: self.peers.clone(),
-            profiles: self.profiles.clone(),
             running_scenes,
             turns,
         }
@@ -255,6 +293,7 @@ impl AgentRuntime {
         Services::new()
             .add(AgentServiceServer::new(self.agent.clone()))
             .add(ProfileServiceServer::new(self.profile.clone()))
+            .add(KnowledgeServiceServer::new(self.knowledge.clone()))
             .add(ConversationServiceServer::new(self.conversation.clone()))
             .add(ModelServiceServer::new(self.model.clone()))
             .add(StateServiceServer::new(self.state.clone()))

@@ -31,7 +31,9 @@ pub struct AgentSettings {
     pub agents_dir: PathBuf,
     /// Where scenes are: `*.json` in it. Default `deploy/scenes`.
     pub scenes_dir: PathBuf,
-    /// Whether the directory of profiles is read again within two seconds when a file in it changes. Default true.
+    /// Where knowledge bases are: `*.json` in it. Default `deploy/knowledge`.
+    pub knowledge_dir: PathBuf,
+    /// Whether the directories of profiles and knowledge bases are read again within two seconds when a file in them changes. Default true.
     pub follow_agents_dir: bool,
     /// Where the files of scripted models are. Default `deploy/models`.
     pub scripts_dir: PathBuf,
@@ -64,6 +66,7 @@ impl Default for AgentSettings {
             data_dir: PathBuf::from("data"),
             agents_dir: PathBuf::from("deploy/agents"),
             scenes_dir: PathBuf::from("deploy/scenes"),
+            knowledge_dir: PathBuf::from("deploy/knowledge"),
             follow_agents_dir: true,
             scripts_dir: PathBuf::from("deploy/models"),
             default_model: String::new(),

@@ -13,13 +13,16 @@ use serde_json::Value;
 use tonic::Code;
 
 use crate::{
-    conversations::Conversations,
+    conversations::{self, Conversations},
     domain::{
-        profile::TavernSection,
+        goals,
+        knowledge::GoalReference,
+        profile::{Profile, TavernSection},
         scene::Instance,
         state::{self, MAX_PRIVATE_BYTES, Operation, StateError},
     },
     error::store_failure,
+    knowledge::Knowledge,
     profiles::Profiles,
     store::{AgentStore, StateOwner, StateRow},
 };
@@ -30,6 +33,7 @@ pub struct States {
     store: AgentStore,
     runs: Runs,
     profiles: Profiles,
+    knowledge: Knowledge,
     conversations: Conversations,
     clock: Arc<dyn Clock>,
 }
@@ -62,6 +66,7 @@ impl States {
         store: AgentStore,
         runs: Runs,
         profiles: Profiles,
+        knowledge: Knowledge,
         conversations: Conversations,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -69,6 +74,7 @@ impl States {
             store,
             runs,
             profiles,
+            knowledge,
             conversations,
             clock,
         }
@@ -86,6 +92,46 @@ impl States {
         Ok(())
     }
 
+    /// Begins the goals of an agent, unless they have begun or there are none (rule G106). What describes
+    /// them is read once, now.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn begin_goals(
+        &self,
+        conversation_id: &str,
+        profile: &Profile,
+        of_scene: &[GoalReference],
+    ) -> Result<(), Failure> {
+        let given = goals::given(&profile.goals, of_scene);
+        let owner = StateOwner::goals(conversation_id, profile.id.as_str());
+        if given.is_empty() || self.stored(&owner, None).await?.is_some() {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        for goal in given {
+            let text = self.knowledge.goal_text(profile, &goal.reference).await?;
+            found.push((goal, text));
+        }
+        self.begin(&owner, &goals::first(&found)).await
+    }
+
+    /// Adds or changes a goal. Returns the version that the change made, and whether the request was seen
+    /// before.
+    ///
+    /// # Errors
+    /// Why nothing is changed.
+    pub async fn update_goal(
+        &self,
+        agent: &StateOwner,
+        update: Update,
+    ) -> Result<(StateRow, bool), Failure> {
+        let owner = StateOwner::goals(&agent.conversation_id, &agent.profile_id);
+        let schema = goals::schema();
+        self.update_within(&owner, update, Some(&schema), MAX_PRIVATE_BYTES)
+            .await
+    }
+
     /// Returns a state at a version, the newest if none is named; none if there is no such state.
     ///
     /// # Errors
@@ -99,7 +145,7 @@ impl States {
         row.map(|row| snapshot(owner, row)).transpose()
     }
 
-    /// Returns whose state a request speaks of: that of the agent with the newest turn if it names none.
+    /// Returns whose state a request speaks of: that of the agent whose turn continues, or had the newest one, if it names none.
     ///
     /// # Errors
     /// CONVERSATION_NOT_FOUND, or a storage that does not work.
@@ -111,9 +157,9 @@ impl States {
         let profile_id = match profile_id {
             "" => {
                 let runs = self.runs.by_conversation(conversation_id).await?;
-                let newest = runs.into_iter().last();
+                let present = conversations::present(runs);
                 // What an ephemeral turn changed could never be read again.
-                let lasting = newest.filter(|(_, meta)| meta.data["ephemeral"] != true);
+                let lasting = present.filter(|(_, meta)| meta.data["ephemeral"] != true);
                 let (_, meta) = lasting.ok_or_else(|| no_state(conversation_id))?;
                 meta.subject
             }

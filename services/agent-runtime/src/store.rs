@@ -1,6 +1,8 @@
 //! Keeps profiles that were put, and conversations with what was appended to them.
 
+mod knowledge;
 mod questions;
+mod revisions;
 mod scenes;
 mod states;
 
@@ -12,7 +14,9 @@ use sqlx::{Row, Sqlite, Transaction};
 
 use crate::domain::message::{ChatMessage, Role};
 
+pub use knowledge::{EntryRow, KnowledgeRow, WrittenEntry};
 pub use questions::OpenQuestion;
+pub use revisions::{NewRevision, RevisionRow};
 pub use states::{StateOwner, StateRow};
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");

@@ -14,11 +14,13 @@ use crate::{
         budgets::{Budgets, Limits},
         plan::{Opening, Plan, SceneTurn, TurnInput},
         profile::{Profile, TavernSection},
+        sleep::WakeCause,
     },
-    error::{no_such_model, run_lost},
+    error::{no_such_model, no_such_profile, run_lost, store_failure},
+    profiles::{KnownProfile, Profiles},
     provider::Models,
     runner::{Runner, TURN},
-    running_scenes::RunningScenes,
+    running_scenes::{RunningScenes, SceneInstance},
     settings::AgentSettings,
     store::StateOwner,
     turn_log::journal::message_given,
@@ -35,17 +37,29 @@ struct Inner {
     runs: Runs,
     runner: Runner,
     conversations: Conversations,
+    profiles: Profiles,
     models: Models,
     running_scenes: RunningScenes,
     budgets: Budgets,
     default_model: String,
 }
 
+/// A turn that was started, now or before.
+#[derive(Debug)]
+pub struct StartedTurn {
+    /// Its run.
+    pub run: Run,
+    /// Whether the request was seen before.
+    pub replayed: bool,
+    /// The revision of the profile that it keeps.
+    pub profile_revision: u64,
+}
+
 /// A turn to start.
 #[derive(Debug)]
 pub struct NewTurn {
     /// The agent.
-    pub profile: Arc<Profile>,
+    pub profile_id: String,
     /// What the turn begins with.
     pub input: TurnInput,
     /// The conversation.
@@ -64,6 +78,8 @@ pub struct NewTurn {
     pub body_hash: run_log::Hash,
     /// Durability and time.
     pub options: Option<RunOptions>,
+    /// Whether the turn is refused while another of the conversation continues.
+    pub refuse_if_busy: bool,
     /// Its place in a scene, for a turn that a scene starts.
     pub scene: Option<SceneTurn>,
 }
@@ -74,6 +90,7 @@ impl Turns {
         runs: Runs,
         runner: Runner,
         conversations: Conversations,
+        profiles: Profiles,
         models: Models,
         running_scenes: RunningScenes,
         settings: &AgentSettings,
@@ -83,6 +100,7 @@ impl Turns {
                 runs,
                 runner,
                 conversations,
+                profiles,
                 models,
                 running_scenes,
                 budgets: settings.budgets,
@@ -96,48 +114,42 @@ impl Turns {
         &self.inner.runner
     }
 
-    /// Starts a turn, or finds the one that the same request started. Returns its run, and whether the
-    /// request was seen before.
+    /// Starts a turn, or finds the one that the same request started.
     ///
     /// # Errors
-    /// CONVERSATION_BUSY, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage that does not work.
-    pub async fn start(&self, mut turn: NewTurn) -> Result<(Run, bool), Failure> {
+    /// CONVERSATION_BUSY, PROFILE_NOT_FOUND, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage
+    /// that does not work.
+    pub async fn start(&self, mut turn: NewTurn) -> Result<StartedTurn, Failure> {
         let inner = &self.inner;
         let instance = inner.running_scenes.instance(&turn.conversation_id);
+        let known = inner.profile(&turn.profile_id, instance.as_ref()).await?;
+        if let (Some(instance), None) = (&instance, &turn.scene) {
+            instance.wake(WakeCause::Message).await;
+        }
+        let profile = Arc::clone(&known.profile);
         let settings = match &instance {
-            None => turn.profile.tavern.clone(),
-            Some(known) if known.instance.profile_id == turn.profile.id.as_str() => {
+            None => profile.tavern.clone(),
+            Some(known) => {
                 if turn.scene.is_none() {
                     turn.scene = Some(known.turn(Vec::new()));
                 }
-                known.instance.tavern.over(&turn.profile.tavern)
-            }
-            Some(known) => {
-                let owner = &known.instance.profile_id;
-                let problem = format!("the conversation is that of `{owner}` in a scene");
-                return Err(Failure::invalid_fields().violation("profile_id", problem));
+                known.instance.tavern.over(&profile.tavern)
             }
         };
-        let plan = inner.plan(&turn, &settings);
+        let plan = inner.plan(&turn, &known, &settings);
         inner.check_model(&plan)?;
         let conversation_id = turn.conversation_id.as_str();
         let _one_at_a_time = inner.conversations.lock(conversation_id).await;
-        if !inner.is_known(turn.scope, &turn.request_id).await? {
-            inner.conversations.refuse_if_busy(conversation_id).await?;
-        }
+        let is_queued = inner.queues(&turn).await?;
         let room = inner.runner.admit()?;
         if !turn.ephemeral {
-            inner.conversations.begin(conversation_id).await?;
-            if let Some(first) = &turn.profile.first_state {
-                let owner = StateOwner::agent(conversation_id, turn.profile.id.as_str());
-                inner.runner.states().begin(&owner, first).await?;
-            }
+            inner.begin(conversation_id, &profile).await?;
         }
         let input = turn.input;
         let start = StartRun {
             kind: TURN,
             owner: None,
-            subject: turn.profile.id.to_string(),
+            subject: profile.id.to_string(),
             conversation_id: turn.conversation_id,
             request_id: turn.request_id,
             scope: turn.scope,
@@ -154,21 +166,81 @@ impl Turns {
             path: None,
         };
         match inner.runs.start(start).await? {
-            Started::Replayed(run) => Ok((run, true)),
+            Started::Replayed(run) => {
+                let meta = inner.runs.meta(&run.run_id).await?;
+                let revision = meta.data["profile_revision"].as_u64();
+                Ok(StartedTurn {
+                    run,
+                    replayed: true,
+                    profile_revision: revision.unwrap_or_default(),
+                })
+            }
             Started::New(recorder, meta) => {
                 let run_id = recorder.run_id().to_string();
+                if is_queued && let Err(error) = recorder.enqueue().await {
+                    // It waits all the same, and the storage is asked again.
+                    tracing::warn!(run = run_id, %error, "that a turn waits is not recorded");
+                }
                 let run = inner.runs.get(&run_id).await;
                 let run = run.map_err(|_| run_lost(&run_id))?;
+                let profile_revision = plan.profile_revision;
                 inner.runner.start(recorder, meta, plan, &input, room);
-                Ok((run, false))
+                Ok(StartedTurn {
+                    run,
+                    replayed: false,
+                    profile_revision,
+                })
             }
         }
     }
 }
 
 impl Inner {
+    /// Returns the profile of a turn: that of its agent of a scene, or the newest.
+    async fn profile(
+        &self,
+        id: &str,
+        instance: Option<&SceneInstance>,
+    ) -> Result<KnownProfile, Failure> {
+        let known = match instance.map(|known| &known.instance) {
+            None => self.profiles.get(id),
+            Some(instance) if instance.profile_id == id => {
+                let known = self.profiles.of_instance(instance).await;
+                known.map_err(|error| store_failure(&error))?
+            }
+            Some(instance) => {
+                let owner = &instance.profile_id;
+                let problem = format!("the conversation is that of `{owner}` in a scene");
+                return Err(Failure::invalid_fields().violation("profile_id", problem));
+            }
+        };
+        known.ok_or_else(|| no_such_profile(id))
+    }
+
+    /// Returns whether a turn has to wait for others of its conversation.
+    async fn queues(&self, turn: &NewTurn) -> Result<bool, Failure> {
+        let (conversations, id) = (&self.conversations, turn.conversation_id.as_str());
+        match self.is_known(turn.scope, &turn.request_id).await? {
+            true => Ok(false),
+            false if turn.refuse_if_busy => conversations.refuse_if_busy(id).await.map(|()| false),
+            false => conversations.queues(id).await,
+        }
+    }
+
+    /// Begins a conversation with the state and the goals of its agent, unless they have begun.
+    async fn begin(&self, conversation_id: &str, profile: &Profile) -> Result<(), Failure> {
+        self.conversations.begin(conversation_id).await?;
+        let states = self.runner.states();
+        if let Some(first) = &profile.first_state {
+            let owner = StateOwner::agent(conversation_id, profile.id.as_str());
+            states.begin(&owner, first).await?;
+        }
+        states.begin_goals(conversation_id, profile, &[]).await
+    }
+
     /// Puts down what the turn needs to be resumed.
-    fn plan(&self, turn: &NewTurn, settings: &TavernSection) -> Plan {
+    fn plan(&self, turn: &NewTurn, known: &KnownProfile, settings: &TavernSection) -> Plan {
+        let profile = &known.profile;
         let go_on = match &turn.input.opening {
             Opening::UserMessage(_) | Opening::Events(_) => true,
             Opening::ModelText { go_on, .. } => *go_on,
@@ -181,9 +253,10 @@ impl Inner {
             ephemeral: turn.ephemeral,
             model: settings.model.as_ref().or(default_model).cloned(),
             fallbacks: settings.fallbacks.clone(),
-            deliberation: turn.profile.deliberation.clone(),
-            inventory: turn.profile.inventory(),
-            system_prompt: prompt.unwrap_or_else(|| turn.profile.system_prompt()),
+            profile_revision: known.revision_number(),
+            deliberation: profile.deliberation.clone(),
+            inventory: profile.inventory(),
+            system_prompt: prompt.unwrap_or_else(|| profile.system_prompt()),
             opening_dialect: turn.dialect,
             dialect: settings.dialect,
             language: settings.language.unwrap_or_default(),

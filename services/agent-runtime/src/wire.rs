@@ -6,6 +6,7 @@ use contracts::tavern::common::v1 as common;
 
 pub(crate) use event::{
     dropped_to_proto, event_from_proto, event_to_proto, priority_from_proto, priority_to_proto,
+    sleep_from_proto, slept_to_proto, woke_to_proto,
 };
 
 use crate::{

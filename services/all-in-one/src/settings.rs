@@ -60,7 +60,7 @@ impl settings::Settings for TavernSettings {
 }
 
 /// How the settings begin that the process gives its services, whatever they are set to.
-const GIVEN: [&str; 15] = [
+const GIVEN: [&str; 16] = [
     "server.",
     "telemetry.",
     "data_dir",
@@ -69,6 +69,7 @@ const GIVEN: [&str; 15] = [
     "workflows_dir",
     "agents_dir",
     "scenes_dir",
+    "knowledge_dir",
     "scripts_dir",
     "blobs.directory",
     "registry.",
@@ -146,6 +147,7 @@ impl TavernSettings {
         services.workflow.workflows_dir = self.deploy_dir.join("workflows");
         services.agent.agents_dir = self.deploy_dir.join("agents");
         services.agent.scenes_dir = self.deploy_dir.join("scenes");
+        services.agent.knowledge_dir = self.deploy_dir.join("knowledge");
         services.agent.scripts_dir = self.deploy_dir.join("models");
         Ok(services)
     }

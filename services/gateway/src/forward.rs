@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use contracts::tavern::agent::v1::agent_service_server::AgentServiceServer;
 use contracts::tavern::agent::v1::conversation_service_server::ConversationServiceServer;
+use contracts::tavern::agent::v1::knowledge_service_server::KnowledgeServiceServer;
 use contracts::tavern::agent::v1::model_service_server::ModelServiceServer;
 use contracts::tavern::agent::v1::profile_service_server::ProfileServiceServer;
 use contracts::tavern::agent::v1::scene_service_server::SceneServiceServer;
@@ -76,6 +77,7 @@ impl Others {
             .add(Forward::<SessionServiceServer<()>>::to(&self.sandbox))
             .add(Forward::<BlobServiceServer<()>>::to(&self.sandbox))
             .add(Forward::<AgentServiceServer<()>>::to(&self.agent))
+            .add(Forward::<KnowledgeServiceServer<()>>::to(&self.agent))
             .add(Forward::<ProfileServiceServer<()>>::to(&self.agent))
             .add(Forward::<ConversationServiceServer<()>>::to(&self.agent))
             .add(Forward::<ModelServiceServer<()>>::to(&self.agent))

@@ -130,6 +130,7 @@ impl Tools {
         }
         let request = GetProfileRequest {
             profile_id: key.profile_id.clone(),
+            ..GetProfileRequest::default()
         };
         let answer = self
             .peers

@@ -79,6 +79,8 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::SceneEnding(_) => 61,
         Kind::SceneWorkflowStarted(_) => 62,
         Kind::ConversationCompacted(_) => 63,
+        Kind::InstanceSlept(_) => 70,
+        Kind::InstanceWoke(_) => 71,
     }
 }
 

@@ -31,7 +31,11 @@ pub struct Runs {
     ids: Arc<dyn IdSource>,
     wakers: Wakers,
     resumption: Arc<OnceLock<Resume>>,
+    before_deletion: Arc<OnceLock<BeforeDeletion>>,
 }
+
+/// Deletes what belongs to a run that is about to be deleted.
+type BeforeDeletion = Box<dyn Fn(RunId) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
 /// Executes a run that rested.
 pub(crate) type Resume = Box<dyn Fn(OpenRun) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -64,6 +68,7 @@ impl Runs {
             ids,
             wakers: Wakers::default(),
             resumption: Arc::default(),
+            before_deletion: Arc::default(),
         }
     }
 
@@ -180,7 +185,23 @@ impl Runs {
     /// # Errors
     /// RUN_NOT_FOUND, RUN_NOT_FINISHED, or a storage that does not work.
     pub async fn delete(&self, run_id: &str) -> Result<(), Failure> {
+        if let Some(before) = self.before_deletion.get() {
+            let summary = self.store.find(run_id).await?;
+            if summary.state != run_log::RunState::Open {
+                before(summary.id).await?;
+            }
+        }
         self.store.delete(run_id).await
+    }
+
+    /// Lets `before` delete what belongs to a finished run before the run itself is deleted, so that a
+    /// deletion that was interrupted can be repeated. To be called once.
+    pub fn before_deletion(
+        &self,
+        before: impl Fn(RunId) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync + 'static,
+    ) {
+        // It fails if it was called before; the first way is as good.
+        let _ = self.before_deletion.set(Box::new(before));
     }
 
     /// Executes `work` as a task that outlives the caller, and records how it ended.

@@ -9,6 +9,7 @@ use core_types::Timestamp;
 
 use super::{
     event::{Event, MAX_HOPS, MAX_SAME_HOPS, Priority},
+    sleep::{Sleep, WakeCause},
     subscription::Subscription,
 };
 
@@ -35,6 +36,7 @@ pub struct Member {
     queue_limit: usize,
     queue: Vec<Entry>,
     is_busy: bool,
+    sleep: Option<Sleep>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,12 +102,24 @@ impl Member {
             queue_limit,
             queue: Vec::new(),
             is_busy: false,
+            sleep: None,
         }
     }
 
     /// Whether a turn with events is under way.
     pub fn is_busy(&self) -> bool {
         self.is_busy
+    }
+
+    /// Returns how it sleeps; none if it is awake.
+    pub fn sleep(&self) -> Option<&Sleep> {
+        self.sleep.as_ref()
+    }
+
+    /// Whether an event of a type waits for the agent.
+    pub fn has_waiting(&self, event_type: &str) -> bool {
+        let mut queue = self.queue.iter();
+        queue.any(|entry| entry.event_type == event_type)
     }
 
     /// Returns how long the type of an event must be quiet; none if the event is not for this agent.
@@ -117,9 +131,12 @@ impl Member {
             return None;
         }
         let mut taking = self.subscriptions.iter();
-        taking
-            .find(|subscription| subscription.takes(event, &self.instance_id))
-            .map(|subscription| subscription.debounce_ms)
+        let subscribed = taking.find(|one| one.takes(event, &self.instance_id));
+        let listened = || self.sleep.as_ref().filter(|sleep| sleep.listens_for(event));
+        match subscribed {
+            Some(subscription) => Some(subscription.debounce_ms),
+            None => listened().map(|_| 0),
+        }
     }
 
     /// Returns how long the type of an event must be quiet that the agent hears.
@@ -278,7 +295,7 @@ impl Channel {
     /// Returns the first idle agent with events that are ready, and these events.
     pub fn next(&self, now: Timestamp) -> Option<(&str, Vec<&Event>)> {
         self.members.iter().find_map(|member| {
-            let ready = match member.is_busy {
+            let ready = match member.is_busy || member.sleep.is_some() {
                 true => return None,
                 false => member.in_order(now),
             };
@@ -309,6 +326,33 @@ impl Channel {
     /// Notes that the turn of an instance has ended.
     pub fn handled(&mut self, instance_id: &str) {
         self.set_busy(instance_id, false);
+    }
+
+    /// Notes that an instance sleeps, or is awake.
+    pub fn set_sleep(&mut self, instance_id: &str, sleep: Option<Sleep>) {
+        for member in &mut self.members {
+            if member.instance_id == instance_id {
+                member.sleep.clone_from(&sleep);
+            }
+        }
+    }
+
+    /// Returns the instances that wake now, with what wakes them (rule G410).
+    pub fn waking(&self, now: Timestamp) -> Vec<(String, WakeCause)> {
+        let mut waking = Vec::new();
+        for member in &self.members {
+            let Some(sleep) = &member.sleep else { continue };
+            let ready = member.in_order(now).into_iter();
+            let events = ready.filter_map(|entry| self.waiting.get(&entry.event_id));
+            let mut ending = events.filter(|(event, _)| sleep.ends_with(event));
+            let cause = match ending.next() {
+                Some((event, _)) => WakeCause::Event(event.id.clone()),
+                None if sleep.until.is_some_and(|until| until <= now) => WakeCause::Timer,
+                None => continue,
+            };
+            waking.push((member.instance_id.clone(), cause));
+        }
+        waking
     }
 
     /// Returns what has waited too long.
@@ -350,7 +394,12 @@ impl Channel {
                     false => entry.expires,
                 })
         });
-        times.min()
+        let sleeps = self
+            .members
+            .iter()
+            .filter_map(|member| member.sleep.as_ref());
+        let wakes = sleeps.filter_map(|sleep| sleep.until);
+        times.chain(wakes).min()
     }
 
     fn set_busy(&mut self, instance_id: &str, is_busy: bool) {

@@ -15,6 +15,8 @@ pub struct Situation {
     pub world_state: Option<Value>,
     /// The events that opened the turn.
     pub events: Vec<Value>,
+    /// The agent's goals, each with `goal_id`, `description`, `priority` and `status`.
+    pub goals: Vec<Value>,
     /// What opened the turn.
     pub user_query: String,
     /// The messages so far, each with `role` and `content`.
@@ -76,8 +78,7 @@ impl Situation {
             "trigger" => self.trigger.clone(),
             "iteration" => self.iteration.into(),
             "callsremaining" => self.calls_remaining.into(),
-            // Agents have none yet.
-            "goals" | "activegoals" => json!([]),
+            "goals" | "activegoals" => self.goals.clone().into(),
             "events" | "incomingevents" => self.events.clone().into(),
             "privatestate" => self.private_state.clone().unwrap_or_else(|| json!({})),
             "worldstate" => self.world_state.clone().unwrap_or_else(|| json!({})),

@@ -121,8 +121,13 @@ impl Reader {
 
 /// Returns what changes when the text of a document changes.
 pub(crate) fn etag(text: &str) -> String {
-    let digest = hex::encode(Sha256::digest(text));
-    digest.chars().take(32).collect()
+    hex::encode(Sha256::digest(text))
+}
+
+/// Returns the author's label of a document; empty if it has none.
+pub(crate) fn label(document: &Map<String, Value>) -> String {
+    let label = document.get("version").and_then(Value::as_str);
+    label.unwrap_or_default().to_owned()
 }
 
 /// Whether a value asks for something: it is not empty.

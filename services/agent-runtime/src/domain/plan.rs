@@ -137,6 +137,9 @@ pub struct Plan {
     /// The workflow that is run in the model's place; missing for the built-in deliberation.
     #[serde(default)]
     pub deliberation: Option<String>,
+    /// The revision of the agent's profile that all of this is from; zero if it is not known.
+    #[serde(default)]
+    pub profile_revision: u64,
     /// The tools that the agent may use.
     pub inventory: Vec<String>,
     /// The instructions before the list of tools.

@@ -7,8 +7,8 @@
 //! {"model": "house", "dialect": "action", "language": "en", "system_prompt": "You are ..."}
 //! ```
 //!
-//! Profiles come from people, so everything that is wrong with one is reported together. What is
-//! not carried out here yet (goals, knowledge) is kept, and its use is a finding, as is a key that nothing reads.
+//! Profiles come from people, so everything that is wrong with one is reported together. What has no effect
+//! is kept, and its use is a finding, as is a key that nothing reads.
 
 mod remarks;
 mod tavern;
@@ -21,6 +21,7 @@ pub use self::tavern::TavernSection;
 pub(crate) use self::tavern::read_section;
 use super::{
     document::{self, DocumentError, Reader},
+    knowledge::{self, GoalReference, KnowledgeReference},
     state::{self, MAX_PRIVATE_BYTES, StateError},
     subscription::{self, Subscription},
 };
@@ -41,6 +42,8 @@ pub struct Profile {
     pub name: String,
     /// What the agent is; may be empty.
     pub description: String,
+    /// The author's label of the revision; may be empty.
+    pub version: String,
     /// `tool_ids_inventory` as the file names it.
     pub tool_ids: Vec<String>,
     /// Tools that the skills of `skill_workflow_ids_inventory` are known by.
@@ -51,6 +54,10 @@ pub struct Profile {
     pub state_schema: Option<Value>,
     /// Its first private state; none if the profile declares none.
     pub first_state: Option<Value>,
+    /// The knowledge bases that it reads and writes.
+    pub knowledge: Vec<KnowledgeReference>,
+    /// The goals that it begins with.
+    pub goals: Vec<GoalReference>,
     /// The events that it takes in a scene.
     pub subscriptions: Vec<Subscription>,
     /// `custom_metadata.tavern`.
@@ -121,6 +128,8 @@ pub fn read(text: &str) -> Result<Profile, DocumentError> {
     let deliberation = reader.optional_text(object, "", "core_deliberation_workflow_id");
     let tavern = tavern::read(&mut reader, object);
     let (state_schema, first_state) = private_state(&mut reader, object);
+    let knowledge = knowledge::read_knowledge(&mut reader, object);
+    let goals = knowledge::read_goals(&mut reader, object, "", "initial_goals_reference");
     let subscriptions = subscription::read(&mut reader, object);
     if tool_ids.len() + skills.len() > MAX_INVENTORY {
         reader.problem(
@@ -138,6 +147,7 @@ pub fn read(text: &str) -> Result<Profile, DocumentError> {
                 .unwrap_or_else(|| id.to_string()),
             id,
             description,
+            version: document::label(object),
             tool_ids,
             deliberation: deliberation
                 .filter(|id| !id.is_empty())
@@ -145,6 +155,8 @@ pub fn read(text: &str) -> Result<Profile, DocumentError> {
             skill_tool_ids: skills.iter().map(|skill| skill_tool(skill)).collect(),
             state_schema,
             first_state,
+            knowledge,
+            goals,
             subscriptions,
             tavern,
             diagnostics: remarks::diagnose(object),

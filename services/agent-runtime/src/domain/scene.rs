@@ -38,6 +38,8 @@ pub struct Scene {
     pub name: String,
     /// What the scene is; may be empty.
     pub description: String,
+    /// The author's label of the revision; may be empty.
+    pub version: String,
     /// Its agents.
     pub instances: Vec<Instance>,
     /// The first world state.
@@ -115,6 +117,7 @@ pub fn read(text: &str) -> Result<Scene, DocumentError> {
             namespace: namespace.unwrap_or_else(|| id.clone()),
             id,
             description: description.unwrap_or_default(),
+            version: document::label(object),
             instances,
             first_world,
             world_schema,

@@ -5,7 +5,7 @@
 pub const QUESTION: &str = "RequestUserInteractionTool";
 
 /// The tools that have other names, with these.
-const NAMES: [(&str, &[&str]); 6] = [
+const NAMES: [(&str, &[&str]); 10] = [
     (
         "ReadPrivateStateTool",
         &["core:ReadPrivateState", "ReadPrivateState"],
@@ -24,6 +24,16 @@ const NAMES: [(&str, &[&str]); 6] = [
         ],
     ),
     ("PublishEventTool", &["event:Publish", "PublishEvent"]),
+    ("SleepTool", &["core:Sleep"]),
+    ("UpdateGoalTool", &["core:UpdateGoal"]),
+    (
+        "QueryKnowledgeBaseTool",
+        &["kb:Query", "QueryKnowledgeBase"],
+    ),
+    (
+        "WriteToKnowledgeBaseTool",
+        &["kb:WriteEntry", "WriteToKnowledgeBase"],
+    ),
     (
         QUESTION,
         &[
@@ -48,6 +58,7 @@ mod tests {
     fn g307_other_names_mean_the_tool_and_all_others_themselves() {
         assert_eq!(tool_id("core:ReadPrivateState"), "ReadPrivateStateTool");
         assert_eq!(tool_id("UpdatePrivateStateTool"), "UpdatePrivateStateTool");
-        assert_eq!(tool_id("kb:Query"), "kb:Query");
+        assert_eq!(tool_id("kb:Query"), "QueryKnowledgeBaseTool");
+        assert_eq!(tool_id("kb:Other"), "kb:Other");
     }
 }

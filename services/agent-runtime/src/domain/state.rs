@@ -24,6 +24,8 @@ pub const MAX_DEPTH: usize = 32;
 pub enum Operation {
     /// Puts a value at a path; objects on the way are made.
     Set(Path, Value),
+    /// Lays an object over the one at a path, which is made if it is missing.
+    Merge(Path, Value),
     /// Removes what is at a path.
     Remove(Path),
     /// Adds a value to the end of a list; the list is made if it is missing.
@@ -39,6 +41,7 @@ impl Operation {
     pub fn changes(&self) -> Option<&Path> {
         match self {
             Self::Set(path, _)
+            | Self::Merge(path, _)
             | Self::Remove(path)
             | Self::Append(path, _)
             | Self::Increment(path, _) => Some(path),
@@ -183,6 +186,13 @@ fn carry_out(operation: &Operation, changed: &mut Changed) -> Result<(), StateEr
         Operation::Set(path, value) => {
             check_value(value)?;
             (path, path.put(state, value.clone())?)
+        }
+        Operation::Merge(path, over) => {
+            let before = path.get(state).ok().cloned();
+            let mut merged = before.unwrap_or_else(|| Value::Object(Map::new()));
+            merge(&mut merged, over);
+            check_value(&merged)?;
+            (path, path.put(state, merged)?)
         }
         Operation::Remove(path) => (path, Some(path.take(state)?)),
         Operation::Append(path, value) => {

@@ -48,7 +48,7 @@ impl Subscription {
     }
 }
 
-fn matches(pattern: &str, event_type: &str) -> bool {
+pub(super) fn matches(pattern: &str, event_type: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some("") => true,
         Some(above) => event_type
@@ -153,7 +153,7 @@ fn condition(entry: &Value) -> Option<&Value> {
     written.find(|written| !written.is_null())
 }
 
-fn is_pattern(pattern: &str) -> bool {
+pub(crate) fn is_pattern(pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some("") => true,
         Some(above) => above.strip_suffix('.').is_some_and(super::event::is_type),

@@ -75,11 +75,11 @@ impl Files {
 
 /// What the files of a directory look like from outside: path, time of change and size.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Look(Vec<(PathBuf, Option<SystemTime>, u64)>);
+pub(crate) struct Look(Vec<(PathBuf, Option<SystemTime>, u64)>);
 
 impl Look {
     /// Looks at the files of a directory; those of one that cannot be listed are none.
-    pub(super) fn at(directory: &Path) -> Self {
+    pub(crate) fn at(directory: &Path) -> Self {
         let look = |file: PathBuf| {
             let metadata = fs::metadata(&file).ok()?;
             Some((file, metadata.modified().ok(), metadata.len()))
@@ -117,6 +117,13 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 fn read(file: &Path) -> Result<Profile, String> {
     let text = read_text(file, MAX_PROFILE_BYTES)?;
     profile::read(&text).map_err(|error| error.to_string())
+}
+
+/// Returns the paths of `*.json` in a directory, in order.
+pub(crate) fn json_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = files(directory)?;
+    paths.retain(|path| path.parent() == Some(directory));
+    Ok(paths)
 }
 
 /// Reads a file of at most `most` bytes.

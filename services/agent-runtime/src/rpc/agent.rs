@@ -11,11 +11,8 @@ use grpc_kit::Failure;
 use run_events::{Runs, request_hash};
 use tonic::{Request, Response, Status};
 
-use super::{profiles::no_such_profile, start, steering};
-use crate::{
-    profiles::Profiles,
-    turns::{NewTurn, Turns},
-};
+use super::{start, steering};
+use crate::turns::{NewTurn, Turns};
 
 /// The scope in which request ids of turns count.
 const SCOPE: &str = "tavern.agent.v1.AgentService/StartTurn";
@@ -30,20 +27,14 @@ pub struct AgentRpc {
 struct Inner {
     runs: Runs,
     turns: Turns,
-    profiles: Profiles,
     ids: Arc<dyn IdSource>,
 }
 
 impl AgentRpc {
     /// Puts the server side together.
-    pub fn new(runs: Runs, turns: Turns, profiles: Profiles, ids: Arc<dyn IdSource>) -> Self {
+    pub fn new(runs: Runs, turns: Turns, ids: Arc<dyn IdSource>) -> Self {
         Self {
-            inner: Arc::new(Inner {
-                runs,
-                turns,
-                profiles,
-                ids,
-            }),
+            inner: Arc::new(Inner { runs, turns, ids }),
         }
     }
 }
@@ -52,10 +43,8 @@ impl Inner {
     async fn start(&self, request: StartTurnRequest) -> Result<StartTurnResponse, Failure> {
         let body_hash = request_hash(&request);
         let asked = start::read(&request, self.ids.as_ref())?;
-        let known = self.profiles.get(&request.profile_id);
-        let known = known.ok_or_else(|| no_such_profile(&request.profile_id))?;
         let turn = NewTurn {
-            profile: known.profile,
+            profile_id: request.profile_id,
             input: asked.input,
             conversation_id: asked.conversation_id,
             ephemeral: request.ephemeral,
@@ -65,12 +54,14 @@ impl Inner {
             scope: SCOPE,
             body_hash,
             options: request.options,
+            refuse_if_busy: request.refuse_if_busy,
             scene: None,
         };
-        let (run, replayed) = self.turns.start(turn).await?;
+        let started = self.turns.start(turn).await?;
         Ok(StartTurnResponse {
-            run: Some(run),
-            replayed,
+            run: Some(started.run),
+            replayed: started.replayed,
+            profile_revision: started.profile_revision,
         })
     }
 }

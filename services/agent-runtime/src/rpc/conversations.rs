@@ -179,6 +179,7 @@ fn write(conversation: Conversation) -> proto::Conversation {
         create_time: Some(timestamp_to_proto(conversation.row.created)),
         revision: conversation.revision,
         active_run_id: conversation.active_run_id.unwrap_or_default(),
+        queued_run_ids: conversation.queued_run_ids,
     }
 }
 

@@ -5,19 +5,22 @@ use std::collections::HashSet;
 use contracts::tavern::{
     agent::v1::{
         self as proto, BatchGetProfilesRequest, BatchGetProfilesResponse, DeleteProfileRequest,
-        DeleteProfileResponse, GetProfileRequest, GetProfileResponse, ListProfilesRequest,
-        ListProfilesResponse, PutProfileRequest, PutProfileResponse, ReloadProfilesRequest,
-        ReloadProfilesResponse, profile_service_server::ProfileService,
+        DeleteProfileResponse, GetProfileRequest, GetProfileResponse, ListProfileRevisionsRequest,
+        ListProfileRevisionsResponse, ListProfilesRequest, ListProfilesResponse, PutProfileRequest,
+        PutProfileResponse, ReloadProfilesRequest, ReloadProfilesResponse,
+        profile_service_server::ProfileService,
     },
-    common::v1::{self as common, ErrorReason},
+    common::v1::ErrorReason,
 };
 use core_types::{LoadDiagnostic, RequestId};
 use grpc_kit::Failure;
 use run_events::request_hash;
 use tonic::{Code, Request, Response, Status};
 
+use super::documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page};
 use crate::{
-    error::store_failure,
+    error::{no_such_profile, store_failure},
+    knowledge::Knowledge,
     profiles::{ChangeError, KnownProfile, Profiles, Put},
 };
 
@@ -28,14 +31,16 @@ const MAX_BATCH_BYTES: usize = 3 << 20;
 #[derive(Clone, Debug)]
 pub struct ProfileRpc {
     profiles: Profiles,
+    knowledge: Knowledge,
     default_model: String,
 }
 
 impl ProfileRpc {
     /// Serves these profiles.
-    pub fn new(profiles: Profiles, default_model: String) -> Self {
+    pub fn new(profiles: Profiles, knowledge: Knowledge, default_model: String) -> Self {
         Self {
             profiles,
+            knowledge,
             default_model,
         }
     }
@@ -43,6 +48,17 @@ impl ProfileRpc {
     fn write(&self, known: &KnownProfile) -> proto::Profile {
         let profile = &known.profile;
         let model = profile.tavern.model.as_ref();
+        let mut diagnostics = profile.diagnostics.clone();
+        for (index, known) in profile.knowledge.iter().enumerate() {
+            if !self.knowledge.is_known(&known.source_id) {
+                let path = format!("/knowledge_base_references/{index}/source_id");
+                let message = format!(
+                    "no knowledge base has the id `{}`; store it",
+                    known.source_id
+                );
+                diagnostics.push(LoadDiagnostic::not_supported(path, message));
+            }
+        }
         proto::Profile {
             profile_id: profile.id.to_string(),
             name: profile.name.clone(),
@@ -50,11 +66,44 @@ impl ProfileRpc {
             tool_ids_inventory: profile.tool_ids.clone(),
             model: model.unwrap_or(&self.default_model).clone(),
             profile_json: profile.text.clone(),
-            diagnostics: diagnostics_to_proto(&profile.diagnostics),
+            diagnostics: diagnostics_of(&diagnostics, known.revision.as_ref()),
             etag: profile.etag(),
             from_file: known.from_file,
             deliberation_workflow_id: profile.deliberation.clone().unwrap_or_default(),
+            revision: known.revision.as_ref().map(revision_to_proto),
         }
+    }
+
+    async fn at(&self, id: &str, revision: u64) -> Result<KnownProfile, Failure> {
+        let known = match revision {
+            0 => self.profiles.get(id),
+            kept => {
+                let kept = self.profiles.at(id, kept).await;
+                kept.map_err(|error| store_failure(&error))?
+            }
+        };
+        known.ok_or_else(|| no_such_profile(id))
+    }
+
+    async fn revisions(
+        &self,
+        request: ListProfileRevisionsRequest,
+    ) -> Result<ListProfileRevisionsResponse, Failure> {
+        let id = request.profile_id;
+        let list = format!("profile-revisions\0{id}");
+        let before = super::page_after(&list, &request.page_token)?;
+        let before = before.and_then(|before| before.parse().ok());
+        let size = core_types::page::page_size(request.page_size);
+        let kept = self.profiles.revisions(&id, before, size + 1).await;
+        let kept = kept.map_err(|error| store_failure(&error))?;
+        if kept.is_empty() && before.is_none() {
+            return Err(no_such_profile(&id));
+        }
+        let (revisions, next_page_token) = revisions_page(&list, &kept, size);
+        Ok(ListProfileRevisionsResponse {
+            revisions,
+            next_page_token,
+        })
     }
 
     fn batch(&self, ids: Vec<String>) -> Result<BatchGetProfilesResponse, Failure> {
@@ -89,10 +138,17 @@ impl ProfileService for ProfileRpc {
         &self,
         request: Request<GetProfileRequest>,
     ) -> Result<Response<GetProfileResponse>, Status> {
-        let id = request.into_inner().profile_id;
-        let known = self.profiles.get(&id).ok_or_else(|| no_such_profile(&id))?;
+        let request = request.into_inner();
+        let known = self.at(&request.profile_id, request.revision).await?;
         let profile = Some(self.write(&known));
         Ok(Response::new(GetProfileResponse { profile }))
+    }
+
+    async fn list_profile_revisions(
+        &self,
+        request: Request<ListProfileRevisionsRequest>,
+    ) -> Result<Response<ListProfileRevisionsResponse>, Status> {
+        Ok(Response::new(self.revisions(request.into_inner()).await?))
     }
 
     async fn batch_get_profiles(
@@ -190,14 +246,6 @@ impl ProfileService for ProfileRpc {
     }
 }
 
-/// Reports that no profile has this id.
-pub(super) fn no_such_profile(id: &str) -> Failure {
-    let shown: String = id.chars().take(80).collect();
-    let message = format!("no agent profile has the id `{shown}`");
-    Failure::new(Code::NotFound, ErrorReason::ProfileNotFound, message)
-        .metadata("profile_id", shown)
-}
-
 fn change_failure(error: ChangeError, id: &str, request_id: &str) -> Failure {
     match error {
         ChangeError::Invalid(error) => {
@@ -227,11 +275,4 @@ fn change_failure(error: ChangeError, id: &str, request_id: &str) -> Failure {
         }
         ChangeError::Store(error) => store_failure(&error),
     }
-}
-
-pub(super) fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::LoadDiagnostic> {
-    findings
-        .iter()
-        .map(call_wire::load_diagnostic_to_proto)
-        .collect()
 }

@@ -4,12 +4,13 @@ use grpc_kit::Failure;
 use run_events::Runs;
 
 use crate::{
+    conversations,
     domain::{
         event::{Hop, Source, SourceKind},
         plan::Plan,
         scene::Instance,
     },
-    running_scenes::{RunningScene, RunningScenes},
+    running_scenes::{RunningScene, RunningScenes, SceneInstance},
     scene_runner::not_running,
 };
 
@@ -51,6 +52,17 @@ impl Publishers {
         running.ok_or_else(missing)
     }
 
+    /// Returns the agent of a conversation.
+    ///
+    /// # Errors
+    /// SCENE_NOT_RUNNING.
+    pub(super) fn instance(&self, conversation_id: &str) -> Result<SceneInstance, Failure> {
+        let known = self.running_scenes.instance(conversation_id);
+        known.ok_or_else(|| {
+            not_running("the conversation is not that of an agent in a scene that runs")
+        })
+    }
+
     /// Returns a caller by name.
     ///
     /// # Errors
@@ -68,18 +80,15 @@ impl Publishers {
         })
     }
 
-    /// Returns the agent of a conversation, with how its newest turn came about.
+    /// Returns the agent of a conversation, with how its present turn came about.
     ///
     /// # Errors
     /// SCENE_NOT_RUNNING, or a storage that does not work.
     pub(super) async fn agent(&self, conversation_id: &str) -> Result<Publisher, Failure> {
-        let known = self.running_scenes.instance(conversation_id);
-        let known = known.ok_or_else(|| {
-            not_running("the conversation is not that of an agent in a scene that runs")
-        })?;
+        let known = self.instance(conversation_id)?;
         let runs = self.runs.by_conversation(conversation_id).await?;
-        let newest = runs.into_iter().last();
-        let (run_id, plan) = newest.map_or_else(Default::default, |(run, meta)| {
+        let present = conversations::present(runs);
+        let (run_id, plan) = present.map_or_else(Default::default, |(run, meta)| {
             (run.run_id, serde_json::from_value::<Plan>(meta.data).ok())
         });
         let turn = plan.and_then(|plan| plan.scene);

@@ -1,30 +1,42 @@
 //! SceneService: scenes, and what is asked of those that run.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::{
     agent::v1::{
         self as proto, DeleteSceneRequest, DeleteSceneResponse, EndSceneRequest, EndSceneResponse,
         GetSceneRequest, GetSceneResponse, GetSceneStatusRequest, GetSceneStatusResponse,
-        ListScenesRequest, ListScenesResponse, PublishEventRequest, PublishEventResponse,
-        PutSceneRequest, PutSceneResponse, StartSceneRequest, StartSceneResponse,
+        InstanceState, ListSceneRevisionsRequest, ListSceneRevisionsResponse, ListScenesRequest,
+        ListScenesResponse, PublishEventRequest, PublishEventResponse, PutSceneRequest,
+        PutSceneResponse, SleepInstanceRequest, SleepInstanceResponse, StartSceneRequest,
+        StartSceneResponse, WakeInstanceRequest, WakeInstanceResponse,
         publish_event_request::Scene as Named, scene_service_server::SceneService,
     },
-    common::v1::{ErrorReason, RunOptions},
+    common::v1::{ErrorReason, EventPriority, RunOptions, RunState},
 };
-use core_types::RequestId;
+use core_types::{Clock, RequestId};
 use grpc_kit::Failure;
 use json_schema::parse_json_strict;
-use run_events::{request_hash, timestamp_to_proto};
+use run_events::{Runs, request_hash, timestamp_to_proto};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tonic::{Code, Request, Response, Status};
 
-use super::{profiles::diagnostics_to_proto, publishers::Publishers};
+use super::{
+    documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page},
+    publishers::Publishers,
+};
 use crate::{
-    domain::event::{self, MAX_PAYLOAD_BYTES},
+    conversations::Conversations,
+    domain::{
+        event::{self, MAX_PAYLOAD_BYTES, Priority},
+        sleep::{Sleep, WakeCause},
+        subscription::is_pattern,
+    },
     error::store_failure,
-    running_scenes::{Draft, InstanceStatus, Request as Asked, RunningScene, conversation_of},
+    running_scenes::{
+        Asleep, Draft, InstanceStatus, Request as Asked, RunningScene, conversation_of,
+    },
     scene_runner::{NewScene, SceneRunner, not_running},
     scenes::{KnownScene, PutError, Scenes},
     wire,
@@ -35,21 +47,37 @@ use crate::{
 pub struct SceneRpc {
     scenes: Scenes,
     runner: SceneRunner,
+    conversations: Conversations,
     publishers: Publishers,
+    runs: Runs,
+    clock: Arc<dyn Clock>,
 }
 
 impl SceneRpc {
     /// Puts the server side together.
-    pub fn new(scenes: Scenes, runner: SceneRunner, publishers: Publishers) -> Self {
+    pub fn new(
+        scenes: Scenes,
+        runner: SceneRunner,
+        conversations: Conversations,
+        publishers: Publishers,
+        runs: Runs,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             scenes,
             runner,
+            conversations,
             publishers,
+            runs,
+            clock,
         }
     }
 
-    async fn find(&self, id: &str) -> Result<KnownScene, Failure> {
-        let found = self.scenes.get(id).await;
+    async fn find(&self, id: &str, revision: u64) -> Result<KnownScene, Failure> {
+        let found = match revision {
+            0 => self.scenes.get(id).await,
+            kept => self.scenes.at(id, kept).await,
+        };
         let found = found.map_err(|error| store_failure(&error))?;
         found.ok_or_else(|| no_such_scene(id))
     }
@@ -78,6 +106,25 @@ impl SceneRpc {
                 None => diagnostics_to_proto(&all.left_out),
                 Some(_) => Vec::new(),
             },
+        })
+    }
+
+    async fn revisions(
+        &self,
+        request: ListSceneRevisionsRequest,
+    ) -> Result<ListSceneRevisionsResponse, Failure> {
+        let id = request.scene_id;
+        self.find(&id, 0).await?;
+        let list = format!("scene-revisions\0{id}");
+        let before = super::page_after(&list, &request.page_token)?;
+        let before = before.and_then(|before| before.parse().ok());
+        let size = core_types::page::page_size(request.page_size);
+        let kept = self.scenes.revisions(&id, before, size + 1).await;
+        let kept = kept.map_err(|error| store_failure(&error))?;
+        let (revisions, next_page_token) = revisions_page(&list, &kept, size);
+        Ok(ListSceneRevisionsResponse {
+            revisions,
+            next_page_token,
         })
     }
 
@@ -118,8 +165,9 @@ impl SceneRpc {
                 replayed: true,
             });
         }
-        let known = self.find(&request.scene_id).await?;
+        let known = self.find(&request.scene_id, 0).await?;
         let new = NewScene {
+            revision: known.revision_number(),
             scene: known.scene,
             request_id: request.request_id,
             body_hash,
@@ -146,19 +194,89 @@ impl SceneRpc {
         let running = self.publishers.scene(run_id)?;
         let (answer, answered) = oneshot::channel();
         let status = ask(&running, Asked::Status(answer), answered).await?;
-        let write = |status: InstanceStatus| {
+        let profiles = self.runner.profiles_of(&running.scene).await?;
+        let mut instances = Vec::new();
+        for (status, profile) in status.into_iter().zip(profiles) {
             let instance = running.scene.instance(&status.instance_id);
-            proto::InstanceStatus {
+            let conversation_id = conversation_of(run_id, &status.instance_id);
+            let conversation = self.conversations.get(&conversation_id).await?;
+            let active = conversation.active_run_id.unwrap_or_default();
+            let state = self.state(&status, &active).await;
+            instances.push(proto::InstanceStatus {
+                state: state.into(),
+                wake_time: status
+                    .sleep
+                    .and_then(|sleep| sleep.until)
+                    .map(timestamp_to_proto),
                 profile_id: instance.map_or_else(String::new, |known| known.profile_id.clone()),
-                conversation_id: conversation_of(run_id, &status.instance_id),
+                conversation_id,
                 instance_id: status.instance_id,
                 is_busy: status.is_busy,
                 waiting: status.waiting.iter().map(waiting).collect(),
-            }
-        };
+                profile_revision: profile.map_or(0, |known| known.revision_number()),
+                active_run_id: active,
+                queued_run_ids: conversation.queued_run_ids,
+            });
+        }
         Ok(GetSceneStatusResponse {
             scene_id: running.scene.id.clone(),
-            instances: status.into_iter().map(write).collect(),
+            instances,
+            scene_revision: running.revision,
+        })
+    }
+
+    /// Returns what an agent does (rule G111).
+    async fn state(&self, status: &InstanceStatus, active: &str) -> InstanceState {
+        let run = match active {
+            "" => None,
+            active => self.runs.get(active).await.ok(),
+        };
+        match run.map(|run| run.state()) {
+            Some(RunState::Paused) => InstanceState::Paused,
+            Some(RunState::Waiting) => InstanceState::Waiting,
+            Some(_) => InstanceState::Running,
+            None if status.is_busy => InstanceState::Running,
+            None if status.is_ending => InstanceState::Ended,
+            None if status.is_paused => InstanceState::Paused,
+            None if status.sleep.is_some() => InstanceState::Sleeping,
+            None => InstanceState::Idle,
+        }
+    }
+
+    async fn sleep(&self, request: SleepInstanceRequest) -> Result<SleepInstanceResponse, Failure> {
+        let mut failure = Failure::invalid_fields();
+        for (index, pattern) in request.wake_on.iter().enumerate() {
+            if !is_pattern(pattern) {
+                let problem = "give a type such as `player.action.speak` or `player.action.*`";
+                failure.add_violation(format!("wake_on[{index}]"), problem);
+            }
+        }
+        if !failure.is_empty() {
+            return Err(failure);
+        }
+        super::check_request_id(&request.request_id)?;
+        let known = self.publishers.instance(&request.conversation_id)?;
+        let until = (request.seconds > 0).then(|| {
+            let seconds = Duration::from_secs(request.seconds.into());
+            self.clock.now().plus(seconds)
+        });
+        let asleep = Asleep {
+            instance_id: known.instance.id,
+            sleep: Sleep {
+                until,
+                priority: match request.wake_priority() {
+                    EventPriority::Unspecified => Priority::High,
+                    given => wire::priority_from_proto(given),
+                },
+                wake_on: request.wake_on,
+            },
+            request_id: request.request_id,
+        };
+        let (answer, answered) = oneshot::channel();
+        let slept = ask(&known.running, Asked::Sleep(asleep, answer), answered).await?;
+        Ok(SleepInstanceResponse {
+            wake_time: slept.until.map(timestamp_to_proto),
+            replayed: slept.replayed,
         })
     }
 
@@ -265,9 +383,10 @@ fn write(known: &KnownScene) -> proto::Scene {
         description: scene.description.clone(),
         agents: agents.collect(),
         scene_json: scene.text.clone(),
-        diagnostics: diagnostics_to_proto(&scene.diagnostics),
+        diagnostics: diagnostics_of(&scene.diagnostics, known.revision.as_ref()),
         etag: scene.etag(),
         from_file: known.from_file,
+        revision: known.revision.as_ref().map(revision_to_proto),
     }
 }
 
@@ -283,9 +402,17 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<GetSceneRequest>,
     ) -> Result<Response<GetSceneResponse>, Status> {
-        let known = self.find(&request.into_inner().scene_id).await?;
+        let request = request.into_inner();
+        let known = self.find(&request.scene_id, request.revision).await?;
         let scene = Some(write(&known));
         Ok(Response::new(GetSceneResponse { scene }))
+    }
+
+    async fn list_scene_revisions(
+        &self,
+        request: Request<ListSceneRevisionsRequest>,
+    ) -> Result<Response<ListSceneRevisionsResponse>, Status> {
+        Ok(Response::new(self.revisions(request.into_inner()).await?))
     }
 
     async fn list_scenes(
@@ -334,6 +461,23 @@ impl SceneService for SceneRpc {
     ) -> Result<Response<GetSceneStatusResponse>, Status> {
         let status = self.status(&request.into_inner().run_id).await?;
         Ok(Response::new(status))
+    }
+
+    async fn sleep_instance(
+        &self,
+        request: Request<SleepInstanceRequest>,
+    ) -> Result<Response<SleepInstanceResponse>, Status> {
+        Ok(Response::new(self.sleep(request.into_inner()).await?))
+    }
+
+    async fn wake_instance(
+        &self,
+        request: Request<WakeInstanceRequest>,
+    ) -> Result<Response<WakeInstanceResponse>, Status> {
+        let id = request.into_inner().conversation_id;
+        let known = self.publishers.instance(&id)?;
+        let slept = known.wake(WakeCause::Caller).await;
+        Ok(Response::new(WakeInstanceResponse { slept }))
     }
 
     async fn publish_event(

@@ -2,7 +2,8 @@
 
 use contracts::tavern::agent::v1::{
     self as proto, GetPrivateStateRequest, GetPrivateStateResponse, GetWorldStateRequest,
-    GetWorldStateResponse, ListPrivateStateVersionsRequest, ListPrivateStateVersionsResponse,
+    GetWorldStateResponse, ListGoalsRequest, ListGoalsResponse, ListPrivateStateVersionsRequest,
+    ListPrivateStateVersionsResponse, UpdateGoalRequest, UpdateGoalResponse,
     UpdatePrivateStateRequest, UpdatePrivateStateResponse, UpdateWorldStateRequest,
     UpdateWorldStateResponse, state_service_server::StateService,
 };
@@ -16,8 +17,9 @@ use super::{
     worlds::Worlds,
 };
 use crate::{
+    domain::goals::{self, Goal, GoalChange, GoalStatus},
     states::{States, Update, refused},
-    store::StateRow,
+    store::{StateOwner, StateRow},
 };
 
 /// The server side of StateService.
@@ -84,6 +86,48 @@ impl StateRpc {
         })
     }
 
+    async fn goals(&self, request: ListGoalsRequest) -> Result<ListGoalsResponse, Failure> {
+        let states = &self.states;
+        let agent = states.owner(&request.conversation_id, &request.profile_id);
+        let agent = agent.await?;
+        let owner = StateOwner::goals(&agent.conversation_id, &agent.profile_id);
+        let snapshot = states.snapshot(owner, None).await?;
+        let goals = snapshot.as_ref().map(|known| goals::listed(&known.value));
+        let goals = goals.unwrap_or_default().into_iter().map(goal_to_proto);
+        Ok(ListGoalsResponse {
+            goals: goals.collect(),
+            version: snapshot.map_or(0, |known| known.row.version),
+            profile_id: agent.profile_id,
+        })
+    }
+
+    async fn update_goal(&self, request: UpdateGoalRequest) -> Result<UpdateGoalResponse, Failure> {
+        let hash = request_hash(&request);
+        super::check_request_id(&request.request_id)?;
+        let change = GoalChange {
+            status: status_from_proto(request.status()),
+            priority: request.priority,
+            description: Some(request.description).filter(|text| !text.is_empty()),
+        };
+        let operation = goals::operation(&request.goal_id, &change);
+        let operation =
+            operation.map_err(|problem| Failure::invalid_fields().violation("goal_id", problem))?;
+        let states = &self.states;
+        let agent = states.owner(&request.conversation_id, &request.profile_id);
+        let agent = agent.await?;
+        let update = Update {
+            request: (!request.request_id.is_empty()).then_some((request.request_id, hash)),
+            expected_version: 0,
+            operations: vec![operation],
+        };
+        let (row, replayed) = states.update_goal(&agent, update).await?;
+        Ok(UpdateGoalResponse {
+            version: row.version,
+            previous_json: row.previous.unwrap_or_default(),
+            replayed,
+        })
+    }
+
     async fn list(
         &self,
         request: ListPrivateStateVersionsRequest,
@@ -113,8 +157,53 @@ impl StateRpc {
     }
 }
 
+fn goal_to_proto(goal: Goal) -> proto::Goal {
+    let status = match goal.status {
+        GoalStatus::Pending => proto::GoalStatus::Pending,
+        GoalStatus::Active => proto::GoalStatus::Active,
+        GoalStatus::Completed => proto::GoalStatus::Completed,
+        GoalStatus::Failed => proto::GoalStatus::Failed,
+        GoalStatus::Dropped => proto::GoalStatus::Dropped,
+    };
+    proto::Goal {
+        goal_id: goal.id,
+        description: goal.description,
+        status: status.into(),
+        priority: goal.priority,
+        origin: goal.origin,
+        kb_id: goal.kb,
+        resolved: goal.resolved,
+    }
+}
+
+fn status_from_proto(status: proto::GoalStatus) -> Option<GoalStatus> {
+    Some(match status {
+        proto::GoalStatus::Unspecified => return None,
+        proto::GoalStatus::Pending => GoalStatus::Pending,
+        proto::GoalStatus::Active => GoalStatus::Active,
+        proto::GoalStatus::Completed => GoalStatus::Completed,
+        proto::GoalStatus::Failed => GoalStatus::Failed,
+        proto::GoalStatus::Dropped => GoalStatus::Dropped,
+    })
+}
+
 #[tonic::async_trait]
 impl StateService for StateRpc {
+    async fn list_goals(
+        &self,
+        request: Request<ListGoalsRequest>,
+    ) -> Result<Response<ListGoalsResponse>, Status> {
+        Ok(Response::new(self.goals(request.into_inner()).await?))
+    }
+
+    async fn update_goal(
+        &self,
+        request: Request<UpdateGoalRequest>,
+    ) -> Result<Response<UpdateGoalResponse>, Status> {
+        let updated = Self::update_goal(self, request.into_inner()).await?;
+        Ok(Response::new(updated))
+    }
+
     async fn get_private_state(
         &self,
         request: Request<GetPrivateStateRequest>,

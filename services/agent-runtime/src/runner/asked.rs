@@ -15,7 +15,7 @@ use super::{
     stop::{Asking, model_failure},
 };
 use crate::{
-    domain::{budgets, deliberation::Situation, message::Role, prompt::Prompt},
+    domain::{budgets, deliberation::Situation, goals, message::Role, prompt::Prompt},
     provider::{AnswerEnd, Model, ModelRequest, Pieces},
     settings::GrammarUse,
 };
@@ -109,6 +109,10 @@ impl Driver {
             private_state: self.state.as_ref().map(|state| state.value.clone()),
             world_state: self.world.as_ref().map(|state| state.value.clone()),
             events: self.events.clone(),
+            goals: self
+                .goals
+                .as_ref()
+                .map_or_else(Vec::new, |state| goals::for_workflow(&state.value)),
             observations: self.observations.items(),
             manifest: if is_last {
                 String::new()

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     domain::{
+        goals,
         message::{ChatMessage, Role},
         observation,
         prompt::{self, Prompt},
@@ -55,6 +56,7 @@ impl Driver {
             messages: u32::try_from(prompt.messages.len()).unwrap_or(u32::MAX),
             state_version: self.asked.private.unwrap_or_default(),
             world_version: self.asked.world.unwrap_or_default(),
+            goals_version: self.asked.goals.unwrap_or_default(),
         }))?;
         self.hand_over().await?;
         let span = telemetry::spans::chat(&model);
@@ -266,7 +268,9 @@ impl Driver {
             let own = own.map(|state| observation::private_state(&state.value, language));
             let world = self.world.as_ref();
             let world = world.map(|state| observation::world_state(&state.value, language));
-            let shown: Vec<String> = own.into_iter().chain(world).collect();
+            let goals = self.goals.as_ref();
+            let goals = goals.and_then(|state| goals::shown(&state.value, language));
+            let shown: Vec<String> = own.into_iter().chain(world).chain(goals).collect();
             if !shown.is_empty() {
                 let shown = ChatMessage::new(Role::User, shown.join("\n"));
                 prompt.messages.push(shown);

@@ -77,6 +77,8 @@ pub(super) struct Driver {
     pub(super) state: Option<Snapshot>,
     /// The world state that the model is shown; none outside of scenes.
     pub(super) world: Option<Snapshot>,
+    /// The goals that the model is shown; none if the agent has none.
+    pub(super) goals: Option<Snapshot>,
     /// The versions of them that a model was asked with that has not answered.
     pub(super) asked: AskedStates,
     /// The events that opened the turn.
@@ -90,7 +92,9 @@ pub(super) struct Driver {
     /// Recorded with the next commit.
     pending: Vec<Kind>,
     replayed: bool,
-    cancelled_before: Option<String>,
+    pub(super) cancelled_before: Option<String>,
+    /// Whether turns before it may not have ended.
+    is_behind: bool,
 }
 
 impl Driver {
@@ -126,6 +130,7 @@ impl Driver {
             void_until: 0,
             state: None,
             world: None,
+            goals: None,
             asked: resumed.asked,
             events: resumed.events,
             inbox,
@@ -134,6 +139,7 @@ impl Driver {
             pending: Vec::new(),
             replayed: resumed.replayed,
             cancelled_before: resumed.cancel,
+            is_behind: resumed.taken_over && !resumed.replayed,
         }
     }
 
@@ -169,6 +175,9 @@ impl Driver {
     }
 
     async fn go(&mut self) -> Result<common::RunOutcome, Stop> {
+        if self.is_behind || self.recorder.is_queued() {
+            self.await_turns_before().await?;
+        }
         self.spending.resume_at(self.shared.clock.now());
         if let Some(reason) = self.cancelled_before.take() {
             self.cancel_calls().await;
@@ -217,7 +226,9 @@ impl Driver {
 
     /// Reads the states that the model is shown: as it was asked before, if it has not answered.
     pub(super) async fn read_state(&mut self) -> Result<(), Stop> {
-        let own = StateOwner::agent(&self.meta.conversation_id, &self.meta.subject);
+        let (conversation, profile) = (&self.meta.conversation_id, &self.meta.subject);
+        let own = StateOwner::agent(conversation, profile);
+        let goals = StateOwner::goals(conversation, profile);
         let scene = self.plan.scene.as_ref();
         let world = scene.map(|scene| StateOwner::world(&scene.run_id));
         let read = |owner: Option<StateOwner>, version| {
@@ -229,9 +240,10 @@ impl Driver {
                 }
             }
         };
-        let (own, world) = (
+        let read = futures::future::try_join3(
             read(Some(own), self.asked.private),
             read(world, self.asked.world),
+            read(Some(goals), self.asked.goals),
         );
         let unreadable = |failure: grpc_kit::Failure| {
             let status = failure.into_status();
@@ -241,12 +253,13 @@ impl Driver {
                 status.message(),
             )))
         };
-        let (own, world) = (
-            own.await.map_err(unreadable)?,
-            world.await.map_err(unreadable)?,
-        );
+        let (own, world, goals) = read.await.map_err(unreadable)?;
         let version = |state: &Option<Snapshot>| state.as_ref().map(|state| state.row.version);
-        for (state, before) in [(&own, &self.state), (&world, &self.world)] {
+        for (state, before) in [
+            (&own, &self.state),
+            (&world, &self.world),
+            (&goals, &self.goals),
+        ] {
             if version(state) != version(before) {
                 // What tools and other programs wrote into it is not trusted.
                 let text = state.as_ref().map(|state| state.row.state.clone());
@@ -256,8 +269,9 @@ impl Driver {
         self.asked = AskedStates {
             private: version(&own),
             world: version(&world),
+            goals: version(&goals),
         };
-        (self.state, self.world) = (own, world);
+        (self.state, self.world, self.goals) = (own, world, goals);
         Ok(())
     }
 
@@ -270,7 +284,7 @@ impl Driver {
     }
 
     /// Waits until the turn is not paused.
-    async fn until_resumed(&mut self) -> Result<(), Stop> {
+    pub(super) async fn until_resumed(&mut self) -> Result<(), Stop> {
         if self.control.is_paused() {
             // What has ended is shown while the turn waits.
             self.commit().await?;

@@ -14,6 +14,7 @@ use super::{
     Inner,
     replay::{DueWorkflow, Replayed},
     throttle::Throttle,
+    tickers::Ticks,
 };
 use crate::{
     domain::{channel::Dropped, scene::Scene},
@@ -46,6 +47,8 @@ pub(super) struct Actor {
     pub(super) runs_workflow: bool,
     /// Until when turns may end after the end of the scene was requested.
     pub(super) close_by: Option<Timestamp>,
+    /// When agents think by themselves.
+    pub(super) ticks: Ticks,
     inbox: Inbox,
 }
 
@@ -92,6 +95,7 @@ impl Actor {
             is_caught_up: false,
             runs_workflow: false,
             close_by: None,
+            ticks: Ticks::default(),
             inbox,
         }
     }
@@ -138,6 +142,8 @@ impl Actor {
             self.drop_expired().await?;
             self.fire_timers().await?;
             self.announce_world().await?;
+            self.tick().await?;
+            self.wake_sleepers().await?;
             self.begin_turns().await?;
             if self.is_over().await {
                 return self.drop_left().await;
@@ -176,7 +182,9 @@ impl Actor {
         });
         let changes = self.changes.as_ref().map(|(at, _)| *at);
         let queues = self.state.channel.due(now);
+        let ticks = self.ticks.due().filter(|_| !self.state.is_ending);
         let others = changes.into_iter().chain(queues).chain(self.close_by);
+        let others = others.chain(ticks);
         timers.chain(others).min()
     }
 
@@ -191,6 +199,14 @@ impl Actor {
             Request::Status(answer) => {
                 let _ = answer.send(self.status());
             }
+            Request::Sleep(asleep, answer) => {
+                let slept = self.let_sleep(asleep).await?;
+                let _ = answer.send(slept);
+            }
+            Request::Wake(instance_id, cause, answer) => {
+                let slept = self.wake(&instance_id, &cause).await?;
+                let _ = answer.send(slept);
+            }
             Request::End(reason, answer) => {
                 self.request_end(reason).await?;
                 let _ = answer.send(());
@@ -201,7 +217,12 @@ impl Actor {
 
     async fn done(&mut self, done: Done) -> Result<(), Stop> {
         match done {
-            Done::Turn(handled) => self.record(vec![Kind::EventsHandled(handled)]).await,
+            Done::Turn(handled) => {
+                let instance_id = handled.instance_id.clone();
+                self.record(vec![Kind::EventsHandled(handled)]).await?;
+                self.note_seen(&instance_id).await;
+                Ok(())
+            }
             Done::Workflow(end) => self.workflow_ended(*end).await,
         }
     }
@@ -218,6 +239,9 @@ impl Actor {
                 .take(SHOWN)
                 .cloned()
                 .collect(),
+            sleep: member.sleep().cloned(),
+            is_paused: self.control.is_paused(),
+            is_ending: self.state.is_ending,
         });
         status.collect()
     }

@@ -5,13 +5,14 @@ use std::collections::{HashMap, VecDeque};
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::Timestamp;
 
+use super::tickers::TICK;
 use crate::{
     domain::{
         channel::{Channel, Member},
         event::{Event, SourceKind},
         scene::{Moment, Scene},
     },
-    profiles::Profiles,
+    profiles::KnownProfile,
     running_scenes::Published,
     wire,
 };
@@ -45,6 +46,10 @@ pub(super) struct Replayed {
     pub(super) has_closed: bool,
     /// Why the run was asked to be cancelled.
     pub(super) cancelled: Option<String>,
+    /// How many events were published, apart from ticks.
+    pub(super) published: u64,
+    /// The last named request of each agent to sleep, and until when it sleeps.
+    pub(super) sleep_requests: HashMap<String, (String, Option<Timestamp>)>,
     requests: Requests,
 }
 
@@ -86,10 +91,14 @@ struct Requests {
 
 impl Replayed {
     /// Begins a scene.
-    pub(super) fn new(scene: &Scene, profiles: &Profiles, started: Timestamp) -> Self {
-        let members = scene.instances.iter().map(|instance| {
-            let known = profiles.get(&instance.profile_id);
-            let profile = known.map(|known| known.profile);
+    pub(super) fn new(
+        scene: &Scene,
+        profiles: &[Option<KnownProfile>],
+        started: Timestamp,
+    ) -> Self {
+        let members = scene.instances.iter().enumerate().map(|(index, instance)| {
+            let known = profiles.get(index).and_then(Option::as_ref);
+            let profile = known.map(|known| &known.profile);
             let settings = profile
                 .as_ref()
                 .map(|profile| instance.tavern.over(&profile.tavern));
@@ -115,6 +124,8 @@ impl Replayed {
                 .iter()
                 .any(|workflow| workflow.moment == Moment::End),
             cancelled: None,
+            published: 0,
+            sleep_requests: HashMap::new(),
             requests: Requests::default(),
         };
         replayed.add_workflows(scene, &Moment::Start);
@@ -167,6 +178,14 @@ impl Replayed {
                 self.has_closed |=
                     all.any(|known| known.moment == Moment::End && known.key == ended.moment);
             }
+            Kind::InstanceSlept(slept) => {
+                let sleep = wire::sleep_from_proto(slept);
+                let request = (slept.request_id.clone(), sleep.until);
+                let instance_id = slept.instance_id.as_str();
+                self.sleep_requests.insert(instance_id.to_owned(), request);
+                self.channel.set_sleep(instance_id, Some(sleep));
+            }
+            Kind::InstanceWoke(woke) => self.channel.set_sleep(&woke.instance_id, None),
             Kind::SceneEnding(_) => self.is_ending = true,
             Kind::CancelRequested(asked) => self.cancelled = Some(asked.reason.clone()),
             _ => {}
@@ -199,6 +218,7 @@ impl Replayed {
     }
 
     fn published(&mut self, scene: &Scene, event: Event, published: &common::EventPublished) {
+        self.published += u64::from(event.event_type != TICK);
         match event.source.kind {
             SourceKind::Task => {
                 self.fired.insert(event.source.id.clone(), event.published);

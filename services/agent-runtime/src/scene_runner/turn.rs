@@ -128,7 +128,7 @@ impl AgentTurn {
                 handled.error = error;
                 return handled;
             }
-            // A caller's own turn comes first.
+            // Callers' own turns come first, and too many wait.
             tokio::time::sleep(TRY_AGAIN).await;
         }
     }
@@ -142,16 +142,11 @@ impl AgentTurn {
             .running_scenes
             .instance(&conversation_id)
             .ok_or_else(gone)?;
-        let profile = self.shared.profiles.get(&known.instance.profile_id);
-        let profile = profile.ok_or_else(|| {
-            let id = &known.instance.profile_id;
-            Status::not_found(format!("no agent profile has the id `{id}`"))
-        })?;
         let events = &self.taken.events;
         let chain = chain(events, &self.taken.instance_id);
         let opening = Opening::Events(events.iter().map(Event::to_json).collect::<Vec<Value>>());
         let turn = NewTurn {
-            profile: profile.profile,
+            profile_id: known.instance.profile_id.clone(),
             input: TurnInput {
                 history: Vec::new(),
                 opening,
@@ -165,9 +160,10 @@ impl AgentTurn {
             request_id: self.taken.request_id.clone(),
             scope: SCOPE,
             options: None,
+            refuse_if_busy: false,
         };
-        let (run, _) = self.shared.turns.start(turn).await?;
-        Ok(run.run_id)
+        let started = self.shared.turns.start(turn).await?;
+        Ok(started.run.run_id)
     }
 
     /// Follows a turn to its end; what happens in it is in the log of the scene too.

@@ -29,6 +29,12 @@ impl StateOwner {
         }
     }
 
+    /// The goals of an agent in a conversation, which are kept as its state is. No profile has an id with
+    /// a control character.
+    pub fn goals(conversation_id: &str, profile_id: &str) -> Self {
+        Self::agent(conversation_id, &format!("{profile_id}\u{1f}goals"))
+    }
+
     /// The world state of a scene that runs or ran, by its run.
     pub fn world(run_id: &str) -> Self {
         Self::agent(run_id, "")

@@ -74,6 +74,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::SceneWorkflowStarted(_)
         | Kind::SceneWorkflowEnded(_)
         | Kind::SceneEnding(_)
+        | Kind::InstanceSlept(_)
+        | Kind::InstanceWoke(_)
         | Kind::ConversationCompacted(_) => return None,
     })
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::domain::{
     channel::{DropReason, Dropped},
     event::{Event, Hop, Priority, Source, SourceKind},
+    sleep::{Sleep, WakeCause},
 };
 
 /// Writes an event.
@@ -107,6 +108,46 @@ pub(crate) fn priority_from_proto(priority: common::EventPriority) -> Priority {
         common::EventPriority::Unspecified | common::EventPriority::Normal => Priority::Normal,
         common::EventPriority::High => Priority::High,
         common::EventPriority::Critical => Priority::Critical,
+    }
+}
+
+/// Writes that an instance sleeps.
+pub(crate) fn slept_to_proto(
+    instance_id: &str,
+    sleep: &Sleep,
+    request_id: &str,
+) -> common::InstanceSlept {
+    common::InstanceSlept {
+        instance_id: instance_id.to_owned(),
+        wake_time: sleep.until.map(timestamp_to_proto),
+        wake_on: sleep.wake_on.clone(),
+        wake_priority: priority_to_proto(sleep.priority).into(),
+        request_id: request_id.to_owned(),
+    }
+}
+
+/// Reads how an instance sleeps.
+pub(crate) fn sleep_from_proto(slept: &common::InstanceSlept) -> Sleep {
+    Sleep {
+        until: slept.wake_time.and_then(timestamp_from_proto),
+        wake_on: slept.wake_on.clone(),
+        priority: priority_from_proto(slept.wake_priority()),
+    }
+}
+
+/// Writes that an instance is awake.
+pub(crate) fn woke_to_proto(instance_id: &str, cause: &WakeCause) -> common::InstanceWoke {
+    use common::instance_woke::Cause;
+    let (cause, event_id) = match cause {
+        WakeCause::Timer => (Cause::Timer, ""),
+        WakeCause::Event(event_id) => (Cause::Event, event_id.as_str()),
+        WakeCause::Message => (Cause::Message, ""),
+        WakeCause::Caller => (Cause::Caller, ""),
+    };
+    common::InstanceWoke {
+        instance_id: instance_id.to_owned(),
+        cause: cause.into(),
+        event_id: event_id.to_owned(),
     }
 }
 

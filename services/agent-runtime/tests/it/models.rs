@@ -146,7 +146,7 @@ async fn models_and_profiles_are_listed_by_page() {
         .map(|id| {
             (
                 format!("{id}.json"),
-                json!({"id": id, "tool_ids_inventory": ["T"], "initial_goals_reference": ["e"]}),
+                json!({"id": id, "tool_ids_inventory": ["T"], "initial_goals": ["e"]}),
             )
         })
         .collect();
@@ -187,6 +187,7 @@ async fn models_and_profiles_are_listed_by_page() {
     let profile = agent
         .get_profile(GetProfileRequest {
             profile_id: "c".to_owned(),
+            ..GetProfileRequest::default()
         })
         .await
         .unwrap()
@@ -194,14 +195,14 @@ async fn models_and_profiles_are_listed_by_page() {
     let profile = profile.profile.unwrap();
     assert_eq!(
         profile.profile_json,
-        r#"{"id":"c","tool_ids_inventory":["T"],"initial_goals_reference":["e"]}"#
+        r#"{"id":"c","tool_ids_inventory":["T"],"initial_goals":["e"]}"#
     );
     let [finding] = profile.diagnostics.as_slice() else {
         panic!("{:?}", profile.diagnostics);
     };
     assert_eq!(
         (finding.path.as_str(), finding.code.as_str()),
-        ("/initial_goals_reference", "not_supported")
+        ("/initial_goals", "unknown_key")
     );
     let models = running
         .model

@@ -27,7 +27,7 @@ use crate::{
 
 /// A scene with two agents: `gm` hears what the player does, `elara` what she is addressed with, and both
 /// hear of flags of the world.
-fn scene() -> Value {
+pub(crate) fn scene() -> Value {
     json!({
         "id": "wood",
         "name": "The wood",
@@ -42,7 +42,7 @@ fn scene() -> Value {
     })
 }
 
-fn profile(id: &str, hears: &Value) -> Value {
+pub(crate) fn profile(id: &str, hears: &Value) -> Value {
     json!({
         "id": id,
         "name": id,
@@ -54,7 +54,7 @@ fn profile(id: &str, hears: &Value) -> Value {
 }
 
 /// Makes a world with the scene, in which the models of both agents play turns.
-fn world(scene: &Value, gm: &Value, elara: &Value) -> World {
+pub(crate) fn world(scene: &Value, gm: &Value, elara: &Value) -> World {
     let flags = json!({"type": "world.state.updated",
         "filter_condition": "payload.paths.exists(p, p.startsWith('/flags/'))"});
     let profiles = [
@@ -87,24 +87,24 @@ fn world(scene: &Value, gm: &Value, elara: &Value) -> World {
     world
 }
 
-fn says(text: &str) -> Value {
+pub(crate) fn says(text: &str) -> Value {
     json!([{"answer": {"text": text}}])
 }
 
-fn is_handled(kind: &Kind) -> bool {
+pub(crate) fn is_handled(kind: &Kind) -> bool {
     matches!(kind, Kind::EventsHandled(_))
 }
 
 impl Running {
-    fn scenes(&self) -> SceneServiceClient<Transport> {
+    pub(crate) fn scenes(&self) -> SceneServiceClient<Transport> {
         SceneServiceClient::new(grpc_kit::local(&self.runtime.services()))
     }
 
-    fn world_states(&self) -> StateServiceClient<Transport> {
+    pub(crate) fn world_states(&self) -> StateServiceClient<Transport> {
         StateServiceClient::new(grpc_kit::local(&self.runtime.services()))
     }
 
-    async fn start_scene(&self) -> String {
+    pub(crate) async fn start_scene(&self) -> String {
         let request = StartSceneRequest {
             scene_id: "wood".to_owned(),
             ..StartSceneRequest::default()
@@ -113,11 +113,14 @@ impl Running {
         started.into_inner().run.unwrap().run_id
     }
 
-    async fn publish(&self, request: PublishEventRequest) -> Result<PublishEventResponse, Status> {
+    pub(crate) async fn publish(
+        &self,
+        request: PublishEventRequest,
+    ) -> Result<PublishEventResponse, Status> {
         Ok(self.scenes().publish_event(request).await?.into_inner())
     }
 
-    async fn status(&self, run_id: &str) -> Vec<InstanceStatus> {
+    pub(crate) async fn status(&self, run_id: &str) -> Vec<InstanceStatus> {
         let request = GetSceneStatusRequest {
             run_id: run_id.to_owned(),
         };
@@ -126,7 +129,7 @@ impl Running {
     }
 
     /// Waits until so many turns with events have ended.
-    async fn until_handled(&self, run_id: &str, turns: usize) {
+    pub(crate) async fn until_handled(&self, run_id: &str, turns: usize) {
         let request = WatchRunRequest {
             run_id: run_id.to_owned(),
             after_sequence: 0,
@@ -142,7 +145,7 @@ impl Running {
         }
     }
 
-    async fn end_scene(&self, run_id: &str) -> Ended {
+    pub(crate) async fn end_scene(&self, run_id: &str) -> Ended {
         let request = EndSceneRequest {
             run_id: run_id.to_owned(),
             reason: "enough".to_owned(),
@@ -181,7 +184,7 @@ impl Running {
     }
 }
 
-fn event(run_id: &str, event_type: &str, payload: &Value) -> PublishEventRequest {
+pub(crate) fn event(run_id: &str, event_type: &str, payload: &Value) -> PublishEventRequest {
     PublishEventRequest {
         scene: Some(Scene::RunId(run_id.to_owned())),
         r#type: event_type.to_owned(),
@@ -507,6 +510,7 @@ async fn g103_scenes_are_files_or_put_and_everything_wrong_is_named() {
     assert_eq!(grpc_kit::reason(&stale), Some(ErrorReason::EtagMismatch));
     let request = GetSceneRequest {
         scene_id: "wood".to_owned(),
+        ..GetSceneRequest::default()
     };
     let found = scenes.get_scene(request).await.unwrap().into_inner();
     let found = found.scene.unwrap();

@@ -264,6 +264,7 @@ async fn a_conversation_has_one_turn_at_a_time() {
     let run_id = running.begin(request.clone()).await;
     let second = StartTurnRequest {
         request_id: "r2".to_owned(),
+        refuse_if_busy: true,
         ..request.clone()
     };
     let status = running.start(second.clone()).await.unwrap_err();

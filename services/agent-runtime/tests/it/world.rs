@@ -414,5 +414,7 @@ fn word(kind: &Kind) -> &'static str {
         Kind::SceneWorkflowEnded(_) => "scene workflow ended",
         Kind::SceneEnding(_) => "scene ending",
         Kind::ConversationCompacted(_) => "compacted",
+        Kind::InstanceSlept(_) => "slept",
+        Kind::InstanceWoke(_) => "woke",
     }
 }

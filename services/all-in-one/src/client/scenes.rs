@@ -179,12 +179,14 @@ async fn status(scenes: &mut Scenes, run_id: String, as_json: bool) -> anyhow::R
             json::print_line(STATUS, &instance)?;
             continue;
         }
-        let state = if instance.is_busy { "busy" } else { "idle" };
+        let state = instance.state().as_str_name();
+        let state = state.trim_start_matches("INSTANCE_STATE_").to_lowercase();
+        let waiting = instance.waiting.len() + instance.queued_run_ids.len();
         rows.push(vec![
             instance.instance_id,
             instance.profile_id,
-            state.to_owned(),
-            instance.waiting.len().to_string(),
+            state,
+            waiting.to_string(),
             instance.conversation_id,
         ]);
     }

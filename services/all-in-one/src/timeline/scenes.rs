@@ -40,6 +40,8 @@ pub(super) fn line(kind: &Kind) -> Option<(&'static str, String)> {
             "summary",
             format!("{} earlier turn(s): {}", compacted.turns, compacted.summary),
         ),
+        Kind::InstanceSlept(slept) => ("sleeps", format!("{} sleeps", slept.instance_id)),
+        Kind::InstanceWoke(woke) => ("wakes", format!("{} is awake", woke.instance_id)),
         Kind::SceneEnding(ending) => ("ending", ending.reason.clone()),
         _ => return None,
     })

@@ -79,6 +79,7 @@ pub(super) async fn model(
     let request = with_metadata(
         GetProfileRequest {
             profile_id: profile_id.clone(),
+            ..GetProfileRequest::default()
         },
         &headers,
     );

@@ -120,6 +120,7 @@ impl GatewayRpc {
             budgets: agent.budgets,
             history: agent.history,
             ephemeral: agent.ephemeral,
+            ..StartTurnRequest::default()
         };
         let started = self.peers.agent.clone().start_turn(turn).await;
         let started = started

@@ -6,6 +6,8 @@ mod cell;
 mod code;
 mod diff;
 mod files;
+mod goal;
+mod knowledge;
 mod scene;
 mod state;
 mod time;
@@ -14,8 +16,9 @@ use call_outcome::{CallOutcome, Category, Failure};
 use std::sync::Arc;
 
 use contracts::tavern::agent::v1::{
-    agent_service_client::AgentServiceClient, profile_service_client::ProfileServiceClient,
-    scene_service_client::SceneServiceClient, state_service_client::StateServiceClient,
+    agent_service_client::AgentServiceClient, knowledge_service_client::KnowledgeServiceClient,
+    profile_service_client::ProfileServiceClient, scene_service_client::SceneServiceClient,
+    state_service_client::StateServiceClient,
 };
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use core_types::Clock;
@@ -33,7 +36,7 @@ use crate::{
 };
 
 /// The definitions of all methods of the platform.
-const DEFINITIONS: [&str; 17] = [
+const DEFINITIONS: [&str; 21] = [
     include_str!("builtin/tools/write_file.tool.json"),
     include_str!("builtin/tools/append_file.tool.json"),
     include_str!("builtin/tools/read_file.tool.json"),
@@ -51,6 +54,10 @@ const DEFINITIONS: [&str; 17] = [
     include_str!("builtin/tools/request_world_state_update.tool.json"),
     include_str!("builtin/tools/publish_event.tool.json"),
     include_str!("builtin/tools/request_user_interaction.tool.json"),
+    include_str!("builtin/tools/update_goal.tool.json"),
+    include_str!("builtin/tools/sleep.tool.json"),
+    include_str!("builtin/tools/query_knowledge_base.tool.json"),
+    include_str!("builtin/tools/write_to_knowledge_base.tool.json"),
 ];
 
 /// Returns the definitions of all methods of the platform.
@@ -80,6 +87,10 @@ enum Method {
     ReadWorldState,
     UpdateWorldState,
     PublishEvent,
+    UpdateGoal,
+    Sleep,
+    QueryKnowledge,
+    WriteKnowledge,
 }
 
 impl Method {
@@ -101,6 +112,10 @@ impl Method {
             "ReadWorldStateTool" => Self::ReadWorldState,
             "RequestWorldStateUpdateTool" => Self::UpdateWorldState,
             "PublishEventTool" => Self::PublishEvent,
+            "UpdateGoalTool" => Self::UpdateGoal,
+            "SleepTool" => Self::Sleep,
+            "QueryKnowledgeBaseTool" => Self::QueryKnowledge,
+            "WriteToKnowledgeBaseTool" => Self::WriteKnowledge,
             _ => return None,
         })
     }
@@ -113,6 +128,8 @@ pub struct AgentPeer {
     pub states: StateServiceClient<Transport>,
     /// The events of scenes.
     pub scenes: SceneServiceClient<Transport>,
+    /// Knowledge bases.
+    pub knowledge: KnowledgeServiceClient<Transport>,
     /// Profiles, as tools.
     pub profiles: ProfileServiceClient<Transport>,
     /// Turns of agents that are tools.
@@ -127,6 +144,7 @@ impl AgentPeer {
         Self {
             states: StateServiceClient::new(agent.clone()),
             scenes: SceneServiceClient::new(agent.clone()),
+            knowledge: KnowledgeServiceClient::new(agent.clone()),
             profiles: ProfileServiceClient::new(agent.clone()),
             turns: AgentServiceClient::new(agent.clone()),
             runs: RunServiceClient::new(agent),
@@ -189,6 +207,10 @@ impl Builtins {
                 state::update(&self.agents.states, State::World, resolved).await
             }
             Method::PublishEvent => scene::publish(&self.agents.scenes, resolved).await,
+            Method::Sleep => scene::sleep(&self.agents.scenes, resolved).await,
+            Method::UpdateGoal => goal::update(&self.agents.states, resolved).await,
+            Method::QueryKnowledge => knowledge::query(&self.agents.knowledge, resolved).await,
+            Method::WriteKnowledge => knowledge::write(&self.agents.knowledge, resolved).await,
             file_method => self.on_workspace(file_method, resolved).await,
         }
     }
@@ -241,7 +263,11 @@ fn carry_out_on(
         | Method::UpdatePrivateState
         | Method::ReadWorldState
         | Method::UpdateWorldState
-        | Method::PublishEvent => Err(Failure::new(
+        | Method::PublishEvent
+        | Method::UpdateGoal
+        | Method::Sleep
+        | Method::QueryKnowledge
+        | Method::WriteKnowledge => Err(Failure::new(
             Category::Internal,
             "internal",
             "this method does not work on files",

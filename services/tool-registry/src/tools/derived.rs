@@ -155,6 +155,7 @@ impl Shared {
         loop {
             let request = GetProfileRequest {
                 profile_id: id.to_owned(),
+                ..GetProfileRequest::default()
             };
             let status = match self.runs.profiles().get_profile(request).await {
                 Ok(answer) => {

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use super::tavern::WITHOUT_EFFECT;
 use crate::domain::{document::is_used, subscription};
 
-/// The keys that ComfyTavern defines and that are carried out or need not be.
-const KEYS: [&str; 12] = [
+/// The keys that ComfyTavern defines, all of which are carried out or need not be.
+const KEYS: [&str; 14] = [
     "initial_private_state_schema",
     "initial_private_state_values",
     "id",
@@ -19,37 +19,19 @@ const KEYS: [&str; 12] = [
     "skill_workflow_ids_inventory",
     "tool_ids_inventory",
     "subscribed_event_types",
+    "knowledge_base_references",
+    "initial_goals_reference",
     "custom_metadata",
 ];
-/// The keys that ComfyTavern defines and that have no effect yet, with what happens instead.
-const NOT_SUPPORTED: [(&str, &str); 2] = [
-    (
-        "knowledge_base_references",
-        "agents have no knowledge bases yet",
-    ),
-    (
-        "initial_goals_reference",
-        "the model is not shown any goals yet",
-    ),
-];
-
 /// Finds what a profile asks for that has no effect.
 pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
     let mut findings = Vec::new();
-    for (key, value) in object {
-        let pointer = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
-        let known = NOT_SUPPORTED.iter().find(|(known, _)| known == key);
-        match known {
-            Some((_, instead)) if is_used(value) => {
-                findings.push(LoadDiagnostic::not_supported(pointer, *instead));
-            }
-            None if !KEYS.contains(&key.as_str()) => {
-                let all = KEYS.into_iter().chain(NOT_SUPPORTED.map(|(key, _)| key));
-                let near = json_schema::nearest_names(key, all);
-                let nearest = near.first().map(String::as_str);
-                findings.push(LoadDiagnostic::unknown_key(pointer, key, nearest));
-            }
-            _ => {}
+    for key in object.keys() {
+        if !KEYS.contains(&key.as_str()) {
+            let pointer = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+            let near = json_schema::nearest_names(key, KEYS);
+            let nearest = near.first().map(String::as_str);
+            findings.push(LoadDiagnostic::unknown_key(pointer, key, nearest));
         }
         if findings.len() == LoadDiagnostic::MAX {
             break;

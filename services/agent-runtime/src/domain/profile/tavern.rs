@@ -22,7 +22,7 @@ const MAX_PATTERNS: usize = 100;
 const MAX_FALLBACKS: usize = 16;
 
 /// The settings that are read.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "model",
     "fallbacks",
     "dialect",
@@ -37,9 +37,10 @@ const KEYS: [&str; 14] = [
     "world_write",
     "compaction",
     "interaction",
+    "tick_when_idle",
 ];
 /// The settings that have no effect yet, with what happens instead.
-pub(super) const WITHOUT_EFFECT: [(&str, &str); 8] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &str); 7] = [
     (
         "approvals",
         "the rules of the registry's own file are in force, these are not",
@@ -50,10 +51,12 @@ pub(super) const WITHOUT_EFFECT: [(&str, &str); 8] = [
     ),
     ("reduction", "long outputs are cut"),
     ("nonce", "blocks have no nonce yet"),
-    ("tick_when_idle", "agents have no ticks yet"),
     ("thinking_tokens", "the endpoint decides on thinking"),
     ("missing_deliberation", "a turn without its workflow fails"),
-    ("profile_revision", "the newest revision is in force"),
+    (
+        "profile_revision",
+        "it pins the profile of an agent of a scene, under its custom_runtime_config",
+    ),
 ];
 
 /// What `custom_metadata.tavern` says.
@@ -88,6 +91,10 @@ pub struct TavernSection {
     pub queue_limit: Option<usize>,
     /// Patterns of the paths of a world state that the agent may change; all if missing.
     pub world_write: Option<Vec<String>>,
+    /// Whether ticks start turns although nothing changed; they do not if missing.
+    pub tick_when_idle: Option<bool>,
+    /// The revision of the profile that an agent of a scene keeps; the newest if missing.
+    pub profile_revision: Option<u64>,
 }
 
 impl TavernSection {
@@ -115,6 +122,8 @@ impl TavernSection {
                 .world_write
                 .clone()
                 .or_else(|| profile.world_write.clone()),
+            tick_when_idle: self.tick_when_idle.or(profile.tick_when_idle),
+            profile_revision: self.profile_revision,
         }
     }
 }
@@ -186,6 +195,8 @@ pub(crate) fn read_section(
         queue_limit: section
             .count("queue_limit", MAX_QUEUE)
             .and_then(|most| usize::try_from(most).ok()),
+        tick_when_idle: section.read("tick_when_idle", "true or false", Value::as_bool),
+        profile_revision: section.count("profile_revision", u64::MAX >> 1),
         world_write: section.read(
             "world_write",
             "a list of paths such as `flags.*`",

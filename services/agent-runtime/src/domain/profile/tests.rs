@@ -16,7 +16,7 @@ const FULL: &str = r#"{
   "subscribed_event_types": ["player.greets", {"type": "clock", "filter_condition": "hour > 8"}],
   "skill_workflow_ids_inventory": ["workflows/skills/greet.json", "workflow:summarize_text"],
   "tool_ids_inventory": ["kb:Query", "workflow:summarize_text", "FileOperator.WriteFile"],
-  "initial_goals_reference": [{"caiu_id": "g", "kb_alias_or_id": "lore", "activation_priority": 3}],
+  "initial_goals_reference": [{"caiu_id": "g", "kb_alias_or_id": "lore", "activation_priority": 0.3}],
   "unknown_key": {"kept": true},
   "custom_metadata": {"author": "someone", "tavern": {"model": "house", "dialect": "tam_v1", "language": "zh",
     "system_prompt": "You are Elara.", "temperature": 0.5, "max_output_tokens": 900}}
@@ -65,8 +65,6 @@ fn what_has_no_effect_is_found_and_what_is_empty_is_not() {
     assert_eq!(
         found,
         [
-            ("/knowledge_base_references", "not_supported"),
-            ("/initial_goals_reference", "not_supported"),
             ("/unknown_key", "unknown_key"),
             (
                 "/subscribed_event_types/1/filter_condition",

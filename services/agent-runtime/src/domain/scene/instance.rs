@@ -5,13 +5,19 @@ use serde_json::{Map, Value};
 use super::is_id;
 use crate::domain::{
     document::Reader,
+    knowledge::{GoalReference, read_goals},
     profile::{self, TavernSection},
 };
 
 /// The most agents of a scene.
 const MAX_INSTANCES: usize = 100;
+/// How often an agent may think by itself, in Hz; the least is once in a year.
+const LEAST_FREQUENCY: f64 = 3e-8;
+const MOST_FREQUENCY: f64 = 2.0;
 /// The key of a scene.
 const KEY: &str = "agent_instances";
+/// The key of an agent of a scene with its goals.
+const GOALS: &str = "initial_goals_override_reference";
 
 /// An agent of a scene.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +28,10 @@ pub struct Instance {
     pub profile_id: String,
     /// What its first private state has in place of the profile's values.
     pub state_override: Option<Value>,
+    /// Goals in place of those of the profile with the same ids, or beside them.
+    pub goals: Vec<GoalReference>,
+    /// How often it thinks by itself, in Hz.
+    pub frequency: Option<f64>,
     /// Settings in place of those of the profile.
     pub tavern: TavernSection,
 }
@@ -63,6 +73,18 @@ pub(super) fn read(reader: &mut Reader, scene: &Map<String, Value>) -> Vec<Insta
     instances
 }
 
+/// Reads how often an agent thinks by itself (rule G409).
+fn frequency(reader: &mut Reader, config: Option<&Value>, place: &str) -> Option<f64> {
+    let value = config?.get("deliberation_frequency_hz")?;
+    let given = value.as_f64();
+    let given = given.filter(|hz| *hz >= LEAST_FREQUENCY && *hz <= MOST_FREQUENCY);
+    if given.is_none() && !value.is_null() {
+        let place = format!("{place}/custom_runtime_config/deliberation_frequency_hz");
+        reader.problem(&place, "give a number over 0, at most 2");
+    }
+    given
+}
+
 fn read_one(reader: &mut Reader, entry: &Value, place: &str) -> Option<Instance> {
     let Value::Object(object) = entry else {
         reader.problem(
@@ -89,7 +111,9 @@ fn read_one(reader: &mut Reader, entry: &Value, place: &str) -> Option<Instance>
         let place = format!("{place}/initial_private_state_override");
         reader.problem(&place, "it is not an object; give values by key");
     }
+    let goals = read_goals(reader, object, place, GOALS);
     let config = object.get("custom_runtime_config");
+    let frequency = frequency(reader, config, place);
     let section = config.and_then(|config| config.get("tavern"));
     let section_place = format!("{place}/custom_runtime_config/tavern");
     let tavern = profile::read_section(reader, section, &section_place);
@@ -97,6 +121,8 @@ fn read_one(reader: &mut Reader, entry: &Value, place: &str) -> Option<Instance>
         id: id?,
         profile_id: profile_id?,
         state_override: state_override.cloned(),
+        goals,
+        frequency,
         tavern,
     })
 }

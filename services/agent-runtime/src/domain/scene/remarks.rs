@@ -94,20 +94,12 @@ pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
 }
 
 fn of_instance(instance: &Value, place: &str, find: &mut impl FnMut(String, &str)) {
-    const GOALS: &str = "initial_goals_override_reference";
-    if instance.get(GOALS).is_some_and(is_used) {
-        let instead = "the model is not shown any goals yet";
-        find(format!("{place}/{GOALS}"), instead);
-    }
     let config = instance.get("custom_runtime_config");
     let config = config.and_then(Value::as_object);
     for key in config.into_iter().flat_map(Map::keys) {
         let place = format!("{place}/custom_runtime_config/{key}");
         match key.as_str() {
-            "tavern" => {}
-            "deliberation_frequency_hz" => {
-                find(place, "agents have no ticks yet; events begin their turns");
-            }
+            "tavern" | "deliberation_frequency_hz" => {}
             _ => find(place, "nothing reads it"),
         }
     }

@@ -113,15 +113,23 @@ fn timing(reader: &mut Reader, task: &Map<String, Value>, place: &str) -> Option
     let after = reader.optional_count(task, place, "after_seconds", MAX_AFTER_SECONDS);
     let interval = reader.optional_count(task, place, "interval_seconds", MAX_AFTER_SECONDS);
     let cron = reader.optional_text(task, place, "cron");
+    let zone = reader.optional_text(task, place, "time_zone");
+    let zone = zone.filter(|zone| !zone.is_empty());
+    if zone.is_some() && cron.is_none() {
+        let problem = "it counts only with cron; leave it out";
+        reader.problem(&format!("{place}/time_zone"), problem);
+    }
     let timing = match (after, interval, cron) {
         (Some(after), None, None) => return Some(TaskTiming::Once(Duration::from_secs(after))),
         (None, Some(every), None) => {
             Timing::interval(Duration::from_secs(every)).map_err(|error| error.to_string())
         }
-        (None, None, Some(cron)) => Timing::cron(&cron, "UTC").map_err(|errors| {
-            let words = errors.iter().map(ToString::to_string);
-            words.collect::<Vec<_>>().join("; ")
-        }),
+        (None, None, Some(cron)) => {
+            Timing::cron(&cron, zone.as_deref().unwrap_or("UTC")).map_err(|errors| {
+                let words = errors.iter().map(ToString::to_string);
+                words.collect::<Vec<_>>().join("; ")
+            })
+        }
         _ => Err("give one of after_seconds, interval_seconds and cron".to_owned()),
     };
     match timing {

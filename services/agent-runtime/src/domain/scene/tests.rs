@@ -73,15 +73,7 @@ fn g108_what_has_no_effect_is_remarked() {
         .iter()
         .map(|one| one.path.as_str())
         .collect();
-    assert_eq!(
-        found,
-        [
-            "/agent_instances/0/custom_runtime_config/deliberation_frequency_hz",
-            "/agent_instances/1/initial_goals_override_reference",
-            "/agent_instances/1/custom_runtime_config/deliberation_frequency_hz",
-            "/custom_metadata/tavern/budgets",
-        ]
-    );
+    assert_eq!(found, ["/custom_metadata/tavern/budgets",]);
 }
 
 #[test]
@@ -98,6 +90,35 @@ fn g408_a_timer_fires_once_after_the_start_or_again_and_again() {
     assert_eq!(seconds(owls.due(start, None)), Some(1_000_000_200));
     let fired = Timestamp::from_unix_nanos(1_000_000_950_000_000_000);
     assert_eq!(seconds(owls.due(start, Some(fired))), Some(1_000_001_100));
+}
+
+#[test]
+fn g408_a_cron_timer_counts_by_the_wall_clock_of_its_zone() {
+    let scene = |timer: Value| {
+        json!({
+            "id": "a", "agent_instances": [{"instance_id": "gm", "profile_id": "p"}],
+            "scheduled_tasks": [timer],
+        })
+        .to_string()
+    };
+    let start = Timestamp::from_unix_nanos(0);
+    for (zone, expected) in [
+        (Value::Null, 21_600),
+        (json!("Asia/Shanghai"), 79_200),
+        (json!("Europe/Berlin"), 18_000),
+    ] {
+        let timer =
+            json!({"id": "t", "event_type": "dawn", "cron": "0 6 * * *", "time_zone": zone});
+        let read = read(&scene(timer)).unwrap();
+        let due = read.tasks[0].due(start, None).unwrap();
+        assert_eq!(due.seconds_and_nanos().0, expected, "{zone}");
+    }
+    for wrong in [
+        json!({"id": "t", "event_type": "dawn", "cron": "0 6 * * *", "time_zone": "Nowhere/Land"}),
+        json!({"id": "t", "event_type": "dawn", "after_seconds": 1, "time_zone": "Europe/Berlin"}),
+    ] {
+        assert!(places(&scene(wrong))[0].starts_with("/scheduled_tasks/0"));
+    }
 }
 
 #[test]

@@ -1,17 +1,21 @@
-//! `PublishEventTool`: the scene of the agent whose turn the call belongs to, which is never an argument
+//! `PublishEventTool` and `SleepTool`: the scene of the agent whose turn the call belongs to, which is never an argument
 //! (rule G307).
 
 use call_outcome::CallOutcome;
 use contracts::tavern::{
     agent::v1::{
-        PublishEventRequest, publish_event_request, scene_service_client::SceneServiceClient,
+        PublishEventRequest, SleepInstanceRequest, publish_event_request,
+        scene_service_client::SceneServiceClient,
     },
     common::v1::EventPriority,
 };
 use grpc_kit::Transport;
 use serde_json::{Value, json};
 
-use super::state::{context, conversation, failure_of, request_id};
+use super::{
+    state::{context, conversation, failure_of, request_id},
+    time,
+};
 use crate::dispatch::ResolvedCall;
 
 /// Publishes an event. A repeated call with the same effect id publishes nothing and gives the same answer.
@@ -60,6 +64,46 @@ pub(super) async fn publish(
                 "event_id": published.event_id, "delivered_to": published.delivered_to,
             }))
         }
+        Err(status) => CallOutcome::Failed(failure_of(&status)),
+    }
+}
+
+/// Lets the agent sleep once its turn has ended. A repeated call with the same effect id changes nothing.
+pub(super) async fn sleep(
+    scenes: &SceneServiceClient<Transport>,
+    resolved: &ResolvedCall,
+) -> CallOutcome {
+    let conversation_id = match conversation(resolved) {
+        Ok(conversation_id) => conversation_id,
+        Err(failure) => return CallOutcome::Rejected(failure),
+    };
+    let arguments = &resolved.arguments;
+    let seconds = arguments["seconds"].as_u64();
+    let wake_on = arguments["wake_on"].as_array().into_iter().flatten();
+    let priority = match arguments["wake_priority"].as_str() {
+        Some("normal") => EventPriority::Normal,
+        Some("critical") => EventPriority::Critical,
+        _ => EventPriority::High,
+    };
+    let request = SleepInstanceRequest {
+        conversation_id,
+        request_id: request_id(resolved),
+        seconds: seconds
+            .and_then(|seconds| u32::try_from(seconds).ok())
+            .unwrap_or_default(),
+        wake_on: wake_on
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+        wake_priority: priority.into(),
+    };
+    let mut client = scenes.clone();
+    let slept = context(resolved).scope(client.sleep_instance(request));
+    match slept.await {
+        Ok(slept) => CallOutcome::Succeeded(match slept.into_inner().wake_time {
+            Some(at) => json!({"wakes_at": format!("{}Z", time::civil(at.seconds))}),
+            None => json!({}),
+        }),
         Err(status) => CallOutcome::Failed(failure_of(&status)),
     }
 }

@@ -122,7 +122,7 @@ fn is_wrong_kind(status: &Status) -> bool {
 }
 
 /// Returns what an update gives: the version, and what was there before.
-fn made(version: u64, previous_json: &str) -> Value {
+pub(super) fn made(version: u64, previous_json: &str) -> Value {
     let mut output = Map::new();
     output.insert("version".to_owned(), json!(version));
     if let Ok(previous) = serde_json::from_str(previous_json) {
@@ -252,6 +252,9 @@ pub(super) fn failure_of(status: &Status) -> Failure {
         Some(ErrorReason::SceneNotRunning) => (Category::Domain, "no_scene"),
         Some(ErrorReason::WorldWriteDenied) => (Category::Domain, "world_write_denied"),
         Some(ErrorReason::EventsThrottled) => (Category::Dependency, "throttled"),
+        Some(ErrorReason::KnowledgeBaseNotFound) => (Category::Domain, "kb_missing"),
+        Some(ErrorReason::KnowledgeDenied) => (Category::Domain, "kb_denied"),
+        Some(ErrorReason::LimitExceeded) => (Category::Limit, "limit_exceeded"),
         Some(ErrorReason::StateInvalid) => (Category::Validation, "state_invalid"),
         Some(ErrorReason::InvalidFields) => (Category::Validation, "invalid_path"),
         _ => (Category::Dependency, "agent_runtime_failed"),

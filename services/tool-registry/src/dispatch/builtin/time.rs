@@ -46,7 +46,7 @@ fn offset_seconds(written: &str) -> Option<i64> {
 }
 
 /// Writes seconds since 1970 as `2026-01-31T12:00:00`, by the proleptic Gregorian calendar.
-fn civil(seconds: i64) -> String {
+pub(super) fn civil(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Counting from 1 March of the year 0 puts the leap day at the end of a year, and every 400
     // years have the same 146,097 days.

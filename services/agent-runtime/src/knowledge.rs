@@ -1,0 +1,404 @@
+//! Knowledge bases: those of a directory, those that were put, and what agents look up and write.
+
+mod access;
+mod files;
+
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use contracts::tavern::common::v1::ErrorReason;
+use core_types::{Clock, IdSource, LoadDiagnostic};
+use grpc_kit::Failure;
+use tokio::sync::Mutex;
+use tonic::Code;
+
+use crate::{
+    domain::{
+        document::DocumentError,
+        knowledge::{self, Entry, GoalReference, MAX_ENTRIES},
+        profile::Profile,
+    },
+    error::store_failure,
+    profiles::Look,
+    store::{AgentStore, AppendRequest, EntryRow, KnowledgeRow, StoreError, WrittenEntry},
+};
+
+pub(crate) use access::Reader;
+
+/// How often the files are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The knowledge bases. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct Knowledge {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    directory: PathBuf,
+    store: AgentStore,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+    /// What is known without asking the store. Locked for a look-up or a change, never across an await.
+    known: RwLock<Known>,
+    /// One change at a time: checking what is there and writing are one step. Held across the commit.
+    changing: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    ids: BTreeSet<String>,
+    left_out: Vec<LoadDiagnostic>,
+    look: Look,
+}
+
+/// Why a knowledge base is not stored.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PutError {
+    /// The document is not valid.
+    #[error(transparent)]
+    Invalid(#[from] DocumentError),
+    /// The present one has another etag; empty if there is none.
+    #[error("the etag is not the current one")]
+    EtagMismatch {
+        /// The present etag.
+        current: String,
+    },
+    /// The store does not work.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// An entry to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct NewEntry {
+    /// The knowledge base, by alias or id.
+    pub(crate) kb: String,
+    /// The entry; its id is empty for a new one.
+    pub(crate) entry: Entry,
+    /// The caller's name for the request and its digest.
+    pub(crate) request: Option<AppendRequest>,
+}
+
+impl Knowledge {
+    /// Takes the directory and the store, and reads both.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub async fn open(
+        directory: PathBuf,
+        store: AgentStore,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn IdSource>,
+    ) -> Result<Self, StoreError> {
+        let opened = Self {
+            inner: Arc::new(Inner {
+                directory,
+                store,
+                clock,
+                ids,
+                known: RwLock::default(),
+                changing: Mutex::default(),
+            }),
+        };
+        opened.read_files().await?;
+        Ok(opened)
+    }
+
+    /// Reads the directory again whenever a file in it has changed, within two seconds (rule G103).
+    /// Never returns.
+    pub async fn follow_files(&self) {
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            let directory = self.inner.directory.clone();
+            let look = tokio::task::spawn_blocking(move || Look::at(&directory)).await;
+            if look.is_ok_and(|look| self.known(|known| known.look != look))
+                && let Err(error) = self.read_files().await
+            {
+                tracing::warn!(%error, "the knowledge directory cannot be read again");
+            }
+        }
+    }
+
+    /// Stores what the files of the directory hold, unless it is there.
+    async fn read_files(&self) -> Result<(), StoreError> {
+        let _one_at_a_time = self.inner.changing.lock().await;
+        let directory = self.inner.directory.clone();
+        let read =
+            tokio::task::spawn_blocking(move || (Look::at(&directory), files::read(&directory)));
+        let Ok((look, (bases, left_out))) = read.await else {
+            return Ok(());
+        };
+        let store = &self.inner.store;
+        let stored = store.knowledge_bases().await?;
+        for base in &bases {
+            let known = stored.iter().find(|row| row.id == base.id);
+            if known.is_none_or(|row| row.from_file && row.etag != base.etag) {
+                let now = self.inner.clock.now();
+                store.put_knowledge_base(base, true, now).await?;
+            }
+        }
+        let ids = stored.into_iter().map(|row| row.id);
+        let ids = ids.chain(bases.into_iter().map(|base| base.id)).collect();
+        self.change(|known| {
+            *known = Known {
+                ids,
+                left_out,
+                look,
+            }
+        });
+        Ok(())
+    }
+
+    /// Stores a knowledge base, or checks it only.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, or why it is not stored.
+    pub(crate) async fn put(
+        &self,
+        text: &str,
+        etag: &str,
+        validate_only: bool,
+    ) -> Result<KnowledgeRow, PutError> {
+        let base = knowledge::read(text)?;
+        let _one_at_a_time = self.inner.changing.lock().await;
+        let store = &self.inner.store;
+        let current = self.find(&base.id).await?;
+        let current = current.map(|row| row.etag).unwrap_or_default();
+        if !etag.is_empty() && etag != current {
+            return Err(PutError::EtagMismatch { current });
+        }
+        if !validate_only {
+            let now = self.inner.clock.now();
+            store.put_knowledge_base(&base, false, now).await?;
+            self.change(|known| known.ids.insert(base.id.clone()));
+            if let Some(row) = self.find(&base.id).await? {
+                return Ok(row);
+            }
+        }
+        Ok(KnowledgeRow {
+            entries: u32::try_from(base.entries.len()).unwrap_or(u32::MAX),
+            id: base.id,
+            name: base.name,
+            description: base.description,
+            etag: base.etag,
+            from_file: false,
+        })
+    }
+
+    /// Deletes a knowledge base. Returns whether there was one.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub(crate) async fn delete(&self, id: &str) -> Result<bool, StoreError> {
+        let _one_at_a_time = self.inner.changing.lock().await;
+        let deleted = self.inner.store.delete_knowledge_base(id).await?;
+        self.change(|known| {
+            known.ids.remove(id);
+            // A file that was hidden is read.
+            known.look = Look::default();
+        });
+        Ok(deleted)
+    }
+
+    /// Deletes an entry. Returns whether there was one.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub(crate) async fn delete_entry(&self, id: &str, caiu_id: &str) -> Result<bool, StoreError> {
+        let _one_at_a_time = self.inner.changing.lock().await;
+        self.inner.store.delete_entry(id, caiu_id).await
+    }
+
+    /// Returns every knowledge base, by id.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub(crate) async fn all(&self) -> Result<Vec<KnowledgeRow>, StoreError> {
+        self.inner.store.knowledge_bases().await
+    }
+
+    /// Returns a finding for each file that was left out.
+    pub(crate) fn left_out(&self) -> Vec<LoadDiagnostic> {
+        self.known(|known| known.left_out.clone())
+    }
+
+    /// Whether there is a knowledge base with this id.
+    pub fn is_known(&self, id: &str) -> bool {
+        self.known(|known| known.ids.contains(id))
+    }
+
+    /// Returns at most `limit` entries by id, those after `after`.
+    ///
+    /// # Errors
+    /// KNOWLEDGE_BASE_NOT_FOUND, or a storage that does not work.
+    pub(crate) async fn entries(
+        &self,
+        id: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<EntryRow>, Failure> {
+        if !self.is_known(id) {
+            return Err(missing(id, &[]));
+        }
+        let entries = self.inner.store.entries(id, after, limit).await;
+        entries.map_err(|error| store_failure(&error))
+    }
+
+    /// Returns the text of the goals of a profile or a scene, each with the id of its knowledge base; none
+    /// for one that is not found (rule G106).
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub(crate) async fn goal_text(
+        &self,
+        profile: &Profile,
+        goal: &GoalReference,
+    ) -> Result<Option<(String, String)>, Failure> {
+        let named = |kb: &String| {
+            let mut all = profile.knowledge.iter();
+            let known = all.find(|known| known.alias == *kb || known.source_id == *kb);
+            vec![known.map_or(kb.clone(), |known| known.source_id.clone())]
+        };
+        let all = || {
+            profile
+                .knowledge
+                .iter()
+                .map(|known| known.source_id.clone())
+        };
+        let ids = goal.kb.as_ref().map_or_else(|| all().collect(), named);
+        for id in ids {
+            let found = self.inner.store.entry(&id, &goal.caiu_id).await;
+            if let Some(row) = found.map_err(|error| store_failure(&error))? {
+                return Ok(Some((id, row.entry.text)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds entries by words, the best match first, each with the name by which the reader knows its
+    /// knowledge base.
+    ///
+    /// # Errors
+    /// KNOWLEDGE_BASE_NOT_FOUND, KNOWLEDGE_DENIED, or a storage that does not work.
+    pub(crate) async fn query(
+        &self,
+        reader: &Reader,
+        kb: &str,
+        query: &str,
+        limit: u32,
+    ) -> Result<Vec<(EntryRow, String)>, Failure> {
+        let bases = reader.readable(kb, self)?;
+        let Some(expression) = knowledge::search(query) else {
+            return Ok(Vec::new());
+        };
+        let ids: Vec<String> = bases.iter().map(|(id, _)| id.clone()).collect();
+        let found = self
+            .inner
+            .store
+            .find_entries(&ids, &expression, limit)
+            .await;
+        let found = found.map_err(|error| store_failure(&error))?.into_iter();
+        let named = |row: EntryRow| {
+            let mut all = bases.iter();
+            let base = all.find(|(id, _)| *id == row.kb_id);
+            let name = base.map_or(row.kb_id.clone(), |(_, name)| name.clone());
+            (row, name)
+        };
+        Ok(found.map(named).collect())
+    }
+
+    /// Writes an entry. Returns what the request made, and whether it was seen before.
+    ///
+    /// # Errors
+    /// KNOWLEDGE_BASE_NOT_FOUND, KNOWLEDGE_DENIED, LIMIT_EXCEEDED, REQUEST_ID_REUSED, or a storage that does
+    /// not work.
+    pub(crate) async fn write(
+        &self,
+        writer: &Reader,
+        mut new: NewEntry,
+    ) -> Result<(WrittenEntry, bool), Failure> {
+        let (kb_id, is_enabled) = writer.writable(&new.kb, self)?;
+        let _one_at_a_time = self.inner.changing.lock().await;
+        let store = &self.inner.store;
+        if let Some(request) = &new.request {
+            let before = store.written_entry(&kb_id, &request.id).await;
+            if let Some(before) = before.map_err(|error| store_failure(&error))? {
+                return match before.body_hash[..] == request.body_hash.0[..] {
+                    true => Ok((before, true)),
+                    false => Err(Failure::new(
+                        Code::AlreadyExists,
+                        ErrorReason::RequestIdReused,
+                        "the request id was used with another body; use a new one",
+                    )
+                    .metadata("request_id", &request.id)),
+                };
+            }
+        }
+        new.entry.is_enabled = is_enabled;
+        let before = store.entry(&kb_id, &new.entry.caiu_id).await;
+        let before = before.map_err(|error| store_failure(&error))?;
+        if new.entry.caiu_id.is_empty() {
+            new.entry.caiu_id = format!("caiu_{}", self.inner.ids.next_uuid().simple());
+        } else {
+            writer.check_replaces(&kb_id, &new.entry.caiu_id, before.as_ref())?;
+        }
+        let row = self
+            .find(&kb_id)
+            .await
+            .map_err(|error| store_failure(&error))?;
+        let count = row.map_or(0, |row| row.entries) as usize;
+        if before.is_none() && count >= MAX_ENTRIES {
+            return Err(Failure::limit_exceeded(
+                "knowledge entries",
+                MAX_ENTRIES,
+                count + 1,
+            ));
+        }
+        let (author, now) = (writer.author(), self.inner.clock.now());
+        let request = new.request.as_ref();
+        let version = store
+            .put_entry(&kb_id, &new.entry, author, request, now)
+            .await;
+        let written = WrittenEntry {
+            caiu_id: new.entry.caiu_id,
+            version: version.map_err(|error| store_failure(&error))?,
+            is_enabled,
+            body_hash: Vec::new(),
+        };
+        Ok((written, false))
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<KnowledgeRow>, StoreError> {
+        let all = self.inner.store.knowledge_bases().await?;
+        Ok(all.into_iter().find(|row| row.id == id))
+    }
+
+    fn known<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
+        let known = self.inner.known.read();
+        read(&known.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
+        let known = self.inner.known.write();
+        change(&mut known.unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Reports that there is no such knowledge base or entry.
+pub(crate) fn missing(kb: &str, known: &[&str]) -> Failure {
+    let shown: String = kb.chars().take(80).collect();
+    let hint = match known {
+        [] => String::new(),
+        known => format!("; this agent has {}", known.join(", ")),
+    };
+    let message = format!("no knowledge base or entry is called `{shown}`{hint}");
+    Failure::new(Code::NotFound, ErrorReason::KnowledgeBaseNotFound, message)
+        .metadata("kb", shown)
+        .metadata("known", known.join(","))
+}

@@ -1,0 +1,36 @@
+//! The knowledge bases of a directory.
+
+use std::path::{Path, PathBuf};
+
+use core_types::LoadDiagnostic;
+
+use crate::{
+    domain::knowledge::{self, KnowledgeBase, MAX_KNOWLEDGE_BYTES},
+    profiles::{json_files, read_text},
+};
+
+/// Reads `*.json` of a directory. A file that cannot be read is left out, as is one whose id an earlier file
+/// has.
+pub(super) fn read(directory: &Path) -> (Vec<KnowledgeBase>, Vec<LoadDiagnostic>) {
+    let mut bases: Vec<KnowledgeBase> = Vec::new();
+    let mut left_out = Vec::new();
+    let paths: Vec<PathBuf> = json_files(directory).unwrap_or_default();
+    for path in paths {
+        let read = read_text(&path, MAX_KNOWLEDGE_BYTES)
+            .and_then(|text| knowledge::read(&text).map_err(|error| error.to_string()))
+            .and_then(|base| match bases.iter().any(|other| other.id == base.id) {
+                true => Err(format!("its id `{}` is taken by an earlier file", base.id)),
+                false => Ok(base),
+            });
+        match read {
+            Ok(base) => bases.push(base),
+            Err(problem) => {
+                let shown = path.strip_prefix(directory).unwrap_or(&path).display();
+                tracing::warn!(path = %shown, problem, "a knowledge base cannot be read");
+                left_out.push(LoadDiagnostic::left_out(shown.to_string(), &problem));
+            }
+        }
+    }
+    left_out.truncate(LoadDiagnostic::MAX);
+    (bases, left_out)
+}

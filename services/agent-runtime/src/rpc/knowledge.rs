@@ -1,0 +1,283 @@
+//! KnowledgeService: what agents look up and write.
+
+use contracts::tavern::{
+    agent::v1::{
+        self as proto, DeleteKnowledgeBaseRequest, DeleteKnowledgeBaseResponse,
+        DeleteKnowledgeEntryRequest, DeleteKnowledgeEntryResponse, FoundEntry, KnowledgeBase,
+        KnowledgeEntry, ListKnowledgeBasesRequest, ListKnowledgeBasesResponse,
+        ListKnowledgeEntriesRequest, ListKnowledgeEntriesResponse, PutKnowledgeBaseRequest,
+        PutKnowledgeBaseResponse, QueryKnowledgeRequest, QueryKnowledgeResponse,
+        WriteKnowledgeEntryRequest, WriteKnowledgeEntryResponse,
+        knowledge_service_server::KnowledgeService,
+    },
+    common::v1::ErrorReason,
+};
+use grpc_kit::Failure;
+use run_events::{request_hash, timestamp_to_proto};
+use tonic::{Code, Request, Response, Status};
+
+use super::documents::diagnostics_to_proto;
+use crate::{
+    domain::knowledge::{Entry, MAX_TEXT_BYTES},
+    error::store_failure,
+    knowledge::{Knowledge, NewEntry, PutError, Reader, missing},
+    profiles::Profiles,
+    states::States,
+    store::{AppendRequest, EntryRow, KnowledgeRow},
+};
+
+/// How many entries a query finds that does not say.
+const DEFAULT_FOUND: u32 = 5;
+/// The most entries on a page, each of which may be large.
+const MAX_PAGE: usize = 50;
+
+/// The server side of KnowledgeService.
+#[derive(Clone, Debug)]
+pub struct KnowledgeRpc {
+    knowledge: Knowledge,
+    profiles: Profiles,
+    states: States,
+}
+
+impl KnowledgeRpc {
+    /// Serves these knowledge bases.
+    pub fn new(knowledge: Knowledge, profiles: Profiles, states: States) -> Self {
+        Self {
+            knowledge,
+            profiles,
+            states,
+        }
+    }
+
+    /// Returns who asks: the agent of a conversation, or an operator.
+    async fn reader(&self, conversation_id: &str) -> Result<Reader, Failure> {
+        if conversation_id.is_empty() {
+            return Ok(Reader::Operator);
+        }
+        let owner = self.states.owner(conversation_id, "").await?;
+        let known = self.profiles.get(&owner.profile_id);
+        let known = known.ok_or_else(|| crate::error::no_such_profile(&owner.profile_id))?;
+        Ok(Reader::Agent(known.profile))
+    }
+
+    async fn put(
+        &self,
+        request: PutKnowledgeBaseRequest,
+    ) -> Result<PutKnowledgeBaseResponse, Failure> {
+        let PutKnowledgeBaseRequest {
+            knowledge_json,
+            etag,
+            validate_only,
+        } = request;
+        let put = self.knowledge.put(&knowledge_json, &etag, validate_only);
+        match put.await {
+            Ok(row) => Ok(PutKnowledgeBaseResponse {
+                knowledge_base: Some(base_to_proto(row)),
+            }),
+            Err(PutError::Invalid(error)) => {
+                let mut failure = Failure::invalid_fields();
+                for problem in error.problems {
+                    let field = format!("knowledge_json{}", problem.pointer);
+                    failure.add_violation(field, problem.message);
+                }
+                Err(failure)
+            }
+            Err(PutError::EtagMismatch { current }) => Err(Failure::new(
+                Code::Aborted,
+                ErrorReason::EtagMismatch,
+                "the knowledge base was changed since it was read; read it again and repeat the change",
+            )
+            .metadata("etag", current)),
+            Err(PutError::Store(error)) => Err(store_failure(&error)),
+        }
+    }
+
+    async fn list(
+        &self,
+        request: ListKnowledgeBasesRequest,
+    ) -> Result<ListKnowledgeBasesResponse, Failure> {
+        const LIST: &str = "knowledge-bases";
+        let after = super::page_after(LIST, &request.page_token)?;
+        let size = core_types::page::page_size(request.page_size);
+        let all = self.knowledge.all().await;
+        let all = all.map_err(|error| store_failure(&error))?;
+        let later = all
+            .into_iter()
+            .filter(|row| after.as_ref().is_none_or(|after| row.id > *after));
+        let bases = later.take(size + 1).map(base_to_proto).collect();
+        let (knowledge_bases, next_page_token) =
+            super::page(LIST, bases, size, |base: &KnowledgeBase| base.kb_id.clone());
+        Ok(ListKnowledgeBasesResponse {
+            knowledge_bases,
+            next_page_token,
+            diagnostics: match after {
+                None => diagnostics_to_proto(&self.knowledge.left_out()),
+                Some(_) => Vec::new(),
+            },
+        })
+    }
+
+    async fn entries(
+        &self,
+        request: ListKnowledgeEntriesRequest,
+    ) -> Result<ListKnowledgeEntriesResponse, Failure> {
+        let list = format!("knowledge-entries\0{}", request.kb_id);
+        let after = super::page_after(&list, &request.page_token)?;
+        let after = after.unwrap_or_default();
+        let size = core_types::page::page_size(request.page_size).min(MAX_PAGE);
+        let entries = self.knowledge.entries(&request.kb_id, &after, size + 1);
+        let entries = entries.await?.into_iter().map(entry_to_proto).collect();
+        let (entries, next_page_token) =
+            super::page(&list, entries, size, |entry: &KnowledgeEntry| {
+                entry.caiu_id.clone()
+            });
+        Ok(ListKnowledgeEntriesResponse {
+            entries,
+            next_page_token,
+        })
+    }
+
+    async fn query(
+        &self,
+        request: QueryKnowledgeRequest,
+    ) -> Result<QueryKnowledgeResponse, Failure> {
+        let reader = self.reader(&request.conversation_id).await?;
+        let limit = match request.limit {
+            0 => DEFAULT_FOUND,
+            limit => limit,
+        };
+        let found = self
+            .knowledge
+            .query(&reader, &request.kb, &request.query, limit);
+        let found = found.await?.into_iter().map(|(row, kb)| FoundEntry {
+            entry: Some(entry_to_proto(row)),
+            kb,
+        });
+        Ok(QueryKnowledgeResponse {
+            entries: found.collect(),
+        })
+    }
+
+    async fn write(
+        &self,
+        request: WriteKnowledgeEntryRequest,
+    ) -> Result<WriteKnowledgeEntryResponse, Failure> {
+        let body_hash = request_hash(&request);
+        super::check_request_id(&request.request_id)?;
+        if request.text.len() > MAX_TEXT_BYTES {
+            let problem = format!("exceeds {MAX_TEXT_BYTES} bytes; shorten it");
+            return Err(Failure::invalid_fields().violation("text", problem));
+        }
+        let writer = self.reader(&request.conversation_id).await?;
+        let named = |id: String| AppendRequest { id, body_hash };
+        let new = NewEntry {
+            kb: request.kb,
+            entry: Entry {
+                caiu_id: request.caiu_id,
+                entry_type: request.entry_type,
+                display_name: request.display_name,
+                text: request.text,
+                tags: request.tags,
+                is_enabled: true,
+            },
+            request: Some(request.request_id)
+                .filter(|id| !id.is_empty())
+                .map(named),
+        };
+        let (written, replayed) = self.knowledge.write(&writer, new).await?;
+        Ok(WriteKnowledgeEntryResponse {
+            caiu_id: written.caiu_id,
+            version: written.version,
+            is_enabled: written.is_enabled,
+            replayed,
+        })
+    }
+}
+
+fn base_to_proto(row: KnowledgeRow) -> KnowledgeBase {
+    KnowledgeBase {
+        kb_id: row.id,
+        name: row.name,
+        description: row.description,
+        entry_count: row.entries,
+        etag: row.etag,
+        from_file: row.from_file,
+    }
+}
+
+fn entry_to_proto(row: EntryRow) -> proto::KnowledgeEntry {
+    proto::KnowledgeEntry {
+        caiu_id: row.entry.caiu_id,
+        kb_id: row.kb_id,
+        entry_type: row.entry.entry_type,
+        display_name: row.entry.display_name,
+        text: row.entry.text,
+        tags: row.entry.tags,
+        is_enabled: row.entry.is_enabled,
+        author_profile_id: row.author,
+        version: row.version,
+        update_time: Some(timestamp_to_proto(row.updated)),
+    }
+}
+
+#[tonic::async_trait]
+impl KnowledgeService for KnowledgeRpc {
+    async fn put_knowledge_base(
+        &self,
+        request: Request<PutKnowledgeBaseRequest>,
+    ) -> Result<Response<PutKnowledgeBaseResponse>, Status> {
+        Ok(Response::new(self.put(request.into_inner()).await?))
+    }
+
+    async fn list_knowledge_bases(
+        &self,
+        request: Request<ListKnowledgeBasesRequest>,
+    ) -> Result<Response<ListKnowledgeBasesResponse>, Status> {
+        Ok(Response::new(self.list(request.into_inner()).await?))
+    }
+
+    async fn delete_knowledge_base(
+        &self,
+        request: Request<DeleteKnowledgeBaseRequest>,
+    ) -> Result<Response<DeleteKnowledgeBaseResponse>, Status> {
+        let id = request.into_inner().kb_id;
+        let deleted = self.knowledge.delete(&id).await;
+        match deleted.map_err(|error| store_failure(&error))? {
+            true => Ok(Response::new(DeleteKnowledgeBaseResponse {})),
+            false => Err(missing(&id, &[]).into()),
+        }
+    }
+
+    async fn list_knowledge_entries(
+        &self,
+        request: Request<ListKnowledgeEntriesRequest>,
+    ) -> Result<Response<ListKnowledgeEntriesResponse>, Status> {
+        Ok(Response::new(self.entries(request.into_inner()).await?))
+    }
+
+    async fn query_knowledge(
+        &self,
+        request: Request<QueryKnowledgeRequest>,
+    ) -> Result<Response<QueryKnowledgeResponse>, Status> {
+        Ok(Response::new(self.query(request.into_inner()).await?))
+    }
+
+    async fn write_knowledge_entry(
+        &self,
+        request: Request<WriteKnowledgeEntryRequest>,
+    ) -> Result<Response<WriteKnowledgeEntryResponse>, Status> {
+        Ok(Response::new(self.write(request.into_inner()).await?))
+    }
+
+    async fn delete_knowledge_entry(
+        &self,
+        request: Request<DeleteKnowledgeEntryRequest>,
+    ) -> Result<Response<DeleteKnowledgeEntryResponse>, Status> {
+        let DeleteKnowledgeEntryRequest { kb_id, caiu_id } = request.into_inner();
+        let deleted = self.knowledge.delete_entry(&kb_id, &caiu_id).await;
+        match deleted.map_err(|error| store_failure(&error))? {
+            true => Ok(Response::new(DeleteKnowledgeEntryResponse {})),
+            false => Err(missing(&caiu_id, &[]).into()),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Turns that wait for the end of those before them in their conversation (rule G407).
+
+use std::time::Duration;
+
+use contracts::tavern::common::v1::{self as common, watch_record::Record};
+use futures::StreamExt;
+use grpc_kit::Drain;
+use run_events::Runs;
+
+use super::{driver::Driver, stop::Stop};
+
+/// How long to wait until a turn is looked at again that could not be followed.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+impl Driver {
+    /// Waits until every turn before this one has ended, and notes that its turn came.
+    pub(super) async fn await_turns_before(&mut self) -> Result<(), Stop> {
+        let (conversation, own) = (self.meta.conversation_id.clone(), self.recorder.run_id());
+        while self.cancelled_before.is_none() {
+            let before = self.shared.conversations.turn_before(&conversation, own);
+            let before = before.await.unwrap_or_else(|failure| {
+                let error = failure.into_status();
+                tracing::warn!(
+                    error = error.message(),
+                    "the turns of a conversation cannot be read"
+                );
+                Some(common::Run::default())
+            });
+            let Some(before) = before else { break };
+            let (runs, control) = (self.shared.runs.clone(), self.control.clone());
+            let ended = until_ended(&runs, &before);
+            tokio::select! {
+                () = control.cancelled() => {}
+                () = ended => {}
+                directive = self.inbox.next() => {
+                    self.obey(directive).await?;
+                }
+            }
+            if let Some(reason) = self.control.why() {
+                return Err(Stop::Cancelled(reason));
+            }
+        }
+        while self.recorder.is_queued() {
+            let control = self.control.clone();
+            match control.admit_start().await {
+                Some(not_paused) => {
+                    let recorder = self.recorder.clone();
+                    let dequeued = recorder.dequeue(not_paused).await;
+                    dequeued.map_err(Stop::Storage)?;
+                }
+                None => self.until_resumed().await?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits until a run has ended, or cannot be followed.
+async fn until_ended(runs: &Runs, run: &common::Run) {
+    match runs
+        .watch(&run.run_id, run.last_sequence, Drain::never())
+        .await
+    {
+        Ok(mut records) => {
+            while let Some(Ok(record)) = records.next().await {
+                if matches!(record.record, Some(Record::Terminal(_))) {
+                    return;
+                }
+            }
+        }
+        Err(status) => {
+            tracing::debug!(error = status.message(), "a turn cannot be followed");
+        }
+    }
+    tokio::time::sleep(LOOK_AGAIN).await;
+}

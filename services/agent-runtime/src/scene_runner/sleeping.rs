@@ -1,0 +1,84 @@
+//! Agents that sleep, and what wakes them (rule G410).
+
+use contracts::tavern::common::v1::run_event::Kind;
+use serde_json::json;
+
+use super::actor::{Actor, Stop};
+use crate::{
+    domain::{
+        event::{Priority, Source},
+        sleep::WakeCause,
+    },
+    running_scenes::{Asleep, Draft, Slept},
+    wire,
+};
+
+/// The type of the event that an agent takes whose time to wake came.
+const WOKE: &str = "instance.woke";
+
+impl Actor {
+    /// Lets an agent sleep, once for a named request.
+    pub(super) async fn let_sleep(&mut self, asleep: Asleep) -> Result<Slept, Stop> {
+        let Asleep {
+            instance_id,
+            sleep,
+            request_id,
+        } = asleep;
+        if let Some((known, until)) = self.state.sleep_requests.get(&instance_id)
+            && !request_id.is_empty()
+            && *known == request_id
+        {
+            return Ok(Slept {
+                until: *until,
+                replayed: true,
+            });
+        }
+        let slept = wire::slept_to_proto(&instance_id, &sleep, &request_id);
+        self.record(vec![Kind::InstanceSlept(slept)]).await?;
+        Ok(Slept {
+            until: sleep.until,
+            replayed: false,
+        })
+    }
+
+    /// Wakes an agent. Returns whether it slept.
+    pub(super) async fn wake(&mut self, id: &str, cause: &WakeCause) -> Result<bool, Stop> {
+        let mut members = self.state.channel.members().iter();
+        if !members.any(|member| member.instance_id == id && member.sleep().is_some()) {
+            return Ok(false);
+        }
+        let woke = wire::woke_to_proto(id, cause);
+        self.record(vec![Kind::InstanceWoke(woke)]).await?;
+        Ok(true)
+    }
+
+    /// Wakes every agent for which something came that wakes it.
+    pub(super) async fn wake_sleepers(&mut self) -> Result<(), Stop> {
+        let now = self.shared.clock.now();
+        for (instance_id, cause) in self.state.channel.waking(now) {
+            if cause == WakeCause::Timer {
+                self.publish_wake(&instance_id).await?;
+            }
+            self.wake(&instance_id, &cause).await?;
+        }
+        Ok(())
+    }
+
+    /// Publishes that the time of an agent came, once for each sleep, so that a turn begins with it.
+    async fn publish_wake(&mut self, instance_id: &str) -> Result<(), Stop> {
+        let mut members = self.state.channel.members().iter();
+        let member = members.find(|member| member.instance_id == instance_id);
+        let until = member.and_then(|member| member.sleep()?.until);
+        let draft = Draft {
+            targets: vec![instance_id.to_owned()],
+            priority: Priority::High,
+            request_id: format!(
+                "{}/wake/{instance_id}/{}",
+                self.recorder.run_id(),
+                until.unwrap_or_default().unix_nanos()
+            ),
+            ..Draft::of(WOKE, json!({}), Source::scene(&self.scene.id))
+        };
+        self.publish_own(draft).await
+    }
+}

@@ -1,0 +1,116 @@
+//! Ticks: an agent thinks from time to time if something changed since it thought last (rule G409).
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    actor::{Actor, Stop},
+    tickers::{Seen, TICK, Ticker},
+};
+use crate::{
+    domain::{
+        event::{Priority, Source, SourceKind},
+        scene::Instance,
+    },
+    running_scenes::{Draft, conversation_of},
+    store::StateOwner,
+};
+
+impl Actor {
+    /// Publishes a tick for each agent whose time came and for whom something changed, one of which waits
+    /// at most.
+    pub(super) async fn tick(&mut self) -> Result<(), Stop> {
+        if self.state.is_ending || self.control.is_paused() {
+            return Ok(());
+        }
+        let now = self.shared.clock.now();
+        for instance in &std::sync::Arc::clone(&self.scene).instances {
+            let Some(interval) = instance.tick_interval() else {
+                continue;
+            };
+            let last = self.state.fired.get(&source(instance).id).copied();
+            let first = last.unwrap_or(self.state.started).plus(interval);
+            let tickers = &mut self.ticks.by_instance;
+            let ticker = tickers.entry(instance.id.clone()).or_insert(Ticker {
+                due: first,
+                seen: None,
+            });
+            if ticker.due > now {
+                continue;
+            }
+            ticker.due = now.plus(interval);
+            let mut members = self.state.channel.members().iter();
+            let member = members.find(|member| member.instance_id == instance.id);
+            let is_free = member.is_some_and(|member| {
+                member.sleep().is_none() && !member.is_busy() && !member.has_waiting(TICK)
+            });
+            if !is_free || !self.has_changed(instance).await {
+                continue;
+            }
+            let draft = Draft {
+                targets: vec![instance.id.clone()],
+                priority: Priority::Low,
+                ..Draft::of(TICK, json!({}), source(instance))
+            };
+            self.publish_own(draft).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes what an agent had seen whose turn has ended.
+    pub(super) async fn note_seen(&mut self, instance_id: &str) {
+        let scene = std::sync::Arc::clone(&self.scene);
+        let Some(instance) = scene.instance(instance_id) else {
+            return;
+        };
+        if instance.tick_interval().is_some() {
+            let seen = self.look(instance).await;
+            if let Some(ticker) = self.ticks.by_instance.get_mut(instance_id) {
+                ticker.seen = seen;
+            }
+        }
+    }
+
+    /// Whether something changed since an agent thought last, or its ticks do not ask for that.
+    async fn has_changed(&mut self, instance: &Instance) -> bool {
+        let settings = self.shared.states.settings_of(instance);
+        let now = self.look(instance).await;
+        let Some(ticker) = self.ticks.by_instance.get_mut(&instance.id) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut ticker.seen, now);
+        before.is_none() || before != now || settings.tick_when_idle.unwrap_or_default()
+    }
+
+    async fn look(&self, instance: &Instance) -> Option<Seen> {
+        let conversation = conversation_of(&self.recorder.run_id().to_string(), &instance.id);
+        let states = &self.shared.states;
+        let version = |owner| async move {
+            let found = states.versions(&owner, None, 1).await.ok()?;
+            Some(found.first().map_or(0, |row| row.version))
+        };
+        let own = StateOwner::agent(&conversation, &instance.profile_id);
+        let goals = StateOwner::goals(&conversation, &instance.profile_id);
+        Some((
+            version(own).await?,
+            version(goals).await?,
+            self.state.published,
+        ))
+    }
+}
+
+impl Instance {
+    /// Returns the time between two ticks; none if it has none.
+    fn tick_interval(&self) -> Option<Duration> {
+        self.frequency.map(|hz| Duration::from_secs_f64(1.0 / hz))
+    }
+}
+
+fn source(instance: &Instance) -> Source {
+    Source {
+        kind: SourceKind::Task,
+        id: format!("tick/{}", instance.id),
+        run_id: String::new(),
+    }
+}

@@ -1,0 +1,360 @@
+//! Knowledge bases and their entries.
+
+use core_types::Timestamp;
+use sqlx::{Row, Sqlite, Transaction, sqlite::SqliteRow};
+
+use super::{AgentStore, AppendRequest, StoreError};
+use crate::domain::knowledge::{Entry, KnowledgeBase};
+
+/// How many named requests are remembered of a knowledge base.
+const KEPT_REQUESTS: i64 = 10_000;
+
+/// A knowledge base without its entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnowledgeRow {
+    /// The id.
+    pub id: String,
+    /// The name for people.
+    pub name: String,
+    /// What it is about.
+    pub description: String,
+    /// The digest of its document.
+    pub etag: String,
+    /// Whether the document is a file.
+    pub from_file: bool,
+    /// How many entries it has.
+    pub entries: u32,
+}
+
+/// An entry as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryRow {
+    /// The knowledge base.
+    pub kb_id: String,
+    /// The entry.
+    pub entry: Entry,
+    /// The profile of the agent that wrote it; empty for none.
+    pub author: String,
+    /// Grows with each change, from 1.
+    pub version: u64,
+    /// When it was written last.
+    pub updated: Timestamp,
+}
+
+/// What a request to write an entry made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenEntry {
+    /// The entry.
+    pub caiu_id: String,
+    /// Its version.
+    pub version: u64,
+    /// Whether agents read it.
+    pub is_enabled: bool,
+    /// The digest of the request; empty for one without a name.
+    pub body_hash: Vec<u8>,
+}
+
+const COLUMNS: &str = "e.kb_id, e.caiu_id, e.entry_type, e.display_name, e.text, e.tags, e.is_enabled, \
+                       e.author, e.version, e.updated";
+
+impl AgentStore {
+    /// Returns all knowledge bases, by id.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn knowledge_bases(&self) -> Result<Vec<KnowledgeRow>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT kb_id, name, description, etag, from_file, \
+             (SELECT count(*) FROM knowledge_entries e WHERE e.kb_id = b.kb_id) \
+             FROM knowledge_bases b ORDER BY kb_id",
+        );
+        let rows = rows.fetch_all(self.database.reader()).await?;
+        let read = |row: &SqliteRow| {
+            Ok(KnowledgeRow {
+                id: row.try_get(0)?,
+                name: row.try_get(1)?,
+                description: row.try_get(2)?,
+                etag: row.try_get(3)?,
+                from_file: row.try_get(4)?,
+                entries: row.try_get(5)?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Stores a knowledge base in one commit: what its document had before gives way to what it has now, and
+    /// what agents wrote stays.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn put_knowledge_base(
+        &self,
+        base: &KnowledgeBase,
+        from_file: bool,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        sqlx::query(
+            "INSERT INTO knowledge_bases (kb_id, name, description, etag, from_file) \
+             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (kb_id) DO UPDATE SET name = excluded.name, \
+             description = excluded.description, etag = excluded.etag, from_file = excluded.from_file",
+        )
+        .bind(&base.id)
+        .bind(&base.name)
+        .bind(&base.description)
+        .bind(&base.etag)
+        .bind(from_file)
+        .execute(&mut *transaction)
+        .await?;
+        delete(&mut transaction, &base.id, "from_document = 1", "").await?;
+        for entry in &base.entries {
+            put(&mut transaction, &base.id, entry, "", true, now).await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    /// Deletes a knowledge base with every entry. Returns whether there was one.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn delete_knowledge_base(&self, id: &str) -> Result<bool, StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        delete(&mut transaction, id, "1 = 1", "").await?;
+        sqlx::query("DELETE FROM knowledge_requests WHERE kb_id = ?1")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        let deleted = sqlx::query("DELETE FROM knowledge_bases WHERE kb_id = ?1")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(deleted.rows_affected() > 0)
+    }
+
+    /// Deletes an entry. Returns whether there was one.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn delete_entry(&self, kb_id: &str, caiu_id: &str) -> Result<bool, StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        let deleted = delete(&mut transaction, kb_id, "caiu_id = ?2", caiu_id).await?;
+        transaction.commit().await?;
+        Ok(deleted > 0)
+    }
+
+    /// Returns an entry.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn entry(&self, kb_id: &str, caiu_id: &str) -> Result<Option<EntryRow>, StoreError> {
+        let query =
+            format!("SELECT {COLUMNS} FROM knowledge_entries e WHERE kb_id = ?1 AND caiu_id = ?2");
+        let row = sqlx::query(sqlx::AssertSqlSafe(query))
+            .bind(kb_id)
+            .bind(caiu_id)
+            .fetch_optional(self.database.reader())
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// Returns at most `limit` entries by id, those after `after`.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn entries(
+        &self,
+        kb_id: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<EntryRow>, StoreError> {
+        let query = format!(
+            "SELECT {COLUMNS} FROM knowledge_entries e WHERE kb_id = ?1 AND caiu_id > ?2 \
+             ORDER BY caiu_id LIMIT ?3"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(query))
+            .bind(kb_id)
+            .bind(after)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(self.database.reader())
+            .await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// Finds enabled entries of knowledge bases by an expression of the index, the best match first.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn find_entries(
+        &self,
+        kb_ids: &[String],
+        expression: &str,
+        limit: u32,
+    ) -> Result<Vec<EntryRow>, StoreError> {
+        let query = format!(
+            "SELECT {COLUMNS} FROM knowledge_words w JOIN knowledge_entries e ON e.entry = w.rowid \
+             WHERE knowledge_words MATCH ?1 AND e.is_enabled = 1 \
+             AND e.kb_id IN (SELECT value FROM json_each(?2)) \
+             ORDER BY bm25(knowledge_words), e.kb_id, e.caiu_id LIMIT ?3"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(query))
+            .bind(expression)
+            .bind(serde_json::Value::from(kb_ids).to_string())
+            .bind(limit)
+            .fetch_all(self.database.reader())
+            .await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// Returns what a named request wrote before.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn written_entry(
+        &self,
+        kb_id: &str,
+        request_id: &str,
+    ) -> Result<Option<WrittenEntry>, StoreError> {
+        let row = sqlx::query(
+            "SELECT caiu_id, version, is_enabled, body_hash FROM knowledge_requests \
+             WHERE kb_id = ?1 AND request_id = ?2",
+        );
+        let row = row.bind(kb_id).bind(request_id);
+        let row = row.fetch_optional(self.database.reader()).await?;
+        let read = |row: SqliteRow| {
+            let version: i64 = row.try_get(1)?;
+            Ok(WrittenEntry {
+                caiu_id: row.try_get(0)?,
+                version: version.unsigned_abs(),
+                is_enabled: row.try_get(2)?,
+                body_hash: row.try_get(3)?,
+            })
+        };
+        row.map(read).transpose()
+    }
+
+    /// Writes an entry, and the request that asked for it. Returns its version.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn put_entry(
+        &self,
+        kb_id: &str,
+        entry: &Entry,
+        author: &str,
+        request: Option<&AppendRequest>,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        let version = put(&mut transaction, kb_id, entry, author, false, now).await?;
+        if let Some(request) = request {
+            sqlx::query(
+                "INSERT INTO knowledge_requests (kb_id, request_id, body_hash, caiu_id, version, is_enabled) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )
+            .bind(kb_id)
+            .bind(&request.id)
+            .bind(&request.body_hash.0[..])
+            .bind(&entry.caiu_id)
+            .bind(version)
+            .bind(entry.is_enabled)
+            .execute(&mut *transaction)
+            .await?;
+            sqlx::query(
+                "DELETE FROM knowledge_requests WHERE kb_id = ?1 AND request <= \
+                 (SELECT max(request) FROM knowledge_requests) - ?2",
+            )
+            .bind(kb_id)
+            .bind(KEPT_REQUESTS)
+            .execute(&mut *transaction)
+            .await?;
+        }
+        transaction.commit().await?;
+        Ok(version.unsigned_abs())
+    }
+}
+
+/// Deletes entries that meet a condition, which may name a value by `?2`.
+async fn delete(
+    transaction: &mut Transaction<'static, Sqlite>,
+    kb_id: &str,
+    condition: &str,
+    value: &str,
+) -> Result<u64, StoreError> {
+    let words = format!(
+        "DELETE FROM knowledge_words WHERE rowid IN \
+         (SELECT entry FROM knowledge_entries WHERE kb_id = ?1 AND ?2 = ?2 AND {condition})"
+    );
+    let entries =
+        format!("DELETE FROM knowledge_entries WHERE kb_id = ?1 AND ?2 = ?2 AND {condition}");
+    let mut deleted = 0;
+    for statement in [words, entries] {
+        let done = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(kb_id)
+            .bind(value)
+            .execute(&mut **transaction)
+            .await?;
+        deleted = done.rows_affected();
+    }
+    Ok(deleted)
+}
+
+/// Writes an entry and its words. Returns its version.
+async fn put(
+    transaction: &mut Transaction<'static, Sqlite>,
+    kb_id: &str,
+    entry: &Entry,
+    author: &str,
+    from_document: bool,
+    now: Timestamp,
+) -> Result<i64, StoreError> {
+    let row = sqlx::query(
+        "INSERT INTO knowledge_entries (kb_id, caiu_id, entry_type, display_name, text, tags, is_enabled, \
+         author, from_document, version, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10) \
+         ON CONFLICT (kb_id, caiu_id) DO UPDATE SET entry_type = excluded.entry_type, \
+         display_name = excluded.display_name, text = excluded.text, tags = excluded.tags, \
+         is_enabled = excluded.is_enabled, author = excluded.author, \
+         from_document = excluded.from_document, version = version + 1, updated = excluded.updated \
+         RETURNING entry, version",
+    )
+    .bind(kb_id)
+    .bind(&entry.caiu_id)
+    .bind(&entry.entry_type)
+    .bind(&entry.display_name)
+    .bind(&entry.text)
+    .bind(serde_json::Value::from(entry.tags.clone()).to_string())
+    .bind(entry.is_enabled)
+    .bind(author)
+    .bind(from_document)
+    .bind(now.unix_nanos())
+    .fetch_one(&mut **transaction)
+    .await?;
+    let (number, version): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    sqlx::query("INSERT OR REPLACE INTO knowledge_words (rowid, words) VALUES (?1, ?2)")
+        .bind(number)
+        .bind(entry.words())
+        .execute(&mut **transaction)
+        .await?;
+    Ok(version)
+}
+
+fn read(row: &SqliteRow) -> Result<EntryRow, StoreError> {
+    let (tags, version): (&str, i64) = (row.try_get(5)?, row.try_get(8)?);
+    Ok(EntryRow {
+        kb_id: row.try_get(0)?,
+        entry: Entry {
+            caiu_id: row.try_get(1)?,
+            entry_type: row.try_get(2)?,
+            display_name: row.try_get(3)?,
+            text: row.try_get(4)?,
+            tags: serde_json::from_str(tags).map_err(|_| StoreError::Damaged {
+                table: "knowledge_entries",
+                column: "tags",
+            })?,
+            is_enabled: row.try_get(6)?,
+        },
+        author: row.try_get(7)?,
+        version: version.unsigned_abs(),
+        updated: Timestamp::from_unix_nanos(row.try_get(9)?),
+    })
+}
