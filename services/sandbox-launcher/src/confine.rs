@@ -155,7 +155,7 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
             // The root itself may be listed, what is in it is granted one by one.
             rules.push(("/".to_owned(), AccessFs::ReadDir.into()));
             let files = root.files.iter();
-            rules.extend(files.map(|file| (shown(&file.path), AccessFs::ReadFile.into())));
+            rules.extend(files.map(|(path, _)| (shown(path), AccessFs::ReadFile.into())));
             let binds = root.binds.iter();
             rules.extend(binds.map(|path| (shown(path), rights(path))));
             rules.extend(scratch.map(|path| (path.to_owned(), write)));

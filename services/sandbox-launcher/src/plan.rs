@@ -73,32 +73,14 @@ pub struct RootPlan {
     pub proc: bool,
     /// Host paths that appear read-only in the same place, with everything below them.
     pub binds: Vec<PathBuf>,
-    /// Symbolic links of the root, such as `/bin`.
-    pub links: Vec<Link>,
-    /// Small files of the root, such as `/etc/passwd`.
-    pub files: Vec<RootFile>,
+    /// Symbolic links of the root, such as `/bin`, and what they point to.
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// Small files of the root, such as `/etc/passwd`, and what is in them.
+    pub files: Vec<(PathBuf, String)>,
     /// Size of the scratch file system that carries /work, /tmp and /dev/shm, in bytes.
     pub scratch_bytes: u64,
     /// Number of files and directories of the scratch file system.
     pub scratch_files: u64,
-}
-
-/// One symbolic link of the root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
-    /// Where the link is.
-    pub path: PathBuf,
-    /// What it points to.
-    pub target: PathBuf,
-}
-
-/// One file of the root with its content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RootFile {
-    /// Where the file is.
-    pub path: PathBuf,
-    /// What is in it.
-    pub content: String,
 }
 
 /// What a script may see of the host's own root.

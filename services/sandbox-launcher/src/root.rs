@@ -50,13 +50,13 @@ pub(crate) fn build(plan: &RootPlan, owner: bool) -> Step {
     for bind in &plan.binds {
         bind_read_only(bind)?;
     }
-    for link in &plan.links {
-        make_parent(&link.path)?;
-        symlink(&link.target, &link.path).at(Layer::Root, naming("linking", &link.path))?;
+    for (path, target) in &plan.links {
+        make_parent(path)?;
+        symlink(target, path).at(Layer::Root, naming("linking", path))?;
     }
-    for file in &plan.files {
-        make_parent(&file.path)?;
-        fs::write(&file.path, &file.content).at(Layer::Root, naming("writing", &file.path))?;
+    for (path, content) in &plan.files {
+        make_parent(path)?;
+        fs::write(path, content).at(Layer::Root, naming("writing", path))?;
     }
     devices(plan.proc)?;
     scratch(plan, owner)?;

@@ -243,28 +243,19 @@ pub(crate) fn unshare(flags: c_int) -> io::Result<()> {
 
 /// Closes every descriptor from `first` on.
 pub(crate) fn close_from(first: c_int) -> io::Result<()> {
-    // SAFETY: the callers hold no owned descriptor above `first` that they use or drop afterwards:
-    // they are about to exec, or have just started.
-    unsafe {
-        call(
-            libc::SYS_close_range,
-            [first.into(), u32::MAX.into(), 0, 0, 0],
-        )
-    }
-    .map(drop)
+    close_range(first, 0)
 }
 
 /// Lets every descriptor from `first` on vanish when this process becomes another program.
 pub(crate) fn close_on_exec_from(first: c_int) -> io::Result<()> {
-    let flags = libc::CLOSE_RANGE_CLOEXEC as c_long;
-    // SAFETY: takes plain numbers and closes nothing now.
-    unsafe {
-        call(
-            libc::SYS_close_range,
-            [first.into(), u32::MAX.into(), flags, 0, 0],
-        )
-    }
-    .map(drop)
+    close_range(first, libc::CLOSE_RANGE_CLOEXEC as c_long)
+}
+
+fn close_range(first: c_int, flags: c_long) -> io::Result<()> {
+    let arguments = [first.into(), u32::MAX.into(), flags, 0, 0];
+    // SAFETY: the callers hold no owned descriptor above `first` that they use or drop afterwards:
+    // they are about to exec, or have just started.
+    unsafe { call(libc::SYS_close_range, arguments) }.map(drop)
 }
 
 /// The version of Landlock that the kernel has; 0 if it has none.

@@ -8,11 +8,15 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::error::Refusal;
+
 /// Permits, and a bounded queue for them. Clones share both.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    permits: Limited,
-    queue: Limited,
+    permits: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+    /// How many permits and places there are.
+    most: (u32, u32),
 }
 
 /// The right to run, given back on drop.
@@ -21,25 +25,13 @@ pub struct Permit {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The queue is as long as it may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueFull {
-    /// How many requests are waiting.
-    pub waiting: u32,
-}
-
-#[derive(Clone, Debug)]
-struct Limited {
-    semaphore: Arc<Semaphore>,
-    maximum: u32,
-}
-
 impl Admission {
     /// Admits `permits` requests at once and lets `queue` more wait.
     pub fn new(permits: u32, queue: u32) -> Self {
         Self {
-            permits: Limited::new(permits),
-            queue: Limited::new(queue),
+            permits: Arc::new(Semaphore::new(permits as usize)),
+            places: Arc::new(Semaphore::new(queue as usize)),
+            most: (permits, queue),
         }
     }
 
@@ -47,16 +39,16 @@ impl Admission {
     ///
     /// # Errors
     /// When no permit is free and the queue is full.
-    pub async fn acquire(&self) -> Result<Permit, QueueFull> {
+    pub async fn acquire(&self) -> Result<Permit, Refusal> {
         // A free permit implies an empty queue: the semaphore hands permits to waiters first.
-        if let Some(permit) = self.permits.try_take() {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(Permit { _permit: permit });
         }
-        let full = || QueueFull {
+        let full = || Refusal::Busy {
             waiting: self.waiting(),
         };
-        let _place = self.queue.try_take().ok_or_else(full)?;
-        let permit = self.permits.semaphore.clone().acquire_owned().await;
+        let _place = self.places.try_acquire().map_err(|_| full())?;
+        let permit = self.permits.clone().acquire_owned().await;
         // Nothing closes the semaphore.
         let permit = permit.map_err(|_| full())?;
         Ok(Permit { _permit: permit })
@@ -64,31 +56,18 @@ impl Admission {
 
     /// How many permits are in use.
     pub fn running(&self) -> u32 {
-        self.permits.taken()
+        taken(&self.permits, self.most.0)
     }
 
     /// How many requests are waiting.
     pub fn waiting(&self) -> u32 {
-        self.queue.taken()
+        taken(&self.places, self.most.1)
     }
 }
 
-impl Limited {
-    fn new(maximum: u32) -> Self {
-        Self {
-            semaphore: Arc::new(Semaphore::new(maximum as usize)),
-            maximum,
-        }
-    }
-
-    fn try_take(&self) -> Option<OwnedSemaphorePermit> {
-        self.semaphore.clone().try_acquire_owned().ok()
-    }
-
-    fn taken(&self) -> u32 {
-        let free = u32::try_from(self.semaphore.available_permits()).unwrap_or(u32::MAX);
-        self.maximum.saturating_sub(free)
-    }
+fn taken(semaphore: &Semaphore, most: u32) -> u32 {
+    let free = u32::try_from(semaphore.available_permits()).unwrap_or(u32::MAX);
+    most.saturating_sub(free)
 }
 
 #[cfg(test)]
@@ -106,7 +85,7 @@ mod tests {
         assert!(poll!(&mut first).is_pending());
         assert!(poll!(&mut second).is_pending());
         let refused = admission.acquire().now_or_never().unwrap();
-        assert_eq!(refused.unwrap_err(), QueueFull { waiting: 2 });
+        assert!(matches!(refused, Err(Refusal::Busy { waiting: 2 })));
         assert_eq!((admission.running(), admission.waiting()), (1, 2));
         drop(running);
         assert!(poll!(&mut second).is_pending());

@@ -1,9 +1,9 @@
 //! Why a request was refused, or the sandbox could not be built.
 
 use blob_store::{BlobError, OpenError};
-use sandbox_engine::domain::{isolation::IsolationLevel, violation::Violation};
+use sandbox_engine::domain::violation::Violation;
 
-use crate::{admission::QueueFull, domain::session::SessionEnd};
+use crate::domain::session::SessionEnd;
 
 /// Why the sandbox could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -99,17 +99,4 @@ pub enum Refusal {
     /// The task that ran the script is gone, which ends the script.
     #[error("the run was lost")]
     Lost,
-}
-
-impl Refusal {
-    /// The level's name, or `none`.
-    pub(crate) fn level_name(level: Option<IsolationLevel>) -> &'static str {
-        level.map_or("none", IsolationLevel::name)
-    }
-}
-
-impl From<QueueFull> for Refusal {
-    fn from(QueueFull { waiting }: QueueFull) -> Self {
-        Self::Busy { waiting }
-    }
 }

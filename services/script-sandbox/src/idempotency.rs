@@ -34,11 +34,7 @@ pub(crate) struct IdempotencyStore {
 }
 
 /// Whose id it is, and the id.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    caller: String,
-    request_id: String,
-}
+type Key = (String, String);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -155,10 +151,7 @@ impl IdempotencyStore {
         if request_id.is_empty() {
             return Lookup::New(guard(None));
         }
-        let key = Key {
-            caller: caller.to_owned(),
-            request_id: request_id.to_owned(),
-        };
+        let key = (caller.to_owned(), request_id.to_owned());
         let mut known = self.lock();
         match known.entries.get(&key) {
             Some(entry) if entry.digest == digest && entry.is_lost() => Lookup::Lost,

@@ -54,14 +54,12 @@ pub struct Rpc {
 /// The services of a sandbox, with the time that its scripts may take.
 pub fn services(sandbox: Arc<Sandbox>) -> Services {
     let longest = sandbox.longest_request();
+    let blobs = BlobRpc::new(sandbox.blobs().clone());
+    let rpc = Rpc { sandbox };
     Services::new()
-        .add(BlobServiceServer::new(BlobRpc::new(
-            sandbox.blobs().clone(),
-        )))
-        .add(ScriptSandboxServiceServer::new(Rpc {
-            sandbox: sandbox.clone(),
-        }))
-        .add(SessionServiceServer::new(Rpc { sandbox }))
+        .add(BlobServiceServer::new(blobs))
+        .add(ScriptSandboxServiceServer::new(rpc.clone()))
+        .add(SessionServiceServer::new(rpc))
         .method_timeout("tavern.sandbox.v1.BlobService/UploadBlob", blobs::LONGEST)
         .method_timeout("tavern.sandbox.v1.BlobService/DownloadBlob", blobs::LONGEST)
         .method_timeout("tavern.sandbox.v1.ScriptSandboxService/Execute", longest)
@@ -140,8 +138,7 @@ async fn in_time<T>(first: impl Future<Output = Result<T, Status>>) -> Result<T,
 }
 
 fn wrong(field: &str, problem: impl Into<String>) -> Status {
-    let (field, problem) = (field.to_owned(), problem.into());
-    invalid(vec![Violation { field, problem }])
+    invalid(vec![Violation::new(field, problem)])
 }
 
 fn invalid(problems: Vec<Violation>) -> Status {

@@ -87,7 +87,7 @@ fn log(engine: &Engine, lowest: IsolationLevel) {
     for (level, failure) in &report.failures {
         tracing::warn!(level = level.name(), %failure, "isolation level not reached");
     }
-    let level = Refusal::level_name(report.level);
+    let level = report.level.map_or("none", IsolationLevel::name);
     let memory_enforcement = report.enforcement.name();
     if report.is_ready(lowest) {
         tracing::info!(level, memory_enforcement, "scripts can be run");
@@ -305,7 +305,7 @@ impl Sandbox {
         let tools = tools.ok_or_else(|| {
             let failures = report.failures.iter();
             let missing = failures.map(|(_, failure)| failure.to_string());
-            let available = Refusal::level_name(report.level);
+            let available = report.level.map_or("none", IsolationLevel::name);
             refuse("isolation", level.name(), available, missing.collect())
         })?;
         if script.network == Network::End && !sandbox_launcher::confine::tells_network() {

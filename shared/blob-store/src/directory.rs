@@ -42,8 +42,8 @@ pub(crate) struct FileName {
 
 impl FileName {
     pub(crate) fn new(key: &Key, size: u64) -> Self {
-        let caller = key.caller().directory().to_owned();
-        let path = format!("{caller}/{}-{size}", key.digest());
+        let caller = key.caller.directory().to_owned();
+        let path = format!("{caller}/{}-{size}", key.digest);
         Self { caller, path }
     }
 }
@@ -72,7 +72,8 @@ impl Directory {
         let temporary = path.as_os_str().is_empty();
         let opened = if temporary {
             remove_abandoned();
-            new_temporary()
+            let made = claim_new(&std::env::temp_dir(), TEMPORARY, 0o700);
+            made.map(|(path, root)| (path, Some(root)))
         } else {
             make(path).and_then(|()| Ok((path.to_owned(), claim(path)?)))
         };
@@ -229,22 +230,25 @@ fn make(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-fn new_temporary() -> io::Result<(PathBuf, Option<OwnedFd>)> {
+/// Makes and claims a directory below `parent` whose name begins with `prefix` and the process's id.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn claim_new(parent: &Path, prefix: &str, mode: u32) -> io::Result<(PathBuf, OwnedFd)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut builder = fs::DirBuilder::new();
-    builder.mode(0o700);
+    builder.mode(mode);
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{TEMPORARY}{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = parent.join(format!("{prefix}{}-{number}", std::process::id()));
         match builder.create(&path) {
-            // A process that starts just now may have taken it for an abandoned one.
-            Ok(()) => match claim(&path)? {
-                Some(root) => return Ok((path, Some(root))),
-                None => continue,
-            },
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(error),
+        }
+        // A process that starts just now may have taken it for one that was left.
+        if let Some(directory) = claim(&path)? {
+            return Ok((path, directory));
         }
     }
 }

@@ -22,10 +22,12 @@ pub enum BlobError {
         observed: u64,
     },
     /// No room, even without everything that may go.
-    #[error("limit reached: bytes in blobs of {} (maximum {maximum}); blobs in use are not evicted", whose.name())]
+    #[error(
+        "limit reached: bytes in blobs of {whose} (maximum {maximum}); blobs in use are not evicted"
+    )]
     NoRoom {
         /// Whose budget is used up.
-        whose: Whose,
+        whose: &'static str,
         /// The budget.
         maximum: u64,
         /// What would be in use with one more.
@@ -40,25 +42,6 @@ pub enum BlobError {
     /// The disk failed.
     #[error("the disk of the blobs failed")]
     Disk(#[from] io::Error),
-}
-
-/// Whose budget is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// That of one caller.
-    Caller,
-    /// That of all callers together.
-    All,
-}
-
-impl Whose {
-    /// The name as it stands in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Caller => "one caller",
-            Self::All => "all callers together",
-        }
-    }
 }
 
 /// Why the directory could not be opened.

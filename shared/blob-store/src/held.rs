@@ -27,7 +27,7 @@ impl Held {
     /// Pins a blob and reads it once from end to end.
     pub(crate) fn verified(inner: Arc<Inner>, key: Key) -> Result<Self, BlobError> {
         let now = SystemTime::now();
-        let digest = key.digest();
+        let digest = key.digest;
         let pinned = inner.index().pin(&key, now);
         let size = pinned.ok_or(BlobError::NotFound(digest))?;
         let pin = Pin::already(inner.clone(), key);
@@ -56,7 +56,7 @@ impl Held {
 
     /// Its digest.
     pub fn digest(&self) -> BlobDigest {
-        self.pin.key.digest()
+        self.pin.key.digest
     }
 
     /// Its size in bytes.

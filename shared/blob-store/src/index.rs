@@ -10,7 +10,7 @@ use std::{
 use crate::{
     caller::Caller,
     digest::BlobDigest,
-    error::{BlobError, Whose},
+    error::BlobError,
     key::Key,
     settings::{BLOCK, BlobSettings},
 };
@@ -98,7 +98,7 @@ impl Index {
 
     /// Enters a blob that was found on disk. They must come in the order of their last use.
     pub(crate) fn found(&mut self, key: Key, size: u64, used: SystemTime) {
-        self.charge(key.caller(), charge(size));
+        self.charge(&key.caller, charge(size));
         self.enter(key, size, used, 0);
     }
 
@@ -127,7 +127,7 @@ impl Index {
         while self.of(&room.caller) + more > self.per_caller {
             let oldest = self.oldest_of(&room.caller);
             self.let_go(oldest, gone).ok_or(BlobError::NoRoom {
-                whose: Whose::Caller,
+                whose: "one caller",
                 maximum: self.per_caller,
                 observed: self.of(&room.caller) + more,
             })?;
@@ -135,7 +135,7 @@ impl Index {
         while self.bytes + more > self.total {
             let oldest = self.oldest();
             self.let_go(oldest, gone).ok_or(BlobError::NoRoom {
-                whose: Whose::All,
+                whose: "all callers together",
                 maximum: self.total,
                 observed: self.bytes + more,
             })?;
@@ -194,7 +194,7 @@ impl Index {
         entry.used = now;
         entry.use_number = self.next;
         self.order.remove(&before);
-        if let Some(account) = self.callers.get_mut(key.caller()) {
+        if let Some(account) = self.callers.get_mut(&key.caller) {
             account.order.remove(&before);
         }
         self.enter_order(key);
@@ -205,10 +205,10 @@ impl Index {
     pub(crate) fn remove(&mut self, key: &Key) -> Option<u64> {
         let entry = self.entries.remove(key)?;
         self.order.remove(&entry.use_number);
-        if let Some(account) = self.callers.get_mut(key.caller()) {
+        if let Some(account) = self.callers.get_mut(&key.caller) {
             account.order.remove(&entry.use_number);
         }
-        self.discharge(key.caller(), charge(entry.size));
+        self.discharge(&key.caller, charge(entry.size));
         Some(entry.size)
     }
 
@@ -238,8 +238,8 @@ impl Index {
     /// Makes a blob the one that was used last, under the number of the next use.
     fn enter_order(&mut self, key: &Key) {
         self.order.insert(self.next, key.clone());
-        let account = self.callers.entry(key.caller().clone()).or_default();
-        account.order.insert(self.next, key.digest());
+        let account = self.callers.entry(key.caller.clone()).or_default();
+        account.order.insert(self.next, key.digest);
         self.next += 1;
     }
 
@@ -312,7 +312,7 @@ mod tests {
         let enlarged = index.enlarge(&mut room, blocks * BLOCK);
         enlarged.fits.unwrap();
         let key = key(caller, content);
-        index.settle(&mut room, key.digest(), at(now));
+        index.settle(&mut room, key.digest, at(now));
         index.unpin(&key);
         enlarged.gone.into_iter().map(|(key, _)| key).collect()
     }
@@ -354,7 +354,7 @@ mod tests {
         assert!(matches!(
             fits,
             Err(BlobError::NoRoom {
-                whose: Whose::Caller,
+                whose: "one caller",
                 maximum: 8192,
                 observed: 12288
             })
@@ -383,7 +383,7 @@ mod tests {
         assert!(matches!(
             fits,
             Err(BlobError::NoRoom {
-                whose: Whose::All,
+                whose: "all callers together",
                 ..
             })
         ));

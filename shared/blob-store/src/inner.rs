@@ -47,9 +47,8 @@ impl Inner {
 
     /// Makes `room` larger, for which others may have to go.
     pub(crate) fn enlarge(&self, room: &mut Reservation, bytes: u64) -> Result<(), BlobError> {
+        self.sweep();
         let mut index = self.index();
-        let aged = index.take_aged(SystemTime::now());
-        self.remove_all(&aged);
         let outcome = index.enlarge(room, bytes);
         self.remove_all(&outcome.gone);
         outcome.fits
@@ -73,7 +72,7 @@ impl Inner {
     fn remove_all(&self, gone: &[(Key, u64)]) {
         for (key, size) in gone {
             if let Err(error) = self.directory.remove(&FileName::new(key, *size)) {
-                tracing::error!(%error, digest = %key.digest(), "a blob could not be removed");
+                tracing::error!(%error, digest = %key.digest, "a blob could not be removed");
             }
         }
     }

@@ -5,8 +5,8 @@ use crate::{caller::Caller, digest::BlobDigest};
 /// One blob of one caller.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Key {
-    caller: Caller,
-    digest: BlobDigest,
+    pub(crate) caller: Caller,
+    pub(crate) digest: BlobDigest,
 }
 
 impl Key {
@@ -15,13 +15,5 @@ impl Key {
             caller: caller.clone(),
             digest,
         }
-    }
-
-    pub(crate) fn caller(&self) -> &Caller {
-        &self.caller
-    }
-
-    pub(crate) fn digest(&self) -> BlobDigest {
-        self.digest
     }
 }

@@ -21,8 +21,8 @@ mod store;
 
 pub use caller::Caller;
 pub use digest::BlobDigest;
-pub use directory::{claim, claim_left};
-pub use error::{BlobError, OpenError, Whose};
+pub use directory::{claim, claim_left, claim_new};
+pub use error::{BlobError, OpenError};
 pub use held::Held;
 pub use incoming::{Incoming, Stored};
 pub use inner::BlobInfo;

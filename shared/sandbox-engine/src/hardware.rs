@@ -1,12 +1,8 @@
 //! Reads what the kernel says about the processor.
 
-use std::{
-    fs::{self, File},
-    io::Read,
-    path::Path,
-};
+use std::{fs, path::Path};
 
-use crate::domain::hardware::Hardware;
+use crate::{domain::hardware::Hardware, proc_usage::read_bounded};
 
 /// The most flaws that are read; the kernel knows some twenty.
 const MAX_FLAWS: usize = 64;
@@ -51,20 +47,9 @@ fn flaws(directory: &Path) -> Vec<(String, String)> {
 
 /// The first bytes of a file as one line; empty if it cannot be read.
 fn text(path: &Path) -> String {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes));
-    if read.is_err() {
-        return String::new();
-    }
-    let plain = |byte: &u8| {
-        if byte.is_ascii_graphic() {
-            char::from(*byte)
-        } else {
-            ' '
-        }
-    };
-    let text: String = bytes.iter().map(plain).collect();
-    text.trim().to_owned()
+    let text = read_bounded(path, MAX_TEXT_BYTES);
+    let plain = text.replace(|each: char| !each.is_ascii_graphic(), " ");
+    plain.trim().to_owned()
 }
 
 #[cfg(test)]

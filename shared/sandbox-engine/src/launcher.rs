@@ -331,7 +331,7 @@ fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
                 // A caller that has gone leaves a launcher without a plan; it ends by itself, and
                 // must still be waited for.
                 if let Err(Ok(child)) = answer.send(child) {
-                    ending.add(child, None);
+                    ending.wait_for(child, None);
                 }
             }
             SpawnerOrder::Answer(answer) => {
@@ -342,7 +342,7 @@ fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
                 // Who asked may have gone.
                 let _ = answer.send(());
             }
-            SpawnerOrder::Collect(child, cgroup) => ending.add(child, cgroup),
+            SpawnerOrder::Collect(child, cgroup) => ending.wait_for(child, cgroup),
         }
     }
 }
@@ -359,7 +359,7 @@ const PATIENCE: Duration = Duration::from_secs(35);
 struct Ending(Vec<(Child, Option<Arc<Cgroup>>, Instant)>);
 
 impl Ending {
-    fn add(&mut self, child: Child, cgroup: Option<Arc<Cgroup>>) {
+    fn wait_for(&mut self, child: Child, cgroup: Option<Arc<Cgroup>>) {
         self.0.push((child, cgroup, Instant::now() + PATIENCE));
         self.reap();
     }

@@ -23,7 +23,7 @@ use crate::{
         pool_sizer::{PoolSizer, fits},
         script::{Network, Script},
     },
-    runtimes::{Interpreter, Runtime},
+    runtimes::Runtime,
     slot::Tools,
 };
 
@@ -114,14 +114,13 @@ impl Pool {
 
     /// Takes a waiting interpreter that fits the script, if there is one.
     pub fn take(&self, runtime: &Runtime, script: &Script) -> Option<WarmInterpreter> {
-        let interpreter = runtime.interpreter.as_ref().ok()?;
         let profile = runtime.profile.warm.as_ref()?;
         let mut variables = script.environment.iter();
         if !self.inner.suits(script) || variables.any(|(name, _)| profile.looks_at(name)) {
             return None;
         }
         let path = script.path(&runtime.profile.file_suffix);
-        let mut warm = self.inner.ask(runtime, interpreter, path, script)?;
+        let mut warm = self.inner.ask(runtime, path, script)?;
         match warm.apply_limits(&script.limits) {
             Ok(()) => Some(warm),
             Err(error) => {
@@ -135,27 +134,21 @@ impl Pool {
     /// How the interpreters of a runtime are.
     pub fn state(&self, runtime: &str) -> PoolState {
         let entries = self.inner.entries();
-        let own = entries
-            .iter()
-            .filter(|entry| entry.order.profile.name == runtime);
-        own.fold(PoolState::default(), |state, entry| PoolState {
-            ready: state.ready + entry.waiting(),
-            target: state.target + entry.sizer.target(),
-            problem: if state.problem.is_empty() {
-                entry.trouble.problem.clone()
-            } else {
-                state.problem
-            },
-        })
+        let mut state = PoolState::default();
+        for entry in entries.iter().filter(|it| it.order.profile.name == runtime) {
+            state.ready += entry.waiting();
+            state.target += entry.sizer.target();
+            if state.problem.is_empty() {
+                state.problem.clone_from(&entry.trouble.problem);
+            }
+        }
+        state
     }
 
     /// Ends everybody who waits, and waits until nothing is left of them.
     pub async fn close(&self) {
-        let refilling = self
-            .refilling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let refilling = self.refilling.lock();
+        let refilling = refilling.unwrap_or_else(PoisonError::into_inner).take();
         if let Some((close, refilling)) = refilling {
             drop(close);
             if let Err(error) = refilling.await {
@@ -178,33 +171,22 @@ impl SharedPool {
 
     /// Counts the demand and takes one that is alive and in which no file of the script would be
     /// overlooked.
-    fn ask(
-        &self,
-        runtime: &Runtime,
-        interpreter: &Interpreter,
-        path: String,
-        script: &Script,
-    ) -> Option<WarmInterpreter> {
-        let now = Instant::now();
+    fn ask(&self, runtime: &Runtime, path: String, script: &Script) -> Option<WarmInterpreter> {
         let mut entries = self.entries();
-        let entry = self.entry(&mut entries, runtime, interpreter, path, now)?;
-        let waiting = entry.waiting();
-        entry.sizer.asked(waiting, now);
-        let mut taken = None;
+        let entry = self.entry(&mut entries, runtime, path)?;
+        entry.sizer.asked(entry.waiting(), Instant::now());
+        self.asked.notify_one();
         while let Some(mut warm) = entry.ready.pop_front() {
             if !warm.is_alive() {
                 tokio::spawn(warm.retire());
-                continue;
-            }
-            if script.files.iter().any(|file| warm.shadows(&file.path)) {
+            } else if script.files.iter().any(|file| warm.shadows(&file.path)) {
                 entry.ready.push_front(warm);
+                return None;
             } else {
-                taken = Some(warm);
+                return Some(warm);
             }
-            break;
         }
-        self.asked.notify_one();
-        taken
+        None
     }
 
     /// The entry of a runtime and path. A new one may take the place of an unused one.
@@ -212,23 +194,18 @@ impl SharedPool {
         &self,
         entries: &'a mut Vec<PoolEntry>,
         runtime: &Runtime,
-        interpreter: &Interpreter,
         path: String,
-        now: Instant,
     ) -> Option<&'a mut PoolEntry> {
-        let is_it = |entry: &PoolEntry| {
-            entry.order.profile.name == runtime.profile.name && entry.order.script_path == path
-        };
-        if let Some(found) = entries.iter().position(is_it) {
+        let name = &runtime.profile.name;
+        if let Some(found) = entries.iter().position(|entry| entry.is(name, &path)) {
             return entries.get_mut(found);
         }
         if entries.len() >= MAX_ENTRIES {
-            let unused = |entry: &PoolEntry| {
+            let unused = entries.iter().enumerate().filter(|(_, entry)| {
                 entry.sizer.target() == 0 && entry.ready.is_empty() && entry.starting == 0
-            };
-            let oldest = (0..entries.len())
-                .filter(|&index| unused(&entries[index]))
-                .min_by_key(|&index| entries[index].sizer.last_asked())?;
+            });
+            let oldest = unused.min_by_key(|(_, entry)| entry.sizer.last_asked());
+            let (oldest, _) = oldest?;
             entries.swap_remove(oldest);
         }
         let usual = path == format!("main{}", runtime.profile.file_suffix);
@@ -237,11 +214,11 @@ impl SharedPool {
             order: PoolKey {
                 warm: runtime.profile.warm.clone()?,
                 profile: runtime.profile.clone(),
-                interpreter: interpreter.clone(),
+                interpreter: runtime.interpreter.clone().ok()?,
                 script_path: path,
                 limits: self.limits,
             },
-            sizer: PoolSizer::new(self.most, hesitation, now),
+            sizer: PoolSizer::new(self.most, hesitation, Instant::now()),
             ready: VecDeque::new(),
             starting: 0,
             memory: refill::GUESSED_MEMORY,
@@ -252,6 +229,10 @@ impl SharedPool {
 }
 
 impl PoolEntry {
+    fn is(&self, runtime: &str, script_path: &str) -> bool {
+        self.order.profile.name == runtime && self.order.script_path == script_path
+    }
+
     fn waiting(&self) -> u32 {
         u32::try_from(self.ready.len()).unwrap_or(u32::MAX)
     }

@@ -19,7 +19,8 @@ pub mod files;
 mod process;
 pub mod sockets;
 
-use process::{Held, Process};
+use process::Process;
+pub(crate) use process::read_bounded;
 
 use crate::scratch::Filled;
 
@@ -147,14 +148,15 @@ impl ProcTree {
         let own_memory = |process: &&Process| !process.shares_memory_with_parent();
         let holders: Vec<&Process> = self.members().iter().filter(own_memory).collect();
         let files = scratch.map_or(0, Filled::memory);
-        let held: Vec<Held> = holders.iter().map(|process| process.held()).collect();
-        let quick = held.iter().map(Held::bytes);
+        let both = |(private, shared): (u64, u64)| private.saturating_add(shared);
+        let held: Vec<(u64, u64)> = holders.iter().map(|process| process.held()).collect();
+        let quick = held.iter().copied().map(both);
         let quick = quick.fold(files, u64::saturating_add);
         if quick <= recheck_above {
             return quick;
         }
         // What one of them alone has in private is all there, and care would only take time.
-        let largest = held.iter().map(|held| held.private).max().unwrap_or(0);
+        let largest = held.iter().map(|(private, _)| *private).max().unwrap_or(0);
         // The kernel's figure lags behind a little on machines with many processors.
         if largest > recheck_above.saturating_add(recheck_above / 16) {
             return largest;
@@ -162,7 +164,7 @@ impl ProcTree {
         // A page that is shared was counted for each; now each gets its part of it.
         let careful = |process: &Process| {
             let part = process.proportional_bytes();
-            part.unwrap_or_else(|| process.held().bytes())
+            part.unwrap_or_else(|| both(process.held()))
         };
         let parts: Vec<u64> = holders.iter().copied().map(careful).collect();
         let careful = parts.iter().copied().fold(files, u64::saturating_add);
@@ -174,7 +176,7 @@ impl ProcTree {
         let (mut mapped, mut gone) = (0_u64, 0_u64);
         for (process, part) in holders.into_iter().zip(parts) {
             mapped = mapped.saturating_add(process.mapped_bytes(&scratch.device));
-            if process.held() == Held::default() {
+            if process.held() == (0, 0) {
                 gone = gone.saturating_add(part);
             }
         }

@@ -10,10 +10,9 @@ use std::{
         unix::fs::{DirBuilderExt, chown},
     },
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
 };
 
-use blob_store::{claim, claim_left};
+use blob_store::{claim_left, claim_new};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
 mod filled;
@@ -43,24 +42,9 @@ impl ScratchDirectory {
     /// # Errors
     /// When the directory cannot be made.
     pub fn make(parent: &Path, user: Option<u32>) -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (path, directory) = claim_new(parent, PREFIX, 0o711)?;
+        let made = Self { path, directory };
         let mut builder = std::fs::DirBuilder::new();
-        builder.mode(0o711);
-        let made = loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
-            match builder.create(&path) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(error) => return Err(error),
-            }
-            // A service that starts just now may have taken it for one that was left.
-            match claim(&path) {
-                Ok(Some(directory)) => break Self { path, directory },
-                Ok(None) => {}
-                Err(error) => return Err(error),
-            }
-        };
         builder.mode(0o700);
         for part in PARTS {
             let path = made.path.join(part);
@@ -194,7 +178,7 @@ fn entries(
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::{fs, os::unix::fs::symlink, sync::atomic::Ordering};
 
     use super::*;
 

@@ -111,43 +111,34 @@ impl Tools {
         invocation: impl FnOnce(&Slot) -> Invocation,
     ) -> Result<SandboxedProcess, Box<NotStarted>> {
         let mut missing = self.backend.level.missing();
-        let started = self.try_start(interpreter, limits, user, invocation, &mut missing);
-        let started = started.await;
+        let starting = async {
+            let launcher = self.launchers.take(limits).await?;
+            if launcher.cgroup.is_none() {
+                missing.push(MissingLayer::reported(Layer::CgroupLimits));
+            }
+            let id = user.as_ref().map(User::id);
+            let place = self.backend.place(&interpreter.mounts, limits, id);
+            let place = place.at(Layer::Files, "making the working directory")?;
+            let enforcement = match (&self.cgroups, &launcher.cgroup) {
+                (Some(cgroups), Some(_)) => cgroups.enforcement(),
+                _ => MemoryEnforcement::Sampled,
+            };
+            let mut slot = Slot {
+                place,
+                cgroup: launcher.cgroup,
+                user,
+                limits: *limits,
+                enforcement,
+                missing: Vec::new(),
+            };
+            let plan = self.plan(&slot, invocation(&slot));
+            let launched = launcher.spawned.launch(&plan).await;
+            let launched = launched.at(Layer::Launch, "starting the launcher")?;
+            slot.missing = std::mem::take(&mut missing);
+            Step::Ok(SandboxedProcess { launched, slot })
+        };
+        let started = starting.await;
         started.map_err(|failure| Box::new(NotStarted { failure, missing }))
-    }
-
-    async fn try_start(
-        &self,
-        interpreter: &Interpreter,
-        limits: &Limits,
-        user: Option<User>,
-        invocation: impl FnOnce(&Slot) -> Invocation,
-        missing: &mut Vec<MissingLayer>,
-    ) -> Step<SandboxedProcess> {
-        let launcher = self.launchers.take(limits).await?;
-        if launcher.cgroup.is_none() {
-            missing.push(MissingLayer::reported(Layer::CgroupLimits));
-        }
-        let id = user.as_ref().map(User::id);
-        let place = self.backend.place(&interpreter.mounts, limits, id);
-        let place = place.at(Layer::Files, "making the working directory")?;
-        let enforcement = match (&self.cgroups, &launcher.cgroup) {
-            (Some(cgroups), Some(_)) => cgroups.enforcement(),
-            _ => MemoryEnforcement::Sampled,
-        };
-        let mut slot = Slot {
-            place,
-            cgroup: launcher.cgroup,
-            user,
-            limits: *limits,
-            enforcement,
-            missing: Vec::new(),
-        };
-        let plan = self.plan(&slot, invocation(&slot));
-        let launched = launcher.spawned.launch(&plan).await;
-        let launched = launched.at(Layer::Launch, "starting the launcher")?;
-        slot.missing = std::mem::take(missing);
-        Ok(SandboxedProcess { launched, slot })
     }
 
     fn plan(&self, slot: &Slot, invocation: Invocation) -> LaunchPlan {

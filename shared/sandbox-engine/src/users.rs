@@ -27,6 +27,19 @@ pub struct Users {
 #[derive(Clone, Copy, Debug)]
 pub struct NoUser;
 
+/// Users that this service holds, and those that it has not tried to hold yet.
+#[derive(Debug)]
+struct Known {
+    free: Vec<u32>,
+    untried: Range<u32>,
+    /// The sole use of user ids among the services of this host.
+    ///
+    /// All processes of a user can be killed at once, which is how a script without a pid namespace is
+    /// ended: two services must never give the same user away. A name in the abstract socket space can
+    /// be bound once, and is free again when its holder dies, however it dies.
+    names: Vec<UnixListener>,
+}
+
 impl Users {
     /// Gives away the users from `first` on, if this process is root.
     pub fn new(first: u32) -> Self {
@@ -34,6 +47,7 @@ impl Users {
             Arc::new(Mutex::new(Known {
                 free: Vec::new(),
                 untried: first..first.saturating_add(USERS),
+                names: Vec::new(),
             }))
         };
         Self {
@@ -46,76 +60,47 @@ impl Users {
     /// # Errors
     /// When no user is free.
     pub fn take(&self) -> Result<Option<User>, NoUser> {
-        let Some(known) = &self.known else {
+        let Some(known) = self.known.clone() else {
             return Ok(None);
         };
-        let lease = known.lock().unwrap_or_else(PoisonError::into_inner).take();
-        lease
-            .map(|lease| {
-                Some(User {
-                    lease: Some(lease),
-                    known: known.clone(),
-                })
-            })
-            .ok_or(NoUser)
+        let id = known.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let id = id.ok_or(NoUser)?;
+        Ok(Some(User { id, known }))
     }
-}
-
-/// Users that this service holds, and those that it has not tried to hold yet.
-#[derive(Debug)]
-struct Known {
-    free: Vec<Lease>,
-    untried: Range<u32>,
 }
 
 impl Known {
-    fn take(&mut self) -> Option<Lease> {
-        self.free
-            .pop()
-            .or_else(|| self.untried.by_ref().find_map(Lease::take))
-    }
-}
-
-/// The sole use of a user id among the services of this host.
-///
-/// All processes of a user can be killed at once, which is how a script without a pid namespace is
-/// ended: two services must never give the same user away. A name in the abstract socket space can
-/// be bound once, and is free again when its holder dies, however it dies.
-#[derive(Debug)]
-struct Lease {
-    user: u32,
-    _name: UnixListener,
-}
-
-impl Lease {
-    fn take(user: u32) -> Option<Self> {
-        let address = SocketAddr::from_abstract_name(format!("tavern-script-user-{user}")).ok()?;
-        Some(Self {
-            user,
-            _name: UnixListener::bind_addr(&address).ok()?,
-        })
+    fn take(&mut self) -> Option<u32> {
+        if let Some(free) = self.free.pop() {
+            return Some(free);
+        }
+        let (id, name) = self.untried.by_ref().find_map(|user| {
+            let name = format!("tavern-script-user-{user}");
+            let address = SocketAddr::from_abstract_name(name).ok()?;
+            Some((user, UnixListener::bind_addr(&address).ok()?))
+        })?;
+        self.names.push(name);
+        Some(id)
     }
 }
 
 /// A user that one script has for itself, given back when it is dropped.
 #[derive(Debug)]
 pub struct User {
-    lease: Option<Lease>,
+    id: u32,
     known: Arc<Mutex<Known>>,
 }
 
 impl User {
     /// The user id.
     pub fn id(&self) -> u32 {
-        self.lease.as_ref().map_or(0, |lease| lease.user)
+        self.id
     }
 }
 
 impl Drop for User {
     fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.free.push(lease);
-        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.free.push(self.id);
     }
 }

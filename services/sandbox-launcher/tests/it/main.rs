@@ -27,7 +27,7 @@ use std::{
 
 use sandbox_launcher::{
     channel::{self, ScriptDescriptors},
-    plan::{Confinement, Delivery, LaunchPlan, Link, ProcessLimits, ReducedPlan, RootPlan, Start},
+    plan::{Confinement, Delivery, LaunchPlan, ProcessLimits, ReducedPlan, RootPlan, Start},
     report::{End, Layer, Report},
 };
 
@@ -118,10 +118,7 @@ fn plan() -> LaunchPlan {
         links: links
             .filter_map(|path| {
                 let target = std::fs::read_link(path).ok()?;
-                Some(Link {
-                    path: path.to_owned(),
-                    target,
-                })
+                Some((path.to_owned(), target))
             })
             .collect(),
         files: Vec::new(),

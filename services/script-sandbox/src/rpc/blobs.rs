@@ -7,7 +7,7 @@ use contracts::tavern::{
     common::v1::ErrorReason,
     sandbox::v1::{
         BlobStat, DownloadBlobRequest, DownloadBlobResponse, StatBlobsRequest, StatBlobsResponse,
-        UploadBlobHeader, UploadBlobRequest, UploadBlobResponse, blob_service_server::BlobService,
+        UploadBlobRequest, UploadBlobResponse, blob_service_server::BlobService,
         upload_blob_request::Part,
     },
 };
@@ -43,8 +43,7 @@ impl BlobRpc {
     }
 
     async fn transfer(&self) -> Result<Permit, Status> {
-        let permit = self.transfers.acquire().await;
-        permit.map_err(|full| refused(full.into()))
+        self.transfers.acquire().await.map_err(refused)
     }
 }
 
@@ -59,12 +58,26 @@ impl BlobService for BlobRpc {
         let Some(Part::Header(header)) = first.and_then(|first| first.part) else {
             return Err(wrong("header", "must be the first message"));
         };
-        let announced = Announced::read(&header, self.blobs.settings().largest as u64)?;
+        let mut problems = identifier_problems("caller_id", &header.caller_id);
+        let digest = match header.sha256.as_str() {
+            "" => None,
+            text => blob_digest("sha256", text, &mut problems),
+        };
+        if !problems.is_empty() {
+            return Err(invalid(below("header", problems)));
+        }
+        let (size, maximum) = (header.size_bytes, self.blobs.settings().largest as u64);
+        if let Some(observed) = size.filter(|size| *size > maximum) {
+            return Err(status(BlobError::TooLarge { maximum, observed }));
+        }
+        let caller = Caller::named(&header.caller_id);
         let _permit = self.transfer().await?;
-        if let Some(answer) = self.known(&announced).await? {
+        if let Some(digest) = digest
+            && let Some(answer) = self.known(&caller, digest, size).await?
+        {
             return Ok(Response::new(answer));
         }
-        let stored = self.take_in(&mut pieces, announced).await?;
+        let stored = self.take_in(&mut pieces, caller, digest, size).await?;
         Ok(Response::new(UploadBlobResponse {
             sha256: stored.digest.to_string(),
             size_bytes: stored.size,
@@ -132,20 +145,23 @@ impl BlobService for BlobRpc {
 
 impl BlobRpc {
     /// The answer to an upload whose content is there already.
-    async fn known(&self, announced: &Announced) -> Result<Option<UploadBlobResponse>, Status> {
-        let Some(digest) = announced.digest else {
+    async fn known(
+        &self,
+        caller: &Caller,
+        digest: BlobDigest,
+        size: Option<u64>,
+    ) -> Result<Option<UploadBlobResponse>, Status> {
+        let (blobs, caller) = (self.blobs.clone(), caller.clone());
+        let known = blocking(move || Ok(blobs.stat(&caller, digest))).await?;
+        let Some(size_bytes) = known.map(|known| known.size) else {
             return Ok(None);
         };
-        let (blobs, caller) = (self.blobs.clone(), announced.caller.clone());
-        let Some(known) = blocking(move || Ok(blobs.stat(&caller, digest))).await? else {
-            return Ok(None);
-        };
-        if announced.size.is_some_and(|size| size != known.size) {
-            return Err(other_size(known.size));
+        if size.is_some_and(|size| size != size_bytes) {
+            return Err(other_size(size_bytes));
         }
         Ok(Some(UploadBlobResponse {
             sha256: digest.to_string(),
-            size_bytes: known.size,
+            size_bytes,
             existed: true,
         }))
     }
@@ -153,9 +169,11 @@ impl BlobRpc {
     async fn take_in(
         &self,
         pieces: &mut Streaming<UploadBlobRequest>,
-        announced: Announced,
+        caller: Caller,
+        digest: Option<BlobDigest>,
+        size: Option<u64>,
     ) -> Result<Stored, Status> {
-        let (blobs, caller) = (self.blobs.clone(), announced.caller);
+        let blobs = self.blobs.clone();
         let mut incoming = blocking(move || blobs.take(&caller)).await?;
         while let Some(message) = pieces.message().await? {
             let Some(Part::Chunk(piece)) = message.part else {
@@ -164,47 +182,16 @@ impl BlobRpc {
                     "must be what every message but the first is",
                 ));
             };
-            let size = incoming.size().saturating_add(piece.len() as u64);
-            if announced.size.is_some_and(|announced| size > announced) {
-                return Err(other_size(size));
+            let total = incoming.size().saturating_add(piece.len() as u64);
+            if size.is_some_and(|size| total > size) {
+                return Err(other_size(total));
             }
             incoming = blocking(move || incoming.write(&piece).map(|()| incoming)).await?;
         }
-        if announced.size.is_some_and(|size| size != incoming.size()) {
+        if size.is_some_and(|size| size != incoming.size()) {
             return Err(other_size(incoming.size()));
         }
-        blocking(move || incoming.finish(announced.digest)).await
-    }
-}
-
-/// What is said of an upload before it comes.
-struct Announced {
-    caller: Caller,
-    size: Option<u64>,
-    digest: Option<BlobDigest>,
-}
-
-impl Announced {
-    fn read(header: &UploadBlobHeader, largest: u64) -> Result<Self, Status> {
-        let mut problems = identifier_problems("caller_id", &header.caller_id);
-        let digest = match header.sha256.as_str() {
-            "" => None,
-            text => blob_digest("sha256", text, &mut problems),
-        };
-        if !problems.is_empty() {
-            return Err(invalid(below("header", problems)));
-        }
-        if let Some(size) = header.size_bytes.filter(|size| *size > largest) {
-            return Err(status(BlobError::TooLarge {
-                maximum: largest,
-                observed: size,
-            }));
-        }
-        Ok(Self {
-            caller: Caller::named(&header.caller_id),
-            size: header.size_bytes,
-            digest,
-        })
+        blocking(move || incoming.finish(digest)).await
     }
 }
 

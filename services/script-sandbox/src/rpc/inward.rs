@@ -95,10 +95,8 @@ pub(super) fn files(files: Vec<wire::InputFile>, problems: &mut Vec<Violation>) 
         let mut content = Content::Bytes(file.content);
         if !file.blob_sha256.is_empty() {
             if content.brought() > 0 {
-                problems.push(Violation {
-                    field: field.clone(),
-                    problem: "must not be set together with `content`".to_owned(),
-                });
+                let problem = "must not be set together with `content`";
+                problems.push(Violation::new(&field, problem));
             }
             content = match blob_digest(&field, &file.blob_sha256, problems) {
                 Some(digest) => Content::Blob(digest),
@@ -121,10 +119,10 @@ pub(super) fn blob_digest(
 ) -> Option<BlobDigest> {
     let digest = BlobDigest::parse(text);
     if digest.is_none() {
-        problems.push(Violation {
-            field: field.to_owned(),
-            problem: "must be 64 lower-case hexadecimal digits".to_owned(),
-        });
+        problems.push(Violation::new(
+            field,
+            "must be 64 lower-case hexadecimal digits",
+        ));
     }
     digest
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use contracts::tavern::sandbox::v1::{self as wire, verdict::Kind};
 use sandbox_engine::{
     domain::{
+        hardware::Hardware,
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::{Outcome, ScriptResult},
@@ -26,7 +27,6 @@ use crate::{
 };
 
 mod files;
-mod hardware;
 
 /// The value of the contract's enum that has the name of a value of ours.
 macro_rules! same_name {
@@ -133,7 +133,29 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         maximum_limits: Some(limits(&maximum)),
         tells_network_attempts: confine::tells_network(),
         maximum_streamed_output_bytes: sandbox.streamed_limits().1.output as u64,
-        hardware: Some(hardware::hardware(&report.hardware)),
+        hardware: Some(hardware(&report.hardware)),
+    }
+}
+
+/// The processor that scripts share.
+fn hardware(hardware: &Hardware) -> wire::Hardware {
+    let flaws = hardware.flaws.iter();
+    let flaws = flaws.map(|(name, state)| wire::ProcessorFlaw {
+        name: name.clone(),
+        state: state.clone(),
+        ..wire::ProcessorFlaw::default()
+    });
+    let multithreading = match hardware.multithreading {
+        Some(true) => wire::Multithreading::On,
+        Some(false) => wire::Multithreading::Off,
+        None => wire::Multithreading::Unspecified,
+    };
+    wire::Hardware {
+        flaws: flaws.collect(),
+        multithreading: multithreading.into(),
+        store_bypass: hardware.store_bypass.clone(),
+        indirect_branches: hardware.indirect_branches.clone(),
+        ..wire::Hardware::default()
     }
 }
 
@@ -144,10 +166,9 @@ fn allowed_syscalls(level: IsolationLevel) -> u32 {
 }
 
 pub(super) fn runtime(runtime: &Runtime, pool: PoolState) -> wire::Runtime {
-    let (version, problem) = match &runtime.interpreter {
-        Ok(interpreter) => (interpreter.version.clone(), String::new()),
-        Err(problem) => (String::new(), problem.clone()),
-    };
+    let interpreter = runtime.interpreter.as_ref();
+    let version = interpreter.map_or_else(|_| String::new(), |found| found.version.clone());
+    let problem = interpreter.err().cloned().unwrap_or_default();
     wire::Runtime {
         name: runtime.profile.name.clone(),
         aliases: runtime.profile.aliases.clone(),

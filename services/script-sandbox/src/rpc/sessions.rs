@@ -63,10 +63,8 @@ impl SessionService for Rpc {
         let (_, maximum) = self.sandbox.session_limits();
         let mut problems = Vec::new();
         if request.source_text.contains('\0') {
-            problems.push(Violation {
-                field: "source_text".to_owned(),
-                problem: "must not contain a NUL character".to_owned(),
-            });
+            let problem = "must not contain a NUL character";
+            problems.push(Violation::new("source_text", problem));
         }
         let wall_time = time_within(
             "wall_time",
@@ -78,10 +76,8 @@ impl SessionService for Rpc {
         let output = request.output_bytes.map(usize::try_from);
         let output = output.unwrap_or(Ok(limits.output)).unwrap_or(usize::MAX);
         if output > maximum.output {
-            problems.push(Violation {
-                field: "output_bytes".to_owned(),
-                problem: format!("must be from 1 to {} bytes", maximum.output),
-            });
+            let problem = format!("must be from 1 to {} bytes", maximum.output);
+            problems.push(Violation::new("output_bytes", problem));
         }
         if !problems.is_empty() {
             return Err(invalid(problems));

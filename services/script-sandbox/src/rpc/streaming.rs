@@ -40,10 +40,8 @@ pub(super) async fn execute(
     };
     let mut known = Vec::new();
     if !start.request_id.is_empty() {
-        known.push(Violation {
-            field: "request_id".to_owned(),
-            problem: "must be empty: a stream cannot be replayed; use Execute".to_owned(),
-        });
+        let problem = "must be empty: a stream cannot be replayed; use Execute";
+        known.push(Violation::new("request_id", problem));
     }
     let limits = rpc.sandbox.streamed_limits();
     let script = inward::script(&rpc.sandbox, start, limits, known);

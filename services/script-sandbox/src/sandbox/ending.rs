@@ -40,19 +40,18 @@ impl Sandbox {
 
     /// Refuses what has not begun yet, if nothing may begin any more.
     pub(super) fn still_serves(&self) -> Result<(), Refusal> {
-        match *self.ending.borrow() {
-            true => Err(Refusal::ShutDown { begun: false }),
-            false => Ok(()),
-        }
+        let serves = !*self.ending.borrow();
+        serves
+            .then_some(())
+            .ok_or(Refusal::ShutDown { begun: false })
     }
 
     /// An outcome, unless it is that the service has ended the script for its own sake.
     pub(super) fn unless_shut_down(&self, outcome: Arc<Outcome>) -> Result<Arc<Outcome>, Refusal> {
-        match outcome.verdict {
-            Verdict::Cancelled { .. } if *self.ending.borrow() => {
-                Err(Refusal::ShutDown { begun: true })
-            }
-            _ => Ok(outcome),
+        let cancelled = matches!(outcome.verdict, Verdict::Cancelled { .. });
+        match cancelled && *self.ending.borrow() {
+            true => Err(Refusal::ShutDown { begun: true }),
+            false => Ok(outcome),
         }
     }
 }

@@ -14,9 +14,9 @@ use tokio::{
 
 use super::{
     cell::{Cell, Ended},
-    channels::{Broken, SessionChannels, SessionIo},
+    channels::{SessionChannels, SessionIo},
     command::{Command, Order, Stop},
-    frames::FromDriver,
+    frames::{Broken, FromDriver},
 };
 use crate::{
     audit::Record,
@@ -25,10 +25,6 @@ use crate::{
 
 /// How long a driver may take to become ready once its interpreter runs.
 const READY: Duration = Duration::from_secs(30);
-
-/// How long a cell may take to end when a limit of its own, or the loss of its caller, has interrupted
-/// it. Then the session ends.
-const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
 /// How long the end of an interpreter is waited for whose channel has closed.
 const CLOSED: Duration = Duration::from_secs(10);
@@ -186,10 +182,8 @@ impl Actor {
                         Cell::begin(number, request, limit, queue, gone, channels, record);
                     // A caller that has gone meanwhile is noticed by the cell.
                     let _ = answer.send(true);
-                    let grace = INTERRUPT_GRACE;
-                    let ended = cell
-                        .run_to_end(channels, &mut self.orders, &mut self.run, grace)
-                        .await;
+                    let ended = cell.run_to_end(channels, &mut self.orders, &mut self.run);
+                    let ended = ended.await;
                     match ended {
                         Ended::Done(done) => {
                             self.view.send_modify(idle);

@@ -14,8 +14,8 @@ use tokio::{
 
 use super::{
     CellEnd, CellEvent, CellRequest,
-    channels::{Broken, SessionChannels},
-    frames::{Done, FromDriver, ToDriver},
+    channels::SessionChannels,
+    frames::{Broken, Done, FromDriver, ToDriver},
 };
 use crate::{
     audit::Record,
@@ -28,6 +28,10 @@ use crate::{
 /// before the code has begun says nothing to the driver, but one that comes just as the code ends can
 /// end the interpreter, and on a busy machine the end takes its time.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a cell may take to end when a limit of its own, or the loss of its caller, has interrupted
+/// it. Then the session ends.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
 /// A cell that runs.
 #[derive(Debug)]
@@ -131,8 +135,8 @@ impl Cell {
         channels: &mut SessionChannels,
         orders: &mut mpsc::Receiver<Order>,
         run: &mut JoinHandle<Outcome>,
-        grace: Duration,
     ) -> Ended {
+        let grace = INTERRUPT_GRACE;
         loop {
             match self.next(channels, orders, run).await {
                 Happened::Message(Ok(FromDriver::Done(done))) if done.cell == self.number => {

@@ -21,7 +21,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::frames::{FrameError, Frames, FromDriver, ToDriver};
+use super::frames::{Broken, Frames, FromDriver, ToDriver};
 use crate::streaming::output_reader::OutputReader;
 
 /// Hands the channels of the interpreter to the session's task.
@@ -85,17 +85,6 @@ pub(super) struct Channel {
     outgoing: Vec<u8>,
     result: pipe::Receiver,
     frames: Frames,
-}
-
-/// Why a channel is of no more use.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Broken {
-    /// The driver has closed it, or is gone.
-    #[error("it was closed")]
-    Closed,
-    /// Something else than a message came.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
 }
 
 impl Channel {

@@ -80,9 +80,12 @@ pub struct CellError {
     pub text: String,
 }
 
-/// Something that is no message of a driver.
+/// Why a driver's channel is of no more use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
+pub enum Broken {
+    /// The driver has closed it, or is gone.
+    #[error("it was closed")]
+    Closed,
     /// It would be too long.
     #[error("a message of {declared} bytes")]
     TooLong {
@@ -110,18 +113,18 @@ impl Frames {
     ///
     /// # Errors
     /// When what has come is no message; nothing after it can be read either.
-    pub fn take(&mut self) -> Result<Option<FromDriver>, FrameError> {
+    pub fn take(&mut self) -> Result<Option<FromDriver>, Broken> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<4>() else {
             return Ok(None);
         };
         let declared = u32::from_le_bytes(*head) as usize;
         if declared > MAX_FRAME_BYTES {
-            return Err(FrameError::TooLong { declared });
+            return Err(Broken::TooLong { declared });
         }
         let Some(body) = rest.get(..declared) else {
             return Ok(None);
         };
-        let message = serde_json::from_slice(body).map_err(|_| FrameError::Malformed)?;
+        let message = serde_json::from_slice(body).map_err(|_| Broken::Malformed)?;
         self.bytes.drain(..head.len() + declared);
         Ok(Some(message))
     }

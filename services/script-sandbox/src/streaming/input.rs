@@ -60,59 +60,55 @@ pub(crate) async fn signal(files: &mut UnixStream, signal: i32) -> io::Result<()
     files.write_all(&channel::frame(&order)?).await
 }
 
-/// Hands on what the caller says, until everything is said.
-pub(crate) struct Feeder {
-    pub(crate) stdin: pipe::Sender,
-    pub(crate) input: mpsc::Receiver<Input>,
-    pub(crate) queue: Arc<OutputQueue<StreamEvent>>,
-}
-
-impl Feeder {
-    /// Begins with `first` as standard input. What is said is taken from the beginning, and handed on
-    /// once `ready` has given the way to the launcher. A launcher that is gone, and a script that does
-    /// not read, are none of its concern.
-    pub(crate) async fn feed(self, first: Vec<u8>, ready: impl Future<Output = UnixStream>) {
-        let mut input = self.input;
-        let mut ready = pin!(ready);
-        let mut files = None;
-        let mut early_signal = None;
-        let mut stdin = Stdin {
-            pipe: Some(self.stdin),
-            waiting: first.into(),
-            ready: false,
-            ending: false,
-            written: 0,
-            dropped: 0,
-            queue: self.queue,
-        };
-        let mut talking = true;
-        while files.is_none() || talking || stdin.has_work() {
-            let takes = talking && early_signal.is_none() && stdin.waiting.len() < WAITING;
-            tokio::select! {
-                mut opened = &mut ready, if files.is_none() => {
-                    if let Some(number) = early_signal.take() {
-                        let _ = signal(&mut opened, number).await;
-                    }
-                    files = Some(opened);
-                    stdin.ready = true;
-                    stdin.close_if_done();
+/// Hands on what the caller says, until everything is said. It begins with `first` as standard input. What
+/// is said is taken from the beginning, and handed on once `ready` has given the way to the launcher. A
+/// launcher that is gone, and a script that does not read, are none of its concern.
+pub(crate) async fn feed(
+    pipe: pipe::Sender,
+    mut input: mpsc::Receiver<Input>,
+    queue: Arc<OutputQueue<StreamEvent>>,
+    first: Vec<u8>,
+    ready: impl Future<Output = UnixStream>,
+) {
+    let mut ready = pin!(ready);
+    let mut files = None;
+    let mut early_signal = None;
+    let mut stdin = Stdin {
+        pipe: Some(pipe),
+        waiting: first.into(),
+        ready: false,
+        ending: false,
+        written: 0,
+        dropped: 0,
+        queue,
+    };
+    let mut talking = true;
+    while files.is_none() || talking || stdin.has_work() {
+        let takes = talking && early_signal.is_none() && stdin.waiting.len() < WAITING;
+        tokio::select! {
+            mut opened = &mut ready, if files.is_none() => {
+                if let Some(number) = early_signal.take() {
+                    let _ = signal(&mut opened, number).await;
                 }
-                said = input.recv(), if takes => match said {
-                    Some(Input::Stdin(bytes)) => stdin.add(bytes),
-                    Some(Input::End) => stdin.end(),
-                    Some(Input::Signal(number)) => match &mut files {
-                        Some(files) => {
-                            let _ = signal(files, number).await;
-                        }
-                        None => early_signal = Some(number),
-                    },
-                    None => {
-                        talking = false;
-                        stdin.end();
-                    }
-                },
-                () = stdin.write(), if stdin.has_work() => {}
+                files = Some(opened);
+                stdin.ready = true;
+                stdin.close_if_done();
             }
+            said = input.recv(), if takes => match said {
+                Some(Input::Stdin(bytes)) => stdin.add(bytes),
+                Some(Input::End) => stdin.end(),
+                Some(Input::Signal(number)) => match &mut files {
+                    Some(files) => {
+                        let _ = signal(files, number).await;
+                    }
+                    None => early_signal = Some(number),
+                },
+                None => {
+                    talking = false;
+                    stdin.end();
+                }
+            },
+            () = stdin.write(), if stdin.has_work() => {}
         }
     }
 }

@@ -44,16 +44,10 @@ pub enum Item<E> {
     Event(E),
 }
 
-/// The right to add one chunk. Without a permit the bounds are lifted.
-#[derive(Debug)]
+/// The right to add one chunk. Without a permit it is bounded by something else, such as what a pipe can
+/// hold.
+#[derive(Debug, Default)]
 pub struct QueueSpace(Option<OwnedSemaphorePermit>);
-
-impl QueueSpace {
-    /// QueueSpace that is bounded by something else, such as what a pipe can hold.
-    pub fn unbounded() -> Self {
-        Self(None)
-    }
-}
 
 /// What waits for a reader, in order.
 #[derive(Debug)]
@@ -218,7 +212,7 @@ mod tests {
         let queue = OutputQueue::<()>::new();
         for offset in 0..3 {
             queue.output(
-                QueueSpace::unbounded(),
+                QueueSpace::default(),
                 chunk(Stream::Stdout, offset, &[b'a' + offset as u8]),
             );
         }

@@ -74,7 +74,7 @@ impl OutputReader {
         // What is over the limit is read and counted, so that the script does not hang.
         let room = match self.truncated {
             0 => queue.room().await,
-            _ => QueueSpace::unbounded(),
+            _ => QueueSpace::default(),
         };
         loop {
             if self.pipe.readable().await.is_err() {
@@ -100,7 +100,7 @@ impl OutputReader {
             // Past the runtime, which may not have heard yet that the pipe can be read.
             match rustix::io::read(&self.pipe, &mut *self.buffer) {
                 Ok(read) if read > 0 => {
-                    self.take(read, QueueSpace::unbounded(), queue);
+                    self.take(read, QueueSpace::default(), queue);
                     left = left.saturating_sub(read as u64);
                 }
                 _ => return,

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     Started, StreamEvent,
-    input::{Feeder, Input},
+    input::{Input, feed},
     output_reader::{Moved, OutputReader},
 };
 use crate::streaming::output_queue::OutputQueue;
@@ -91,12 +91,7 @@ impl IoHandler for StreamIo {
                 let _ = heard.wait_for(|announced| *announced).await;
                 files
             };
-            let feeder = Feeder {
-                stdin: io.stdin,
-                input,
-                queue,
-            };
-            feeder.feed(script.stdin.clone(), ready).await;
+            feed(io.stdin, input, queue, script.stdin.clone(), ready).await;
         });
         IoTasks {
             outputs,

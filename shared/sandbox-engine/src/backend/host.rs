@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sandbox_launcher::plan::{Link, RootFile, RootPlan};
+use sandbox_launcher::plan::RootPlan;
 
 use crate::domain::limits::Limits;
 
@@ -45,7 +45,7 @@ const FILES: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub struct HostSystem {
     directories: Vec<PathBuf>,
-    links: Vec<Link>,
+    links: Vec<(PathBuf, PathBuf)>,
 }
 
 impl HostSystem {
@@ -56,10 +56,7 @@ impl HostSystem {
             match fs::symlink_metadata(path) {
                 Ok(kind) if kind.is_symlink() => {
                     if let Ok(target) = fs::read_link(path) {
-                        links.push(Link {
-                            path: path.to_owned(),
-                            target,
-                        });
+                        links.push((path.to_owned(), target));
                     }
                 }
                 Ok(_) => directories.push(path.to_owned()),
@@ -85,12 +82,9 @@ impl HostSystem {
     /// A root of a script's own, with or without /proc.
     pub(super) fn root(&self, mounts: &[PathBuf], limits: &Limits, proc: bool) -> RootPlan {
         let binds = self.readable(mounts);
-        let shown = |link: &&Link| binds.iter().any(|above| link.path.starts_with(above));
-        let links = self.links.iter().filter(|link| !shown(link));
-        let file = |&(path, content): &(&str, &str)| RootFile {
-            path: path.into(),
-            content: content.to_owned(),
-        };
+        let shown = |link: &Path| binds.iter().any(|above| link.starts_with(above));
+        let links = self.links.iter().filter(|(link, _)| !shown(link));
+        let file = |&(path, content): &(&str, &str)| (path.into(), content.to_owned());
         RootPlan {
             proc,
             links: links.cloned().collect(),

@@ -24,6 +24,11 @@ impl Parent {
         let has = |controller: &str| enabled.split_whitespace().any(|each| each == controller);
         (has("memory") && has("pids")).then_some(Self(parent))
     }
+
+    /// The directory below which cgroups are made.
+    pub(super) fn directory(&self) -> &Path {
+        &self.0
+    }
 }
 
 /// The directory above the one of this process, as far as it is seen here.
@@ -42,13 +47,6 @@ fn parent_of_own(mounts: &str, memberships: &str) -> Option<PathBuf> {
             .starts_with("cgroup2 ")
             .then(|| Path::new(point).join(parent))
     })
-}
-
-impl Parent {
-    /// The directory below which cgroups are made.
-    pub(super) fn directory(&self) -> &Path {
-        &self.0
-    }
 }
 
 pub(super) fn make(parent: &Parent, name: &str, cgroup: &mut Cgroup) -> io::Result<()> {

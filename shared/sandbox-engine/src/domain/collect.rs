@@ -147,17 +147,15 @@ impl Collected {
         }
     }
 
-    /// How many bytes of content the answer has.
-    pub fn inline_bytes(&self) -> usize {
-        let inline = |file: &OutputFile| file.content.as_ref().map_or(0, Vec::len);
-        self.files.iter().map(inline).sum()
-    }
-
     /// How many bytes of content and of paths the answer has.
     pub fn bytes(&self) -> usize {
-        let files = self.files.iter().map(|file| file.path.text.len());
+        let inline = |file: &OutputFile| file.content.as_ref().map_or(0, Vec::len);
+        let files = self
+            .files
+            .iter()
+            .map(|file| file.path.text.len() + inline(file));
         let refused = self.refused.iter().map(|file| file.path.text.len());
-        self.inline_bytes() + files.chain(refused).sum::<usize>()
+        files.chain(refused).sum()
     }
 }
 

@@ -40,6 +40,9 @@ pub struct Limits {
     pub result: usize,
 }
 
+/// What a file system hands out at once, in bytes; quotas are of whole blocks.
+pub(crate) const BLOCK: u64 = 4096;
+
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
@@ -126,10 +129,9 @@ impl Span {
 
 impl From<Duration> for Span {
     fn from(duration: Duration) -> Self {
-        let nanos = i32::try_from(duration.subsec_nanos()).unwrap_or(0);
         Self {
             seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-            nanos,
+            nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
         }
     }
 }
@@ -249,10 +251,9 @@ impl Check<'_> {
 
     fn within(&mut self, field: &str, value: u64, least: u64, most: u64, unit: &str) {
         if !(least..=most).contains(&value) {
-            self.violations.push(Violation {
-                field: format!("limits.{field}"),
-                problem: format!("must be from {least} to {most}{unit}"),
-            });
+            let problem = format!("must be from {least} to {most}{unit}");
+            let field = format!("limits.{field}");
+            self.violations.push(Violation::new(field, problem));
         }
     }
 }
@@ -272,10 +273,8 @@ pub fn time_within(
     let time = time.filter(|time| (LEAST_TIME..=most).contains(time));
     time.unwrap_or_else(|| {
         let print = settings::duration::print;
-        problems.push(Violation {
-            field: field.to_owned(),
-            problem: format!("must be from {} to {}", print(LEAST_TIME), print(most)),
-        });
+        let problem = format!("must be from {} to {}", print(LEAST_TIME), print(most));
+        problems.push(Violation::new(field, problem));
         default
     })
 }

@@ -39,7 +39,7 @@ impl Outcome {
         let collected = self.collected.as_ref().map_or(0, Collected::bytes);
         let result = match &self.result {
             ScriptResult::Json(text) => text.len(),
-            ScriptResult::None | ScriptResult::Malformed | ScriptResult::TooLarge => 0,
+            _ => 0,
         };
         self.stdout.bytes.len() + self.stderr.bytes.len() + result + collected
     }

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, ops::Deref};
 use super::{
     collect,
     isolation::{IsolationLevel, MemoryEnforcement},
-    limits::Limits,
+    limits::{BLOCK, Limits},
     violation::Violation,
 };
 use blob_store::BlobDigest;
@@ -22,17 +22,15 @@ pub const MAX_PATH_DEPTH: usize = 16;
 /// All arguments together, and again all variables together, in bytes.
 pub const MAX_STRING_BYTES: usize = 64 << 10;
 
-/// What a file system hands out at once, in bytes.
-const BLOCK: u64 = 4096;
-
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Program {
     /// This text, in a file of its own.
     Source(String),
     /// One of the files.
     Entry(String),
     /// The driver of a session, which is no file.
+    #[default]
     Driver,
 }
 
@@ -77,7 +75,7 @@ pub enum Network {
 }
 
 /// A script as it is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptSpec {
     /// The runtime's name or alias.
     pub runtime: String,
@@ -119,20 +117,8 @@ impl ScriptSpec {
         Self {
             runtime,
             program,
-            files: Vec::new(),
-            arguments: Vec::new(),
-            stdin: Vec::new(),
-            environment: Vec::new(),
-            input_json: String::new(),
-            effect_id: String::new(),
-            conversation_id: String::new(),
-            traceparent: String::new(),
             limits,
-            minimum_isolation: None,
-            minimum_enforcement: None,
-            collect: None,
-            network: Network::Refuse,
-            caller: String::new(),
+            ..Self::default()
         }
     }
 }
@@ -221,10 +207,7 @@ struct Problems(Vec<Violation>);
 
 impl Problems {
     fn add(&mut self, field: impl Into<String>, problem: impl Into<String>) {
-        self.0.push(Violation {
-            field: field.into(),
-            problem: problem.into(),
-        });
+        self.0.push(Violation::new(field, problem));
     }
 
     fn program(&mut self, program: &Program, files: &[InputFile]) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox_launcher::report::{End, Failure, Layer};
 
-use super::limits::Limits;
+use super::limits::{BLOCK, Limits};
 use crate::domain::usage::Usage;
 
 pub mod class;
@@ -162,9 +162,6 @@ pub struct Evidence {
     pub longest_file: u64,
 }
 
-/// Room is had in whole blocks of so many bytes.
-const BLOCK: u64 = 4096;
-
 impl Facts {
     /// Nothing was seen yet.
     pub fn new(limits: Limits) -> Self {
@@ -267,14 +264,12 @@ impl Facts {
 
     /// At or above the limit, where a script may have met it.
     fn memory_was_passed(&self) -> bool {
-        let sampled = self.evidence.sampled_memory;
-        sampled.is_some_and(|sampled| sampled >= self.limits.memory as u64)
+        self.evidence.sampled_memory >= Some(self.limits.memory as u64)
     }
 
     /// More was held than a limit of the kernel would have let be taken.
     fn memory_was_exceeded(&self) -> bool {
-        let sampled = self.evidence.sampled_memory;
-        sampled.is_some_and(|sampled| sampled > self.limits.memory as u64)
+        self.evidence.sampled_memory > Some(self.limits.memory as u64)
     }
 
     /// A file has reached the limit, or its holes hide that it could not. Otherwise the script has

@@ -8,3 +8,11 @@ pub struct Violation {
     /// What is wrong and what to do.
     pub problem: String,
 }
+
+impl Violation {
+    /// Something that is wrong with a field.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        let (field, problem) = (field.into(), problem.into());
+        Self { field, problem }
+    }
+}

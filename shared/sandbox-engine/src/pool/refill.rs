@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    num::NonZero,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,7 +26,9 @@ pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()
     let mut starting: JoinSet<(PoolKey, Result<WarmInterpreter, String>)> = JoinSet::new();
     let mut retiring: JoinSet<()> = JoinSet::new();
     let mut ticks = tokio::time::interval(TICK);
-    let at_once = at_once();
+    // Half of the machine may be busy with it.
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = (cores / 2).clamp(1, 8);
     loop {
         while starting.len() < at_once
             && let Some(order) = next(&inner, Instant::now())
@@ -46,7 +49,7 @@ pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()
             _ = ticks.tick() => tidy(&inner, &mut retiring, Instant::now()),
             Some(_) = retiring.join_next() => {}
             Some(ended) = starting.join_next() => match ended {
-                Ok((order, warmed)) => shelve(&inner, &order, warmed, Instant::now()),
+                Ok((order, warmed)) => shelve(&inner, &order, warmed),
                 Err(error) => tracing::error!(%error, "starting an interpreter panicked"),
             },
         }
@@ -62,11 +65,6 @@ pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()
         }
     }
     retiring.join_all().await;
-}
-
-/// How many are started at the same time: half of the machine may be busy with it.
-fn at_once() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 8))
 }
 
 /// The next one to start: of the entry that lacks most.
@@ -86,18 +84,10 @@ fn next(inner: &SharedPool, now: Instant) -> Option<PoolKey> {
     Some(neediest.order.clone())
 }
 
-fn shelve(
-    inner: &SharedPool,
-    order: &PoolKey,
-    warmed: Result<WarmInterpreter, String>,
-    now: Instant,
-) {
+fn shelve(inner: &SharedPool, order: &PoolKey, warmed: Result<WarmInterpreter, String>) {
     let mut entries = inner.entries();
-    let own = entries.iter_mut().find(|entry| {
-        entry.order.profile.name == order.profile.name
-            && entry.order.script_path == order.script_path
-    });
-    let Some(entry) = own else {
+    let is_it = |entry: &&mut PoolEntry| entry.is(&order.profile.name, &order.script_path);
+    let Some(entry) = entries.iter_mut().find(is_it) else {
         // An entry is not given up while an interpreter of it is being started.
         return;
     };
@@ -109,7 +99,7 @@ fn shelve(
             entry.ready.push_back(warm);
         }
         Err(problem) => {
-            let pause = entry.trouble.note(problem, now);
+            let pause = entry.trouble.note(problem, Instant::now());
             tracing::warn!(
                 runtime = order.profile.name,
                 problem = entry.trouble.problem,
@@ -125,14 +115,10 @@ fn tidy(inner: &SharedPool, retiring: &mut JoinSet<()>, now: Instant) {
     let mut unwanted = VecDeque::new();
     let mut entries = inner.entries();
     for entry in entries.iter_mut() {
-        for _ in 0..entry.ready.len() {
-            if let Some(mut warm) = entry.ready.pop_front() {
-                let kept_by = if warm.is_alive() {
-                    &mut entry.ready
-                } else {
-                    &mut unwanted
-                };
-                kept_by.push_back(warm);
+        for mut warm in std::mem::take(&mut entry.ready) {
+            match warm.is_alive() {
+                true => entry.ready.push_back(warm),
+                false => unwanted.push_back(warm),
             }
         }
         entry.sizer.tick(entry.waiting(), now);

@@ -44,6 +44,7 @@ impl Found {
     fn mapped(&mut self, process: &Process) {
         let directory = process.directory();
         let maps = read_bounded(&directory.join("maps"), MAPPINGS_BYTES);
+        let name = crate::scratch::device_name(self.device);
         // A file may be mapped thousands of times.
         let mut asked = HashSet::new();
         for mapping in maps.lines().filter_map(mapping_without_name) {
@@ -57,7 +58,7 @@ impl Found {
             match fs::metadata(link) {
                 Ok(file) => self.meet(&file),
                 // Only root is informed of the file itself. Others are left with what is mapped of it.
-                Err(_) if mapping.is_on(self.device) && self.met.insert(mapping.inode) => {
+                Err(_) if mapping.device == name && self.met.insert(mapping.inode) => {
                     self.measured.add(mapping.blocks, 0);
                 }
                 Err(_) => {}
@@ -81,12 +82,6 @@ struct Mapping<'a> {
     inode: u64,
     /// How much is mapped, in the kernel's blocks.
     blocks: u64,
-}
-
-impl Mapping<'_> {
-    fn is_on(&self, device: u64) -> bool {
-        self.device == crate::scratch::device_name(device)
-    }
 }
 
 /// Reads a line of /proc/PID/maps; `None` if it is not of a file without a name.

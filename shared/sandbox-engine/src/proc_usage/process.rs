@@ -25,23 +25,6 @@ pub(super) struct Process {
     headless: bool,
 }
 
-/// What one process keeps in memory beside files, in bytes. Pages that it shares with others, since a
-/// fork or on purpose, count for each of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
-    /// Pages of its own, each counted once, and the tables that the kernel keeps of all.
-    pub(super) private: u64,
-    /// Pages that were made to be shared, each counted as often as it is mapped.
-    pub(super) shared: u64,
-}
-
-impl Held {
-    /// Both together.
-    pub(super) fn bytes(&self) -> u64 {
-        self.private.saturating_add(self.shared)
-    }
-}
-
 /// All processes of this host.
 pub(super) fn all() -> Vec<Process> {
     let ticks = rustix::param::clock_ticks_per_second().max(1);
@@ -81,15 +64,16 @@ impl Process {
         !self.headless && sandbox_launcher::processes::share_memory(self.pid, self.parent)
     }
 
-    /// What it keeps in memory beside files. The processes of a script cannot keep it from being read.
-    pub(super) fn held(&self) -> Held {
+    /// What it keeps in memory beside files, in bytes: pages of its own, each counted once, with the tables
+    /// that the kernel keeps of all; and pages that were made to be shared, each counted as often as it is
+    /// mapped. Pages that it shares since a fork count for each process. The processes of a script cannot
+    /// keep it from being read.
+    pub(super) fn held(&self) -> (u64, u64) {
         let status = fs::read(self.directory().join("status")).unwrap_or_default();
         let status = String::from_utf8_lossy(&status);
         let held = |name| kilobytes(&status, name).unwrap_or(0).saturating_mul(1024);
-        Held {
-            private: held("RssAnon:").saturating_add(held("VmPTE:")),
-            shared: held("RssShmem:"),
-        }
+        let private = held("RssAnon:").saturating_add(held("VmPTE:"));
+        (private, held("RssShmem:"))
     }
 
     /// The same with its part of what it shares. It takes the kernel some time, and the kernel may
@@ -112,7 +96,7 @@ impl Process {
 }
 
 /// The beginning of a file, empty if it cannot be read.
-pub(super) fn read_bounded(path: &Path, most: u64) -> String {
+pub(crate) fn read_bounded(path: &Path, most: u64) -> String {
     let mut bytes = Vec::new();
     // What was read before an error counts.
     let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));

@@ -202,15 +202,12 @@ impl UsageMonitor {
         let full = disk.bytes > limits.disk as u64 || disk.files > u64::from(limits.disk_files);
         let crowded =
             sample.processes_refused >= MANY_REFUSALS || sample.processes > limits.processes;
-        let sampled = self.cgroup.is_none();
+        let large = self.cgroup.is_none() && sample.memory > limits.memory as u64;
         let passed = [
             (sample.memory_kills > 0, Stopped::Memory),
             // Before memory: a crowd uses much of it as well.
             (crowded, Stopped::Processes),
-            (
-                sampled && sample.memory > limits.memory as u64,
-                Stopped::Memory,
-            ),
+            (large, Stopped::Memory),
             (sample.cpu >= limits.cpu_time, Stopped::Cpu),
             (full && self.on_host.is_some(), Stopped::Disk),
         ];

@@ -12,7 +12,7 @@ use rustix::{
 };
 
 use super::{directory_flags, entries};
-use crate::domain::limits::Limits;
+use crate::domain::limits::{BLOCK, Limits};
 
 /// So many levels are gone down at once, each with a descriptor. What lies below waits for its turn.
 const LEVELS: usize = 64;
@@ -44,8 +44,6 @@ impl Measured {
 
     /// The same, but what could not be measured is a little more than is allowed.
     pub(crate) fn or_just_above(self, limits: &Limits) -> Self {
-        /// A quota is one of whole blocks.
-        const BLOCK: u64 = 4096;
         let files = u64::from(limits.disk_files);
         match self == Self::BOUNDLESS {
             true => Self {
@@ -60,8 +58,8 @@ impl Measured {
     /// Adds a file that takes so many blocks of the kernel's.
     pub(crate) fn add(&mut self, blocks: u64, length: u64) {
         /// In these the kernel counts, whatever the file system's are.
-        const BLOCK: u64 = 512;
-        self.bytes = self.bytes.saturating_add(blocks.saturating_mul(BLOCK));
+        const UNIT: u64 = 512;
+        self.bytes = self.bytes.saturating_add(blocks.saturating_mul(UNIT));
         self.files = self.files.saturating_add(1);
         self.longest = self.longest.max(length);
     }

@@ -1,17 +1,12 @@
 //! Sockets: which can be made, and what can be set on them.
 
-use libc::{EAFNOSUPPORT, ENOPROTOOPT, EPERM, c_int, c_long};
+use libc::*;
 
 use super::{Answer, Condition, Entry, LOWER_HALF, Profile};
 
 /// Calls that give a socket an address or follow one.
-const ADDRESSED_SOCKET_CALLS: &[c_long] = &[
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-];
+const ADDRESSED_SOCKET_CALLS: [c_long; 5] =
+    [SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect];
 
 // The two timeouts in the form that holds every year; the C library for this machine does not name it.
 const SO_RCVTIMEO_NEW: c_int = 66;
@@ -22,57 +17,27 @@ const SO_SNDTIMEO_NEW: c_int = 67;
 /// filters, so that a script that fills it keeps everybody from being confined), protocols and
 /// algorithms that are loaded as modules, groups, routes and tables of a network, and zero-copy and
 /// time-stamp queues, which hold memory that is not counted.
+#[rustfmt::skip] // a level per paragraph
 const SETTABLE: &[(c_int, &[c_int])] = &[
-    (
-        libc::SOL_SOCKET,
-        &[
-            libc::SO_REUSEADDR,
-            libc::SO_BROADCAST,
-            libc::SO_KEEPALIVE,
-            libc::SO_OOBINLINE,
-            libc::SO_LINGER,
-            libc::SO_REUSEPORT,
-            libc::SO_RCVLOWAT,
-            libc::SO_RCVTIMEO,
-            libc::SO_SNDTIMEO,
-            SO_RCVTIMEO_NEW,
-            SO_SNDTIMEO_NEW,
-        ],
-    ),
-    (
-        libc::IPPROTO_TCP,
-        &[
-            libc::TCP_NODELAY,
-            libc::TCP_CORK,
-            libc::TCP_KEEPIDLE,
-            libc::TCP_KEEPINTVL,
-            libc::TCP_KEEPCNT,
-            libc::TCP_USER_TIMEOUT,
-            libc::TCP_DEFER_ACCEPT,
-        ],
-    ),
-    (
-        libc::IPPROTO_IPV6,
-        &[libc::IPV6_V6ONLY, libc::IPV6_UNICAST_HOPS],
-    ),
-    (libc::IPPROTO_IP, &[libc::IP_TOS, libc::IP_TTL]),
+    (SOL_SOCKET, &[
+        SO_REUSEADDR, SO_BROADCAST, SO_KEEPALIVE, SO_OOBINLINE, SO_LINGER, SO_REUSEPORT, SO_RCVLOWAT,
+        SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW,
+    ]),
+    (IPPROTO_TCP, &[
+        TCP_NODELAY, TCP_CORK, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT, TCP_USER_TIMEOUT,
+        TCP_DEFER_ACCEPT,
+    ]),
+    (IPPROTO_IPV6, &[IPV6_V6ONLY, IPV6_UNICAST_HOPS]),
+    (IPPROTO_IP, &[IP_TOS, IP_TTL]),
 ];
 
-/// What may only be asked.
-const ASKABLE: &[(c_int, &[c_int])] = &[(
-    libc::SOL_SOCKET,
-    &[
-        libc::SO_TYPE,
-        libc::SO_ERROR,
-        libc::SO_PEERCRED,
-        libc::SO_ACCEPTCONN,
-        libc::SO_PROTOCOL,
-        libc::SO_DOMAIN,
-        // Larger buffers are memory that no limit of a process counts.
-        libc::SO_SNDBUF,
-        libc::SO_RCVBUF,
-    ],
-)];
+/// What may only be asked. Larger buffers are memory that no limit of a process counts.
+#[rustfmt::skip] // a level per paragraph
+const ASKABLE: &[(c_int, &[c_int])] = &[
+    (SOL_SOCKET, &[
+        SO_TYPE, SO_ERROR, SO_PEERCRED, SO_ACCEPTCONN, SO_PROTOCOL, SO_DOMAIN, SO_SNDBUF, SO_RCVBUF,
+    ]),
+];
 
 /// Internet sockets in a network of one's own, and unnamed local pairs.
 ///
@@ -85,32 +50,26 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
     const TYPE_BITS: u64 = 0xf;
     let is = |argument: u32, value: i32| Condition::is(argument, value as u64);
     let kind = |kind: i32| Condition::masked(1, TYPE_BITS, kind as u64);
-    let connected = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
-    let pairs = connected.map(|each| vec![is(0, libc::AF_UNIX), kind(each), is(2, 0)]);
+    let connected = [SOCK_STREAM, SOCK_SEQPACKET];
+    let pairs = connected.map(|each| vec![is(0, AF_UNIX), kind(each), is(2, 0)]);
     let socket = if profile.tells_network {
         reported_sockets(profile)
     } else if profile.own_network {
         let mut any = Vec::new();
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            let plain = [
-                (libc::SOCK_STREAM, libc::IPPROTO_TCP),
-                (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
-            ];
+        for family in [AF_INET, AF_INET6] {
+            let plain = [(SOCK_STREAM, IPPROTO_TCP), (SOCK_DGRAM, IPPROTO_UDP)];
             for (each, protocol) in plain {
                 any.push(vec![is(0, family), kind(each), is(2, 0)]);
                 any.push(vec![is(0, family), kind(each), is(2, protocol)]);
             }
         }
-        Entry::allowed_if(libc::SYS_socket, any, EAFNOSUPPORT)
+        Entry::allowed_if(SYS_socket, any, EAFNOSUPPORT)
     } else {
-        Entry::allowed(libc::SYS_socket, false)
+        Entry::allowed(SYS_socket, false)
     };
-    let mut entries = vec![
-        socket,
-        Entry::allowed_if(libc::SYS_socketpair, pairs, EPERM),
-    ];
-    let addressed = ADDRESSED_SOCKET_CALLS.iter();
-    entries.extend(addressed.map(|&number| Entry::allowed(number, profile.own_network)));
+    let mut entries = vec![socket, Entry::allowed_if(SYS_socketpair, pairs, EPERM)];
+    let addressed = ADDRESSED_SOCKET_CALLS.into_iter();
+    entries.extend(addressed.map(|number| Entry::allowed(number, profile.own_network)));
     entries.extend(options());
     entries
 }
@@ -123,13 +82,13 @@ fn reported_sockets(profile: Profile) -> Entry {
     } else {
         EPERM
     };
-    let local = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG];
+    let local = [AF_UNIX, AF_NETLINK, AF_ALG];
     let refused = |family| {
         let is_family = Condition::is(0, family as u64);
         (vec![is_family], Answer::Errno(errno))
     };
     Entry {
-        number: libc::SYS_socket,
+        number: SYS_socket,
         cases: local.map(refused).into(),
         otherwise: Answer::Tell,
     }
@@ -149,7 +108,7 @@ fn options() -> [Entry; 2] {
         Entry::allowed_if(number, any, ENOPROTOOPT)
     };
     [
-        entry(libc::SYS_setsockopt, &[SETTABLE]),
-        entry(libc::SYS_getsockopt, &[SETTABLE, ASKABLE]),
+        entry(SYS_setsockopt, &[SETTABLE]),
+        entry(SYS_getsockopt, &[SETTABLE, ASKABLE]),
     ]
 }

@@ -85,6 +85,7 @@ pub(super) const DEADLY: &[c_long] = &[
 ];
 
 /// Questions to terminals and pipes, and the two flags that have an ioctl form.
+#[rustfmt::skip] // a paragraph
 pub(super) const IOCTLS: &[u64] = &[
     TCGETS, TIOCGWINSZ, TIOCGPGRP, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX,
 ];
@@ -93,31 +94,19 @@ pub(super) const IOCTLS: &[u64] = &[
 /// owners, which act on files that others share and on other processes; nor larger pipes, which take
 /// from what the kernel grants to all processes of a user together; nor seals, as nothing that could
 /// be sealed can be made. Locks have rules of their own.
+#[rustfmt::skip] // a paragraph
 pub(super) const FCNTLS: &[u64] = &[
-    F_DUPFD as u64,
-    F_DUPFD_CLOEXEC as u64,
-    F_GETFD as u64,
-    F_SETFD as u64,
-    F_GETFL as u64,
-    F_SETFL as u64,
-    F_GETLK as u64,
-    F_GETPIPE_SZ as u64,
-    F_GET_SEALS as u64,
+    F_DUPFD as u64, F_DUPFD_CLOEXEC as u64, F_GETFD as u64, F_SETFD as u64, F_GETFL as u64,
+    F_SETFL as u64, F_GETLK as u64, F_GETPIPE_SZ as u64, F_GET_SEALS as u64,
 ];
 
 /// Names of threads, and questions. Not: names of mappings, which the kernel keeps outside of what it
 /// counts for anybody; allocators ask for them and do without.
+#[rustfmt::skip] // a paragraph
 pub(super) const PRCTLS: &[u64] = &[
-    PR_SET_PDEATHSIG as u64,
-    PR_GET_PDEATHSIG as u64,
-    PR_GET_DUMPABLE as u64,
-    PR_SET_DUMPABLE as u64,
-    PR_SET_NAME as u64,
-    PR_GET_NAME as u64,
-    PR_GET_SECCOMP as u64,
-    PR_CAPBSET_READ as u64,
-    PR_SET_NO_NEW_PRIVS as u64,
-    PR_GET_NO_NEW_PRIVS as u64,
+    PR_SET_PDEATHSIG as u64, PR_GET_PDEATHSIG as u64, PR_GET_DUMPABLE as u64,
+    PR_SET_DUMPABLE as u64, PR_SET_NAME as u64, PR_GET_NAME as u64, PR_GET_SECCOMP as u64,
+    PR_CAPBSET_READ as u64, PR_SET_NO_NEW_PRIVS as u64, PR_GET_NO_NEW_PRIVS as u64,
 ];
 
 const ARCH_SET_FS: u64 = 0x1002;
@@ -127,8 +116,8 @@ const ARCH_GET_FS: u64 = 0x1003;
 pub(super) const ARCH_PRCTLS: &[u64] = &[ARCH_SET_FS, ARCH_GET_FS];
 
 /// Asking, and the private barrier with its registration.
+#[rustfmt::skip] // a paragraph
 pub(super) const MEMBARRIERS: &[u64] = &[
-    MEMBARRIER_CMD_QUERY as u64,
-    MEMBARRIER_CMD_PRIVATE_EXPEDITED as u64,
+    MEMBARRIER_CMD_QUERY as u64, MEMBARRIER_CMD_PRIVATE_EXPEDITED as u64,
     MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u64,
 ];

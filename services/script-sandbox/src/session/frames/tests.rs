@@ -16,7 +16,7 @@ fn done(cell: u64, text: &str) -> String {
 }
 
 /// Reads everything; the error stands last.
-fn read(frames: &mut Frames) -> (Vec<FromDriver>, Option<FrameError>) {
+fn read(frames: &mut Frames) -> (Vec<FromDriver>, Option<Broken>) {
     let mut found = Vec::new();
     loop {
         match frames.take() {
@@ -54,12 +54,12 @@ fn what_is_no_message_is_an_error() {
     ] {
         let mut frames = Frames::default();
         frames.push(&frame(wrong));
-        assert_eq!(read(&mut frames).1, Some(FrameError::Malformed), "{wrong}");
+        assert_eq!(read(&mut frames).1, Some(Broken::Malformed), "{wrong}");
     }
     let deep = "[".repeat(100_000);
     let mut frames = Frames::default();
     frames.push(&frame(&deep));
-    assert_eq!(read(&mut frames).1, Some(FrameError::Malformed));
+    assert_eq!(read(&mut frames).1, Some(Broken::Malformed));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_length_that_is_too_large_is_refused_before_anything_else_comes() {
     let mut frames = Frames::default();
     frames.push(&u32::MAX.to_le_bytes());
     let declared = u32::MAX as usize;
-    assert_eq!(frames.take(), Err(FrameError::TooLong { declared }));
+    assert_eq!(frames.take(), Err(Broken::TooLong { declared }));
 }
 
 /// An error as a cell would forge it.
