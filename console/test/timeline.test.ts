@@ -52,7 +52,13 @@ test("a call that settled has its state and result", () => {
 test("a streaming output grows, and a reset voids it", () => {
   const chunk = (text: string) => ({ outputChunk: { interfaceKey: "story", text } });
   const { items } = play(chunk("old"), { outputReset: { interfaceKey: "story" } }, chunk("ne"), chunk("w"));
-  assert.deepEqual(items, [{ kind: "live", key: "1", name: "story", text: "new" }]);
+  assert.deepEqual(items, [{ kind: "live", key: "1", name: "story", text: "new", lines: false }]);
+});
+
+test("a streaming output of values is known as such", () => {
+  const chunk = (text: string) => ({ outputChunk: { interfaceKey: "tabs", text, jsonLines: true } });
+  const { items } = play(chunk('{"n":1}\n'), chunk("2\n"));
+  assert.deepEqual(items, [{ kind: "live", key: "1", name: "tabs", text: '{"n":1}\n2\n', lines: true }]);
 });
 
 test("the latest report of a script is its progress, and a reset voids it", () => {

@@ -82,6 +82,7 @@ export interface RunEvent {
     nodeId?: string;
     interfaceKey?: string;
     truncated?: boolean;
+    jsonLines?: boolean;
   };
   outputReset?: { effectId?: string; nodeId?: string; interfaceKey?: string };
   progressReported?: { effectId?: string; nodeId?: string; fraction?: number; message?: string };

@@ -60,6 +60,8 @@ export interface Live {
   /** The output. */
   name: string;
   text: string;
+  /** Whether the text is JSON values, each a line. */
+  lines: boolean;
 }
 
 export type Item = Prose | Work | Pause | Consent | Live;
@@ -272,7 +274,7 @@ function work(items: Item[], event: RunEvent): Item[] {
 function output(items: Item[], { sequence, outputChunk, outputReset, progressReported }: RunEvent): Item[] {
   if (outputReset) {
     const { effectId, nodeId, interfaceKey } = outputReset;
-    if (interfaceKey) return live(items, sequence, interfaceKey, () => "");
+    if (interfaceKey) return live(items, sequence, interfaceKey, () => ({ text: "", lines: false }));
     if (!effectId && !nodeId) return [...spoken(items), note(sequence, "The answer was cut off and is requested again.", true)];
     return change(items, outputReset, ({ progress: _, ...work }) => ({ ...work, output: [] }));
   }
@@ -282,8 +284,8 @@ function output(items: Item[], { sequence, outputChunk, outputReset, progressRep
     return change(items, progressReported, (work) => ({ ...work, progress }));
   }
   if (!outputChunk) return items;
-  const { interfaceKey, text: piece = "" } = outputChunk;
-  if (interfaceKey) return live(items, sequence, interfaceKey, (text) => text + piece);
+  const { interfaceKey, text: piece = "", jsonLines: lines = false } = outputChunk;
+  if (interfaceKey) return live(items, sequence, interfaceKey, (text) => ({ text: text + piece, lines }));
   const wrong = outputChunk.stream === "OUTPUT_STREAM_ERR";
   const text = (outputChunk.text ?? "") + (outputChunk.truncated ? "\n(more is not shown)" : "");
   return change(items, outputChunk, (work) => {
@@ -301,11 +303,11 @@ function spoken(items: Item[]): Item[] {
 }
 
 /** Changes what a streaming output has so far. */
-function live(items: Item[], key: string, name: string, update: (text: string) => string): Item[] {
+function live(items: Item[], key: string, name: string, update: (text: string) => Pick<Live, "text" | "lines">): Item[] {
   const at = items.findLastIndex((item) => item.kind === "live" && item.name === name);
   const found = items[at];
-  if (found?.kind === "live") return items.with(at, { ...found, text: update(found.text) });
-  return [...items, { kind: "live", key, name, text: update("") }];
+  if (found?.kind === "live") return items.with(at, { ...found, ...update(found.text) });
+  return [...items, { kind: "live", key, name, ...update("") }];
 }
 
 /** Changes the work that wrote something: a node by its name, a call by its effect. */

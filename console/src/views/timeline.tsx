@@ -32,11 +32,18 @@ function content(item: Item) {
   return item.kind === "wait" ? <WaitRow pause={item} /> : <ProseRow prose={item} />;
 }
 
-function LiveRow({ live: { name, text } }: { live: Live }) {
+function LiveRow({ live: { name, text, lines } }: { live: Live }) {
+  const values = text.split("\n").filter((line) => line !== "");
   return (
     <>
       <p class="note"><code class="name">{name}</code></p>
-      <pre class="output" aria-label={name}>{text}</pre>
+      {lines ? (
+        <ol class="values" aria-label={name}>
+          {values.map((value) => <li><pre class="output">{value}</pre></li>)}
+        </ol>
+      ) : (
+        <pre class="output" aria-label={name}>{text}</pre>
+      )}
     </>
   );
 }

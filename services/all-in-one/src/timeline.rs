@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use contracts::tavern::common::v1::{
-    self as common, CallStatus, NodeState, Run, RunEvent, RunOutcome, RunState, Severity,
-    StopReason, run_event::Kind,
+    self as common, CallStatus, NodeState, OutputChunk, Run, RunEvent, RunOutcome, RunState,
+    Severity, StopReason, run_event::Kind,
 };
 
 /// The longest line of text that is shown where the terminal does not say how wide it is, in
@@ -132,15 +132,11 @@ impl Timeline {
                     &format!("{} {}", call.tool_id, call.arguments_json),
                 );
             }
-            Some(Kind::OutputChunk(chunk)) if !chunk.interface_key.is_empty() => {
-                let text = format!("{}: {}", chunk.interface_key, chunk.text.trim_end());
-                self.line(event, "live", &text);
-            }
+            Some(Kind::OutputChunk(chunk)) => self.chunk(event, chunk),
             Some(Kind::OutputReset(reset)) if !reset.interface_key.is_empty() => {
                 let text = format!("{}: begins again", reset.interface_key);
                 self.line(event, "live", &text);
             }
-            Some(Kind::OutputChunk(chunk)) => self.line(event, "output", chunk.text.trim_end()),
             Some(Kind::OutputReset(reset))
                 if reset.effect_id.is_empty() && reset.node_id.is_empty() =>
             {
@@ -182,6 +178,24 @@ impl Timeline {
             Some(Kind::Checkpoint(_)) | None => {}
             Some(waiting) => self.waiting(event, waiting),
         }
+    }
+
+    fn chunk(&mut self, event: &RunEvent, chunk: &OutputChunk) {
+        let named = |text: &str| match chunk.interface_key.as_str() {
+            "" => text.to_owned(),
+            key => format!("{key}: {text}"),
+        };
+        if chunk.json_lines {
+            for value in chunk.text.lines() {
+                self.line(event, "value", &named(value));
+            }
+            return;
+        }
+        let word = match chunk.interface_key.is_empty() {
+            true => "output",
+            false => "live",
+        };
+        self.line(event, word, &named(chunk.text.trim_end()));
     }
 
     fn waiting(&mut self, event: &RunEvent, kind: &Kind) {

@@ -5,8 +5,8 @@ mod live_output;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use contracts::tavern::common::v1::{
-    ApprovalEnded, CallResult, ModelTotal, OutputStream, PendingWork, Run, RunEvent, RunStarted,
-    WorkKind, run_event::Kind,
+    ApprovalEnded, CallResult, ModelTotal, OutputChunk, OutputStream, PendingWork, Run, RunEvent,
+    RunStarted, WorkKind, run_event::Kind,
 };
 use core_types::{CallPath, Clock, Durability};
 use run_log::{Hash, RunWriter};
@@ -186,8 +186,17 @@ impl InFlightCall {
 
     /// Shows something that the tool wrote.
     pub fn output(&self, stream: OutputStream, text: String) {
+        self.show(|output| output.write(stream, text));
+    }
+
+    /// Shows JSON values that the tool gave, each a line.
+    pub fn values(&self, lines: String) {
+        self.show(|output| output.write_lines(lines));
+    }
+
+    fn show(&self, write: impl FnOnce(&mut LiveOutput) -> Option<OutputChunk>) {
         self.stage.send_if_modified(|stage| {
-            let chunk = stage.output.write(stream, text);
+            let chunk = write(&mut stage.output);
             let chunk = chunk.map(|chunk| self.event(Kind::OutputChunk(chunk)));
             chunk.map(|event| stage.output.add(event)).is_some()
         });

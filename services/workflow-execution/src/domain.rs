@@ -38,6 +38,7 @@ pub mod plan_waits;
 pub mod size;
 pub mod slot;
 pub mod stream;
+pub mod stream_value;
 pub mod tool;
 pub mod tool_choice;
 pub mod violation;

@@ -52,6 +52,7 @@ pub mod text_summarizer;
 pub mod timer;
 mod wait_settings;
 pub mod wait_signal;
+mod yields;
 pub mod zone_input;
 pub mod zone_output;
 

@@ -12,7 +12,8 @@
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of effects;
 //!   `node_output`: what a script or
 //!   model writes; `settle`: what they came to.
-//! - `interface_stream`: the streaming outputs of a run; `tool_text`: what tools write.
+//! - `slot_stream`: the streaming outputs of a node; `interface_stream`: those of a run; `tool_text`: what
+//!   tools write; `yielded`: the values that a script yields.
 //! - `permits`: how much may happen at once; `effect_permits`: of effects; `run_place`,
 //!   `run_keys`: of runs.
 //! - [`forked`]: what a run takes over from another.
@@ -43,9 +44,11 @@ pub mod run_keys;
 mod run_place;
 mod script_call;
 mod settle;
+mod slot_stream;
 mod tool_batch;
 mod tool_call;
 mod tool_text;
+mod yielded;
 mod zone;
 
 use std::collections::HashMap;

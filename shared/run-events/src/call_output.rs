@@ -80,6 +80,17 @@ impl CallOutput {
             truncated: self.truncated,
             node_id: self.node_id.clone(),
             interface_key: self.interface_key.clone(),
+            json_lines: false,
+        })
+    }
+
+    /// Makes the chunk of JSON values that were written next, each a line. Returns nothing if no more is
+    /// shown.
+    pub fn write_lines(&mut self, lines: String) -> Option<OutputChunk> {
+        let chunk = self.write(OutputStream::Out, lines)?;
+        Some(OutputChunk {
+            json_lines: true,
+            ..chunk
         })
     }
 

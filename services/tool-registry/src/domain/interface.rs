@@ -28,7 +28,7 @@ pub struct Input {
     pub description: String,
     /// A value is needed.
     pub required: bool,
-    /// It takes an array of values.
+    /// It takes an array of values, also those of a stream.
     pub multi: bool,
     /// The values it offers, if it takes no others.
     pub choices: Vec<Value>,
@@ -212,11 +212,19 @@ fn interface_input(key: &str, slot: &Value) -> Input {
         data_flow_type: text_at(slot, "dataFlowType").unwrap_or_default().to_owned(),
         description: description.to_owned(),
         required: is_true(slot, "required"),
-        multi: is_true(slot, "multi"),
+        multi: is_true(slot, "multi")
+            || is_true(slot, "isStream")
+                && text_at(slot, "dataFlowType").is_some_and(streams_values),
         choices: choices_of(slot, config),
         minimum: number_at(config, "min"),
         maximum: number_at(config, "max"),
     }
+}
+
+/// Whether the whole of a stream of this type is the array of its values. A text is joined, and a stream of
+/// any type may be either.
+pub fn streams_values(data_flow: &str) -> bool {
+    !["STRING", "WILDCARD", "CONVERTIBLE_ANY"].contains(&data_flow)
 }
 
 /// Returns the suggestions if the slot takes nothing else.

@@ -60,6 +60,12 @@ impl LiveOutput {
         self.output.write(stream, text)
     }
 
+    /// Makes the chunk of JSON values that were given next, each a line. Returns nothing if no more is
+    /// shown.
+    pub(super) fn write_lines(&mut self, lines: String) -> Option<OutputChunk> {
+        self.output.write_lines(lines)
+    }
+
     /// Makes the event of a script's report of its progress.
     pub(super) fn report(&self, fraction: Option<f64>, message: String) -> ProgressReported {
         self.output.report(fraction, message)

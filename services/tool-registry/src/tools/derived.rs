@@ -20,7 +20,7 @@ use tonic::Status;
 use super::{Missing, Shared};
 use crate::domain::{
     definition::Definition,
-    interface::{self, Input},
+    interface::{self, Input, streams_values},
     tool::{Origin, Tool},
 };
 
@@ -265,7 +265,8 @@ fn input_of(slot: &Slot) -> Input {
         data_flow_type: data_flow_name(slot.data_flow_type()).to_owned(),
         description: slot.description.clone(),
         required: slot.required && slot.default_json.is_empty(),
-        multi: slot.multi,
+        multi: slot.multi
+            || slot.is_stream && streams_values(data_flow_name(slot.data_flow_type())),
         ..Input::default()
     }
 }

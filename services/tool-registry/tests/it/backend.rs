@@ -114,7 +114,7 @@ async fn each_message_of_a_stream_is_seen_when_it_comes_and_the_result_has_them_
         match stream.next().await.unwrap().unwrap().record.unwrap() {
             Record::Event(event) => match event.kind.unwrap() {
                 Kind::OutputChunk(chunk) => {
-                    assert_eq!(chunk.offset, lines.len() as u64);
+                    assert_eq!((chunk.offset, chunk.json_lines), (lines.len() as u64, true));
                     lines.push_str(&chunk.text);
                 }
                 kind => panic!("{kind:?}"),

@@ -23,10 +23,9 @@ pub fn pass_by(call: NodeCall<'_>) -> Vec<Arc<Value>> {
                 return value;
             }
         }
-        Arc::new(if wanted.multi {
-            Value::Array(Vec::new())
-        } else {
-            wanted.data_flow.empty()
+        Arc::new(match wanted.multi || wanted.streams_values() {
+            true => Value::Array(Vec::new()),
+            false => wanted.data_flow.empty(),
         })
     };
     call.shape.outputs.iter().map(&mut pass).collect()
@@ -39,7 +38,9 @@ fn passed(slot: &Slot, value: &Arc<Value>, wanted: &Slot) -> Option<Arc<Value>> 
         Value::Array(_) if slot.multi && wanted.data_flow == DataFlow::Array => {
             Some(Arc::clone(value))
         }
-        _ if !slot.data_flow.flows_into(wanted.data_flow) => None,
+        _ if wanted.streams_values() && !slot.is_stream => None,
+        _ if wanted.is_stream && !slot.data_flow.flows_into(wanted.data_flow) => None,
+        _ if !wanted.is_stream && !slot.whole().flows_into(wanted.data_flow) => None,
         Value::Array(items) if slot.multi && !takes_all => items.first().cloned().map(Arc::new),
         _ if wanted.multi && !slot.multi => None,
         _ => Some(Arc::clone(value)),

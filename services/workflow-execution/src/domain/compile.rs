@@ -18,10 +18,11 @@ use super::execution::{EXECUTION, Execution};
 use super::flatten::{flatten, is_at_the_top};
 use super::limits::MAX_CYCLES;
 use super::load::load;
-use super::node_definition::{NodeEffects, Role};
+use super::node_definition::Role;
 use super::node_type::{Catalogue, Node, ShapeContext};
 use super::plan::{Edges, NodeIndex, Plan, PlanInput, PlanNode, Source};
 use super::slot::{Shape, Slot};
+use super::stream_value::whole_of;
 use super::violation::{Violations, join};
 use super::workflow::{NodeEntry, Workflow};
 use super::zone::split::{Bodies, split};
@@ -318,6 +319,12 @@ impl<'a> Compiler<'a> {
                 .data_flow
                 .fit(&Arc::new(value.clone()))
                 .map(|v| Arc::new(Value::Array(vec![v.as_ref().clone()]))),
+            // An array is a stream of its items, as at the inputs of a run.
+            value if slot.is_stream => whole_of(
+                slot,
+                &Arc::new(value.clone()),
+                value.is_array() && slot.streams_values(),
+            ),
             value => slot.data_flow.fit(&Arc::new(value.clone())),
         };
         let fitted = fitted.map(
@@ -384,6 +391,7 @@ impl<'a> Compiler<'a> {
                 shape,
                 config: entry.config.clone(),
                 inputs: inputs.into(),
+                used: vec![false; own_shape.outputs.len()].into(),
                 successors: successors.into(),
                 predecessors,
                 bypassed: entry.bypassed,
@@ -391,11 +399,9 @@ impl<'a> Compiler<'a> {
                 execution,
             });
         }
-        let with_effect = |node: &PlanNode| {
-            node.definition().effects != NodeEffects::Pure || node.repeats_effects()
-        };
+        note_used(&mut nodes, &outputs);
         Ok(Plan {
-            has_effects: nodes.iter().any(with_effect),
+            has_effects: nodes.iter().any(PlanNode::has_effects),
             name: self.workflow.name.clone(),
             description: self.workflow.description.clone(),
             nodes,
@@ -404,6 +410,21 @@ impl<'a> Compiler<'a> {
             outputs,
             by_id,
         })
+    }
+}
+
+/// Notes which outputs of nodes anything takes.
+fn note_used(nodes: &mut [PlanNode], outputs: &[Source]) {
+    let inputs = nodes.iter().flat_map(|node| node.inputs.iter());
+    let sources = inputs.flat_map(|input| input.edges.sources());
+    let used: Vec<Source> = sources.chain(outputs).cloned().collect();
+    for source in used {
+        if let Source::Output { node, slot } = source
+            && let Some(node) = nodes.get_mut(node as usize)
+            && let Some(used) = node.used.get_mut(slot as usize)
+        {
+            *used = true;
+        }
     }
 }
 

@@ -80,11 +80,6 @@ impl DataFlow {
         matches!(self, DataFlow::Wildcard | DataFlow::ConvertibleAny)
     }
 
-    /// Returns whether a text may be a value of this type, so that a slot of it may stream.
-    pub fn may_be_text(self) -> bool {
-        self == DataFlow::String || self.is_any()
-    }
-
     /// Returns whether `value` is of this type as it stands.
     pub fn holds(self, value: &Value) -> bool {
         match self {

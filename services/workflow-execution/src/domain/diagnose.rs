@@ -4,7 +4,6 @@
 use core_types::LoadDiagnostic;
 use serde_json::{Map, Value};
 
-use super::data_flow::DataFlow;
 use super::execution::{EXECUTION, OF_EFFECTS};
 use super::limits::MAX_SUGGESTED;
 use super::node_definition::NodeEffects;
@@ -140,11 +139,9 @@ impl Findings {
 
     fn slot(&mut self, slot: &Map<String, Value>, pointer: &str) {
         self.unknown_keys(slot, pointer, &SLOT_KEYS);
-        let data_flow = slot.get("dataFlowType").and_then(Value::as_str);
-        let data_flow = data_flow.and_then(DataFlow::from_name);
-        if slot.get(IS_STREAM).is_some_and(is_used) && !data_flow.is_some_and(DataFlow::may_be_text)
-        {
-            let message = "only text streams; a value of this type is handed over whole";
+        let is_set = |key: &str| slot.get(key).is_some_and(is_used);
+        if is_set(IS_STREAM) && is_set("multi") {
+            let message = "a slot for many values does not stream; it is handed over whole";
             self.not_supported(join(pointer, IS_STREAM), message);
         }
     }
@@ -221,7 +218,7 @@ mod tests {
         check(
             json!({
                 "availableTools": {"initial": ["a"]},
-                "interfaceInputs": {"a/b": {"dataFlowType": "OBJECT", "isStream": true, "requierd": true}},
+                "interfaceInputs": {"a/b": {"dataFlowType": "OBJECT", "isStream": true, "multi": true, "requierd": true}},
                 "nodes": [{
                     "id": "m", "type": "core:TextMerge", "colour": 1,
                     "configValues": {"execution": {"timeout": 1, "priority": 1}, "mode": "x"},
@@ -245,7 +242,7 @@ mod tests {
             json!({
                 "availableTools": {},
                 "viewport": {"x": 0, "y": 0, "zoom": 1},
-                "interfaceOutputs": {"r": {"dataFlowType": "STRING", "isStream": false}},
+                "interfaceOutputs": {"r": {"dataFlowType": "OBJECT", "isStream": true}},
                 "nodes": [
                     {"id": "s", "type": "core:Script", "configValues": {"timeoutSeconds": 1},
                      "inputValues": {"code": "1", "anything": 2}},

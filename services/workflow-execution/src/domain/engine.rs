@@ -11,13 +11,14 @@
 //! | waiting | last needed node succeeded or was not taken | ready, command *execute* |
 //! | waiting | the same, and an input is absent | untaken, command *skip* |
 //! | waiting | a needed node failed, or was skipped for that | condemned, command *skip* |
+//! | waiting | a node that it reads a stream from failed | ready, command *execute*, which fails |
 //! | ready | started | running |
 //! | ready, running | succeeded | succeeded |
 //! | ready, running | failed, and its settings handle that | succeeded |
 //! | ready, running | failed | failed |
 //! | condemned, untaken | skipped | skipped |
 
-use call_outcome::Failure;
+use call_outcome::{Category, Failure};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -28,6 +29,7 @@ use super::interface::RunInputs;
 use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
 use super::plan::{Edges, NodeIndex, Plan, PlanNode, Source};
 use super::size::weight;
+use super::stream::{producers, readers};
 
 /// Where a node stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,7 +310,12 @@ impl Engine {
     /// # Errors
     /// A missing or mistyped value fails the node.
     pub fn inputs_of(&self, node: NodeIndex) -> Result<Vec<Option<Arc<Value>>>, Failure> {
-        gather(self.node(node), &self.inputs, &self.outputs)
+        if let Some((producer, failure)) = self.broken_stream(node) {
+            let id = &self.node(producer).id;
+            let message = format!("node `{id}` failed while it wrote: {}", failure.message);
+            return Err(Failure::new(Category::Runtime, "stream_broken", message));
+        }
+        gather(&self.plan, self.node(node), &self.inputs, &self.outputs)
     }
 
     /// Returns the outputs of a node that has succeeded.
@@ -429,6 +436,13 @@ impl Engine {
         self.settle(node, Status::Failed);
         self.failures.push((node, failure));
         let plan = Arc::clone(&self.plan);
+        // What reads from it runs, and fails or ends as its own settings say (rule W27).
+        for reader in readers(&plan, node) {
+            if self.statuses[reader as usize] == Status::Waiting {
+                self.statuses[reader as usize] = Status::Ready;
+                commands.push(Command::Execute(reader));
+            }
+        }
         // Everything below is condemned at once, each node by the first that it lost.
         let mut lost = vec![node];
         while let Some(because) = lost.pop() {
@@ -441,6 +455,17 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Returns a node that failed while `reader` read from it, and why.
+    fn broken_stream(&self, reader: NodeIndex) -> Option<(NodeIndex, &Arc<Failure>)> {
+        if self.failures.is_empty() {
+            return None;
+        }
+        producers(&self.plan, reader).find_map(|producer| {
+            let failed = self.failures.iter().find(|(failed, _)| *failed == producer);
+            failed.map(|(failed, failure)| (*failed, failure))
+        })
     }
 
     fn settle(&mut self, node: NodeIndex, status: Status) {

@@ -3,7 +3,7 @@
 use call_outcome::{Category, Failure};
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::bypass::pass_by;
 use super::engine::{Command, Engine, Event, Outcome};
@@ -130,26 +130,26 @@ pub fn finished(
     node: NodeIndex,
     gave: Result<Vec<Option<Arc<Value>>>, Failure>,
 ) -> Event {
-    finished_after(engine, node, gave, 1)
+    finished_after(engine, node, gave, 1, &Map::new())
 }
 
 /// Makes an event of what a node gave in the last of its attempts. A failure that the node's settings
-/// handle becomes outputs (rule W23).
+/// handle becomes outputs (rule W23); `so_far` is what its streaming outputs had until then, by key.
 pub fn finished_after(
     engine: &mut Engine,
     node: NodeIndex,
     gave: Result<Vec<Option<Arc<Value>>>, Failure>,
     attempts: u32,
+    so_far: &Map<String, Value>,
 ) -> Event {
     let failure = match gave.and_then(|outputs| check_outputs(engine, node, outputs)) {
         Ok(outputs) => return Event::Succeeded(node, outputs),
         Err(failure) => failure,
     };
     let planned = engine.node(node);
-    let handled = planned
-        .execution
-        .as_ref()
-        .and_then(|execution| execution.handled(&planned.shape, &planned.id, &failure, attempts));
+    let handled = planned.execution.as_ref().and_then(|execution| {
+        execution.handled(&planned.shape, &planned.id, &failure, attempts, so_far)
+    });
     let failure = Arc::new(failure);
     match handled {
         Some(outputs) => {

@@ -13,6 +13,7 @@ use super::cache::{CACHE, CacheSettings};
 use super::data_flow::{DataFlow, NULL};
 use super::duration::read_duration;
 use super::slot::{Shape, Slot};
+use super::stream_value::{is_whole, nothing};
 use super::violation::join;
 
 /// The key in `configValues`.
@@ -157,13 +158,15 @@ impl Execution {
         outputs
     }
 
-    /// Returns the outputs that stand for a failure; nothing if it is not handled.
+    /// Returns the outputs that stand for a failure; nothing if it is not handled. `so_far` is what the
+    /// streaming outputs had until then, by key: under `continue` they just end (rule W27).
     pub fn handled(
         &self,
         shape: &Shape,
         path: &str,
         failure: &Failure,
         attempts: u32,
+        so_far: &Map<String, Value>,
     ) -> Option<Vec<Option<Arc<Value>>>> {
         if failure.category == Category::Cancelled {
             return None;
@@ -184,8 +187,12 @@ impl Execution {
         let output = |slot: &Slot| match given {
             _ if &*slot.key == ON_ERROR => Some(Arc::new(report.clone())),
             Some(given) => {
-                let value = given.get(&*slot.key).cloned().map(Arc::new);
-                Some(value.unwrap_or_else(|| Arc::clone(&NULL)))
+                let value = given.get(&*slot.key).or_else(|| so_far.get(&*slot.key));
+                Some(match value {
+                    Some(value) => Arc::new(value.clone()),
+                    None if slot.is_stream => Arc::new(nothing(slot)),
+                    None => Arc::clone(&NULL),
+                })
             }
             None => None,
         };
@@ -325,9 +332,10 @@ impl Reader {
                     let violation = Violation::new(join(pointer, key), "unknown_slot", message);
                     self.violations.push(violation.nearest(key, known));
                 }
-                Some(slot) if value.is_null() || slot.data_flow.holds(value) => {}
+                Some(slot) if slot.is_stream && is_whole(slot, value) => {}
+                Some(slot) if value.is_null() || slot.whole().holds(value) && !slot.is_stream => {}
                 Some(slot) => {
-                    let expected = format!("a value of the type {}", slot.data_flow.name());
+                    let expected = format!("a value of the type {}", slot.whole().name());
                     self.out_of_range(join(pointer, key), &expected);
                 }
             }
@@ -517,7 +525,7 @@ mod tests {
         let outputs = |settings: Value| {
             let execution = read(settings).unwrap();
             let shape = execution.extend(shape());
-            let handled = execution.handled(&shape, "g/n", &failure, 3)?;
+            let handled = execution.handled(&shape, "g/n", &failure, 3, &Map::new())?;
             Some(json!(
                 handled
                     .iter()
@@ -536,7 +544,9 @@ mod tests {
         assert_eq!(outputs(given), Some(json!(["a", report])));
         let fallback = read(json!({"onError": "fallback"})).unwrap();
         let shape = fallback.extend(shape());
-        let handled = fallback.handled(&shape, "n", &failure, 1).unwrap();
+        let handled = fallback
+            .handled(&shape, "n", &failure, 1, &Map::new())
+            .unwrap();
         assert!(handled[0].is_none() && handled[1].is_some());
         assert_eq!(fallback.succeeded(vec![None]).len(), 2);
     }

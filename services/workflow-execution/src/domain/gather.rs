@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::data_flow::NULL;
+use super::data_flow::{Mismatch, NULL};
 use super::interface::RunInputs;
 use super::limits::MAX_VALUE_BYTES;
-use super::plan::{Edges, ManyEdge, PlanInput, PlanNode, Source};
+use super::plan::{Edges, ManyEdge, Plan, PlanInput, PlanNode, Source};
 use super::size::weight;
 use super::slot::Slot;
+use super::stream_value::whole_of;
 
 /// The outputs of the nodes that have run, by node.
 pub type OutputTable = Vec<Option<Outputs>>;
@@ -21,11 +22,12 @@ pub type Values = Vec<Option<Arc<Value>>>;
 /// The outputs of one node, in the order of its slots; nothing where an output is absent.
 pub type Outputs = Arc<[Option<Arc<Value>>]>;
 
-/// Returns a value for each input of `node`.
+/// Returns a value for each input of `node` in `plan`.
 ///
 /// # Errors
 /// A required input without a value, a value that does not fit, or too much at once.
 pub fn gather(
+    plan: &Plan,
     node: &PlanNode,
     inputs: &RunInputs,
     outputs: &OutputTable,
@@ -33,7 +35,7 @@ pub fn gather(
     let mut values = Vec::with_capacity(node.inputs.len());
     for (slot, input) in node.shape.inputs.iter().zip(&node.inputs) {
         let mut value =
-            gather_one(slot, input, inputs, outputs)?.or_else(|| input.fallback.clone());
+            gather_one(plan, slot, input, inputs, outputs)?.or_else(|| input.fallback.clone());
         if node.accepts_absent() {
             // What leads here brought null, or nothing leads here.
             if value.is_none() && !is_absent(input, inputs, outputs) {
@@ -52,6 +54,7 @@ pub fn gather(
 }
 
 fn gather_one(
+    plan: &Plan,
     slot: &Slot,
     input: &PlanInput,
     inputs: &RunInputs,
@@ -61,6 +64,13 @@ fn gather_one(
         Edges::None => Ok(None),
         Edges::Whole(source) => Ok(fetch(source, inputs, outputs).cloned()),
         Edges::One(source) => match fetch(source, inputs, outputs) {
+            Some(value) if slot.is_stream && !value.is_null() => {
+                let is_stream = plan.output_of(source).is_some_and(|from| from.is_stream);
+                let whole = whole_of(slot, value, is_stream);
+                whole
+                    .map(Some)
+                    .map_err(|mismatch| mistyped(slot, &mismatch))
+            }
             Some(value) if !value.is_null() || slot.data_flow.is_any() => {
                 fit(slot, value).map(Some)
             }
@@ -161,11 +171,15 @@ fn fit(slot: &Slot, value: &Arc<Value>) -> Result<Arc<Value>, Failure> {
         return Ok(Arc::clone(value));
     }
     // A slot for many takes any array where its values are of any type, so only the item is checked.
-    slot.data_flow.fit(value).map_err(|mismatch| {
-        let message = format!(
-            "input `{}` takes {}, but {} came",
-            slot.key, mismatch.expected, mismatch.received
-        );
-        Failure::invalid("type_mismatch", message).detail("slot", &*slot.key)
-    })
+    slot.data_flow
+        .fit(value)
+        .map_err(|mismatch| mistyped(slot, &mismatch))
+}
+
+fn mistyped(slot: &Slot, mismatch: &Mismatch) -> Failure {
+    let message = format!(
+        "input `{}` takes {}, but {} came",
+        slot.key, mismatch.expected, mismatch.received
+    );
+    Failure::invalid("type_mismatch", message).detail("slot", &*slot.key)
 }

@@ -83,7 +83,7 @@ fn bind_one(
         Some(value) if fits_interface(slot, value) => Some(Arc::new(value.clone())),
         Some(value) => {
             let kind = slot.data_flow.name();
-            let expected = if slot.multi {
+            let expected = if slot.multi || slot.whole() != slot.data_flow {
                 format!("array of {kind}")
             } else {
                 kind.to_owned()
@@ -166,6 +166,19 @@ mod tests {
         check("", Err(&[("/text", "missing_parameter")]));
         check("[]", Err(&[("", "type_mismatch")]));
         check("{", Err(&[("", "not_json")]));
+    }
+
+    #[test]
+    fn w24_an_input_that_streams_takes_all_its_values() {
+        let slots = [
+            Slot::new("numbers", DataFlow::Integer, "").stream(),
+            Slot::new("any", DataFlow::Wildcard, "").stream(),
+        ];
+        let takes = |given: Value| bind(&slots, given.as_object().unwrap()).is_ok();
+        assert!(takes(json!({"numbers": [1, 2], "any": "text"})));
+        assert!(takes(json!({"any": [{}]})));
+        assert!(!takes(json!({"numbers": 1})) && !takes(json!({"numbers": ["a"]})));
+        assert!(!takes(json!({"any": {}})));
     }
 
     #[test]

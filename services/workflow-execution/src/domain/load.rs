@@ -16,6 +16,7 @@ use super::limits::{
     MAX_DEFINITION_BYTES, MAX_EDGES, MAX_INTERFACE_SLOTS, MAX_JSON_DEPTH, MAX_NAME_BYTES, MAX_NODES,
 };
 use super::slot::Slot;
+use super::stream_value::is_whole;
 use super::tool_choice;
 use super::violation::{Violations, join, of_json};
 use super::workflow::{EdgeEntry, Form, NodeEntry, OutputMapping, Workflow};
@@ -178,7 +179,7 @@ impl Loader {
         let mut read = Slot::new(key, self.data_flow(slot, pointer), description);
         read.required = self.flag(slot, "required", pointer);
         read.multi = self.flag(slot, "multi", pointer);
-        read.is_stream = self.flag(slot, "isStream", pointer) && read.data_flow.may_be_text();
+        read.is_stream = self.flag(slot, "isStream", pointer) && !read.multi;
         if let Some(Value::Array(words)) = slot.get("matchCategories") {
             read.categories = words
                 .iter()
@@ -195,7 +196,7 @@ impl Loader {
             && !fits_interface(&read, default)
         {
             let place = join(&join(pointer, "config"), "default");
-            let expected = read.data_flow.name();
+            let expected = read.whole().name();
             let message =
                 format!("the default is no {expected}; change the default or the slot's type");
             self.violations.add(
@@ -412,6 +413,7 @@ impl Loader {
 /// slot takes many.
 pub fn fits_interface(slot: &Slot, value: &Value) -> bool {
     match value {
+        _ if slot.is_stream => is_whole(slot, value),
         Value::Array(items) if slot.multi => items.iter().all(|item| slot.data_flow.holds(item)),
         _ if slot.multi => slot.data_flow.is_any(),
         _ => slot.data_flow.holds(value),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::data_flow::DataFlow;
 use super::model::{ModelAnswer, ModelMessage, ModelRequest};
 use super::node_definition::NodeDefinition;
 use super::slot::{Shape, Slot};
@@ -49,7 +50,7 @@ impl ShapeContext<'_> {
             if seen.insert(name) {
                 further.push(Slot::new(
                     name,
-                    super::data_flow::DataFlow::Wildcard,
+                    DataFlow::Wildcard,
                     "Named by the workflow.",
                 ));
             }
@@ -122,6 +123,8 @@ pub enum Effect {
         input: Value,
         /// How long it may run, in milliseconds; nothing takes the sandbox's default.
         wall_millis: Option<u64>,
+        /// The type of the values that it yields as lines of standard output; nothing if it writes text.
+        yields: Option<DataFlow>,
     },
     /// Call tools in order, neighbours that are parallel-safe together.
     CallTools(Vec<ToolRequest>),
@@ -197,8 +200,8 @@ pub enum Settled {
     Script {
         /// What it wrote to the result channel; null if nothing.
         result: Value,
-        /// What it wrote to standard output.
-        stdout: String,
+        /// What it wrote to standard output: the text, or the array of the values that it yielded.
+        written: Value,
         /// What it wrote to standard error.
         stderr: String,
     },

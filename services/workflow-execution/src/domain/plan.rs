@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::execution::Execution;
-use super::node_definition::{NodeDefinition, Role};
+use super::node_definition::{NodeDefinition, NodeEffects, Role};
 use super::node_type::{Node, NodeCall};
 use super::slot::{Shape, Slot};
 
@@ -47,6 +47,8 @@ pub struct PlanNode {
     pub config: Map<String, Value>,
     /// Where the value of each input comes from.
     pub inputs: Box<[PlanInput]>,
+    /// Whether anything takes the value of each output.
+    pub used: Box<[bool]>,
     /// The nodes that need its outputs, each once.
     pub successors: Box<[NodeIndex]>,
     /// How many nodes it needs the outputs of.
@@ -60,6 +62,33 @@ pub struct PlanNode {
     pub own_shape: Shape,
     /// What a zone repeats; nothing for any other node.
     pub body: Option<Arc<Plan>>,
+}
+
+impl Plan {
+    /// Returns the output that a value comes from; nothing if no node gives it.
+    pub fn output_of(&self, source: &Source) -> Option<&Slot> {
+        match source {
+            Source::Output { node, slot } => {
+                let node = self.nodes.get(*node as usize)?;
+                node.shape.outputs.get(*slot as usize)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Edges {
+    /// Returns where the values come from.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        let (single, many) = match self {
+            Edges::None => (None, &[][..]),
+            Edges::Whole(source) | Edges::One(source) => (Some(source), &[][..]),
+            Edges::Many(edges) => (None, &edges[..]),
+        };
+        single
+            .into_iter()
+            .chain(many.iter().map(|edge| &edge.source))
+    }
 }
 
 impl PlanNode {
@@ -77,6 +106,11 @@ impl PlanNode {
     /// Whether the node is a zone whose nodes have effects.
     pub fn repeats_effects(&self) -> bool {
         self.body.as_ref().is_some_and(|body| body.has_effects)
+    }
+
+    /// Whether the node has an effect, or a node that it repeats does.
+    pub fn has_effects(&self) -> bool {
+        self.definition().effects != NodeEffects::Pure || self.repeats_effects()
     }
 
     /// Puts together what the node sees when it runs.

@@ -34,9 +34,10 @@ pub struct Slot {
     pub excluded_from_bypass: bool,
     /// Free words; slots that share one may be connected whatever their types.
     pub categories: Vec<String>,
-    /// Whether a text passes here piece by piece while it is written. The value is the whole text.
+    /// Whether a text passes here piece by piece, or values one after the other, while they are written.
+    /// What the slot holds is the whole of it (see [`super::stream_value`]).
     pub is_stream: bool,
-    /// The stream input with whose text the text of this stream output begins, so that its pieces pass
+    /// The stream input with whose whole that of this stream output begins, so that its pieces pass
     /// through at once.
     pub relays: Option<Arc<str>>,
 }
@@ -106,7 +107,8 @@ impl Slot {
         self
     }
 
-    /// Lets a text pass piece by piece. An output of a node with an effect is what the effect writes.
+    /// Lets a text pass piece by piece, or values one after the other. An output of a node with an effect is
+    /// what the effect writes.
     pub fn stream(mut self) -> Self {
         self.is_stream = true;
         self
@@ -118,11 +120,28 @@ impl Slot {
         self
     }
 
+    /// Whether values other than text pass here one after the other.
+    pub fn streams_values(&self) -> bool {
+        self.is_stream && self.data_flow != DataFlow::String
+    }
+
+    /// Returns the type of what a slot for plain values gets of this one.
+    pub fn whole(&self) -> DataFlow {
+        match self.streams_values() && !self.data_flow.is_any() {
+            true => DataFlow::Array,
+            false => self.data_flow,
+        }
+    }
+
     /// Returns whether an edge may lead from this output to `target`.
     pub fn connects_to(&self, target: &Slot) -> bool {
         let behaves_as_any =
             |slot: &Slot| slot.categories.iter().any(|word| word == BEHAVIOR_WILDCARD);
-        if self.data_flow.flows_into(target.data_flow) && self.fits_count(target) {
+        let given = match target.is_stream {
+            true => self.data_flow,
+            false => self.whole(),
+        };
+        if given.flows_into(target.data_flow) && self.fits_count(target) {
             return true;
         }
         behaves_as_any(self)
@@ -196,6 +215,21 @@ mod tests {
         assert!(text.connects_to(&slot(DataFlow::Object, &["Json", "Prompt"])));
         assert!(!text.connects_to(&slot(DataFlow::Object, &["Json"])));
         assert!(text.connects_to(&slot(DataFlow::Object, &["BehaviorWildcard"])));
+    }
+
+    #[test]
+    fn w24_a_stream_meets_its_own_type_and_a_plain_slot_gets_all_of_it() {
+        let numbers = slot(DataFlow::Integer, &[]).stream();
+        assert!(numbers.connects_to(&slot(DataFlow::Float, &[]).stream()));
+        assert!(numbers.connects_to(&slot(DataFlow::String, &[]).stream()));
+        assert!(!numbers.connects_to(&slot(DataFlow::Array, &[]).stream()));
+        assert!(numbers.connects_to(&slot(DataFlow::Array, &[])));
+        assert!(!numbers.connects_to(&slot(DataFlow::Integer, &[])));
+        assert!(slot(DataFlow::Integer, &[]).connects_to(&numbers));
+        assert!(!slot(DataFlow::Array, &[]).connects_to(&numbers));
+        let text = slot(DataFlow::String, &[]).stream();
+        assert!(text.connects_to(&slot(DataFlow::String, &[])));
+        assert!(!text.connects_to(&slot(DataFlow::Array, &[])));
     }
 
     #[test]

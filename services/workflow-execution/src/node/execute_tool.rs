@@ -17,9 +17,14 @@ use crate::domain::slot::{Shape, Slot};
 use crate::domain::tool::ToolOutcome;
 use crate::domain::violation::join;
 
+use super::yields;
+
 const REQUESTS: usize = 0;
 const TOOL_ID: usize = 1;
 const ARGUMENTS: usize = 2;
+
+const RESULT: usize = 0;
+const RESULTS: usize = 3;
 
 /// The setting that makes outputs of a failed call instead of a failed node.
 const CONTINUE_ON_ERROR: &str = "continueOnError";
@@ -80,16 +85,22 @@ impl Default for ExecuteTool {
         ];
         let continues =
             "Whether a failed call makes outputs (`status`, `error`) instead of failing the node.";
+        let yielded = "The type of the values that the tools give one after the other: the messages of a \
+                       method that streams, while they come, or the items of a list; any other result is \
+                       a stream of one. They are the further output `values`.";
         let shape = Shape::new(inputs, outputs);
         let definition = NodeDefinition {
             description: "Calls tools of the registry: the one that is named, or those that a model asked \
                           for. A call of the named one that fails fails the node, unless the setting \
                           `continueOnError` is true.",
             category: "tools",
-            config: vec![ConfigSlot {
-                default: Some(json!(false)),
-                ..ConfigSlot::new(CONTINUE_ON_ERROR, DataFlow::Boolean, continues)
-            }],
+            config: vec![
+                ConfigSlot {
+                    default: Some(json!(false)),
+                    ..ConfigSlot::new(CONTINUE_ON_ERROR, DataFlow::Boolean, continues)
+                },
+                yields::setting(yielded),
+            ],
             further_slots: FurtherSlots::NamedInputs,
             effects: NodeEffects::External,
             reuse: Reuse::Reads,
@@ -111,7 +122,14 @@ impl Node for ExecuteTool {
         let message = match (given("requests"), given("tool_id")) {
             (true, true) => "`requests` and `tool_id` exclude each other",
             (false, false) => "the node needs `tool_id` or `requests`",
-            _ => return Ok(open_shape(&self.definition.shape, context)),
+            _ => {
+                let mut shape = open_shape(&self.definition.shape, context);
+                if let Some(yielded) = yields::yielded(context.config)? {
+                    let outputs = shape.outputs.iter().cloned();
+                    shape.outputs = outputs.chain([yields::slot(yielded)]).collect();
+                }
+                return Ok(shape);
+            }
         };
         Err(vec![Violation::new(
             "/inputValues/tool_id",
@@ -125,7 +143,10 @@ impl Node for ExecuteTool {
             let asked = requests::read(given)?;
             let calls = requests::to_call(&asked);
             return Ok(match calls.is_empty() {
-                true => Step::Done(requests::outputs(&asked, Vec::new(), "")),
+                true => Step::Done(with_values(
+                    call,
+                    requests::outputs(&asked, Vec::new(), ""),
+                )?),
                 false => Step::Effect(Effect::CallTools(calls)),
             });
         }
@@ -147,7 +168,7 @@ impl Node for ExecuteTool {
         let outcome = match settled {
             Settled::Calls(outcomes) => {
                 let asked = requests::read(call.value(REQUESTS).unwrap_or(&NULL))?;
-                return Ok(requests::outputs(&asked, outcomes, call.written));
+                return with_values(call, requests::outputs(&asked, outcomes, call.written));
             }
             Settled::Tool { output, .. } => ToolOutcome {
                 observation: observation::success(call.text(TOOL_ID).unwrap_or(""), &output),
@@ -164,8 +185,27 @@ impl Node for ExecuteTool {
             Settled::ToolFailed { failure, .. } => return Err(failure),
             _ => return Err(super::wrong_effect(&self.definition)),
         };
-        Ok(requests::outputs_of_one(outcome, call.written))
+        with_values(call, requests::outputs_of_one(outcome, call.written))
     }
+}
+
+/// Adds what the tools yield, if the settings ask for it: of requests what those gave that succeeded, else
+/// what the one tool did.
+fn with_values(
+    call: NodeCall<'_>,
+    mut outputs: Vec<Arc<Value>>,
+) -> Result<Vec<Arc<Value>>, Failure> {
+    let Some(data_flow) = yields::yielded(call.config).unwrap_or_default() else {
+        return Ok(outputs);
+    };
+    let values = match outputs[RESULTS].as_array() {
+        Some(results) if call.value(REQUESTS).is_some() => {
+            yields::values(data_flow, results.iter().map(|result| &result["result"]))
+        }
+        _ => yields::values(data_flow, [&*outputs[RESULT]]),
+    };
+    outputs.push(values?);
+    Ok(outputs)
 }
 
 /// Adds an input for every name that the workflow uses beyond the fixed ones.

@@ -29,7 +29,7 @@ impl Default for RunWorkflow {
         let workflow = "The id of the workflow to run.";
         let definition = NodeDefinition {
             description: "Runs another workflow as a run of its own and waits for its outputs. Its \
-                          slots are the interface of that workflow.",
+                          slots are the interface of that workflow; what streams there streams here.",
             category: "control",
             config: vec![ConfigSlot::new(WORKFLOW_ID, DataFlow::String, workflow)],
             further_slots: FurtherSlots::ReferencedWorkflow,
@@ -55,15 +55,7 @@ impl Node for RunWorkflow {
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
-        let whole = |slot: &Slot| Slot {
-            is_stream: false,
-            ..slot.clone()
-        };
-        let shape = referenced(context, WORKFLOW_ID)?;
-        let mut shape = Shape {
-            inputs: shape.inputs.iter().map(whole).collect(),
-            outputs: shape.outputs.iter().map(whole).collect(),
-        };
+        let mut shape = referenced(context, WORKFLOW_ID)?;
         if shape.output(RUN_ID).is_none() {
             let outputs = shape.outputs.iter().cloned().chain([run_id()]);
             shape.outputs = outputs.collect();

@@ -14,6 +14,7 @@ use crate::domain::slot::{Shape, Slot};
 use crate::domain::violation::join;
 
 use super::execute_tool::{combine, open_shape};
+use super::yields;
 
 const LANGUAGE: usize = 0;
 const CODE: usize = 1;
@@ -70,18 +71,24 @@ impl Default for Script {
             )
             .excluded_from_bypass(),
         ];
+        let yielded = "The type of the values that the script yields, one by one, each as a line of JSON on \
+                      standard output. With it the output `values`, a stream of them, stands in the place \
+                      of `stdout`. Missing takes standard output for text.";
         let timeout = "How many seconds the script may run; at most what the sandbox allows. Missing takes the \
                        sandbox's default.";
         let shape = Shape::new(inputs, outputs);
         let definition = NodeDefinition {
             description: "Runs a script in the sandbox, without network and without any effect outside. \
                           A script that ends with a code other than 0 fails the node. The setting \
-                          `timeoutSeconds` bounds its time.",
+                          `timeoutSeconds` bounds its time; with `yields` its lines are a stream of values.",
             category: "tools",
-            config: vec![ConfigSlot {
-                bounds: Some((0.0, MAX_TIMEOUT_SECONDS)),
-                ..ConfigSlot::new(TIMEOUT_SECONDS, DataFlow::Float, timeout)
-            }],
+            config: vec![
+                ConfigSlot {
+                    bounds: Some((0.0, MAX_TIMEOUT_SECONDS)),
+                    ..ConfigSlot::new(TIMEOUT_SECONDS, DataFlow::Float, timeout)
+                },
+                yields::setting(yielded),
+            ],
             further_slots: FurtherSlots::NamedInputs,
             effects: NodeEffects::ReadOnly,
             reuse: Reuse::Reads,
@@ -112,7 +119,15 @@ impl Node for Script {
                 return Err(vec![violation.found(expected, &setting.to_string())]);
             }
         }
-        Ok(open_shape(&self.definition.shape, context))
+        let mut shape = open_shape(&self.definition.shape, context);
+        if let Some(yielded) = yields::yielded(context.config)? {
+            let outputs = shape.outputs.iter().map(|slot| match &*slot.key {
+                "stdout" => yields::slot(yielded),
+                _ => slot.clone(),
+            });
+            shape.outputs = outputs.collect();
+        }
+        Ok(shape)
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
@@ -122,6 +137,7 @@ impl Node for Script {
             code: call.text(CODE).unwrap_or("").to_owned(),
             input: Value::Object(combine(call, INPUTS, INPUTS + 1)),
             wall_millis: seconds.map(|seconds| (seconds * 1_000.0).ceil() as u64),
+            yields: yields::yielded(call.config).unwrap_or_default(),
         }))
     }
 
@@ -129,11 +145,11 @@ impl Node for Script {
         match settled {
             Settled::Script {
                 result,
-                stdout,
+                written,
                 stderr,
             } => Ok(vec![
                 Arc::new(result),
-                Arc::new(json!(stdout)),
+                Arc::new(written),
                 Arc::new(json!(stderr)),
             ]),
             Settled::ToolFailed { failure, .. } => Err(failure),

@@ -12,7 +12,7 @@ use crate::domain::slot::{Shape, Slot};
 
 const STREAM: usize = 0;
 
-/// Waits for the end of a stream. A value that is no text becomes one.
+/// Waits for the end of a stream. Values that are no text become lines.
 #[derive(Debug)]
 pub struct StreamToString {
     definition: NodeDefinition,
@@ -28,7 +28,7 @@ impl Default for StreamToString {
         let outputs = vec![Slot::new(
             "text",
             DataFlow::String,
-            "All of it as one text; of a value that is no text its JSON.",
+            "All of it as one text; of a stream of values a line for each: its text, or its JSON.",
         )];
         let definition = NodeDefinition {
             description: "Collects a stream and gives its whole text once it has ended.",
@@ -51,8 +51,11 @@ impl Node for StreamToString {
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let text = match call.value(STREAM).unwrap_or(&NULL).as_ref() {
             Value::String(text) => text.clone(),
-            Value::Null => String::new(),
-            other => other.to_string(),
+            Value::Array(values) => {
+                let line = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
+                values.iter().map(line).collect::<Vec<_>>().join("\n")
+            }
+            _ => String::new(),
         };
         Ok(Step::Done(vec![Arc::new(Value::String(text))]))
     }

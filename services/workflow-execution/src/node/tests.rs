@@ -424,7 +424,7 @@ fn script_reads_everything_that_is_named() {
     let inputs = json!({"code": "x", "inputs": {"a": 1}, "b": 2});
     let settled = Settled::Script {
         result: json!([1]),
-        stdout: "o".into(),
+        written: "o".into(),
         stderr: "e".into(),
     };
     let (asked, outputs) = effect(
@@ -438,9 +438,71 @@ fn script_reads_everything_that_is_named() {
         code: "x".into(),
         input: json!({"a": 1, "b": 2}),
         wall_millis: Some(1_500),
+        yields: None,
     };
     assert_eq!(asked, expected);
     assert_eq!(outputs, Ok(json!([[1], "o", "e"])));
+}
+
+#[test]
+fn scripts_and_tools_yield_values_of_a_type() {
+    let config = json!({"yields": "INTEGER"});
+    let settled = Settled::Script {
+        result: json!(null),
+        written: json!([1, 2]),
+        stderr: "e".into(),
+    };
+    let (asked, outputs) = effect("core:Script", config.clone(), json!({"code": "x"}), settled);
+    let Effect::RunScript { yields, .. } = asked else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(yields.map(|data_flow| data_flow.name()), Some("INTEGER"));
+    assert_eq!(outputs, Ok(json!([null, [1, 2], "e"])));
+    for (output, yielded) in [
+        (json!([1, 2]), Ok(json!([1, 2]))),
+        (json!(3), Ok(json!([3]))),
+        (json!(null), Ok(json!([]))),
+        (json!([1, "a"]), Err("value_malformed".to_owned())),
+    ] {
+        let settled = Settled::Tool {
+            output,
+            child_run_id: String::new(),
+        };
+        let inputs = json!({"tool_id": "f"});
+        let (_, outputs) = effect("core:ExecuteTool", config.clone(), inputs, settled);
+        assert_eq!(outputs.map(|outputs| outputs[6].clone()), yielded);
+    }
+    let outcome = |output: Value| crate::domain::tool::ToolOutcome {
+        status: "succeeded",
+        output,
+        failure: None,
+        observation: String::new(),
+    };
+    let settled = Settled::Calls(vec![outcome(json!([1, 2])), outcome(json!(3))]);
+    let requests = json!({"requests": [{"toolName": "f"}, {"toolName": "g"}]});
+    let (_, outputs) = effect("core:ExecuteTool", config, requests, settled);
+    assert_eq!(outputs.unwrap()[6], json!([1, 2, 3]));
+    let none = json!({"requests": []});
+    let refused = run(
+        "core:Script",
+        json!({"yields": "STRING"}),
+        json!({"code": "x"}),
+    );
+    assert_eq!(refused, Err("out_of_range".into()));
+    assert!(run("core:ExecuteTool", json!({"yields": "OBJECT"}), none).is_ok());
+}
+
+#[test]
+fn a_stream_of_values_is_a_text_of_lines() {
+    for (stream, text) in [
+        (json!("a\nb"), "a\nb"),
+        (json!([{"n": 1}, "b", 2]), "{\"n\":1}\nb\n2"),
+        (json!(5), "5"),
+        (json!([]), ""),
+    ] {
+        let collected = run("core:StreamToString", json!({}), json!({"stream": stream}));
+        assert_eq!(collected, Ok(json!({"text": text})));
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ use super::zone::ZoneEnd;
 use super::{Prepared, RunPlace, Runner};
 use admission::{Admissions, WaitingEffect};
 use cached::NodeCaches;
-use effects::EffectOutcome;
+use effects::{EffectOutcome, NodeWrites};
 use resting::Came;
 use waits::{NodeWaits, RunWaits};
 
@@ -124,8 +124,7 @@ struct Drive {
     /// When each running node was started.
     started: Vec<(NodeIndex, Instant)>,
     calls: Calls,
-    /// What the tools write that the lists of calls under way ask for, by node.
-    written: HashMap<NodeIndex, Vec<ToolText>>,
+    written: NodeWrites,
     /// The present attempt of each node that is tried again.
     attempts: Attempts,
     zones: Zones,
@@ -172,7 +171,7 @@ impl Drive {
             running: FuturesUnordered::new(),
             started: Vec::new(),
             calls: prepared.calls,
-            written: HashMap::new(),
+            written: NodeWrites::default(),
             attempts: prepared.attempts,
             zones: prepared.zones,
             handled_inside: HashMap::new(),

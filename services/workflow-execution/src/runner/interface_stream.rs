@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use contracts::tavern::common::v1::{OutputStream, run_event::Kind};
 use core_types::Timestamp;
 use run_events::{CallOutput, parts};
+use serde_json::Value;
 
-use crate::domain::data_flow::DataFlow;
 use crate::domain::engine::{Engine, Event, Status};
 use crate::domain::plan::NodeIndex;
+use crate::domain::slot::Slot;
 use crate::domain::stream::{StreamedOutput, streamed_outputs};
+use crate::domain::stream_value::{to_lines, whole_of};
 
 /// One streaming output. Clones are handles of the same. The lock is held for a moment and never across
 /// an await; only one of the node that writes and the loop of the run uses it at a time.
@@ -27,6 +29,8 @@ struct State {
     output: CallOutput,
     /// What the present generation shows, as far as this process knows.
     shown: String,
+    /// Whether that is JSON values, each a line, and not text.
+    lines: bool,
     /// Whether an earlier process may have shown something.
     stale: bool,
 }
@@ -36,6 +40,7 @@ impl InterfaceStream {
         let state = State {
             output: CallOutput::of_interface(key),
             shown: String::new(),
+            lines: false,
             stale,
         };
         Self {
@@ -48,20 +53,27 @@ impl InterfaceStream {
         self.lock().begin(now)
     }
 
-    /// Adds a piece.
-    pub(super) fn write(&self, text: &str, now: Timestamp) -> Vec<Kind> {
+    /// Adds a piece: JSON values, each a line, or text.
+    pub(super) fn write(&self, text: &str, lines: bool, now: Timestamp) -> Vec<Kind> {
         let mut state = self.lock();
-        let reset = state.stale.then(|| state.begin(now)).flatten();
-        let chunk = state.write(text.to_owned());
+        let reset = (state.stale || state.lines != lines).then(|| state.begin(now));
+        state.lines = lines;
+        let (reset, chunk) = (reset.flatten(), state.write(text.to_owned()));
         reset.into_iter().chain(chunk).collect()
     }
 
-    /// Shows what is missing of the whole text.
-    fn complete(&self, whole: &str, now: Timestamp) -> Vec<Kind> {
+    /// Shows what is missing of the whole.
+    fn complete(&self, whole: &Value, now: Timestamp) -> Vec<Kind> {
+        let (whole, lines) = match whole {
+            Value::Array(values) => (to_lines(values), true),
+            Value::String(text) => (text.clone(), false),
+            _ => (String::new(), false),
+        };
         let mut state = self.lock();
         let mut kinds = Vec::new();
-        if state.stale || !whole.starts_with(&state.shown) {
+        if state.stale || state.lines != lines || !whole.starts_with(&state.shown) {
             kinds.extend(state.begin(now));
+            state.lines = lines;
         }
         let rest = whole[state.shown.len()..].to_owned();
         kinds.extend(parts(rest).into_iter().filter_map(|part| state.write(part)));
@@ -88,15 +100,27 @@ impl State {
             return None;
         }
         self.shown.push_str(&text);
-        let chunk = self.output.write(OutputStream::Out, text)?;
-        Some(Kind::OutputChunk(chunk))
+        let chunk = match self.lines {
+            true => self.output.write_lines(text),
+            false => self.output.write(OutputStream::Out, text),
+        };
+        chunk.map(Kind::OutputChunk)
     }
 }
 
 /// The streaming outputs of a run.
 #[derive(Debug, Default)]
 pub(super) struct InterfaceStreams {
-    streams: Vec<(StreamedOutput, DataFlow, InterfaceStream)>,
+    streams: Vec<Streamed>,
+}
+
+#[derive(Debug)]
+struct Streamed {
+    output: StreamedOutput,
+    slot: Slot,
+    /// Whether the output of the node that has the whole is a stream itself.
+    of_stream: bool,
+    stream: InterfaceStream,
 }
 
 impl InterfaceStreams {
@@ -106,24 +130,27 @@ impl InterfaceStreams {
         let begun =
             |node: NodeIndex| !matches!(engine.status(node), Status::Waiting | Status::Ready);
         let resumed = (0..plan.nodes.len()).any(|node| begun(node as NodeIndex));
-        let streams = streamed_outputs(plan).into_iter().map(|streamed| {
-            let slot = &plan.interface_outputs[streamed.place];
-            let stale = streamed.writer.map_or(resumed, begun);
-            let stream = InterfaceStream::new(&slot.key, stale);
-            (streamed, slot.data_flow, stream)
+        let streams = streamed_outputs(plan).into_iter().map(|output| {
+            let slot = plan.interface_outputs[output.place].clone();
+            let stale = output.writer.map_or(resumed, |(node, _)| begun(node));
+            let from = &plan.nodes[output.node as usize].shape.outputs;
+            Streamed {
+                of_stream: from[output.slot as usize].is_stream,
+                stream: InterfaceStream::new(&slot.key, stale),
+                output,
+                slot,
+            }
         });
         Self {
             streams: streams.collect(),
         }
     }
 
-    /// Returns the streams whose pieces a node writes.
-    pub(super) fn written_by(&self, node: NodeIndex) -> Vec<InterfaceStream> {
-        let written = self
-            .streams
-            .iter()
-            .filter(|(streamed, ..)| streamed.writer == Some(node));
-        written.map(|(_, _, stream)| stream.clone()).collect()
+    /// Returns the streams whose pieces a node writes to the output at `slot` of it.
+    pub(super) fn written_by(&self, node: NodeIndex, slot: u32) -> Vec<InterfaceStream> {
+        let streams = self.streams.iter();
+        let written = streams.filter(|streamed| streamed.output.writer == Some((node, slot)));
+        written.map(|streamed| streamed.stream.clone()).collect()
     }
 
     /// Returns what is to be recorded before an event that gives a node its outputs.
@@ -134,13 +161,14 @@ impl InterfaceStreams {
         let streams = self
             .streams
             .iter()
-            .filter(|(streamed, ..)| streamed.node == *node);
+            .filter(|streamed| streamed.output.node == *node);
         streams
-            .flat_map(|(streamed, data_flow, stream)| {
-                let value = outputs.get(streamed.slot as usize).and_then(Option::as_ref);
-                let value = value.and_then(|value| data_flow.fit(value).ok());
-                let whole = value.as_ref().and_then(|value| value.as_str());
-                stream.complete(whole.unwrap_or(""), now)
+            .flat_map(|streamed| {
+                let place = streamed.output.slot as usize;
+                let value = outputs.get(place).and_then(Option::as_ref);
+                let whole = value
+                    .and_then(|value| whole_of(&streamed.slot, value, streamed.of_stream).ok());
+                streamed.stream.complete(&whole.unwrap_or_default(), now)
             })
             .collect()
     }
@@ -148,6 +176,8 @@ impl InterfaceStreams {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// Writes events as texts; a reset is `!`.
@@ -165,11 +195,27 @@ mod tests {
         let now = Timestamp::from_unix_nanos(0);
         let stream = InterfaceStream::new("live", false);
         assert_eq!(stream.begin(now), None);
-        assert_eq!(texts(stream.write("Ra", now)), ["Ra"]);
-        assert_eq!(texts(stream.complete("Rain.", now)), ["in."]);
-        assert!(stream.complete("Rain.", now).is_empty());
-        assert_eq!(texts(stream.complete("Sun", now)), ["!", "Sun"]);
-        assert_eq!(texts(stream.complete("", now)), ["!"]);
+        assert_eq!(texts(stream.write("Ra", false, now)), ["Ra"]);
+        assert_eq!(texts(stream.complete(&"Rain.".into(), now)), ["in."]);
+        assert!(stream.complete(&"Rain.".into(), now).is_empty());
+        assert_eq!(texts(stream.complete(&"Sun".into(), now)), ["!", "Sun"]);
+        assert_eq!(texts(stream.complete(&"".into(), now)), ["!"]);
+    }
+
+    #[test]
+    fn values_are_lines_and_text_in_their_place_begins_anew() {
+        let now = Timestamp::from_unix_nanos(0);
+        let stream = InterfaceStream::new("live", false);
+        assert_eq!(
+            texts(stream.write("{\"n\":1}\n", true, now)),
+            ["{\"n\":1}\n"]
+        );
+        let rest = stream.complete(&json!([{"n": 1}, "a"]), now);
+        assert!(matches!(&rest[..], [Kind::OutputChunk(chunk)] if chunk.json_lines));
+        assert_eq!(texts(rest), ["\"a\"\n"]);
+        let text = stream.complete(&json!("{\"n\":1}\n\"a\"\nand text"), now);
+        assert!(matches!(&text[1], Kind::OutputChunk(chunk) if !chunk.json_lines));
+        assert_eq!(texts(text), ["!", "{\"n\":1}\n\"a\"\nand text"]);
     }
 
     #[test]
@@ -177,12 +223,12 @@ mod tests {
         let now = Timestamp::from_unix_nanos(0);
         let stream = InterfaceStream::new("live", true);
         assert_eq!(texts(stream.begin(now)), ["!"]);
-        assert_eq!(texts(stream.write("a", now)), ["a"]);
+        assert_eq!(texts(stream.write("a", false, now)), ["a"]);
         assert_eq!(texts(stream.begin(now)), ["!"]);
         let stream = InterfaceStream::new("live", true);
-        assert_eq!(texts(stream.write("a", now)), ["!", "a"]);
-        assert_eq!(texts(stream.write("b", now)), ["b"]);
+        assert_eq!(texts(stream.write("a", false, now)), ["!", "a"]);
+        assert_eq!(texts(stream.write("b", false, now)), ["b"]);
         let stream = InterfaceStream::new("live", true);
-        assert_eq!(texts(stream.complete("a", now)), ["!", "a"]);
+        assert_eq!(texts(stream.complete(&"a".into(), now)), ["!", "a"]);
     }
 }

@@ -4,27 +4,27 @@ use contracts::tavern::{
     common::v1::{OutputStream, run_event::Kind},
     sandbox::v1::ScriptProgress,
 };
-use run_events::{CallOutput, Recorder};
+use run_events::{CallOutput, Recorder, parts};
 use run_log::AppendError;
 
-use super::interface_stream::InterfaceStream;
+use super::slot_stream::SlotStream;
 
 /// The output of one node.
 pub(super) struct NodeOutput {
     recorder: Recorder,
     output: CallOutput,
-    /// The outputs of the workflow that it reaches.
-    streams: Vec<InterfaceStream>,
+    /// The streaming outputs of the node.
+    streams: Vec<SlotStream>,
     began_before: bool,
 }
 
 impl NodeOutput {
-    /// Takes what names the node, what else is written, and whether the node was started before.
+    /// Takes what names the node, its streaming outputs, and whether the node was started before.
     pub(super) fn new(
         recorder: Recorder,
         effect_id: &str,
         node_id: &str,
-        streams: Vec<InterfaceStream>,
+        streams: Vec<SlotStream>,
         began_before: bool,
     ) -> Self {
         Self {
@@ -43,10 +43,7 @@ impl NodeOutput {
         let now = self.recorder.now();
         let reset = Kind::OutputReset(self.output.begin_again(now));
         let streams = self.streams.iter();
-        for kind in streams
-            .filter_map(|stream| stream.begin(now))
-            .chain([reset])
-        {
+        for kind in streams.flat_map(|stream| stream.begin(now)).chain([reset]) {
             self.recorder.submit(kind).await?;
         }
         Ok(())
@@ -58,16 +55,35 @@ impl NodeOutput {
         stream: OutputStream,
         text: String,
     ) -> Result<(), AppendError> {
-        let streams = match stream {
-            OutputStream::Out => self.streams.as_slice(),
-            OutputStream::Err | OutputStream::Unspecified => &[],
+        let pieces = match stream {
+            OutputStream::Out => self.pieces(&text, false),
+            OutputStream::Err | OutputStream::Unspecified => Vec::new(),
         };
-        let pieces: Vec<Kind> = streams
-            .iter()
-            .flat_map(|stream| stream.write(&text, self.recorder.now()))
-            .collect();
         let chunk = self.output.write(stream, text).map(Kind::OutputChunk);
-        for kind in chunk.into_iter().chain(pieces) {
+        self.submit(chunk.into_iter().chain(pieces)).await
+    }
+
+    /// Records JSON values that were written, each a line. They ride on the next commit.
+    pub(super) async fn write_lines(&mut self, lines: String) -> Result<(), AppendError> {
+        for lines in parts(lines).into_iter().filter(|lines| !lines.is_empty()) {
+            let pieces = self.pieces(&lines, true);
+            let chunk = self.output.write_lines(lines).map(Kind::OutputChunk);
+            self.submit(chunk.into_iter().chain(pieces)).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns what the streams that take such pieces show.
+    fn pieces(&self, text: &str, lines: bool) -> Vec<Kind> {
+        let streams = self.streams.iter();
+        let streams = streams.filter(|stream| stream.takes_lines() == lines);
+        streams
+            .flat_map(|stream| stream.write(text, self.recorder.now()))
+            .collect()
+    }
+
+    async fn submit(&self, kinds: impl Iterator<Item = Kind>) -> Result<(), AppendError> {
+        for kind in kinds {
             self.recorder.submit(kind).await?;
         }
         Ok(())

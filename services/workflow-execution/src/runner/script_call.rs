@@ -5,7 +5,7 @@
 use std::pin::pin;
 
 use call_outcome::{Category, Failure, Verdict, tail};
-use contracts::tavern::common::v1::WorkKind;
+use contracts::tavern::common::v1::{OutputStream, WorkKind};
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, Limits, ResultState, execute_request::Program,
 };
@@ -14,12 +14,15 @@ use grpc_kit::{Backoff, FailureClass};
 use run_events::RunControl;
 use run_log::AppendError;
 use script_client::ScriptEvent;
+use serde_json::Value;
 use tonic::{Code, Status};
 
+use crate::domain::data_flow::DataFlow;
 use crate::domain::node_type::Settled;
 use crate::wire;
 
 use super::node_output::NodeOutput;
+use super::yielded::Yielded;
 use super::{Peers, code_of};
 
 /// How much of the end of standard error goes into the details of a failure, in characters.
@@ -37,12 +40,22 @@ pub(super) struct ScriptCall {
     pub(super) code: String,
     pub(super) input_json: String,
     pub(super) wall_millis: Option<u64>,
+    /// The type of the values that it yields; nothing if it writes text.
+    pub(super) yields: Option<DataFlow>,
 }
 
 /// What went wrong with one attempt.
 enum ExecuteError {
     Sandbox(Status),
     Log(AppendError),
+    /// What it yields is not usable.
+    Malformed(Failure),
+}
+
+impl From<AppendError> for ExecuteError {
+    fn from(error: AppendError) -> Self {
+        Self::Log(error)
+    }
 }
 
 /// Runs a script to its end. A cancel of the run drops the request, which kills the script.
@@ -84,9 +97,14 @@ async fn ask_until_answered(
     let mut backoff = Backoff::default();
     let mut failures = 0;
     loop {
-        let status = match ask(&peers, &request, &mut output).await {
-            Ok(response) => return Ok(read(response, &call.language)),
+        let mut yielded = call.yields.map(Yielded::new);
+        let status = match ask(&peers, &request, &mut output, &mut yielded).await {
+            Ok(response) => {
+                let values = yielded.map(Yielded::into_values);
+                return Ok(read(response, values, &call.language));
+            }
             Err(ExecuteError::Log(error)) => return Err(error),
+            Err(ExecuteError::Malformed(failure)) => return Ok(Err(failure)),
             Err(ExecuteError::Sandbox(status)) => status,
         };
         match FailureClass::of(&status) {
@@ -103,21 +121,28 @@ async fn ask(
     peers: &Peers,
     request: &ExecuteRequest,
     output: &mut NodeOutput,
+    yielded: &mut Option<Yielded>,
 ) -> Result<ExecuteResponse, ExecuteError> {
-    output.begin().await.map_err(ExecuteError::Log)?;
+    output.begin().await?;
     let mut events = pin!(script_client::run(peers.sandbox.clone(), request.clone()));
     while let Some(event) = events.next().await {
-        match event.map_err(|broken| ExecuteError::Sandbox(broken.status))? {
-            ScriptEvent::Output(stream, text) => {
-                output
-                    .write(stream, text)
-                    .await
-                    .map_err(ExecuteError::Log)?;
+        match (
+            event.map_err(|broken| ExecuteError::Sandbox(broken.status))?,
+            yielded.as_mut(),
+        ) {
+            (ScriptEvent::Output(OutputStream::Out, text), Some(yielded)) => {
+                let lines = yielded.push(&text).map_err(ExecuteError::Malformed)?;
+                output.write_lines(lines).await?;
             }
-            ScriptEvent::Progress(report) => {
-                output.report(report).await.map_err(ExecuteError::Log)?;
+            (ScriptEvent::Output(stream, text), _) => output.write(stream, text).await?,
+            (ScriptEvent::Progress(report), _) => output.report(report).await?,
+            (ScriptEvent::Ended(response), yielded) => {
+                if let Some(yielded) = yielded {
+                    let lines = yielded.finish().map_err(ExecuteError::Malformed)?;
+                    output.write_lines(lines).await?;
+                }
+                return Ok(*response);
             }
-            ScriptEvent::Ended(response) => return Ok(*response),
         }
     }
     unreachable!("the events of a script end with its end or an error")
@@ -145,16 +170,24 @@ fn refused(status: &Status) -> Failure {
 }
 
 /// Converts the sandbox's answer to what the node gets.
-fn read(response: ExecuteResponse, language: &str) -> Result<Settled, Failure> {
+fn read(
+    response: ExecuteResponse,
+    values: Option<Value>,
+    language: &str,
+) -> Result<Settled, Failure> {
     let stderr = String::from_utf8_lossy(&response.stderr).into_owned();
     match call_wire::verdict_from_proto(response.verdict.as_ref()) {
-        Verdict::Exited(0) => read_result(&response, stderr),
+        Verdict::Exited(0) => read_result(&response, values, stderr),
         verdict => Err(verdict.failure(language, &stderr)),
     }
 }
 
-fn read_result(response: &ExecuteResponse, stderr: String) -> Result<Settled, Failure> {
-    let stdout = String::from_utf8_lossy(&response.stdout).into_owned();
+fn read_result(
+    response: &ExecuteResponse,
+    values: Option<Value>,
+    stderr: String,
+) -> Result<Settled, Failure> {
+    let stdout = || Value::from(String::from_utf8_lossy(&response.stdout));
     let result = match response.result_state() {
         ResultState::Json => wire::read_value(&response.result_json).map_err(|problem| {
             Failure::new(
@@ -175,11 +208,11 @@ fn read_result(response: &ExecuteResponse, stderr: String) -> Result<Settled, Fa
                 "the script's result is larger than the sandbox takes",
             ));
         }
-        ResultState::None | ResultState::Unspecified => serde_json::Value::Null,
+        ResultState::None | ResultState::Unspecified => Value::Null,
     };
     Ok(Settled::Script {
         result,
-        stdout,
+        written: values.unwrap_or_else(stdout),
         stderr,
     })
 }
@@ -205,8 +238,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(response: ExecuteResponse, expected: Result<serde_json::Value, &str>) {
-        let read = read(response, "python3").map_err(|failure| failure.code.clone());
+    fn check(response: ExecuteResponse, expected: Result<Value, &str>) {
+        let read = read(response, None, "python3").map_err(|failure| failure.code.clone());
         let result = read.map(|settled| match settled {
             Settled::Script { result, .. } => result,
             other => panic!("{other:?}"),

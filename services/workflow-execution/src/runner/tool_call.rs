@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use contracts::tavern::common::v1::run_event::Kind;
-use contracts::tavern::common::v1::{self as common, WorkKind};
+use contracts::tavern::common::v1::{self as common, RunEvent, WorkKind};
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::{CallToolRequest, CancelCallRequest};
 use grpc_kit::{Backoff, CallContext, Failure, FailureClass};
@@ -15,7 +15,7 @@ use run_log::AppendError;
 use tonic::Status;
 
 use super::history::RecordedCall;
-use super::interface_stream::InterfaceStream;
+use super::slot_stream::SlotStream;
 use super::tool_text::Written;
 use super::{Peers, code_of};
 
@@ -54,8 +54,10 @@ pub(super) struct ToolCall {
     pub(super) attempt: u32,
     /// How long it may take; nothing for as long as the tool.
     pub(super) timeout: Option<Duration>,
-    /// The outputs of the workflow that what the tool writes reaches.
-    pub(super) streams: Vec<InterfaceStream>,
+    /// The streaming outputs of the node.
+    pub(super) streams: Vec<SlotStream>,
+    /// Whether these are the outputs of the workflow that the call runs, and not what its tool writes.
+    pub(super) of_child: bool,
 }
 
 impl ToolCall {
@@ -149,7 +151,10 @@ impl ToolCall {
         while let Some(response) = records.message().await.map_err(AskError::Status)? {
             match response.record {
                 Some(Record::Event(event)) => {
-                    let shown = self.shown(event.kind.as_ref());
+                    let shown = match self.of_child {
+                        true => self.shown_below(&event),
+                        false => self.shown(event.kind.as_ref()),
+                    };
                     let recorded = self.recorder.submit_child(event).await;
                     recorded.map_err(AskError::Log)?;
                     for kind in shown {
@@ -169,13 +174,34 @@ impl ToolCall {
     /// Returns what the outputs of the workflow show of what the tool wrote.
     fn shown(&self, kind: Option<&Kind>) -> Vec<Kind> {
         let now = self.recorder.now();
+        let are_lines = matches!(kind, Some(Kind::OutputChunk(chunk)) if chunk.json_lines);
         let streams = self.streams.iter();
         match kind.and_then(|kind| self.call.written.take(&self.call.effect_id, kind)) {
+            // All that a tool writes is text, also the values that it gives.
             Some(Written::Piece(piece)) => streams
+                .filter(|stream| are_lines || !stream.takes_lines())
                 .flat_map(|stream| stream.write(&piece, now))
                 .collect(),
-            Some(Written::Nothing) => streams.filter_map(|stream| stream.begin(now)).collect(),
+            Some(Written::Nothing) => streams.flat_map(|stream| stream.begin(now)).collect(),
             None => Vec::new(),
+        }
+    }
+
+    /// Returns what the outputs of the workflow show of those of the run that carries the call out.
+    fn shown_below(&self, event: &RunEvent) -> Vec<Kind> {
+        let own = self.recorder.run_id().to_string();
+        if event.parent_path.last() != Some(&own) {
+            return Vec::new();
+        }
+        let now = self.recorder.now();
+        let of_key = |key: &str| self.streams.iter().find(|stream| **stream.key() == *key);
+        match &event.kind {
+            Some(Kind::OutputChunk(chunk)) => {
+                of_key(&chunk.interface_key).map_or_else(Vec::new, |stream| stream.take(chunk, now))
+            }
+            Some(Kind::OutputReset(reset)) => of_key(&reset.interface_key)
+                .map_or_else(Vec::new, |stream| stream.again(reset.generation, now)),
+            _ => Vec::new(),
         }
     }
 

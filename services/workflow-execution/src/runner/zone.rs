@@ -14,13 +14,14 @@ use contracts::tavern::common::v1::run_event::Kind;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use run_events::{Recorder, RunControl};
+use run_events::{Recorder, RunControl, parts};
 use run_log::AppendError;
 use serde_json::Value;
 
 use crate::domain::engine::Engine;
 use crate::domain::gather::Values;
 use crate::domain::plan::{NodeIndex, Plan};
+use crate::domain::stream_value::to_lines;
 use crate::domain::zone::body::Body;
 use crate::domain::zone::iterations::Iterations;
 use crate::wire;
@@ -28,6 +29,7 @@ use crate::wire;
 use super::Prepared;
 use super::activity::{Active, Activity};
 use super::history::{ZoneHistory, replay_iteration};
+use super::slot_stream::SlotStream;
 
 /// Drives the nodes of an iteration, with what stands in front of their ids. Gives the state in which
 /// nothing is left to happen, or what is not known where they stopped before.
@@ -54,6 +56,8 @@ pub(super) struct Zone {
     pub(super) path: String,
     pub(super) seed: u64,
     pub(super) history: ZoneHistory,
+    /// The stream of the results of a map; nothing for a loop.
+    pub(super) results: Option<SlotStream>,
 }
 
 /// How a zone ended.
@@ -121,7 +125,7 @@ impl Zone {
             Err(failure) => return Ok(ZoneEnd::Ended(Err(failure))),
         };
         let (mut failed, mut stopped) = (None, Unsettled::default());
-        let mut may_begin = true;
+        let (mut may_begin, mut shown) = (true, 0);
         loop {
             while may_begin
                 && failed.is_none()
@@ -141,6 +145,7 @@ impl Zone {
                 }
                 begun += 1;
                 failed = take_ended(&mut iterations, &mut ended, begun, &body);
+                self.show(&iterations, &mut shown).await?;
             }
             self.busy = None;
             let Some((index, took, end)) = running.next().await else {
@@ -154,6 +159,7 @@ impl Zone {
                     ended.insert(index, gave);
                     if failed.is_none() {
                         failed = take_ended(&mut iterations, &mut ended, begun, &body);
+                        self.show(&iterations, &mut shown).await?;
                     }
                 }
                 IterationEnd::Stopped(unsettled) => {
@@ -201,6 +207,21 @@ impl Zone {
             (index, begin.elapsed(), end)
         })
         .boxed()
+    }
+
+    /// Records the results from that of the item `shown` on in their stream. They ride on the next commit.
+    async fn show(&self, iterations: &Iterations, shown: &mut usize) -> Result<(), AppendError> {
+        let Some(stream) = &self.results else {
+            return Ok(());
+        };
+        let results = iterations.results(*shown);
+        *shown += results.len();
+        for lines in parts(to_lines(results)) {
+            for kind in stream.write(&lines, self.recorder.now()) {
+                self.recorder.submit(kind).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Records what an iteration gave. It rides on the next commit.

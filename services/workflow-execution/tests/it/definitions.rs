@@ -469,7 +469,7 @@ async fn what_has_no_effect_is_shown_with_the_definition_and_when_it_is_checked(
     let world = World::new().await;
     let mut client = world.client.clone();
     let definition = json!({
-        "interfaceInputs": {"text": {"dataFlowType": "OBJECT", "isStream": true}},
+        "interfaceInputs": {"text": {"dataFlowType": "OBJECT", "isStream": true, "multi": true}},
         "nodes": [],
     });
     let expected = [("/interfaceInputs/text/isStream", "not_supported")];

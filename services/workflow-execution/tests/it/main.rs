@@ -28,5 +28,6 @@ mod schedules;
 mod simulation;
 mod streams;
 mod support;
+mod value_streams;
 mod waits;
 mod zones;

@@ -30,7 +30,7 @@ fn relayed(execution: Value) -> Value {
     })
 }
 
-fn chunk_of<'e>(event: &'e RunEvent, key: &str) -> Option<&'e OutputChunk> {
+pub(crate) fn chunk_of<'e>(event: &'e RunEvent, key: &str) -> Option<&'e OutputChunk> {
     match &event.kind {
         Some(Kind::OutputChunk(chunk)) if chunk.interface_key == key => Some(chunk),
         _ => None,
@@ -38,7 +38,7 @@ fn chunk_of<'e>(event: &'e RunEvent, key: &str) -> Option<&'e OutputChunk> {
 }
 
 /// What a follower has of an output in the end, who discards what a reset makes void.
-fn shown(events: &[RunEvent], key: &str) -> String {
+pub(crate) fn shown(events: &[RunEvent], key: &str) -> String {
     let mut text = String::new();
     for event in events {
         match &event.kind {
@@ -54,7 +54,7 @@ fn shown(events: &[RunEvent], key: &str) -> String {
     text
 }
 
-fn is_chunk_of(key: &str) -> impl Fn(&Kind) -> bool {
+pub(crate) fn is_chunk_of(key: &str) -> impl Fn(&Kind) -> bool {
     move |kind| matches!(kind, Kind::OutputChunk(chunk) if chunk.interface_key == key)
 }
 
@@ -136,6 +136,110 @@ async fn w27_an_output_of_a_failure_that_is_handled_is_the_text_that_stands_for_
     let outcome = world.outcome(&run.run_id).await;
     assert_eq!(result(&outcome), json!({"live": "none"}));
     assert_eq!(shown(&world.events(&run.run_id).await, "live"), "none");
+}
+
+#[tokio::test]
+async fn w27_a_stream_whose_failure_is_handled_ends_and_one_that_breaks_fails_its_readers() {
+    let world = World::new().await;
+    let script = python("say", "print('half', flush=True)\nraise SystemExit(3)\n");
+    let mut definition = json!({
+        "nodes": [
+            script,
+            {"id": "collect", "type": "core:StreamToString"},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [
+            edge("say", "stdout", "collect", "stream"),
+            edge("say", "stdout", "out", "live"),
+            edge("collect", "text", "out", "whole"),
+        ],
+        "interfaceOutputs": {
+            "live": {"dataFlowType": "STRING", "isStream": true},
+            "whole": {"dataFlowType": "STRING"},
+        },
+    });
+    let run = world.start(&definition, json!({})).await;
+    let events = world.events(&run.run_id).await;
+    let codes: Vec<String> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            Some(Kind::NodeFinished(finished)) => finished.error.as_ref(),
+            _ => None,
+        })
+        .map(|error| error.code.clone())
+        .collect();
+    assert_eq!(codes, ["script_exited", "stream_broken", "upstream_failed"]);
+    definition["nodes"][0]["configValues"]["execution"] = json!({"onError": "continue"});
+    let run = world.start(&definition, json!({})).await;
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(
+        result(&outcome),
+        json!({"live": "half\n", "whole": "half\n"})
+    );
+    let events = world.events(&run.run_id).await;
+    assert_eq!(shown(&events, "live"), "half\n");
+    assert!(!words(&events).contains(&"output reset".to_owned()));
+}
+
+#[tokio::test]
+async fn an_output_shows_what_an_output_of_a_run_below_shows() {
+    let world = World::new().await;
+    let definition = json!({
+        "nodes": [
+            {"id": "below", "type": "core:RunWorkflow", "configValues": {"workflowId": "run_and_report"},
+             "inputValues": {"code": "1"}},
+            {"id": "relay", "type": "core:StreamSuffixRelay", "inputValues": {"suffix": "!"}},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [
+            edge("below", "live", "relay", "inputStream"),
+            edge("relay", "outputStream", "out", "upward"),
+            edge("below", "report", "out", "report"),
+        ],
+        "interfaceOutputs": {
+            "upward": {"dataFlowType": "STRING", "isStream": true},
+            "report": {"dataFlowType": "STRING"},
+        },
+    });
+    let run = world.start(&definition, json!({})).await;
+    let begun = world.events_until(&run.run_id, is_chunk_of("upward")).await;
+    assert_eq!(shown(&begun, "upward"), "hello");
+    // After a crash the run below is followed again, from its beginning.
+    let world = world.restart().await;
+    let resets =
+        |kind: &Kind| matches!(kind, Kind::OutputReset(reset) if reset.interface_key == "upward");
+    world.events_until(&run.run_id, resets).await;
+    world.registry.release();
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(
+        result(&outcome),
+        json!({"upward": "hello!", "report": "It ran."})
+    );
+    let events = world.events(&run.run_id).await;
+    assert_eq!(shown(&events, "upward"), "hello!");
+}
+
+#[tokio::test]
+async fn what_a_node_in_a_zone_writes_is_shown_with_its_place() {
+    let world = World::new().await;
+    let mut script = python("say", "print(inputs['index'], end='', flush=True)\n");
+    script["parentNode"] = json!("loop");
+    let definition = json!({
+        "nodes": [
+            {"id": "loop", "type": "core:LoopZone", "inputValues": {"count": 2}},
+            {"id": "begin", "type": "core:ZoneInput", "parentNode": "loop"},
+            script,
+            {"id": "end", "type": "core:ZoneOutput", "parentNode": "loop"},
+        ],
+        "edges": [edge("begin", "index", "say", "index")],
+    });
+    let run = world.start(&definition, json!({})).await;
+    let events = world.events(&run.run_id).await;
+    let written = events.iter().filter_map(|event| chunk_of(event, ""));
+    let written: Vec<(&str, &str)> = written
+        .map(|chunk| (chunk.node_id.as_str(), chunk.text.as_str()))
+        .collect();
+    assert_eq!(written, [("loop#0/say", "0"), ("loop#1/say", "1")]);
 }
 
 #[tokio::test]

@@ -120,6 +120,22 @@ async fn a_workflow_is_checked_stored_run_and_deleted() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_values_of_a_stream_are_an_entry_each() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let inputs = json!({"tabs": "Ada: 10.5\nBo: 0.5"}).to_string();
+    let run = tavern(&stack, &["workflows", "run", "tally_tabs", &inputs])?;
+    let timeline = text(&run.stdout);
+    for entry in [
+        r#"value     tabs: {"guest":"Ada","amount":10.5}"#,
+        r#"value     tabs: {"guest":"Bo","amount":0.5}"#,
+        "value     prices: 12.6",
+    ] {
+        assert!(timeline.contains(entry), "{timeline}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_is_one_message_without_a_backtrace() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
     let refused = tavern(&stack, &["runs", "show", "turn_1"])?;

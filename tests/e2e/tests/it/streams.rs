@@ -9,13 +9,13 @@ use contracts::tavern::workflow::v1::start_run_request::Target;
 use serde_json::{Value, json};
 use testkit::{Followed, Stack, collect};
 
-/// What a follower has of the output `live` in the end, who discards what a reset makes void.
-fn shown(events: &[RunEvent]) -> String {
+/// What a follower has of an output of the run in the end, who discards what a reset makes void.
+fn shown(events: &[RunEvent], key: &str) -> String {
     let mut text = String::new();
-    for event in events {
+    for event in events.iter().filter(|event| event.parent_path.is_empty()) {
         match &event.kind {
-            Some(Kind::OutputReset(reset)) if reset.interface_key == "live" => text.clear(),
-            Some(Kind::OutputChunk(chunk)) if chunk.interface_key == "live" => {
+            Some(Kind::OutputReset(reset)) if reset.interface_key == key => text.clear(),
+            Some(Kind::OutputChunk(chunk)) if chunk.interface_key == key => {
                 text.push_str(&chunk.text);
             }
             _ => {}
@@ -34,8 +34,8 @@ async fn start(stack: &Stack, target: Target, inputs: &Value) -> anyhow::Result<
     Ok(started.run.unwrap_or_default().run_id)
 }
 
-/// Follows a run until the output `live` shows something.
-async fn until_shown(stack: &Stack, run_id: &str) -> anyhow::Result<()> {
+/// Follows a run until an output shows something.
+async fn until_shown(stack: &Stack, run_id: &str, key: &str) -> anyhow::Result<()> {
     let request = WatchRunRequest {
         run_id: run_id.to_owned(),
         after_sequence: 0,
@@ -43,7 +43,7 @@ async fn until_shown(stack: &Stack, run_id: &str) -> anyhow::Result<()> {
     let mut records = stack.runs().watch_run(request).await?.into_inner();
     while let Some(response) = records.message().await? {
         match response.record.and_then(|record| record.record) {
-            Some(Record::Event(event)) if !shown(std::slice::from_ref(&event)).is_empty() => {
+            Some(Record::Event(event)) if !shown(std::slice::from_ref(&event), key).is_empty() => {
                 return Ok(());
             }
             Some(Record::Terminal(_)) => break,
@@ -71,7 +71,7 @@ async fn what_code_writes_is_shown_and_reported() -> anyhow::Result<()> {
         "report": "The code succeeded. It wrote: one\ntwo\n",
     });
     assert_eq!(result(&ended)?, expected);
-    assert_eq!(shown(&ended.events), "one\ntwo\n");
+    assert_eq!(shown(&ended.events, "live"), "one\ntwo\n");
     Ok(())
 }
 
@@ -93,17 +93,49 @@ async fn after_a_kill_in_the_middle_an_output_is_shown_from_its_beginning() -> a
     });
     let target = Target::DefinitionJson(definition.to_string());
     let run_id = start(&stack, target, &json!({})).await?;
-    until_shown(&stack, &run_id).await?;
+    until_shown(&stack, &run_id, "live").await?;
     stack.kill()?;
     stack.restart().await?;
     let ended = collect(&stack.runs(), &run_id, 0).await?;
     let lines: String = (0..40).map(|number| format!("{number}\n")).collect();
     let expected = format!("{lines}[end]");
     assert_eq!(result(&ended)?, json!({"live": expected}));
-    assert_eq!(shown(&ended.events), expected);
+    assert_eq!(shown(&ended.events, "live"), expected);
     let resets = ended.events.iter().filter(
         |event| matches!(&event.kind, Some(Kind::OutputReset(reset)) if reset.interface_key == "live"),
     );
     assert_eq!(resets.count(), 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_a_run_below_are_seen_above_one_by_one_also_after_a_kill() -> anyhow::Result<()> {
+    let mut stack = Stack::all_in_one().await?;
+    let guests: Vec<String> = (0..20).map(|guest| format!("g{guest}")).collect();
+    let tabs: Vec<String> = guests.iter().map(|guest| format!("{guest}: 0.5")).collect();
+    let inputs = json!({"tabs": tabs.join("\n"), "pause": 0.05});
+    let target = Target::WorkflowId("close_the_tabs".to_owned());
+    let run_id = start(&stack, target, &inputs).await?;
+    until_shown(&stack, &run_id, "tabs").await?;
+    stack.kill()?;
+    stack.restart().await?;
+    let ended = collect(&stack.runs(), &run_id, 0).await?;
+    let result = result(&ended)?;
+    let tabs = guests
+        .iter()
+        .map(|guest| json!({"guest": guest, "amount": 0.5}));
+    assert_eq!(result["tabs"], Value::from_iter(tabs));
+    assert_eq!(result["prices"], json!(vec![0.6; 20]));
+    let lines = shown(&ended.events, "tabs");
+    assert_eq!(result["ledger"], lines.trim_end());
+    let chunks = ended.events.iter().filter_map(|event| match &event.kind {
+        Some(Kind::OutputChunk(chunk)) if chunk.interface_key == "tabs" => Some(chunk.json_lines),
+        _ => None,
+    });
+    let chunks: Vec<bool> = chunks.collect();
+    assert!(
+        chunks.len() > 10 && chunks.iter().all(|lines| *lines),
+        "{chunks:?}"
+    );
     Ok(())
 }

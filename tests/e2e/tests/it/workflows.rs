@@ -126,6 +126,18 @@ fn examples_without_models() -> Vec<Case> {
             json!({"outcome": r#"filed: {"kind":"thanks","text":"t"}"#, "way": 3, "valid": true}),
         ),
         (
+            "tally_tabs",
+            json!({"tabs": "Ada: 10.5\nBo: 0.5"}),
+            json!({"tabs": [{"guest": "Ada", "amount": 10.5}, {"guest": "Bo", "amount": 0.5}],
+                "prices": [12.6, 0.6]}),
+        ),
+        (
+            "close_the_tabs",
+            json!({"tabs": "Ada: 10.5"}),
+            json!({"tabs": [{"guest": "Ada", "amount": 10.5}], "prices": [12.6],
+                "ledger": "{\"guest\":\"Ada\",\"amount\":10.5}"}),
+        ),
+        (
             "turn_point",
             json!({"matrix": [[0, -1], [1, 0]], "point": [[2], [0]]}),
             json!({"point": [[0], [10]], "step": 5}),

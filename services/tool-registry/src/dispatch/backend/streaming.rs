@@ -2,7 +2,6 @@
 //! are the result.
 
 use call_outcome::{CallOutcome, Category, Failure};
-use contracts::tavern::common::v1::OutputStream;
 use prost_reflect::DynamicMessage;
 use run_events::Coalescer;
 use serde_json::Value;
@@ -150,6 +149,6 @@ async fn keep(mut keeper: Box<OutputKeeper>, text: &str) -> Messages {
 
 fn show(resolved: &ResolvedCall, pieces: Vec<((), String)>) {
     for ((), text) in pieces {
-        resolved.in_flight.output(OutputStream::Out, text);
+        resolved.in_flight.values(text);
     }
 }

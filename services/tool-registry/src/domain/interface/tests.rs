@@ -112,6 +112,16 @@ fn descriptions_fall_back_and_bounds_and_suggestions_narrow() {
         json!({"dataFlowType": "STRING", "multi": true, "description": "texts"}),
         json!({"type": "array", "description": "texts", "items": {"type": "string"}}),
     );
+    for (flow, schema) in [
+        (
+            "INTEGER",
+            json!({"type": "array", "items": {"type": "integer"}}),
+        ),
+        ("STRING", json!({"type": "string"})),
+        ("WILDCARD", json!({})),
+    ] {
+        check(json!({"dataFlowType": flow, "isStream": true}), schema);
+    }
 }
 
 #[test]

@@ -185,7 +185,11 @@ impl<'a> Compiler<'a> {
 
 /// Names the type of a slot for a message.
 fn kind(slot: &Slot) -> String {
-    let many = if slot.multi { "many " } else { "" };
+    let many = match (slot.multi, slot.is_stream) {
+        (true, _) => "many ",
+        (false, true) => "a stream of ",
+        (false, false) => "",
+    };
     format!("{many}{}", slot.data_flow.name())
 }
 

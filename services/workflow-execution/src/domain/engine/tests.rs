@@ -258,3 +258,52 @@ fn a_node_that_panics_has_failed() {
         ("node_panicked", call_outcome::Category::Internal)
     );
 }
+
+/// A relay that fails because no text comes, what reads its stream, and what takes its whole text. `execution`
+/// is the setting of the node that reads.
+fn broken(execution: Value) -> Arc<Plan> {
+    let edge = |source: &str, output: &str, target: &str, input: &str| json!({"source": source, "sourceHandle": output, "target": target, "targetHandle": input});
+    let text = json!({
+        "nodes": [
+            {"id": "object", "type": "core:Condition", "configValues": {"condition": "true"}, "inputValues": {"value": {}}},
+            {"id": "say", "type": "core:StreamSuffixRelay"},
+            {"id": "read", "type": "core:StreamToString", "configValues": {"execution": execution}},
+            {"id": "after", "type": "core:TextSummarizer"},
+            {"id": "whole", "type": "core:TextSummarizer"},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [
+            edge("object", "then", "say", "inputStream"),
+            edge("say", "outputStream", "read", "stream"),
+            edge("read", "text", "after", "text"),
+            edge("say", "outputStream", "whole", "text"),
+            edge("say", "outputStream", "out", "live"),
+        ],
+        "interfaceOutputs": {"live": {"dataFlowType": "STRING", "isStream": true}},
+    });
+    Arc::new(compile_text(&text.to_string(), &crate::node::builtin()).unwrap())
+}
+
+#[test]
+fn w27_what_reads_from_a_node_that_fails_fails_and_may_handle_that() {
+    let handling = json!({"onError": "continue", "outputs": {"text": "cut"}});
+    for (execution, after) in [(json!({}), Status::Skipped), (handling, Status::Succeeded)] {
+        let plan = broken(execution);
+        let (history, engine) = drive(&plan, |_| 0);
+        let node = |id: &str| plan.by_id[id];
+        let failure = history.iter().find_map(|event| match event {
+            Event::Failed(failed, failure) | Event::Handled(failed, _, failure) => {
+                (*failed == node("read")).then(|| failure.code.to_string())
+            }
+            _ => None,
+        });
+        assert_eq!(failure.as_deref(), Some("stream_broken"));
+        assert_eq!(engine.status(node("after")), after);
+        assert_eq!(engine.status(node("whole")), Status::Skipped);
+        assert_eq!(engine.status(node("out")), Status::Skipped);
+        let Some(Outcome::Failed { first, .. }) = engine.outcome() else {
+            panic!("the run failed");
+        };
+        assert_eq!(first, node("say"));
+    }
+}

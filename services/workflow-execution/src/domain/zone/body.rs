@@ -40,7 +40,7 @@ impl Body {
             return Err(Failure::new(Category::Internal, "no_body", message));
         };
         let own = settings.shape().inputs.len();
-        let iterations = Iterations::begin(settings, &planned.own_shape, inputs)?;
+        let iterations = Iterations::begin(settings, planned, inputs)?;
         let connected = plan.outputs.iter();
         let body = Self {
             connected: connected

@@ -7,10 +7,10 @@ use call_outcome::Failure;
 use serde_json::Value;
 
 use super::super::gather::Values;
-use super::super::slot::Shape;
-use super::list::List;
+use super::super::plan::PlanNode;
+use super::list::{Leads, List};
 use super::repeat::Repeat;
-use super::settings::{ZoneKind, ZoneSettings};
+use super::settings::{RESULT_STREAM, ZoneKind, ZoneSettings};
 
 /// The iterations of one zone.
 #[derive(Debug)]
@@ -26,7 +26,13 @@ impl Iterations {
     ///
     /// # Errors
     /// A value that the zone cannot use.
-    pub fn begin(settings: ZoneSettings, shape: &Shape, inputs: &Values) -> Result<Self, Failure> {
+    pub fn begin(
+        settings: ZoneSettings,
+        planned: &PlanNode,
+        inputs: &Values,
+    ) -> Result<Self, Failure> {
+        let shape = &planned.own_shape;
+        let leads = |key: &str| shape.output(key).is_some_and(|at| planned.used[at]);
         let named = |key: &str| inputs.get(shape.input(key)?)?.clone();
         let constants = settings
             .constants
@@ -50,7 +56,13 @@ impl Iterations {
                     seen,
                 )?)
             }
-            ZoneKind::Map(kind) => Self::List(List::begin(kind, constants, named("items"))?),
+            ZoneKind::Map(kind) => {
+                let leads = Leads {
+                    results: leads("results"),
+                    stream: leads(RESULT_STREAM),
+                };
+                Self::List(List::begin(kind, constants, named("items"), leads)?)
+            }
         })
     }
 
@@ -75,6 +87,14 @@ impl Iterations {
         match self {
             Self::Repeat(repeat) => repeat.resume(std::mem::take(ended).into_iter(), connected),
             Self::List(_) => Ok(0),
+        }
+    }
+
+    /// Returns the results of a map from that of the item `from` on, in order.
+    pub fn results(&self, from: usize) -> &[Value] {
+        match self {
+            Self::Repeat(_) => &[],
+            Self::List(list) => list.results(from),
         }
     }
 

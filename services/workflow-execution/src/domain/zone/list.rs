@@ -5,6 +5,7 @@ use std::sync::Arc;
 use call_outcome::Failure;
 use serde_json::{Value, json};
 
+use super::super::data_flow::NULL;
 use super::super::gather::Values;
 use super::super::limits::MAX_VALUE_BYTES;
 use super::super::size::weight;
@@ -23,6 +24,14 @@ pub struct List {
     results: Vec<Value>,
     errors: Vec<Value>,
     bytes: usize,
+    leads: Leads,
+}
+
+/// Which of the outputs with the results lead on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leads {
+    pub(super) results: bool,
+    pub(super) stream: bool,
 }
 
 impl List {
@@ -30,6 +39,7 @@ impl List {
         settings: MapSettings,
         constants: Values,
         items: Option<Arc<Value>>,
+        leads: Leads,
     ) -> Result<Self, Failure> {
         let items = items.unwrap_or_default();
         let count = items.as_array().map_or(0, Vec::len);
@@ -51,11 +61,17 @@ impl List {
             results: Vec::new(),
             errors: Vec::new(),
             bytes: 0,
+            leads,
         })
     }
 
     pub(super) fn index(&self) -> u64 {
         self.results.len() as u64
+    }
+
+    /// Returns the results from that of the item `from` on.
+    pub(super) fn results(&self, from: usize) -> &[Value] {
+        self.results.get(from..).unwrap_or_default()
     }
 
     pub(super) fn concurrency(&self) -> usize {
@@ -102,13 +118,19 @@ impl List {
     pub(super) fn outputs(&mut self) -> Vec<Arc<Value>> {
         let failed = self.errors.len();
         let succeeded = Value::from(self.results.len() - failed);
-        let outputs = [
-            Value::Array(std::mem::take(&mut self.results)),
-            Value::Array(std::mem::take(&mut self.errors)),
-            succeeded,
-            Value::from(failed),
-        ];
-        outputs.into_iter().map(Arc::new).collect()
+        let errors = Value::Array(std::mem::take(&mut self.errors));
+        let results = Arc::new(Value::Array(std::mem::take(&mut self.results)));
+        let only_if = |leads: bool| match leads {
+            true => Arc::clone(&results),
+            false => Arc::clone(&NULL),
+        };
+        vec![
+            only_if(self.leads.results || !self.leads.stream),
+            Arc::new(errors),
+            Arc::new(succeeded),
+            Arc::new(Value::from(failed)),
+            only_if(self.leads.stream),
+        ]
     }
 
     fn fail(&mut self, failure: Failure) -> Result<(), Failure> {

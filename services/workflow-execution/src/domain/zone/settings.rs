@@ -19,6 +19,9 @@ pub const ZONE_INPUT: &str = "core:ZoneInput";
 /// The type of the node that takes values out of an iteration.
 pub const ZONE_OUTPUT: &str = "core:ZoneOutput";
 
+/// The output of a map that gives its results one by one.
+pub const RESULT_STREAM: &str = "result_stream";
+
 /// What the key of an input begins with that carries a value from around a zone into it.
 pub const OUTER: char = '@';
 
@@ -162,8 +165,9 @@ impl ZoneSettings {
             }
             ZoneKind::Map(_) => {
                 inputs.push(Slot::new("items", DataFlow::Array, "The list.").required());
-                let results =
-                    "What each item gave, in the order of the list; null where it failed.";
+                let results = "What each item gave, in the order of the list; null where it failed, and as a whole \
+                     where only `result_stream` leads on.";
+                let streamed = "The same, each as soon as those before it are there.";
                 let errors =
                     "The items that failed: objects with index, category, code and message.";
                 vec![
@@ -171,6 +175,7 @@ impl ZoneSettings {
                     Slot::new("errors", DataFlow::Array, errors),
                     Slot::new("succeeded", DataFlow::Integer, "How many items succeeded."),
                     Slot::new("failed", DataFlow::Integer, "How many items failed."),
+                    Slot::new(RESULT_STREAM, DataFlow::Wildcard, streamed).stream(),
                 ]
             }
         };

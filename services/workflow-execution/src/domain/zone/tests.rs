@@ -250,6 +250,44 @@ fn w16_results_have_the_order_and_length_of_the_items() {
     assert!(failed.is_string(), "{failed}");
 }
 
+#[test]
+fn w18_the_results_are_a_stream_and_a_stream_is_a_list_of_items() {
+    let mut definition = dividing(json!([1, 2]), json!({}));
+    let map = json!({"id": "again", "type": "core:MapList"});
+    let begin = inside("again", "begin2", "core:ZoneInput", json!({}));
+    let end = inside("again", "end2", "core:ZoneOutput", json!({}));
+    definition["nodes"]
+        .as_array_mut()
+        .unwrap()
+        .extend([map, begin, end]);
+    definition["edges"] = json!([
+        edge("begin", "item", "divide", "b"),
+        edge("divide", "result", "end", "result"),
+        edge("map", "result_stream", "again", "items"),
+        edge("begin2", "item", "end2", "result"),
+        edge("again", "results", "out", "results"),
+        edge("map", "results", "out", "kept"),
+        edge("again", "result_stream", "out", "live"),
+    ]);
+    definition["interfaceOutputs"] = json!({
+        "results": {"dataFlowType": "ARRAY"},
+        "kept": {"dataFlowType": "ARRAY"},
+        "live": {"dataFlowType": "FLOAT", "isStream": true},
+    });
+    let all = json!([12, 6]);
+    assert_eq!(
+        play(&definition),
+        json!({"results": all, "kept": all, "live": all})
+    );
+    let edges = definition["edges"].as_array_mut().unwrap();
+    edges.retain(|edge| edge["targetHandle"] != "kept");
+    definition["interfaceOutputs"]
+        .as_object_mut()
+        .unwrap()
+        .remove("kept");
+    assert_eq!(play(&definition), json!({"results": all, "live": all}));
+}
+
 #[track_caller]
 fn check_refused(definition: &Value, expected: &[&str]) {
     let refused = compile_text(&definition.to_string(), &crate::node::builtin()).unwrap_err();

@@ -1,5 +1,6 @@
 //! The futures that carry effects out, and what they end with.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use call_outcome::Failure;
@@ -7,7 +8,9 @@ use contracts::tavern::common::v1::{CallResult, CallStatus};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use run_log::AppendError;
+use serde_json::{Map, Value};
 
+use crate::domain::flatten::RUN_WORKFLOW;
 use crate::domain::gather::Values;
 use crate::domain::node_type::{Effect, Settled};
 use crate::domain::plan::NodeIndex;
@@ -18,6 +21,7 @@ use super::super::inline_zone::{self, InlineEnd};
 use super::super::node_output::NodeOutput;
 use super::super::script_call::{self, ScriptCall};
 use super::super::settle::settled_batch;
+use super::super::slot_stream::SlotStream;
 use super::super::tool_batch::{BatchCall, BatchEnd, ToolBatch};
 use super::super::tool_call::{ToolCall, ToolEnd};
 use super::super::tool_text::ToolText;
@@ -42,6 +46,15 @@ pub(super) enum EffectOutcome {
     RetryDue,
 }
 
+/// What the effects under way write, by node.
+#[derive(Default)]
+pub(super) struct NodeWrites {
+    /// To the streaming outputs of the nodes.
+    streams: HashMap<NodeIndex, Vec<SlotStream>>,
+    /// What the tools write that a list of calls asks for.
+    texts: HashMap<NodeIndex, Vec<ToolText>>,
+}
+
 impl EffectOutcome {
     fn of(ended: Result<Result<Settled, Failure>, AppendError>) -> Self {
         ended.map_or_else(Self::LogFailed, Self::Answered)
@@ -57,6 +70,8 @@ impl Drive {
         began_before: bool,
     ) -> BoxFuture<'static, EffectOutcome> {
         let (peers, control) = (self.runner.peers.clone(), self.control.clone());
+        let streams = SlotStream::of_node(&self.streams, node, self.engine.node(node));
+        self.written.streams.insert(node, streams);
         match effect {
             Effect::CallTool { .. } => {
                 let call = self.calls.get(&(node, 0)).cloned();
@@ -85,6 +100,7 @@ impl Drive {
                 code,
                 input,
                 wall_millis,
+                yields,
             } => {
                 let call = ScriptCall {
                     // Only names the attempt to the script: the sandbox runs a repeated id again.
@@ -94,6 +110,7 @@ impl Drive {
                     code,
                     input_json: input.to_string(),
                     wall_millis,
+                    yields,
                 };
                 let output = self.output(node, &call.effect_id, began_before);
                 let work = script_call::execute(peers, output, control, call);
@@ -155,6 +172,7 @@ impl Drive {
             path: self.path_of(node),
             seed,
             node,
+            results: self.streams_of(node).pop(),
         };
         zone.execute(inputs, timeout)
             .map(|ended| ended.map_or_else(EffectOutcome::LogFailed, EffectOutcome::Zone))
@@ -170,13 +188,27 @@ impl Drive {
             call,
             attempt: self.attempt(node),
             timeout: self.time_left(node),
-            streams: self.streams.written_by(node),
+            streams: self.streams_of(node),
+            of_child: self.engine.node(node).definition().full_type == RUN_WORKFLOW,
         }
+    }
+
+    fn streams_of(&self, node: NodeIndex) -> Vec<SlotStream> {
+        self.written.streams.get(&node).cloned().unwrap_or_default()
+    }
+
+    /// Returns what the effect of a node wrote to its streaming outputs, by key.
+    pub(super) fn take_so_far(&mut self, node: NodeIndex) -> Map<String, Value> {
+        let streams = self.written.streams.remove(&node).unwrap_or_default();
+        let so_far = streams
+            .iter()
+            .map(|slot| (slot.key().to_string(), slot.so_far()));
+        so_far.collect()
     }
 
     /// Returns what the tools of a node wrote, in the order of its calls.
     pub(super) fn take_written(&mut self, node: NodeIndex) -> String {
-        let listed = self.written.remove(&node);
+        let listed = self.written.texts.remove(&node);
         let single = self
             .calls
             .get(&(node, 0))
@@ -206,7 +238,7 @@ impl Drive {
         };
         let calls: Vec<BatchCall> = requests.iter().enumerate().map(call).collect();
         let written = calls.iter().map(|call| call.call.call.written.clone());
-        self.written.insert(node, written.collect());
+        self.written.texts.insert(node, written.collect());
         ToolBatch {
             node_id: self.path_of(node),
             calls,
@@ -231,7 +263,7 @@ impl Drive {
 
     fn output(&self, node: NodeIndex, effect_id: &str, began_before: bool) -> NodeOutput {
         let node_id = self.path_of(node);
-        let streams = self.streams.written_by(node);
+        let streams = self.streams_of(node);
         let recorder = self.recorder.clone();
         NodeOutput::new(recorder, effect_id, &node_id, streams, began_before)
     }

@@ -45,8 +45,8 @@ impl Drive {
         gave: Result<Vec<Option<Arc<Value>>>, Failure>,
         took: Duration,
     ) {
-        let attempts = self.attempt(node);
-        let event = evaluate::finished_after(&mut self.engine, node, gave, attempts);
+        let (attempts, so_far) = (self.attempt(node), self.take_so_far(node));
+        let event = evaluate::finished_after(&mut self.engine, node, gave, attempts, &so_far);
         let shown = self.streams.completed(&event, self.recorder.now());
         self.pending.extend(shown);
         match &event {

@@ -448,7 +448,7 @@ impl Scope {
 
     fn finish(&mut self, outside: &mut Outside, node: NodeIndex, gave: Result<Values, Failure>) {
         let attempts = self.attempt(node);
-        let event = evaluate::finished_after(&mut self.engine, node, gave, attempts);
+        let event = evaluate::finished_after(&mut self.engine, node, gave, attempts, &Map::new());
         let (state, outputs, failure) = match &event {
             Event::Succeeded(_, outputs) => (common::NodeState::Succeeded, Some(outputs), None),
             Event::Handled(_, outputs, failure) => {

@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 /// The registry's double. Clones are handles of the same.
 ///
 /// Tools: `echo` gives its arguments; `fail` fails; `recovers` fails before its third attempt; `reject` is refused; `unknown` is not known;
-/// `chatty` and `says` write a chunk first, `says` as the run; `talks` does and then waits as `wait` does; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
+/// `chatty` and `says` write a chunk first, `says` as the run; `talks` does and then waits as `wait` does; `counts` gives 1 and 2 one after the other and waits in between; `workflow:run_and_report` is a run that shows `hello` and then waits; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
 /// there for the first two requests; `busy` waits for others as [`RegistryDouble::keep_busy`] says.
 #[derive(Clone, Default)]
 pub(crate) struct RegistryDouble {
@@ -156,7 +156,7 @@ impl RegistryDouble {
                     ..base
                 }
             }
-            "wait" | "talks" => {
+            "wait" | "talks" | "counts" | "workflow:run_and_report" => {
                 let mut released = self.inner.released.subscribe();
                 let mut cancelled = self.inner.cancelled.subscribe();
                 tokio::select! {
@@ -165,9 +165,14 @@ impl RegistryDouble {
                         return ended(CallStatus::Cancelled, "cancelled");
                     }
                 }
+                let output = match request.tool_id.as_str() {
+                    "counts" => "[1,2]",
+                    "workflow:run_and_report" => r#"{"live":"hello","report":"It ran."}"#,
+                    _ => "\"waited\"",
+                };
                 CallResult {
                     status: CallStatus::Succeeded.into(),
-                    output_json: "\"waited\"".to_owned(),
+                    output_json: output.to_owned(),
                     ..base
                 }
             }
@@ -191,8 +196,13 @@ fn chunk(effect_id: &str, run_id: &str) -> CallToolResponse {
         text: "hello".to_owned(),
         ..OutputChunk::default()
     };
+    shown(run_id, Vec::new(), chunk)
+}
+
+fn shown(run_id: &str, parent_path: Vec<String>, chunk: OutputChunk) -> CallToolResponse {
     let event = RunEvent {
         run_id: run_id.to_owned(),
+        parent_path,
         kind: Some(Kind::OutputChunk(chunk)),
         ..RunEvent::default()
     };
@@ -237,6 +247,30 @@ impl CallService for RegistryDouble {
             "talks" | "says" => {
                 let run_id = request.effect_id.split('/').next().unwrap_or_default();
                 vec![Ok(chunk(&request.effect_id, run_id))]
+            }
+            "counts" => {
+                let run_id = request.effect_id.split('/').next().unwrap_or_default();
+                let first = OutputChunk {
+                    effect_id: request.effect_id.clone(),
+                    text: "1\n".to_owned(),
+                    json_lines: true,
+                    ..OutputChunk::default()
+                };
+                vec![Ok(shown(run_id, Vec::new(), first))]
+            }
+            "workflow:run_and_report" => {
+                let run_id = request.effect_id.split('/').next().unwrap_or_default();
+                let of_key = |key: &str| OutputChunk {
+                    text: "hello".to_owned(),
+                    interface_key: key.to_owned(),
+                    ..OutputChunk::default()
+                };
+                let above = vec![run_id.to_owned()];
+                let deeper = vec![run_id.to_owned(), "flow_below".to_owned()];
+                vec![
+                    Ok(shown("flow_deeper", deeper, of_key("live"))),
+                    Ok(shown("flow_below", above, of_key("live"))),
+                ]
             }
             _ => Vec::new(),
         };

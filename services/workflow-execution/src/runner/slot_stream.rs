@@ -1,0 +1,198 @@
+//! What the effect of a node writes to a streaming output of it: kept, and passed on to the outputs of the
+//! workflow that it reaches.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use contracts::tavern::common::v1::OutputChunk;
+use contracts::tavern::common::v1::run_event::Kind;
+use core_types::Timestamp;
+use serde_json::Value;
+
+use crate::domain::limits::MAX_VALUE_BYTES;
+use crate::domain::plan::{NodeIndex, PlanNode};
+use crate::domain::slot::Slot;
+use crate::wire;
+
+use super::interface_stream::{InterfaceStream, InterfaceStreams};
+
+/// One streaming output of a node under way. Clones are handles of the same. The lock is held for a moment
+/// and never across an await.
+#[derive(Clone, Debug)]
+pub(super) struct SlotStream {
+    key: Arc<str>,
+    /// Whether it writes JSON values, each a line, and not text.
+    lines: bool,
+    state: Arc<Mutex<State>>,
+    outputs: Vec<InterfaceStream>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether this start of the effect wrote something. What an earlier one wrote is void then.
+    begun: bool,
+    /// Which start of the child below wrote it.
+    generation: u64,
+    bytes: u64,
+    /// What was written, as far as a node may give it.
+    kept: String,
+}
+
+impl SlotStream {
+    /// Begins the streams of a node that starts, one for each streaming output of it.
+    pub(super) fn of_node(
+        streams: &InterfaceStreams,
+        node: NodeIndex,
+        planned: &PlanNode,
+    ) -> Vec<Self> {
+        let slots = (0..).zip(planned.own_shape.outputs.iter());
+        let slots = slots.filter(|(_, slot)| slot.is_stream);
+        slots
+            .map(|(at, slot)| Self::new(slot, streams.written_by(node, at)))
+            .collect()
+    }
+
+    fn new(slot: &Slot, outputs: Vec<InterfaceStream>) -> Self {
+        Self {
+            key: Arc::clone(&slot.key),
+            lines: slot.streams_values(),
+            state: Arc::default(),
+            outputs,
+        }
+    }
+
+    /// Returns the key of the output.
+    pub(super) fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    /// Whether it takes JSON values, each a line, and not text.
+    pub(super) fn takes_lines(&self) -> bool {
+        self.lines
+    }
+
+    /// Begins anew. What was written before is void.
+    pub(super) fn begin(&self, now: Timestamp) -> Vec<Kind> {
+        *self.lock() = State {
+            begun: true,
+            ..State::default()
+        };
+        self.outputs
+            .iter()
+            .filter_map(|output| output.begin(now))
+            .collect()
+    }
+
+    /// Takes what was written next.
+    pub(super) fn write(&self, text: &str, now: Timestamp) -> Vec<Kind> {
+        self.write_as(text, self.lines, now)
+    }
+
+    /// Takes a piece of the output of a run below, of the same key. What came before changes nothing: a run
+    /// that is followed again reports everything from its beginning.
+    pub(super) fn take(&self, chunk: &OutputChunk, now: Timestamp) -> Vec<Kind> {
+        let mut kinds = self.again(chunk.generation, now);
+        let place = {
+            let state = self.lock();
+            (state.generation, state.bytes)
+        };
+        if place == (chunk.generation, chunk.offset) {
+            kinds.extend(self.write_as(&chunk.text, chunk.json_lines, now));
+        }
+        kinds
+    }
+
+    /// Begins anew if the run below did so since.
+    pub(super) fn again(&self, generation: u64, now: Timestamp) -> Vec<Kind> {
+        if generation <= self.lock().generation {
+            return Vec::new();
+        }
+        let kinds = self.begin(now);
+        self.lock().generation = generation;
+        kinds
+    }
+
+    /// Returns what was written so far.
+    pub(super) fn so_far(&self) -> Value {
+        let state = self.lock();
+        if !self.lines {
+            return Value::String(state.kept.clone());
+        }
+        let values = state
+            .kept
+            .lines()
+            .map_while(|line| wire::read_value(line).ok());
+        Value::Array(values.collect())
+    }
+
+    fn write_as(&self, text: &str, lines: bool, now: Timestamp) -> Vec<Kind> {
+        let begun = self.lock().begun;
+        let mut kinds = match begun {
+            true => Vec::new(),
+            false => self.begin(now),
+        };
+        let mut state = self.lock();
+        state.bytes += text.len() as u64;
+        if state.kept.len() + text.len() <= MAX_VALUE_BYTES {
+            state.kept.push_str(text);
+        }
+        drop(state);
+        let outputs = self.outputs.iter();
+        kinds.extend(outputs.flat_map(|output| output.write(text, lines, now)));
+        kinds
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::data_flow::DataFlow;
+
+    fn chunk(generation: u64, offset: u64, text: &str) -> OutputChunk {
+        OutputChunk {
+            text: text.to_owned(),
+            generation,
+            offset,
+            json_lines: true,
+            ..OutputChunk::default()
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_followed_again_writes_once_and_one_that_begins_again_anew() {
+        let slot = Slot::new("s", DataFlow::Integer, "").stream();
+        let stream = SlotStream::new(&slot, Vec::new());
+        let now = Timestamp::from_unix_nanos(0);
+        for (chunk, so_far) in [
+            (chunk(0, 0, "1\n"), json!([1])),
+            (chunk(0, 0, "1\n"), json!([1])),
+            (chunk(0, 2, "2\n3\n"), json!([1, 2, 3])),
+            (chunk(7, 0, "4\n"), json!([4])),
+            (chunk(0, 6, "5\n"), json!([4])),
+            (chunk(7, 2, "6\n{\"cut"), json!([4, 6])),
+        ] {
+            stream.take(&chunk, now);
+            assert_eq!(stream.so_far(), so_far);
+        }
+        stream.again(7, now);
+        assert_eq!(stream.so_far(), json!([4, 6]));
+        stream.again(8, now);
+        assert_eq!(stream.so_far(), json!([]));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_text_is_bounded() {
+        let slot = Slot::new("s", DataFlow::String, "").stream();
+        let stream = SlotStream::new(&slot, Vec::new());
+        let now = Timestamp::from_unix_nanos(0);
+        let long = "x".repeat(MAX_VALUE_BYTES);
+        stream.write("a", now);
+        stream.write(&long, now);
+        assert_eq!(stream.so_far(), json!("a"));
+    }
+}
