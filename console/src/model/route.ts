@@ -2,8 +2,10 @@
 
 import { signal } from "@preact/signals";
 
+const VIEWS = ["run", "runs", "tools", "workflows", "questions"] as const;
+
 export interface Route {
-  view: "run" | "runs" | "tools" | "workflows";
+  view: (typeof VIEWS)[number];
   /** The run, tool or workflow that is open; empty if none is. */
   id: string;
 }
@@ -16,7 +18,7 @@ addEventListener("hashchange", () => {
 
 export function read(hash: string): Route {
   const [view = "", ...id] = hash.replace(/^#\/?/, "").split("/");
-  const known = view === "runs" || view === "tools" || view === "workflows" ? view : "run";
+  const known = VIEWS.find((known) => known === view) ?? "run";
   return { view: known, id: decode(id.join("/")) };
 }
 

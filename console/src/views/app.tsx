@@ -2,6 +2,7 @@ import { useEffect } from "preact/hooks";
 
 import { address, go, route } from "../model/route.ts";
 import { open, shown } from "../model/run.ts";
+import { QuestionsView } from "./questions.tsx";
 import { RunView } from "./run.tsx";
 import { RunsView } from "./runs.tsx";
 import { ToolsView } from "./tools.tsx";
@@ -12,6 +13,7 @@ const VIEWS = [
   { view: "runs", title: "History", shortcut: "2" },
   { view: "tools", title: "Tools", shortcut: "3" },
   { view: "workflows", title: "Workflows", shortcut: "4" },
+  { view: "questions", title: "Questions", shortcut: "5" },
 ] as const;
 
 export function App() {
@@ -44,6 +46,7 @@ export function App() {
       <main class={`view ${view}`}>
         {view === "run" && <RunView />}
         {view === "runs" && <RunsView />}
+        {view === "questions" && <QuestionsView />}
         {view === "tools" && <ToolsView id={id} />}
         {view === "workflows" && <WorkflowsView id={id} />}
       </main>

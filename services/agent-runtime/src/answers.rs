@@ -162,6 +162,8 @@ impl Answers {
                 conversation_id: question.conversation_id.clone(),
                 ephemeral: false,
                 budgets: Limits::default(),
+                compact: false,
+                granted: Limits::default(),
                 dialect: None,
                 request_id: question.run_id.clone(),
                 scope: SCOPE,

@@ -148,6 +148,15 @@ impl Conversations {
         }
     }
 
+    /// Returns the agent of the last turn of a conversation.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn last_agent(&self, conversation_id: &str) -> Result<Option<String>, Failure> {
+        let runs = self.inner.runs.by_conversation(conversation_id).await?;
+        Ok(runs.into_iter().next_back().map(|(run, _)| run.subject))
+    }
+
     /// Returns at most `limit` conversations, the newest first, those before `before`.
     ///
     /// # Errors
@@ -347,12 +356,16 @@ impl Conversations {
         before: Option<RunId>,
     ) -> Result<Vec<(Timestamp, Part)>, Failure> {
         let mut runs = self.inner.runs.by_conversation(conversation_id).await?;
+        let mut until = None;
         if let Some(before) = before.map(|run| run.to_string()) {
             let place = runs.iter().position(|(run, _)| run.run_id == before);
+            let run = place.and_then(|place| runs.get(place));
+            until = run.and_then(|(run, _)| timestamp_from_proto(run.create_time?));
             runs.truncate(place.unwrap_or(runs.len()));
         }
         let batches = self.inner.store.appended(conversation_id).await;
-        let batches = batches.map_err(|error| store_failure(&error))?;
+        let mut batches = batches.map_err(|error| store_failure(&error))?;
+        batches.retain(|batch| until.is_none_or(|until| batch.created <= until));
         let mut parts: Vec<(Timestamp, Part)> = Vec::new();
         for (run, meta) in runs {
             let Ok(plan) = serde_json::from_value::<Plan>(meta.data) else {

@@ -20,6 +20,7 @@ pub mod plan;
 pub mod profile;
 pub mod prompt;
 pub mod reading;
+pub mod reduction;
 pub mod scene;
 pub mod sleep;
 pub mod spelling;

@@ -61,7 +61,7 @@ pub struct ModelRequest {
 
 impl ModelRequest {
     /// Returns how many bytes of text the model reads.
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let messages: usize = self.messages.iter().map(ChatMessage::bytes).sum();
         let tools: usize = self.tools.iter().map(|tool| tool.to_string().len()).sum();
         messages + tools

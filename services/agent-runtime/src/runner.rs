@@ -15,11 +15,16 @@ mod deliberate;
 mod deliberation;
 mod directives;
 mod driver;
+mod ending;
+mod export;
 mod flights;
 mod inventory;
 mod observations;
+mod prompting;
 mod queue;
 mod reading_context;
+mod reduce;
+mod replay;
 mod spending;
 mod steer;
 mod stop;
@@ -63,6 +68,7 @@ use crate::{
 pub(crate) use deliberate::describe;
 pub(crate) use directives::Directive;
 pub(crate) use driver::damaged;
+pub use replay::{Divergence, Fixture, FixtureError, replay};
 
 /// The kind of run that a turn is.
 pub const TURN: &str = "turn";

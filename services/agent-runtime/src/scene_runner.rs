@@ -170,6 +170,7 @@ impl SceneRunner {
             concurrency_key: String::new(),
             priority: 0,
             deadline_cap: None,
+            grant: None,
             owner_data: json!({"scene": new.scene.text, "scene_revision": new.revision}),
             first_events: Vec::new(),
             path: None,

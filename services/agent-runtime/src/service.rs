@@ -141,7 +141,18 @@ pub async fn build(
         let knowledge = knowledge.clone();
         following.push(tokio::spawn(async move { knowledge.follow_files().await }));
     }
-    let agent = AgentRpc::new(runs.clone(), turns.clone(), Arc::clone(&ids));
+    let agent = AgentRpc::new(
+        runs.clone(),
+        turns.clone(),
+        profiles.clone(),
+        Arc::clone(&ids),
+    );
+    let conversation = ConversationRpc::new(
+        conversations.clone(),
+        turns.clone(),
+        profiles.clone(),
+        ids.clone(),
+    );
     let parts = SceneParts {
         runs: runs.clone(),
         turns,
@@ -173,7 +184,7 @@ pub async fn build(
         agent,
         profile: ProfileRpc::new(profiles.clone(), knowledge.clone(), settings.default_model),
         knowledge: KnowledgeRpc::new(knowledge, profiles, states.clone()),
-        conversation: ConversationRpc::new(conversations, ids),
+        conversation,
         model: ModelRpc::new(models),
         state: StateRpc::new(states, publishers),
         _following: following
@@ -213,6 +224,7 @@ impl Base {
         let logs = RunLogs::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
         let (clock, ids) = (Arc::clone(&environment.clock), Arc::clone(&environment.ids));
         let runs = Runs::new(logs, RunOwner::Agent, Arc::clone(&clock), ids);
+        runs.pause_below(peers.workflow_runs.clone());
         let options = SqliteOptions::new(data.file("agent-runtime.db")?);
         let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
         let store = AgentStore::new(database.map_err(BuildError::Database)?);

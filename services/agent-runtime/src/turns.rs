@@ -68,6 +68,8 @@ pub struct NewTurn {
     pub ephemeral: bool,
     /// What the caller says about budgets.
     pub budgets: Limits,
+    /// What an agent that called this one leaves it.
+    pub granted: Limits,
     /// The dialect of a text that the caller gives.
     pub dialect: Option<Dialect>,
     /// The caller's name for the request; empty if it is never repeated.
@@ -80,6 +82,8 @@ pub struct NewTurn {
     pub options: Option<RunOptions>,
     /// Whether the turn is refused while another of the conversation continues.
     pub refuse_if_busy: bool,
+    /// Whether it only replaces earlier turns by a summary.
+    pub compact: bool,
     /// Its place in a scene, for a turn that a scene starts.
     pub scene: Option<SceneTurn>,
 }
@@ -161,6 +165,7 @@ impl Turns {
             concurrency_key: String::new(),
             priority: 0,
             deadline_cap: None,
+            grant: None,
             owner_data: serde_json::to_value(&plan).expect("a plan has only text keys"),
             first_events: input.history.iter().map(message_given).collect(),
             path: None,
@@ -248,7 +253,8 @@ impl Inner {
         let default_model = Some(&self.default_model).filter(|name| !name.is_empty());
         let prompt = settings.system_prompt.clone();
         Plan {
-            budgets: Budgets::settled(&self.budgets, &settings.budgets, &turn.budgets),
+            budgets: Budgets::settled(&self.budgets, &settings.budgets, &turn.budgets)
+                .within(&turn.granted),
             go_on,
             ephemeral: turn.ephemeral,
             model: settings.model.as_ref().or(default_model).cloned(),
@@ -264,14 +270,20 @@ impl Inner {
             temperature: settings.temperature,
             max_output_tokens: settings.max_output_tokens,
             stop_at_unknown_tool: settings.stop_at_unknown_tool.unwrap_or(true),
-            compaction: settings.compaction.unwrap_or_default(),
+            compaction: settings.compaction.clone().unwrap_or_default(),
+            reduction: settings.reduction.clone().unwrap_or_default(),
+            compact: turn.compact,
             interaction: settings.interaction.unwrap_or_default(),
             scene: turn.scene.clone(),
         }
     }
 
     fn check_model(&self, plan: &Plan) -> Result<(), Failure> {
-        if !plan.go_on || plan.deliberation.is_some() {
+        let asks_model = match plan.compact {
+            true => plan.compaction.workflow.is_none(),
+            false => plan.go_on && plan.deliberation.is_none(),
+        };
+        if !asks_model {
             return Ok(());
         }
         match &plan.model {

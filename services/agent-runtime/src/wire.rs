@@ -112,6 +112,7 @@ pub(crate) fn budgets_edited(budgets: &Budgets, request_id: String) -> common::B
         money_micros: budgets.money_micros.unwrap_or_default(),
         wall_seconds: budgets.wall_seconds.unwrap_or_default(),
         bytes: budgets.bytes,
+        depth: Some(budgets.depth),
         request_id,
     }
 }
@@ -124,6 +125,7 @@ pub(crate) fn edited_budgets(edited: &common::BudgetsEdited) -> Budgets {
         calls_per_response: edited.calls_per_response,
         calls: edited.calls,
         bytes: edited.bytes,
+        depth: edited.depth.unwrap_or(Budgets::MOST.depth),
         tokens: bounded(edited.tokens),
         money_micros: bounded(edited.money_micros),
         wall_seconds: bounded(edited.wall_seconds),

@@ -1,9 +1,11 @@
-//! The commands that talk to a Tavern: invoke a text, look at runs, tools, approvals, workflows,
-//! scenes and schedules.
+//! The commands that talk to a Tavern: invoke a text, look at runs, questions, conversations, tools,
+//! approvals, workflows, scenes and schedules.
 
 pub(crate) mod approvals;
+mod conversations;
 mod invoke;
 mod json;
+mod questions;
 mod runs;
 mod scenes;
 mod schedules;
@@ -59,6 +61,20 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: tools::Command,
     },
+    /// List conversations, and replace their earlier turns by a summary.
+    Conversations {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: conversations::Command,
+    },
+    /// List and answer what people are asked.
+    Questions {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: questions::Command,
+    },
     /// List, show, follow and decide approvals of calls.
     Approvals {
         #[command(flatten)]
@@ -108,6 +124,8 @@ impl Command {
             Self::Invoke { remote, input } => input.execute(&remote).await,
             Self::Runs { remote, command } => command.execute(&remote).await,
             Self::Tools { remote, command } => command.execute(&remote).await,
+            Self::Conversations { remote, command } => command.execute(&remote).await,
+            Self::Questions { remote, command } => command.execute(&remote).await,
             Self::Approvals { remote, command } => command.execute(&remote).await,
             Self::Workflows { remote, command } => command.execute(&remote).await,
             Self::Scenes { remote, command } => command.execute(&remote).await,

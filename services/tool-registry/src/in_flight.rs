@@ -18,13 +18,22 @@ use crate::ledger::{self, OutputKeeper};
 use live_output::LiveOutput;
 pub use live_output::OutputCursor;
 
+/// What the run of a call and the runs below it used.
+#[derive(Clone, Debug, Default)]
+pub struct UsedBelow {
+    /// What their models used.
+    pub model_totals: Vec<ModelTotal>,
+    /// How many calls they made.
+    pub calls: u32,
+}
+
 /// How far a call is.
 #[derive(Debug, Default)]
 pub struct Stage {
     /// The run that executes the call, once it is known.
     pub child_run_id: Option<String>,
-    /// What the models of that run used, once it has ended.
-    pub model_totals: Vec<ModelTotal>,
+    /// What that run used, once it has ended.
+    pub used_below: UsedBelow,
     /// What the tool has written so far.
     pub output: LiveOutput,
     /// Whether the call is in the ledger, or waits for people and is kept meanwhile.
@@ -174,14 +183,17 @@ impl InFlightCall {
         }
     }
 
-    /// Takes what the models of the run used that executed the call.
-    pub fn models_used(&self, run: &Run) {
-        let totals = run
-            .outcome
-            .as_ref()
-            .map(|outcome| outcome.model_totals.clone());
-        self.stage
-            .send_modify(|stage| stage.model_totals = totals.unwrap_or_default());
+    /// Takes what the run used that executed the call.
+    pub fn used_below(&self, run: &Run) {
+        let Some(outcome) = &run.outcome else {
+            return;
+        };
+        self.stage.send_modify(|stage| {
+            stage.used_below = UsedBelow {
+                model_totals: outcome.model_totals.clone(),
+                calls: outcome.calls,
+            };
+        });
     }
 
     /// Shows something that the tool wrote.

@@ -31,7 +31,7 @@ use run_log::{
 };
 use tonic::{Code, Status};
 
-pub use entry::{Entry, LedgerEntry, Record, Settled};
+pub use entry::{Entry, LedgerEntry, Record, Settled, grant_from_text, grant_to_text};
 pub use list::CallPage;
 pub use long_output::{MAX_INLINE_BYTES, OutputKeeper, OutputPart};
 

@@ -19,10 +19,12 @@
 //! - [`forked`]: what a run takes over from another.
 //! - `handled`: the failures that the outcome of a run lists.
 //! - `result_cache`: results that other nodes reuse; `predict`: those that a run would reuse.
+//! - [`allowance`]: what a run that works for an agent may use.
 //! - `activity`: whether something of a run is under way that is no wait.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
 
 mod activity;
+pub mod allowance;
 pub mod checkpoints;
 mod describe_tools;
 mod drive;
@@ -61,6 +63,7 @@ use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::registry::v1::{CallState, GetCallRequest};
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use core_types::Timestamp;
 use grpc_kit::Transport;
@@ -71,6 +74,7 @@ use tonic::Status;
 use crate::domain::engine::{Command, Engine};
 use crate::domain::node_type::Settled;
 use crate::domain::plan::NodeIndex;
+use allowance::Allowance;
 use checkpoints::Checkpoints;
 use effect_permits::EffectPermits;
 use handled::HandledFailures;
@@ -98,6 +102,8 @@ pub struct Peers {
     pub models: ModelServiceClient<Transport>,
     /// Reads and extends conversations.
     pub conversations: ConversationServiceClient<Transport>,
+    /// The turns of agents.
+    pub turns: RunServiceClient<Transport>,
 }
 
 impl Peers {
@@ -108,7 +114,8 @@ impl Peers {
             tools: ToolRegistryServiceClient::new(registry),
             sandbox: ScriptSandboxServiceClient::new(sandbox),
             models: ModelServiceClient::new(agent.clone()),
-            conversations: ConversationServiceClient::new(agent),
+            conversations: ConversationServiceClient::new(agent.clone()),
+            turns: RunServiceClient::new(agent),
         }
     }
 }
@@ -141,6 +148,8 @@ pub struct Prepared {
     pub zones: Zones,
     /// The failures of the whole run that were handled before.
     pub handled: HandledFailures,
+    /// What the run may use and has used.
+    pub allowance: Arc<Allowance>,
     /// The conversation whose workspace tools use.
     pub conversation_id: String,
     /// The workflow by its id; empty for a definition that is not stored.
@@ -149,8 +158,14 @@ pub struct Prepared {
 
 impl Prepared {
     /// Continues with what was recorded.
-    pub fn of(replayed: Replayed, conversation_id: String, workflow_id: String) -> Self {
+    pub fn of(
+        replayed: Replayed,
+        allowance: Arc<Allowance>,
+        conversation_id: String,
+        workflow_id: String,
+    ) -> Self {
         Self {
+            allowance,
             commands: replayed.engine.outstanding(),
             engine: replayed.engine,
             calls: replayed.calls,

@@ -84,14 +84,16 @@ pub async fn build_with(
         per_depth: settings.max_effects,
         per_type: settings.max_effects_by_type,
     };
+    let runs = Runs::new(
+        logs,
+        RunOwner::Workflow,
+        Arc::clone(&clock),
+        Arc::clone(&ids),
+    );
+    runs.pause_below(peers.turns.clone());
     let inner = Inner {
         library,
-        runs: Runs::new(
-            logs,
-            RunOwner::Workflow,
-            Arc::clone(&clock),
-            Arc::clone(&ids),
-        ),
+        runs,
         runner: Arc::new(Runner::new(peers, cache, concurrency, settings.rest_after)),
         clock,
         ids,

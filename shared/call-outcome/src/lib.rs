@@ -4,6 +4,7 @@
 //! * [`Category`] and [`Failure`]: why it did not succeed.
 //! * [`Violation`]: one thing that is wrong with JSON that came from outside.
 //! * [`Verdict`]: how a script ended, in the words of the sandbox, and the failure that follows from it.
+//! * [`repetition`]: calls that are made again and again with the same result.
 //! * [`code_error`]: the exception that an interpreter printed.
 //!
 //! The crate is pure and knows no protobuf; `call-wire` converts its types to the contract and back.
@@ -12,6 +13,7 @@ mod category;
 pub mod code_error;
 mod failure;
 mod outcome;
+pub mod repetition;
 mod verdict;
 mod violation;
 

@@ -60,6 +60,14 @@ pub fn edited_success(tool: &str, arguments: &str, reason: &str, result: &Value)
     )
 }
 
+/// Words that the same calls gave the same results (rule G706).
+pub fn repeated(times: usize) -> String {
+    format!(
+        "Observation: The same call with the same result was made {times} times in a row. \
+         Do something else, or answer in plain text."
+    )
+}
+
 /// The ends of an output that is too long to be shown (L4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LongOutput<'o> {

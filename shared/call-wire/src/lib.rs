@@ -7,6 +7,7 @@
 mod catalogue;
 mod dialect;
 mod load_diagnostic;
+mod model_totals;
 mod observation;
 mod outcome;
 mod parsed;
@@ -17,6 +18,7 @@ mod retry;
 pub use catalogue::{CatalogueProblem, catalogue};
 pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto, finish_reason};
 pub use load_diagnostic::load_diagnostic_to_proto;
+pub use model_totals::{ModelTotals, total_of_answer};
 pub use observation::{category_name, gives_handle, observation, output_bytes};
 pub use outcome::{
     failure_from_proto, failure_to_proto, outcome_to_proto, output_text, verdict_from_proto,

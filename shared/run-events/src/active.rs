@@ -61,6 +61,11 @@ impl ActiveRuns {
         self.lock().get(&run).cloned()
     }
 
+    /// Returns every run.
+    pub(crate) fn all(&self) -> Vec<Active> {
+        self.lock().values().cloned().collect()
+    }
+
     /// Returns how many runs there are.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()

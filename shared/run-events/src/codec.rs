@@ -81,6 +81,7 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::ConversationCompacted(_) => 63,
         Kind::InstanceSlept(_) => 70,
         Kind::InstanceWoke(_) => 71,
+        Kind::UsageReported(_) => 72,
     }
 }
 

@@ -126,6 +126,11 @@ impl RunControl {
         *self.inner.paused.borrow()
     }
 
+    /// Follows whether the run is paused.
+    pub(crate) fn pauses(&self) -> watch::Receiver<bool> {
+        self.inner.paused.subscribe()
+    }
+
     /// Waits until the run is not paused.
     pub async fn until_resumed(&self) {
         let mut paused = self.inner.paused.subscribe();

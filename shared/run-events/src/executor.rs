@@ -18,6 +18,7 @@ use crate::control::{CancelReason, RunControl};
 use crate::outcome;
 use crate::recorder::Recorder;
 use crate::rest::{Alarm, Departure};
+use crate::runs::Runs;
 use crate::waits::Waits;
 
 /// How long the work may take to end by itself after a cancel. Then it is dropped, which
@@ -85,7 +86,7 @@ impl Executor {
     }
 
     /// Executes `work` as a task that outlives the caller, and records how it ended.
-    pub(crate) fn execute<F, Fut>(&self, recorder: Recorder, waits: Waits, work: F)
+    pub(crate) fn execute<F, Fut>(&self, runs: Runs, recorder: Recorder, waits: Waits, work: F)
     where
         F: FnOnce(RunControl) -> Fut + Send + 'static,
         Fut: Future<Output = End> + Send + 'static,
@@ -109,12 +110,15 @@ impl Executor {
         }
         let inner = Arc::clone(&self.inner);
         let context = control.call_context();
+        let children = recorder.children().clone();
+        let following = control.clone();
         let task = async move {
             let end = tokio::select! {
                 biased;
                 // First, so that no queued run takes the place of one that is left open.
                 () = inner.drain.cancelled() => End::LeaveOpen,
                 end = supervise(&control, recorder.remaining(), work) => end,
+                () = children.follow(runs, following) => End::LeaveOpen,
             };
             let departure = match end {
                 End::Finished(mut outcome) => {

@@ -97,10 +97,10 @@ fn time(time: Option<prost_types::Timestamp>) -> Result<Option<Timestamp>, Strin
 fn state_filter(state: i32) -> Result<StateFilter, String> {
     match common::RunState::try_from(state) {
         Ok(common::RunState::Unspecified) => Ok(StateFilter::Any),
-        Ok(common::RunState::Running) => Ok(StateFilter::OpenIn(phase::RUNNING)),
-        Ok(common::RunState::Waiting) => Ok(StateFilter::OpenIn(phase::WAITING)),
-        Ok(common::RunState::Queued) => Ok(StateFilter::OpenIn(phase::QUEUED)),
-        Ok(common::RunState::Paused) => Ok(StateFilter::OpenIn(phase::PAUSED)),
+        Ok(common::RunState::Running) => Ok(StateFilter::OpenIn(&[phase::RUNNING])),
+        Ok(common::RunState::Waiting) => Ok(StateFilter::OpenIn(&[phase::WAITING, phase::ASKING])),
+        Ok(common::RunState::Queued) => Ok(StateFilter::OpenIn(&[phase::QUEUED])),
+        Ok(common::RunState::Paused) => Ok(StateFilter::OpenIn(&[phase::PAUSED])),
         Ok(_) => Ok(StateFilter::FinishedAs(state)),
         Err(_) => Err(format!("{state} is not a run state")),
     }

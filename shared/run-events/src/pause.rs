@@ -12,7 +12,8 @@ use crate::runs::Runs;
 use crate::wake::Reached;
 
 impl Runs {
-    /// Pauses a run: no further step starts until it is resumed. A paused run is left as it is.
+    /// Pauses a run with those below it: no further step starts until it is resumed. A paused run is left
+    /// as it is. Returns when those below have followed, or after 2 s.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, RUN_FINISHED, RUN_NOT_PAUSABLE, or a storage that does not work.
@@ -22,7 +23,7 @@ impl Runs {
         self.enter(run_id, phase::PAUSED, event).await
     }
 
-    /// Resumes a paused run. A run that is not paused is left as it is.
+    /// Resumes a paused run with those that were paused because of it. A run that is not paused is left as it is.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, RUN_FINISHED, RUN_NOT_PAUSABLE, or a storage that does not work.
@@ -47,7 +48,11 @@ impl Runs {
                     let phase = if paused { phase } else { resumed };
                     active.recorder.enter(phase, event).await
                 };
-                active.control.set_paused(paused, recorded).await
+                let entered = active.control.set_paused(paused, recorded).await;
+                if entered.is_ok() && self.other_owner().is_some() {
+                    active.recorder.children().have_followed(paused).await;
+                }
+                entered
             }
             Reached::Ended => Err(AppendError::Finished),
             Reached::NotResumed(summary) if summary.phase == phase => Ok(()),

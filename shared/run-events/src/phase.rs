@@ -14,11 +14,14 @@ pub(crate) const WAITING: i32 = 2;
 /// The phase of a run that waits for its turn.
 pub(crate) const QUEUED: i32 = 3;
 
+/// The phase of a run that rests and waits for a person.
+pub(crate) const ASKING: i32 = 4;
+
 /// Returns the state of an open run in a phase.
 pub(crate) fn state_in(phase: i32) -> RunState {
     match phase {
         PAUSED => RunState::Paused,
-        WAITING => RunState::Waiting,
+        WAITING | ASKING => RunState::Waiting,
         QUEUED => RunState::Queued,
         _ => RunState::Running,
     }

@@ -8,6 +8,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 use core_types::{Clock, Durability, RunId, Timestamp};
 use run_log::{AppendError, NewEvent, RunWriter};
 
+use crate::children::Children;
 use crate::codec::{encode, timestamp_to_proto};
 use crate::control::StartGuard;
 use crate::forwarded_sequences::ForwardedSequences;
@@ -35,6 +36,7 @@ struct Inner {
     checkpointed: AtomicU64,
     /// Locked for a look-up or a change, never across an await.
     forwarded: Mutex<ForwardedSequences>,
+    children: Children,
 }
 
 /// What every event of a run carries.
@@ -79,6 +81,7 @@ impl Recorder {
         first_phase: i32,
     ) -> Self {
         let forwarded = Mutex::new(ForwardedSequences::new(stamp.run));
+        let children = Children::new(stamp.run);
         Self {
             inner: Arc::new(Inner {
                 writer,
@@ -92,6 +95,7 @@ impl Recorder {
                 }),
                 checkpointed: AtomicU64::new(0),
                 forwarded,
+                children,
             }),
         }
     }
@@ -103,6 +107,7 @@ impl Recorder {
         let run_id = self.run_id().to_string();
         for event in events {
             forwarded.note(event, event.origin_sequence);
+            self.inner.children.note(event);
             let phase = match &event.kind {
                 Some(Kind::RunQueued(_)) => phase::QUEUED,
                 Some(Kind::RunDequeued(_)) => phase::RUNNING,
@@ -207,6 +212,7 @@ impl Recorder {
     /// [`AppendError`] when the event cannot be taken.
     pub async fn submit_child(&self, mut event: common::RunEvent) -> Result<(), AppendError> {
         let origin = std::mem::take(&mut event.sequence);
+        self.inner.children.note(&event);
         if self.forwarded().has(&event, origin) {
             return Ok(());
         }
@@ -223,6 +229,11 @@ impl Recorder {
     /// [`AppendError`] when it cannot be stored.
     pub async fn flush(&self) -> Result<u64, AppendError> {
         self.inner.writer.flush().await
+    }
+
+    /// Returns the runs directly below.
+    pub(crate) fn children(&self) -> &Children {
+        &self.inner.children
     }
 
     fn forwarded(&self) -> MutexGuard<'_, ForwardedSequences> {
@@ -291,9 +302,16 @@ impl Recorder {
         entered.await.map(drop)
     }
 
-    /// Notes that the run rests until `due`, once everything submitted is durable.
-    pub(crate) async fn rest(&self, due: Timestamp) -> Result<(), AppendError> {
-        self.inner.writer.rest(phase::WAITING, due).await.map(drop)
+    /// Notes that the run rests until `due`, once everything submitted is durable, and whether it waits for
+    /// a person; it is as before if that is not known.
+    pub(crate) async fn rest(&self, due: Timestamp, asks: Option<bool>) -> Result<(), AppendError> {
+        let phase = match asks {
+            Some(true) => phase::ASKING,
+            Some(false) => phase::WAITING,
+            None if self.inner.first_phase == phase::ASKING => phase::ASKING,
+            None => phase::WAITING,
+        };
+        self.inner.writer.rest(phase, due).await.map(drop)
     }
 
     /// Returns the sequence of the last event that is known to be stored.

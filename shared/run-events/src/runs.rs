@@ -3,10 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use contracts::tavern::common::v1 as common;
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use core_types::{Clock, IdSource, RunId, RunOwner};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use grpc_kit::{Drain, Failure};
+use grpc_kit::{Drain, Failure, Transport};
 use run_log::{ReopenError, RunFilter, RunLog, RunLogs, RunSummary};
 use tonic::Status;
 
@@ -32,6 +33,7 @@ pub struct Runs {
     wakers: Wakers,
     resumption: Arc<OnceLock<Resume>>,
     before_deletion: Arc<OnceLock<BeforeDeletion>>,
+    other_owner: Arc<OnceLock<RunServiceClient<Transport>>>,
 }
 
 /// Deletes what belongs to a run that is about to be deleted.
@@ -69,6 +71,7 @@ impl Runs {
             wakers: Wakers::default(),
             resumption: Arc::default(),
             before_deletion: Arc::default(),
+            other_owner: Arc::default(),
         }
     }
 
@@ -216,7 +219,7 @@ impl Runs {
     {
         let (recorded, declared) = (RecordedWaits::default(), DeclaredSignals::new());
         let waits = Waits::new(recorder.clone(), recorded, declared);
-        self.executor.execute(recorder, waits, work);
+        self.executor.execute(self.clone(), recorder, waits, work);
     }
 
     /// Executes `work`, whose nodes can wait, as [`Runs::execute`] does.
@@ -225,7 +228,18 @@ impl Runs {
         F: FnOnce(RunControl) -> Fut + Send + 'static,
         Fut: Future<Output = End> + Send + 'static,
     {
-        self.executor.execute(recorder, waits, work);
+        self.executor.execute(self.clone(), recorder, waits, work);
+    }
+
+    /// Takes the runs of the other service that has runs below those of this one, so that a pause reaches
+    /// them too.
+    pub fn pause_below(&self, other: RunServiceClient<Transport>) {
+        // A second client would be of the same service.
+        let _ = self.other_owner.set(other);
+    }
+
+    pub(crate) fn other_owner(&self) -> Option<RunServiceClient<Transport>> {
+        self.other_owner.get().cloned()
     }
 
     /// Returns the number of runs that are in memory: a task executes them.

@@ -3,9 +3,10 @@
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::{
     AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse, DeleteRunRequest,
-    DeleteRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest, ListRunsResponse,
-    ListWaitsRequest, ListWaitsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest,
-    ResumeRunResponse, SignalRunRequest, SignalRunResponse, WatchRunRequest, WatchRunResponse,
+    DeleteRunResponse, GetRunRequest, GetRunResponse, ListQuestionsRequest, ListQuestionsResponse,
+    ListRunsRequest, ListRunsResponse, ListWaitsRequest, ListWaitsResponse, PauseRunRequest,
+    PauseRunResponse, ResumeRunRequest, ResumeRunResponse, SignalRunRequest, SignalRunResponse,
+    WatchRunRequest, WatchRunResponse,
     run_service_server::{RunService, RunServiceServer},
 };
 use futures::StreamExt;
@@ -117,6 +118,14 @@ impl RunService for Rpc {
         request: Request<ListWaitsRequest>,
     ) -> Result<Response<ListWaitsResponse>, Status> {
         let page = self.runs.list_waits(&request.into_inner()).await?;
+        Ok(Response::new(page))
+    }
+
+    async fn list_questions(
+        &self,
+        request: Request<ListQuestionsRequest>,
+    ) -> Result<Response<ListQuestionsResponse>, Status> {
+        let page = self.runs.list_questions(&request.into_inner()).await?;
         Ok(Response::new(page))
     }
 

@@ -67,6 +67,8 @@ pub struct StartRun {
     pub concurrency_key: String,
     /// Its priority, 0 to 9.
     pub priority: u32,
+    /// What the run may use, where it works for an agent.
+    pub grant: Option<common::CallGrant>,
     /// The runs above, outermost first; nothing takes them from the present call.
     pub path: Option<Vec<String>>,
 }
@@ -162,6 +164,7 @@ impl Runs {
             input_is_model_text: start.input_is_model_text,
             concurrency_key: start.concurrency_key,
             priority: start.priority,
+            grant: start.grant,
         });
         let mut run = NewRun::new(stamp.run, start.kind, now);
         run.subject = start.subject;

@@ -200,7 +200,11 @@ impl Waits {
         // A wait that is about to record that it is due holds the lock.
         let awaited = self.inner.awaited.load(Ordering::SeqCst);
         let board = self.inner.board.try_lock();
-        let Some(earliest) = board.ok().and_then(|mut board| board.earliest_of(awaited)) else {
+        let known = board.ok().and_then(|mut board| {
+            let earliest = board.earliest_of(awaited)?;
+            Some((earliest, !board.asked().is_empty()))
+        });
+        let Some((earliest, asks)) = known else {
             return Ok(None);
         };
         let deadline = self.inner.recorder.deadline();
@@ -208,8 +212,15 @@ impl Waits {
         if due.since(self.inner.recorder.now()) <= shortest {
             return Ok(None);
         }
-        self.inner.recorder.rest(due).await?;
+        self.inner.recorder.rest(due, Some(asks)).await?;
         Ok(Some(Departure::new(due, leaving)))
+    }
+
+    /// Returns what people are asked.
+    pub(crate) async fn asked(&self) -> Vec<common::Wait> {
+        let mut board = self.inner.board.lock().await;
+        board.forget_dropped();
+        board.asked()
     }
 
     async fn until(&self, due: Option<Timestamp>) {

@@ -71,7 +71,7 @@ impl Runs {
     /// # Errors
     /// A storage that does not work: the run continues at the next start.
     pub async fn rest_until(&self, run: &Recorder, due: Timestamp) -> Result<(), Failure> {
-        let rested = run.rest(due).await;
+        let rested = run.rest(due, None).await;
         rested.map_err(|error| append_failure(&error))?;
         self.executor().alarm().set(due);
         Ok(())
@@ -163,7 +163,7 @@ impl Runs {
             Err(failure) => {
                 // It is tried again while the service runs.
                 if let Some(due) = due {
-                    let rested = recorder.rest(due).await;
+                    let rested = recorder.rest(due, None).await;
                     rested.map_err(|error| append_failure(&error))?;
                 }
                 Err(failure)

@@ -275,7 +275,9 @@ fn admits(filter: &RunFilter, run: &RunSummary) -> bool {
             StateFilter::Any => true,
             StateFilter::Open => run.state == RunState::Open,
             StateFilter::Awake => run.state == RunState::Open && run.due.is_none(),
-            StateFilter::OpenIn(phase) => run.state == RunState::Open && run.phase == phase,
+            StateFilter::OpenIn(phases) => {
+                run.state == RunState::Open && phases.contains(&run.phase)
+            }
             StateFilter::Finished => run.state != RunState::Open,
             StateFilter::FinishedAs(code) => run.state == RunState::Finished(code),
         }

@@ -141,8 +141,8 @@ pub enum StateFilter {
     Open,
     /// Runs that have not ended and do not rest.
     Awake,
-    /// Runs that have not ended and are in this phase.
-    OpenIn(i32),
+    /// Runs that have not ended and are in one of these phases.
+    OpenIn(&'static [i32]),
     /// Runs that have ended.
     Finished,
     /// Runs that have ended with this code of the owner.

@@ -27,6 +27,9 @@ pub struct Budgets {
     pub calls: u32,
     /// How many bytes the outputs of its calls may have in all. Default 64 MiB, at most 1 GiB.
     pub bytes: u64,
+    /// How many runs of agents and workflows may stand one below the other under the turn. Default 8,
+    /// which is the most.
+    pub depth: u32,
     /// How many tokens its requests and answers may have in all; unbounded if missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
@@ -45,6 +48,7 @@ impl Default for Budgets {
             calls_per_response: 16,
             calls: 64,
             bytes: 64 << 20,
+            depth: 8,
             tokens: None,
             money_micros: None,
             wall_seconds: None,
@@ -63,6 +67,8 @@ pub struct Limits {
     pub calls: Option<u32>,
     /// See [`Budgets::bytes`].
     pub bytes: Option<u64>,
+    /// See [`Budgets::depth`].
+    pub depth: Option<u32>,
     /// See [`Budgets::tokens`].
     pub tokens: Option<u64>,
     /// See [`Budgets::money_micros`].
@@ -79,6 +85,7 @@ impl Limits {
             calls_per_response: least([self.calls_per_response, other.calls_per_response]),
             calls: least([self.calls, other.calls]),
             bytes: least([self.bytes, other.bytes]),
+            depth: least([self.depth, other.depth]),
             tokens: least([self.tokens, other.tokens]),
             money_micros: least([self.money_micros, other.money_micros]),
             wall_seconds: least([self.wall_seconds, other.wall_seconds]),
@@ -174,6 +181,7 @@ impl Budgets {
         calls_per_response: 64,
         calls: 1_000,
         bytes: 1 << 30,
+        depth: 8,
         tokens: None,
         money_micros: None,
         wall_seconds: None,
@@ -192,6 +200,7 @@ impl Budgets {
             ),
             calls: chosen(request.calls, profile.calls, defaults.calls),
             bytes: chosen(request.bytes, profile.bytes, defaults.bytes),
+            depth: chosen(request.depth, profile.depth, defaults.depth),
             tokens: least([request.tokens, profile.tokens, defaults.tokens]),
             money_micros: least([
                 request.money_micros,
@@ -213,10 +222,44 @@ impl Budgets {
             calls_per_response: limits.calls_per_response.unwrap_or(self.calls_per_response),
             calls: limits.calls.unwrap_or(self.calls),
             bytes: limits.bytes.unwrap_or(self.bytes),
+            depth: limits.depth.unwrap_or(self.depth),
             tokens: limits.tokens.or(self.tokens),
             money_micros: limits.money_micros.or(self.money_micros),
             wall_seconds: limits.wall_seconds.or(self.wall_seconds),
         }
+    }
+
+    /// Lowers the budgets to what a caller grants (rule G703).
+    pub fn within(&self, granted: &Limits) -> Self {
+        let count = |own: u32, granted: Option<u32>| granted.map_or(own, |most| own.min(most));
+        Self {
+            calls: count(self.calls, granted.calls),
+            depth: count(self.depth, granted.depth),
+            tokens: least([self.tokens, granted.tokens]),
+            money_micros: least([self.money_micros, granted.money_micros]),
+            wall_seconds: least([self.wall_seconds, granted.wall_seconds]),
+            ..*self
+        }
+    }
+
+    /// Returns what is left of tokens, money and time, at least 1 of each that is bounded; of the first two
+    /// a tenth is kept for the last answer.
+    pub fn left(&self, used: &Used, is_last: bool) -> (Option<u64>, Option<u64>, Option<u64>) {
+        let left = |budget: Budget, used: u64| {
+            let limit = match is_last {
+                true => budget.limit(),
+                false => budget.before_last(),
+            };
+            limit.saturating_sub(used).max(1)
+        };
+        (
+            self.tokens
+                .map(|limit| left(Budget::Tokens(limit), used.tokens)),
+            self.money_micros
+                .map(|limit| left(Budget::Money(limit), used.money_micros)),
+            self.wall_seconds
+                .map(|limit| left(Budget::Wall(limit), used.wall.as_secs())),
+        )
     }
 
     /// Returns the units that are zero or more than a turn may use: name, value and the most.
@@ -230,6 +273,7 @@ impl Budgets {
                 most.calls_per_response,
             ),
             ("calls", self.calls, most.calls),
+            ("depth", self.depth, most.depth),
         ];
         let counted = counted.map(|(name, value, most)| (name, Some(value.into()), most.into()));
         let others = [
@@ -244,7 +288,7 @@ impl Budgets {
     }
 
     /// Returns each budget with what is used of it, those that were asked for last.
-    fn all(&self, used: &Used) -> impl Iterator<Item = (Budget, u64)> {
+    pub fn all(&self, used: &Used) -> impl Iterator<Item = (Budget, u64)> {
         let bounded = [
             (
                 Budget::Iterations(self.iterations),

@@ -16,12 +16,15 @@ pub const SUMMARY_TOKENS: u32 = 1_024;
 const MAX_SUMMARY_BYTES: usize = 16 << 10;
 
 /// When a conversation is compacted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionSettings {
     /// The part of the context that a request fills at most, in percent.
     pub at_percent: u32,
     /// How many of the last turns stay as they are.
     pub keep_turns: usize,
+    /// The workflow that summarises; the model if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
 }
 
 impl Default for CompactionSettings {
@@ -29,6 +32,7 @@ impl Default for CompactionSettings {
         Self {
             at_percent: AT_PERCENT,
             keep_turns: KEEP_TURNS,
+            workflow: None,
         }
     }
 }

@@ -46,14 +46,6 @@ pub fn withheld(tool_id: &str, budget: Budget) -> String {
     )
 }
 
-/// Words that the same calls gave the same results (rule G706).
-pub fn repeated(times: usize) -> String {
-    format!(
-        "Observation: The same call with the same result was made {times} times in a row. \
-         Do something else, or answer in plain text."
-    )
-}
-
 /// The longest state that a model is shown, in bytes (rule G205).
 const MAX_STATE_BYTES: usize = 4 << 10;
 

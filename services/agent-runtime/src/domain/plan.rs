@@ -4,7 +4,10 @@ use call_text::{Dialect, Policy, prompt::Language};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{budgets::Budgets, compaction::CompactionSettings, event::Hop, message::ChatMessage};
+use super::{
+    budgets::Budgets, compaction::CompactionSettings, event::Hop, message::ChatMessage,
+    reduction::Reduction,
+};
 
 /// How an agent's model is offered its tools (rule G501). Calls in its text and native calls are read
 /// in any case.
@@ -164,6 +167,12 @@ pub struct Plan {
     /// When the conversation is compacted.
     #[serde(default)]
     pub compaction: CompactionSettings,
+    /// What shortens the long outputs of tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reduction: Vec<Reduction>,
+    /// Whether the run does nothing but replace earlier turns by a summary, as a caller asked.
+    #[serde(default)]
+    pub compact: bool,
     /// What becomes of the turn where it asks a person.
     #[serde(default)]
     pub interaction: Interaction,

@@ -20,8 +20,8 @@
 
 mod answer;
 mod finish;
-mod repetition;
 
+use call_outcome::repetition::{self, Repetition};
 use core_types::Timestamp;
 
 use crate::domain::{
@@ -34,7 +34,6 @@ use crate::domain::{
 use answer::Answer;
 pub use answer::{CallState, MAX_AT_ONCE, Progress, name_failure};
 pub use finish::Finish;
-use repetition::Repetition;
 
 /// How often the same failure to call is answered before the turn is given up (rule L7).
 pub const MAX_EQUAL_FAILURES: u32 = 3;
@@ -103,7 +102,11 @@ pub enum TurnEvent {
         index: u32,
         /// How.
         status: CallStatus,
+        /// How many calls the run below it made.
+        below: u32,
     },
+    /// A deliberation workflow made calls; how many.
+    CalledBelow(u32),
     /// The model will read something.
     Observed {
         /// The call that it speaks of; none if it speaks of the whole answer.
@@ -284,11 +287,19 @@ impl Turn {
             }
             (
                 Phase::Asked(answer) | Phase::Acting(answer),
-                TurnEvent::CallSettled { index, status },
+                TurnEvent::CallSettled {
+                    index,
+                    status,
+                    below,
+                },
             ) => {
                 if !answer.settle(index, status) {
                     return Err(self.divergence("CallSettled"));
                 }
+                self.dispatched = self.dispatched.saturating_add(below);
+            }
+            (_, TurnEvent::CalledBelow(calls)) => {
+                self.dispatched = self.dispatched.saturating_add(calls);
             }
             (_, TurnEvent::BudgetSpent(budget)) => self.spent = Some(budget),
             (_, TurnEvent::BudgetsEdited(budgets)) => {
@@ -358,6 +369,11 @@ impl Turn {
             },
             Phase::Acting(answer) => match (answer.next(), self.spent) {
                 (Some(Command::Dispatch(call)), Some(budget)) => Command::Withhold { call, budget },
+                // Runs below the calls before it have used what was left.
+                (Some(Command::Dispatch(call)), None) if self.calls_left() == 0 => {
+                    let budget = Budget::Calls(self.budgets.calls);
+                    Command::Withhold { call, budget }
+                }
                 (Some(command), _) => command,
                 (None, _) => self.after(answer),
             },
@@ -426,7 +442,9 @@ impl Turn {
             return None;
         };
         match answer.next() {
-            Some(Command::Dispatch(call)) if is_sure(call.index) => Some(call),
+            Some(Command::Dispatch(call)) if is_sure(call.index) && self.calls_left() > 0 => {
+                Some(call)
+            }
             _ => None,
         }
     }
@@ -462,7 +480,7 @@ impl Turn {
         self.budgets.calls.saturating_sub(self.dispatched)
     }
 
-    /// Returns how many calls of the turn have left.
+    /// Returns how many calls of the turn have left, those of runs below it included.
     pub fn dispatched(&self) -> u32 {
         self.dispatched
     }

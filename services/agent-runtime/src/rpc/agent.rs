@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use contracts::tavern::agent::v1::{
-    EditBudgetsRequest, EditBudgetsResponse, StartTurnRequest, StartTurnResponse, SteerTurnRequest,
-    SteerTurnResponse, agent_service_server::AgentService,
+    EditBudgetsRequest, EditBudgetsResponse, ExportTurnRequest, ExportTurnResponse,
+    StartTurnRequest, StartTurnResponse, SteerTurnRequest, SteerTurnResponse,
+    agent_service_server::AgentService,
 };
 use core_types::IdSource;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use grpc_kit::Failure;
 use run_events::{Runs, request_hash};
 use tonic::{Request, Response, Status};
@@ -16,6 +21,9 @@ use crate::turns::{NewTurn, Turns};
 
 /// The scope in which request ids of turns count.
 const SCOPE: &str = "tavern.agent.v1.AgentService/StartTurn";
+
+/// The longest piece of an exported line, in bytes.
+const MAX_PIECE_BYTES: usize = 1 << 20;
 
 /// The server side of AgentService.
 #[derive(Clone, Debug)]
@@ -40,7 +48,9 @@ impl AgentRpc {
 }
 
 impl Inner {
-    async fn start(&self, request: StartTurnRequest) -> Result<StartTurnResponse, Failure> {
+    async fn start(&self, mut request: StartTurnRequest) -> Result<StartTurnResponse, Failure> {
+        // What is left of a caller's budgets may differ when it asks again.
+        let grant = request.grant.take().unwrap_or_default();
         let body_hash = request_hash(&request);
         let asked = start::read(&request, self.ids.as_ref())?;
         let turn = NewTurn {
@@ -49,6 +59,8 @@ impl Inner {
             conversation_id: asked.conversation_id,
             ephemeral: request.ephemeral,
             budgets: asked.budgets,
+            compact: false,
+            granted: start::granted(&grant),
             dialect: asked.dialect,
             request_id: request.request_id,
             scope: SCOPE,
@@ -84,6 +96,18 @@ impl AgentService for AgentRpc {
         Ok(Response::new(steered))
     }
 
+    type ExportTurnStream = BoxStream<'static, Result<ExportTurnResponse, Status>>;
+
+    async fn export_turn(
+        &self,
+        request: Request<ExportTurnRequest>,
+    ) -> Result<Response<Self::ExportTurnStream>, Status> {
+        let runner = self.inner.turns.runner();
+        let lines = runner.export(&request.into_inner().run_id).await?;
+        let pieces = lines.into_iter().flat_map(pieces);
+        Ok(Response::new(stream::iter(pieces.map(Ok)).boxed()))
+    }
+
     async fn edit_budgets(
         &self,
         request: Request<EditBudgetsRequest>,
@@ -91,5 +115,21 @@ impl AgentService for AgentRpc {
         let (runner, runs) = (self.inner.turns.runner(), &self.inner.runs);
         let edited = steering::edit_budgets(runner, runs, request.into_inner()).await?;
         Ok(Response::new(edited))
+    }
+}
+
+/// Cuts a line into pieces that fit into messages.
+fn pieces(line: String) -> Vec<ExportTurnResponse> {
+    let (mut pieces, mut rest) = (Vec::new(), line.as_str());
+    loop {
+        let (text, after) = rest.split_at(rest.floor_char_boundary(MAX_PIECE_BYTES));
+        rest = after;
+        pieces.push(ExportTurnResponse {
+            text: text.to_owned(),
+            ends_line: rest.is_empty(),
+        });
+        if rest.is_empty() {
+            return pieces;
+        }
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use contracts::tavern::agent::v1::{
     self as proto, AppendMessagesRequest, AppendMessagesResponse, BranchConversationRequest,
-    BranchConversationResponse, DeleteConversationRequest, DeleteConversationResponse,
-    GetConversationRequest, GetConversationResponse, ListConversationsRequest,
-    ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
-    conversation_service_server::ConversationService,
+    BranchConversationResponse, CompactConversationRequest, CompactConversationResponse,
+    DeleteConversationRequest, DeleteConversationResponse, GetConversationRequest,
+    GetConversationResponse, ListConversationsRequest, ListConversationsResponse,
+    ListMessagesRequest, ListMessagesResponse, conversation_service_server::ConversationService,
 };
 use core_types::{ConversationId, IdSource, RequestId, Timestamp};
 use grpc_kit::Failure;
@@ -15,24 +15,89 @@ use run_events::{request_hash, timestamp_to_proto};
 use sha2::{Digest, Sha256};
 use tonic::{Request, Response, Status};
 
-use super::start;
+use super::{profiles::no_such_profile, start};
 use crate::{
     conversations::{Branched, Conversation, Conversations},
+    domain::{
+        budgets::Limits,
+        plan::{Opening, TurnInput},
+    },
+    profiles::Profiles,
     store::AppendRequest,
+    turns::{NewTurn, Turns},
     wire,
 };
+
+/// The scope in which request ids of compactions count.
+const COMPACT: &str = "tavern.agent.v1.ConversationService/CompactConversation";
 
 /// The server side of ConversationService.
 #[derive(Clone, Debug)]
 pub struct ConversationRpc {
     conversations: Conversations,
+    turns: Turns,
+    profiles: Profiles,
     ids: Arc<dyn IdSource>,
 }
 
 impl ConversationRpc {
     /// Serves these conversations.
-    pub fn new(conversations: Conversations, ids: Arc<dyn IdSource>) -> Self {
-        Self { conversations, ids }
+    pub fn new(
+        conversations: Conversations,
+        turns: Turns,
+        profiles: Profiles,
+        ids: Arc<dyn IdSource>,
+    ) -> Self {
+        Self {
+            conversations,
+            turns,
+            profiles,
+            ids,
+        }
+    }
+
+    async fn compact(
+        &self,
+        request: CompactConversationRequest,
+    ) -> Result<CompactConversationResponse, Failure> {
+        let body_hash = request_hash(&request);
+        let conversation_id = checked_id(&request.conversation_id)?;
+        self.conversations.get(&conversation_id).await?;
+        let profile_id = match request.profile_id.as_str() {
+            "" => self.conversations.last_agent(&conversation_id).await?,
+            named => Some(named.to_owned()),
+        };
+        let Some(profile_id) = profile_id else {
+            let problem = "is missing, and the conversation has no turn; name the agent";
+            return Err(Failure::invalid_fields().violation("profile_id", problem));
+        };
+        let known = self.profiles.get(&profile_id);
+        let turn = NewTurn {
+            profile: known.ok_or_else(|| no_such_profile(&profile_id))?.profile,
+            input: TurnInput {
+                history: Vec::new(),
+                opening: Opening::ModelText {
+                    text: String::new(),
+                    go_on: false,
+                },
+            },
+            conversation_id,
+            ephemeral: false,
+            budgets: Limits::default(),
+            granted: Limits::default(),
+            compact: true,
+            dialect: None,
+            request_id: request.request_id,
+            scope: COMPACT,
+            body_hash,
+            options: None,
+            scene: None,
+        };
+        let (run, replayed) = self.turns.start(turn).await?;
+        Ok(CompactConversationResponse {
+            run: Some(run),
+            replayed,
+        })
     }
 
     async fn list(
@@ -234,6 +299,13 @@ impl ConversationService for ConversationRpc {
         request: Request<ListMessagesRequest>,
     ) -> Result<Response<ListMessagesResponse>, Status> {
         Ok(Response::new(self.messages(&request.into_inner()).await?))
+    }
+
+    async fn compact_conversation(
+        &self,
+        request: Request<CompactConversationRequest>,
+    ) -> Result<Response<CompactConversationResponse>, Status> {
+        Ok(Response::new(self.compact(request.into_inner()).await?))
     }
 
     async fn branch_conversation(

@@ -7,7 +7,7 @@ use contracts::tavern::{
         self as proto, GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse,
         generate_response::Piece as WirePiece, model_service_server::ModelService,
     },
-    common::v1::ErrorReason,
+    common::v1::{self as common, ErrorReason},
 };
 use futures::{StreamExt, stream::BoxStream};
 use grpc_kit::{CallContext, Failure};
@@ -15,8 +15,12 @@ use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use crate::{
+    domain::{
+        budgets::{self, Budgets, Used},
+        usage,
+    },
     error::no_such_model,
-    provider::{ModelError, ModelRequest, Models, Piece, Refusal},
+    provider::{Model, ModelError, ModelRequest, Models, Piece, Refusal},
     runner::describe,
     wire,
 };
@@ -76,11 +80,15 @@ impl ModelService for ModelRpc {
     ) -> Result<Response<Self::GenerateStream>, Status> {
         let request = request.into_inner();
         let name = request.model.clone();
-        let asked = checked(request)?;
+        let grant = request.grant.clone();
+        let mut asked = checked(request)?;
         let model = self
             .models
             .get(&name)
             .ok_or_else(|| no_such_model(Some(&name)))?;
+        if let Some(grant) = grant {
+            keep_within(&mut asked, &model, &grant)?;
+        }
         let span = telemetry::spans::chat(&name);
         let mut pieces = model.generate(asked);
         let in_span = span.clone();
@@ -163,6 +171,42 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
         tools,
         deadline: Instant::now() + timeout,
     })
+}
+
+/// Lowers the answer to what a request may use (rule G702).
+fn keep_within(
+    asked: &mut ModelRequest,
+    model: &Model,
+    grant: &common::CallGrant,
+) -> Result<(), Failure> {
+    let granted = super::start::granted(grant);
+    if granted.money_micros.is_some() && !model.is_priced() {
+        let problem = "cannot be kept, as the model or one of its fallbacks has no prices; state them in its \
+                       settings";
+        return Err(Failure::invalid_fields().violation("grant.money_micros", problem));
+    }
+    let budgets = Budgets {
+        tokens: granted.tokens,
+        money_micros: granted.money_micros,
+        ..Budgets::default()
+    };
+    let request = u64::from(usage::estimate(asked.bytes()));
+    let affordable = |micros| model.affordable(micros, request);
+    match budgets.reserve(&Used::default(), request, true, affordable) {
+        Ok(reserved) => {
+            asked.max_output_tokens = budgets::within(asked.max_output_tokens, reserved);
+            Ok(())
+        }
+        Err(budget) => {
+            let message = format!(
+                "the request and an answer need more than the {} that are left for them",
+                budget.words()
+            );
+            let reason = ErrorReason::BudgetExhausted;
+            let failure = Failure::new(Code::ResourceExhausted, reason, message);
+            Err(failure.metadata("unit", budget.name()))
+        }
+    }
 }
 
 fn to_wire(piece: Piece) -> WirePiece {

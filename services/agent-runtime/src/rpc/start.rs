@@ -142,9 +142,23 @@ pub(super) fn limits(asked: &proto::Budgets) -> Limits {
         calls_per_response: given(asked.calls_per_response),
         calls: given(asked.calls),
         bytes: given(asked.bytes),
+        depth: given(asked.depth),
         tokens: given(asked.tokens),
         money_micros: given(asked.money_micros),
         wall_seconds: given(asked.wall_seconds),
+    }
+}
+
+/// Reads what the caller of an agent grants it; zero of tokens, money and time is unbounded.
+pub(super) fn granted(grant: &common::CallGrant) -> Limits {
+    let bounded = |limit: u64| (limit > 0).then_some(limit);
+    Limits {
+        calls: grant.calls,
+        depth: grant.depth,
+        tokens: bounded(grant.tokens),
+        money_micros: bounded(grant.money_micros),
+        wall_seconds: bounded(grant.wall_seconds),
+        ..Limits::default()
     }
 }
 

@@ -155,5 +155,6 @@ fn to_proto(budgets: &Budgets) -> proto::Budgets {
         money_micros: budgets.money_micros.unwrap_or_default(),
         wall_seconds: budgets.wall_seconds.unwrap_or_default(),
         bytes: budgets.bytes,
+        depth: budgets.depth,
     }
 }

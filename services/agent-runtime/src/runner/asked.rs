@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use call_text::{
-    grammar::{Mode, render_grammar},
-    prompt as tool_prompt,
-};
-use futures::StreamExt;
+use call_text::grammar::{Mode, render_grammar};
+use contracts::tavern::common::v1 as common;
+use futures::{FutureExt, StreamExt, future::BoxFuture};
 use serde_json::{Value, json};
 
 use super::{
-    deliberation::{Answer, Deliberation, Question},
+    deliberation::{Answer, Deliberation, Inputs, Question},
     driver::Driver,
+    prompting,
+    reduce::HelperParts,
     stop::{Asking, model_failure},
 };
 use crate::{
@@ -34,6 +34,14 @@ impl Asked {
         }
     }
 
+    /// Returns what the run of a workflow used, once it is known.
+    pub(super) fn take_used(&self) -> Option<common::UsageReported> {
+        match self {
+            Self::Model(_) => None,
+            Self::Workflow(deliberation) => deliberation.take_used(),
+        }
+    }
+
     /// Returns how an answer ends that was not read to its end.
     pub(super) fn stopped(
         &self,
@@ -43,7 +51,7 @@ impl Asked {
     ) -> AnswerEnd {
         match self {
             Self::Model(model) => model.stopped(reason, prompt_bytes, answer_bytes),
-            Self::Workflow(deliberation) => deliberation.stopped(reason, answer_bytes),
+            Self::Workflow(deliberation) => deliberation.stopped(reason),
         }
     }
 }
@@ -87,8 +95,41 @@ impl Driver {
                 0 => (self.turn.answers() + 1).to_string(),
                 steered => format!("{}.{steered}", self.turn.answers() + 1),
             },
-            situation: self.situation(prompt),
+            inputs: {
+                let situation = self.situation(prompt);
+                Box::new(move |interface| situation.inputs(interface))
+            },
             void_until: self.void_until,
+            grant: self.grant_of_workflow(),
+        })
+    }
+
+    /// Prepares a run of a workflow that works for the turn beside its deliberation.
+    pub(super) fn helper(
+        &self,
+        workflow_id: &str,
+        number: String,
+        inputs: Inputs,
+    ) -> BoxFuture<'static, Result<Deliberation, Asking>> {
+        self.helper_parts(workflow_id)(number, inputs)
+    }
+
+    /// Returns what prepares such a run, also while the turn does something else.
+    pub(super) fn helper_parts(&self, workflow_id: &str) -> HelperParts {
+        let (peers, recorder) = (self.shared.peers.clone(), self.recorder.clone());
+        let (context, grant) = (self.control.call_context(), self.grant_of_workflow());
+        let conversation_id = self.meta.conversation_id.clone();
+        let workflow_id = workflow_id.to_owned();
+        Box::new(move |number, inputs| {
+            let question = Question {
+                workflow_id,
+                conversation_id,
+                number,
+                inputs,
+                void_until: 0,
+                grant,
+            };
+            Deliberation::prepare(peers, recorder, context, question).boxed()
         })
     }
 
@@ -117,7 +158,7 @@ impl Driver {
             manifest: if is_last {
                 String::new()
             } else {
-                self.manifest()
+                prompting::manifest(&self.plan, self.catalogue())
             },
             tools: if is_last {
                 Vec::new()
@@ -194,18 +235,5 @@ impl Driver {
                                    "parameters": parameters})
             })
             .collect()
-    }
-
-    /// Returns the list of tools as a prompt teaches them; empty if there are none.
-    pub(super) fn manifest(&self) -> String {
-        let catalogue = self.catalogue();
-        let (dialect, language) = (self.plan.taught_dialect(), self.plan.language);
-        match catalogue.is_empty() {
-            true => String::new(),
-            false => {
-                tool_prompt::render_tools(catalogue, dialect, language, tool_prompt::Detail::Full)
-                    .text
-            }
-        }
     }
 }

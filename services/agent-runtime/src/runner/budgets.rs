@@ -11,7 +11,7 @@ use super::{
 use crate::{
     domain::{
         budgets::{Budget, Used},
-        observation,
+        observation, spelling,
         turn::ReadCall,
         usage,
     },
@@ -23,18 +23,33 @@ impl Driver {
         self.spending.used(&self.turn, self.shared.clock.now())
     }
 
-    /// Returns what an agent may use that is called now: what is left (rule G703). Only one is called at a
-    /// time, and what it has used counts as used by this turn.
+    /// Returns what a call or a deliberation workflow may use: what is left (rules G206 and G703). Agents and
+    /// workflows are called one at a time, and what they have used counts as used by this turn.
     pub(super) fn grant(&self) -> common::CallGrant {
-        let (budgets, used) = (self.turn.budgets(), self.used());
-        // Zero is unbounded; a budget that is used up keeps the call from leaving.
-        let left = |limit: Option<u64>, used: u64| {
-            limit.map_or(0, |limit| limit.saturating_sub(used).max(1))
-        };
+        let is_last = self.turn.last().is_some();
+        let budgets = self.turn.budgets();
+        let (tokens, money_micros, wall_seconds) = budgets.left(&self.used(), is_last);
+        let inventory = self.plan.inventory.iter();
+        let tool_ids = inventory.map(|name| spelling::tool_id(name).to_owned());
         common::CallGrant {
-            tokens: left(budgets.tokens, used.tokens),
-            money_micros: left(budgets.money_micros, used.money_micros),
-            wall_seconds: left(budgets.wall_seconds, used.wall.as_secs()),
+            tokens: tokens.unwrap_or_default(),
+            money_micros: money_micros.unwrap_or_default(),
+            wall_seconds: wall_seconds.unwrap_or_default(),
+            calls: Some(if is_last { 0 } else { self.turn.calls_left() }),
+            depth: Some(budgets.depth),
+            tools: Some(common::GrantedTools {
+                tool_ids: tool_ids.collect(),
+            }),
+        }
+    }
+
+    /// Returns what a workflow may use that the turn itself starts.
+    pub(super) fn grant_of_workflow(&self) -> common::CallGrant {
+        let grant = self.grant();
+        common::CallGrant {
+            // Its own run is one.
+            depth: grant.depth.map(|depth| depth.saturating_sub(1)),
+            ..grant
         }
     }
 
@@ -102,13 +117,18 @@ impl Driver {
 
     /// Notes that a call is not started, as a budget is used up.
     pub(super) fn withhold(&mut self, call: &ReadCall, budget: Budget) -> Result<(), Stop> {
-        let message = format!(
-            "not executed, as the turn used all of its {}",
-            budget.words()
-        );
-        let error = outcome::error(common::ErrorCategory::Limit, "budget_exhausted", message);
-        self.note(settled(call, common::CallStatus::Skipped, error))?;
+        self.note(withheld(call, budget))?;
         let text = observation::withheld(&call.tool_id, budget);
         self.note(journal::observation(Some(call.index), text))
     }
+}
+
+/// Writes that a call is not started, as a budget is used up.
+pub(super) fn withheld(call: &ReadCall, budget: Budget) -> common::run_event::Kind {
+    let message = format!(
+        "not executed, as the turn used all of its {}",
+        budget.words()
+    );
+    let error = outcome::error(common::ErrorCategory::Limit, "budget_exhausted", message);
+    settled(call, common::CallStatus::Skipped, error)
 }

@@ -14,16 +14,13 @@ use super::{
     driver::Driver,
     flights::Landed,
     inventory::{self, Inventory, InventoryError},
-    journal,
+    journal, reduce,
     stop::Stop,
 };
 use crate::domain::{
     observation,
     turn::{CallState, Progress, ReadCall},
 };
-
-/// How the ids of agents begin that are tools.
-const AGENT: &str = "agent:";
 
 impl Driver {
     /// Asks the registry for the agent's tools until it answers or the turn is asked to end.
@@ -59,8 +56,13 @@ impl Driver {
         }
     }
 
-    /// Sends a call on its way, once it is in the log that it leaves.
-    pub(super) async fn dispatch(&mut self, call: ReadCall) -> Result<(), Stop> {
+    /// Sends a call on its way, once it is in the log that it leaves; returns false if the turn is paused
+    /// (rule G811).
+    pub(super) async fn dispatch(&mut self, call: ReadCall) -> Result<bool, Stop> {
+        let control = self.control.clone();
+        let Some(_not_paused) = control.admit_start().await else {
+            return Ok(false);
+        };
         let step = self.turn.step();
         let index = usize::try_from(call.index).unwrap_or(usize::MAX);
         let effect_id = EffectId::derive(&self.recorder.run_id(), &step, index).to_string();
@@ -74,7 +76,7 @@ impl Driver {
         // From here on a crash leaves a call that is known to be unsettled.
         self.commit().await?;
         self.fly(call, effect_id, false);
-        Ok(())
+        Ok(true)
     }
 
     /// Waits until one of the calls that have left has ended, and notes how and what the model is
@@ -113,7 +115,14 @@ impl Driver {
         if result.tool_id.is_empty() {
             result.tool_id = landed.tool_id;
         }
-        let observed = words(&result);
+        let mut observed = words(&result);
+        if let Some(reduced) = landed.reduced {
+            if let Some(used) = reduced.used {
+                self.note(Kind::UsageReported(used))?;
+            }
+            let text = reduced.text.map(|text| reduce::words(&result, &text));
+            observed = text.or(observed);
+        }
         self.note(Kind::CallSettled(common::CallSettled {
             result: Some(result),
         }))?;
@@ -166,14 +175,23 @@ impl Driver {
 
     fn fly(&mut self, call: ReadCall, effect_id: String, left_before: bool) {
         let (caller, control) = (self.caller(), self.control.clone());
-        let grant = call.tool_id.starts_with(AGENT).then(|| self.grant());
+        let (grant, reducer) = (self.grant(), self.reducer(&call));
         self.flights.effects.insert(effect_id.clone());
         let flight = async move {
             let _tracked = control.track(WorkKind::Call, &effect_id);
             let ended = caller
                 .carry_out(&call, &effect_id, left_before, grant)
                 .await;
+            let reduced = match (&ended, reducer) {
+                (Ok(result), Some(reducer)) => {
+                    let mut result = result.clone();
+                    result.effect_id.clone_from(&effect_id);
+                    reducer.reduce(&call, &result).await
+                }
+                _ => None,
+            };
             Landed {
+                reduced,
                 index: call.index,
                 tool_id: call.tool_id,
                 effect_id,
@@ -210,7 +228,7 @@ impl Driver {
 }
 
 /// Words what the model reads about a call that has ended; nothing if it is not known how.
-fn words(result: &common::CallResult) -> Option<String> {
+pub(super) fn words(result: &common::CallResult) -> Option<String> {
     match result.status() {
         common::CallStatus::InDoubt | common::CallStatus::Unspecified => None,
         _ => {

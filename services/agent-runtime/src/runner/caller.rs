@@ -46,7 +46,7 @@ impl Caller {
         call: &ReadCall,
         effect_id: &str,
         left_before: bool,
-        grant: Option<common::CallGrant>,
+        grant: common::CallGrant,
     ) -> Result<common::CallResult, Stop> {
         let mut request = registry::CallToolRequest {
             tool_id: spelling::tool_id(&call.tool_id).to_owned(),
@@ -58,7 +58,7 @@ impl Caller {
             index: call.index,
             needs_confirmation: call.needs_confirmation,
             attempt: 1,
-            grant,
+            grant: Some(grant),
         };
         if !left_before && (self.control.is_cancelled() || self.give_up.is_cancelled()) {
             return Ok(not_started(call));
@@ -217,6 +217,7 @@ async fn start(
         timeout: request.timeout,
         needs_confirmation: request.needs_confirmation,
         attempt: request.attempt,
+        grant: request.grant,
     });
     let started = started.await?.into_inner().call.unwrap_or_default();
     if let Some(result) = started.result {

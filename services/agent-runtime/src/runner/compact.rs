@@ -2,17 +2,23 @@
 
 use std::time::{Duration, Instant};
 
+use call_text::squash;
 use contracts::tavern::common::v1::{
-    ConversationCompacted, conversation_compacted::Method, run_event::Kind,
+    ConversationCompacted, ModelUsage, conversation_compacted::Method, run_event::Kind,
 };
 use futures::StreamExt;
 use run_events::{CancelReason, RunControl, timestamp_to_proto};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{driver::Driver, stop::Stop};
+use super::{
+    driver::Driver,
+    stop::{Asking, Stop, model_failure},
+};
 use crate::{
     domain::{
         compaction::{self, Compaction, SUMMARY_TOKENS, tokens},
+        deliberation::Situation,
         prompt,
     },
     provider::{AnswerEnd, Model, ModelError, ModelRequest, Piece},
@@ -21,6 +27,29 @@ use crate::{
 
 /// How long a summary may take.
 const LONGEST: Duration = Duration::from_secs(120);
+
+/// The most text of turns that is summarised at once where the model's context is not known, in bytes.
+const MOST_BYTES: usize = 256 << 10;
+
+/// What stands for earlier turns; they are left out if it is empty.
+struct Summary {
+    text: String,
+    method: Method,
+    /// What gave it; empty if nothing did.
+    model: String,
+    usage: Option<ModelUsage>,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            text: String::new(),
+            method: Method::Dropped,
+            model: String::new(),
+            usage: None,
+        }
+    }
+}
 
 impl Driver {
     /// Replaces the turns before the last ones, if the request would fill too much of the model's
@@ -49,15 +78,111 @@ impl Driver {
         let most_bytes = usize::try_from(limit)
             .unwrap_or(usize::MAX)
             .saturating_mul(3);
-        let summary = match self.summary_request(covered, most_bytes) {
-            Some(request) => summarise(&model, request, self.control.clone()).await?,
-            None => None,
-        };
+        let summary = self.summary(Some(&model), covered, most_bytes).await?;
         let covered = match &summary {
             Some(_) => covered,
             None => self.fewest(covered, before, limit),
         };
         self.replace(covered, summary, before).await
+    }
+
+    /// Replaces the turns before the last ones because a caller asked for it.
+    pub(super) async fn compact_now(&mut self) -> Result<(), Stop> {
+        let covered = self.replaceable();
+        if covered == 0 || self.compacted.is_some() {
+            return Ok(());
+        }
+        let before = tokens(self.prompt().bytes());
+        let model = self.plan.model.as_deref();
+        let fallbacks = self.plan.fallbacks.as_deref();
+        let model = model.and_then(|name| self.shared.models.with_fallbacks(name, fallbacks).ok());
+        let context = model.as_ref().and_then(Model::context_tokens);
+        let limit = context.map_or(MOST_BYTES, |context| {
+            let limit = self.plan.compaction.limit(context, SUMMARY_TOKENS.into());
+            usize::try_from(limit)
+                .unwrap_or(MOST_BYTES)
+                .saturating_mul(3)
+        });
+        match self.summary(model.as_ref(), covered, limit).await? {
+            Some(summary) => self.replace(covered, Some(summary), before).await,
+            None => {
+                let message =
+                    "there is no summary, so nothing was replaced; the server's log says why";
+                Err(model_failure("summary_failed", message, true))
+            }
+        }
+    }
+
+    /// Returns a summary of the first turns, by the workflow of the profile or the model; none if neither
+    /// gives one.
+    async fn summary(
+        &mut self,
+        model: Option<&Model>,
+        covered: usize,
+        most_bytes: usize,
+    ) -> Result<Option<Summary>, Stop> {
+        if let Some(workflow) = self.plan.compaction.workflow.clone() {
+            return self.summary_by(&workflow, covered, most_bytes).await;
+        }
+        let request = self.summary_request(covered, most_bytes);
+        match (model, request) {
+            (Some(model), Some(request)) => summarise(model, request, self.control.clone()).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns a summary by a workflow, whose inputs are the turns as a conversation and as a text.
+    async fn summary_by(
+        &mut self,
+        workflow: &str,
+        covered: usize,
+        most_bytes: usize,
+    ) -> Result<Option<Summary>, Stop> {
+        let turns = &self.earlier[..covered];
+        let digest = prompt::assemble("", "", turns, &[], usize::MAX).digest();
+        let conversation = turns.iter().flatten().map(|said| {
+            let role = said.message.role.as_str();
+            json!({"role": role, "content": said.message.text})
+        });
+        let asked = compaction::request(turns, self.plan.language, most_bytes);
+        let situation = Situation {
+            conversation: conversation.collect(),
+            user_query: asked
+                .last()
+                .map_or_else(String::new, |said| said.text.clone()),
+            system_prompt: asked
+                .first()
+                .map_or_else(String::new, |said| said.text.clone()),
+            ..Situation::default()
+        };
+        let number = format!("compaction/{}", &digest[..digest.len().min(16)]);
+        let inputs = move |interface: &_| {
+            let mut inputs = situation.inputs(interface);
+            for key in interface.keys() {
+                if matches!(squash(key).as_str(), "text" | "texttosummarize") {
+                    inputs.insert(key.clone(), situation.user_query.clone().into());
+                }
+            }
+            inputs
+        };
+        let mut helper = match self.helper(workflow, number, Box::new(inputs)).await {
+            Ok(helper) => helper,
+            Err(error) => return without_summary(error),
+        };
+        let control = self.control.clone();
+        let answered = helper.whole(&control).await;
+        if let Some(used) = helper.take_used() {
+            self.note(Kind::UsageReported(used))?;
+        }
+        match answered {
+            Ok(text) => Ok(compaction::kept(&text).map(|text| Summary {
+                text,
+                method: Method::Workflow,
+                model: format!("workflow:{workflow}"),
+                usage: None,
+            })),
+            Err(error) => without_summary(error),
+        }
     }
 
     /// Returns how many of the first turns can be replaced: more than a summary alone, and not the last ones.
@@ -103,7 +228,7 @@ impl Driver {
     async fn replace(
         &mut self,
         covered: usize,
-        summary: Option<(String, AnswerEnd)>,
+        summary: Option<Summary>,
         before: u64,
     ) -> Result<(), Stop> {
         let covered = &self.earlier[..covered];
@@ -113,14 +238,10 @@ impl Driver {
         };
         let replaced = prompt::assemble("", "", covered, &[], usize::MAX);
         let turns = u32::try_from(covered.len()).unwrap_or(u32::MAX);
-        let (summary, end) = summary.unzip();
-        let method = match summary {
-            Some(_) => Method::Model,
-            None => Method::Dropped,
-        };
+        let summary = summary.unwrap_or_default();
         let compaction = Compaction {
             until,
-            summary: summary.unwrap_or_default(),
+            summary: summary.text,
             turns,
         };
         compaction.apply(&mut self.earlier, self.plan.language);
@@ -128,7 +249,7 @@ impl Driver {
         let after = tokens(self.prompt().bytes());
         let compacted = ConversationCompacted {
             until: Some(timestamp_to_proto(until)),
-            method: method.into(),
+            method: summary.method.into(),
             turns,
             replaced_digest: replaced.digest(),
             summary_digest: match compaction.summary.as_str() {
@@ -138,14 +259,24 @@ impl Driver {
             summary: compaction.summary,
             tokens_before: before,
             tokens_after: after,
-            model: end
-                .as_ref()
-                .map_or_else(String::new, |end| end.model.clone()),
-            usage: end.map(|end| wire::usage_to_proto(&end.booking)),
+            model: summary.model,
+            usage: summary.usage,
         };
         self.note_now(Kind::ConversationCompacted(compacted))
             .await?;
         Ok(())
+    }
+}
+
+/// Continues without the summary of a workflow, unless the turn ends.
+fn without_summary(error: Asking) -> Result<Option<Summary>, Stop> {
+    match error {
+        Asking::Stopped(stop @ (Stop::Cancelled(_) | Stop::Storage(_))) => Err(stop),
+        Asking::Stopped(Stop::Failed(error)) => {
+            tracing::warn!(error = error.message, "the workflow gave no summary");
+            Ok(None)
+        }
+        _ => Ok(None),
     }
 }
 
@@ -154,7 +285,7 @@ async fn summarise(
     model: &Model,
     request: ModelRequest,
     control: RunControl,
-) -> Result<Option<(String, AnswerEnd)>, Stop> {
+) -> Result<Option<Summary>, Stop> {
     let answered = tokio::select! {
         answered = collect(model, request) => answered,
         () = control.cancelled() => {
@@ -162,7 +293,12 @@ async fn summarise(
         }
     };
     Ok(match answered {
-        Ok((text, end)) => compaction::kept(&text).map(|summary| (summary, end)),
+        Ok((text, end)) => compaction::kept(&text).map(|text| Summary {
+            text,
+            method: Method::Model,
+            usage: Some(wire::usage_to_proto(&end.booking)),
+            model: end.model,
+        }),
         Err(error) => {
             tracing::warn!(%error, "the model gave no summary; earlier turns are left out");
             None

@@ -11,8 +11,11 @@ use tracing::Instrument;
 
 use super::{
     AskedStates,
+    asked::Asked,
+    deliberation::Answer,
     driver::{Driver, settled},
     history, journal,
+    prompting::{self, Shown},
     reading_context::{ReadingContext, selected},
     stop::{Asking, Stop, model_failure},
     streaming_answer::StreamingAnswer,
@@ -20,19 +23,17 @@ use super::{
 };
 use crate::{
     domain::{
-        goals,
-        message::{ChatMessage, Role},
         observation,
-        prompt::{self, Prompt},
-        reading::{self, CallReading, Context, Reader, RefusalKind},
-        turn::{Ask, CallState, CallStatus, TurnEvent},
+        prompt::Prompt,
+        reading::{self, CallReading, Context, Reader, Reading, RefusalKind},
+        turn::{Ask, CallState, CallStatus, Turn, TurnEvent},
     },
     provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, Piece},
     wire,
 };
 
 /// Why an answer ended whose request was ended at the name of a tool that is not there.
-const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";
+pub(super) const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";
 
 /// A whole answer.
 struct Answered {
@@ -50,6 +51,13 @@ impl Driver {
         let model = self.model_name()?;
         self.read_state().await?;
         self.compact_if_long(&model).await?;
+        let control = self.control.clone();
+        let not_paused = loop {
+            self.until_resumed().await?;
+            if let Some(not_paused) = control.admit_start().await {
+                break not_paused;
+            }
+        };
         let prompt = self.prompt();
         self.note(Kind::ModelRequested(common::ModelRequested {
             model: model.clone(),
@@ -57,8 +65,10 @@ impl Driver {
             state_version: self.asked.private.unwrap_or_default(),
             world_version: self.asked.world.unwrap_or_default(),
             goals_version: self.asked.goals.unwrap_or_default(),
+            prompt_digest: prompt.digest(),
         }))?;
         self.hand_over().await?;
+        drop(not_paused);
         let span = telemetry::spans::chat(&model);
         let reading_context = self.reading_context(self.plan.policy());
         let answered = self
@@ -81,7 +91,10 @@ impl Driver {
             output_tokens: answered.end.usage.output_tokens,
             duration: prost_types::Duration::try_from(answered.took).ok(),
             model: answered.end.model.clone(),
-            usage: Some(wire::usage_to_proto(&answered.end.booking)),
+            usage: match self.plan.deliberation {
+                Some(_) => None,
+                None => Some(wire::usage_to_proto(&answered.end.booking)),
+            },
             failed_attempts: answered
                 .end
                 .failed_attempts
@@ -154,7 +167,7 @@ impl Driver {
         match ask {
             Ask::Round(iteration) => {
                 if let Some(times) = self.turn.remarked_repetition() {
-                    let remark = observation::repeated(times);
+                    let remark = call_text::observation::repeated(times);
                     self.note(journal::observation(None, remark))?;
                 }
                 if iteration > 1 {
@@ -247,35 +260,19 @@ impl Driver {
     }
 
     pub(super) fn prompt(&self) -> Prompt {
-        // A deliberation workflow is given the list of tools beside the messages.
-        let is_taught = self.plan.tools.is_text() && self.plan.deliberation.is_none();
-        let tools = match is_taught {
-            true => self.manifest(),
-            false => String::new(),
+        let shown = Shown {
+            private: self.state.as_ref().map(|state| &state.value),
+            world: self.world.as_ref().map(|state| &state.value),
+            goals: self.goals.as_ref().map(|state| &state.value),
         };
-        let present = self.turn.messages();
-        let mut prompt = prompt::assemble(
-            &self.plan.system_prompt,
-            &tools,
-            &self.earlier,
-            &present,
+        let turns = (self.earlier.as_slice(), self.turn.messages());
+        let prompt = prompting::prompt(
+            &self.plan,
+            self.catalogue(),
+            (turns.0, &turns.1),
+            shown,
             self.shared.history_bytes,
         );
-        // Last, so that what comes before can be cached. A deliberation workflow has an input for it.
-        if self.plan.deliberation.is_none() {
-            let language = self.plan.language;
-            let own = self.state.as_ref();
-            let own = own.map(|state| observation::private_state(&state.value, language));
-            let world = self.world.as_ref();
-            let world = world.map(|state| observation::world_state(&state.value, language));
-            let goals = self.goals.as_ref();
-            let goals = goals.and_then(|state| goals::shown(&state.value, language));
-            let shown: Vec<String> = own.into_iter().chain(world).chain(goals).collect();
-            if !shown.is_empty() {
-                let shown = ChatMessage::new(Role::User, shown.join("\n"));
-                prompt.messages.push(shown);
-            }
-        }
         tracing::debug!(
             digest = prompt.digest(),
             bytes = prompt.bytes(),
@@ -295,7 +292,24 @@ impl Driver {
     ) -> Result<Answered, Asking> {
         let started = Instant::now();
         let prompt_bytes = prompt.bytes();
-        let (asked, mut pieces) = self.begin(model, prompt, started).await?;
+        let (asked, pieces) = self.begin(model, prompt, started).await?;
+        let pieces = (pieces, prompt_bytes, started);
+        let answered = self.read_answer(model, &asked, pieces, reading_context);
+        let answered = answered.await;
+        if let Some(used) = asked.take_used() {
+            self.note(Kind::UsageReported(used))?;
+        }
+        answered
+    }
+
+    /// Reads what is answered to a request, which has a size and began at some time.
+    async fn read_answer(
+        &mut self,
+        model: &str,
+        asked: &Asked,
+        (mut pieces, prompt_bytes, started): (Answer, usize, Instant),
+        reading_context: &ReadingContext,
+    ) -> Result<Answered, Asking> {
         let mut parser = reading_context.parser();
         let mut answer = StreamingAnswer::default();
         let mut text = String::new();
@@ -382,14 +396,7 @@ impl Driver {
         let reading = self.reading(reading_context, |context| {
             let mut reading = reader.finish(parsed, &native.calls, context);
             reading.diagnostics.extend(native.remarks.iter().cloned());
-            // A model that repeats its mistake is shown the schema and an example (rule L7).
-            if reading
-                .failure()
-                .is_some_and(|failure| self.turn.failures_with(&failure) > 1)
-            {
-                reading.explain(context);
-            }
-            reading
+            understood(&self.turn, reading, context)
         });
         for diagnostic in &reading.diagnostics {
             self.note(journal::diagnosed(diagnostic))?;
@@ -407,31 +414,49 @@ impl Driver {
     }
 
     fn note_refusal(&mut self, reading: CallReading) -> Result<(), Stop> {
+        let ended = refused(&reading);
         let Some(refusal) = reading.refusal else {
             return Ok(());
         };
-        let category = match refusal.kind {
-            RefusalKind::Validation => common::ErrorCategory::Validation,
-            RefusalKind::Policy => common::ErrorCategory::Policy,
-            RefusalKind::Limit => common::ErrorCategory::Limit,
-        };
-        let status = match refusal.status {
-            CallStatus::Skipped => common::CallStatus::Skipped,
-            _ => common::CallStatus::Rejected,
-        };
-        let mut error = outcome::error(category, &refusal.code, refusal.message);
-        error.violations = reading
-            .written
-            .problems
-            .iter()
-            .map(call_wire::problem_to_proto)
-            .collect();
-        self.note(settled(&reading.call, status, error))?;
+        if let Some(ended) = ended {
+            self.note(ended)?;
+        }
         match refusal.observation {
             Some(text) => self.note(journal::observation(Some(reading.call.index), text)),
             None => Ok(()),
         }
     }
+}
+
+/// Adds what a model is shown that repeats its mistake: the schema and an example (rule L7).
+pub(super) fn understood(turn: &Turn, mut reading: Reading, context: Context<'_>) -> Reading {
+    let failure = reading.failure();
+    if failure.is_some_and(|failure| turn.failures_with(&failure) > 1) {
+        reading.explain(context);
+    }
+    reading
+}
+
+/// Writes how a call ended that was refused when it was read; none if it was not.
+pub(super) fn refused(reading: &CallReading) -> Option<Kind> {
+    let refusal = reading.refusal.as_ref()?;
+    let category = match refusal.kind {
+        RefusalKind::Validation => common::ErrorCategory::Validation,
+        RefusalKind::Policy => common::ErrorCategory::Policy,
+        RefusalKind::Limit => common::ErrorCategory::Limit,
+    };
+    let status = match refusal.status {
+        CallStatus::Skipped => common::CallStatus::Skipped,
+        _ => common::CallStatus::Rejected,
+    };
+    let mut error = outcome::error(category, &refusal.code, refusal.message.clone());
+    error.violations = reading
+        .written
+        .problems
+        .iter()
+        .map(call_wire::problem_to_proto)
+        .collect();
+    Some(settled(&reading.call, status, error))
 }
 
 /// Reports an answer that stopped without an end.

@@ -5,7 +5,7 @@
 
 use std::{
     pin::pin,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -16,23 +16,23 @@ use contracts::tavern::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use grpc_kit::{CallContext, Patience};
-use run_events::{Followed, Recorder};
+use run_events::{CancelReason, Followed, Recorder, RunControl};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::stop::{Asking, Stop, model_failure};
 use crate::{
-    domain::{
-        deliberation::{Situation, answer_output},
-        usage::Booking,
-    },
+    domain::deliberation::answer_output,
     peers::{PATIENCE, Peers},
-    provider::{AnswerEnd, ModelError, Piece, Usage},
+    provider::{AnswerEnd, ModelError, Piece},
 };
 
 /// How long the workflow may take to end when it is cancelled.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_800);
+
+/// The codes by which a workflow fails that came to an end of what the turn may do.
+const STOPS: [&str; 2] = ["budget_exhausted", "repetition"];
 
 /// The pieces of an answer of a model or a workflow.
 pub(super) type Answer = BoxStream<'static, Result<Piece, Asking>>;
@@ -51,17 +51,25 @@ pub(super) struct Deliberation {
     void_until: u64,
     /// The run, once it is known.
     run: Arc<OnceLock<String>>,
+    /// How the run ended, until what it used was reported.
+    ended: Arc<Mutex<Option<common::RunOutcome>>>,
 }
+
+/// Makes the inputs of a workflow from its interface.
+pub(super) type Inputs = Box<dyn FnOnce(&Map<String, Value>) -> Map<String, Value> + Send>;
 
 /// What one answer of a turn is asked with.
 pub(super) struct Question {
     pub(super) workflow_id: String,
     pub(super) conversation_id: String,
-    /// The number of the answer in the turn, from 1, and how often people steered it.
+    /// What distinguishes the run from others of the turn: the number of the answer, from 1, and how often
+    /// people steered it, or what else the workflow is for.
     pub(super) number: String,
-    pub(super) situation: Situation,
+    pub(super) inputs: Inputs,
     /// The event of its run up to which everything was read and is void; zero for none.
     pub(super) void_until: u64,
+    /// What the run may use.
+    pub(super) grant: common::CallGrant,
 }
 
 impl Deliberation {
@@ -86,7 +94,7 @@ impl Deliberation {
             );
             return Err(stop("deliberation_invalid", message, false));
         };
-        let inputs = question.situation.inputs(&interface("interfaceInputs"));
+        let inputs = (question.inputs)(&interface("interfaceInputs"));
         let durability = run_events::durability_to_proto(recorder.durability());
         Ok(Self {
             request: StartRunRequest {
@@ -100,6 +108,7 @@ impl Deliberation {
                     durability: durability.into(),
                     timeout: None,
                 }),
+                grant: Some(question.grant),
                 ..StartRunRequest::default()
             },
             workflow_id: id,
@@ -109,6 +118,7 @@ impl Deliberation {
             context,
             void_until: question.void_until,
             run: Arc::default(),
+            ended: Arc::default(),
         })
     }
 
@@ -142,6 +152,7 @@ impl Deliberation {
                         }
                     }
                     Followed::Ended(run) => {
+                        this.note_end(Some(&run));
                         let outputs = this.outputs(*run)?;
                         let text = outputs.get(&this.output).and_then(Value::as_str).unwrap_or("");
                         let Some(rest) = text.strip_prefix(shown.as_str()) else {
@@ -151,12 +162,38 @@ impl Deliberation {
                         if !rest.is_empty() {
                             yield Piece::Text(rest.to_owned());
                         }
-                        yield Piece::End(this.end(&outputs, text.len()));
+                        yield Piece::End(this.end(&outputs));
                         return;
                     }
                 }
             }
         })
+    }
+
+    /// Runs the workflow and returns its whole answer. A cancel ends the run.
+    pub(super) async fn whole(&mut self, control: &RunControl) -> Result<String, Asking> {
+        loop {
+            let mut pieces = self.answer();
+            let mut text = String::new();
+            let begun_again = loop {
+                let piece = tokio::select! {
+                    piece = pieces.next() => piece,
+                    () = control.cancelled() => {
+                        self.cancel("the turn ends").await;
+                        let reason = control.why().unwrap_or(CancelReason::Deadline);
+                        return Err(Asking::Stopped(Stop::Cancelled(reason)));
+                    }
+                };
+                match piece {
+                    Some(Ok(Piece::Text(piece))) => text.push_str(&piece),
+                    Some(Err(Asking::Void(sequence))) => break sequence,
+                    Some(Err(error)) => return Err(error),
+                    Some(Ok(Piece::Thinking(_))) => {}
+                    Some(Ok(Piece::End(_))) | None => return Ok(text),
+                }
+            };
+            self.void_until = begun_again;
+        }
     }
 
     /// Ends the run. One whose start may be on its way is started, so that it can be ended.
@@ -177,20 +214,40 @@ impl Deliberation {
             };
             self.peers.workflow_runs.clone().cancel_run(request).await
         });
-        if let Err(status) = cancelled.await {
-            tracing::warn!(
+        match cancelled.await {
+            Ok(cancelled) => self.note_end(cancelled.into_inner().run.as_ref()),
+            Err(status) => tracing::warn!(
                 workflow = self.workflow_id,
                 error = status.message(),
                 "a deliberation could not be cancelled"
-            );
+            ),
         }
     }
 
+    /// Returns what the run used, once it has ended and only once.
+    pub(super) fn take_used(&self) -> Option<common::UsageReported> {
+        let outcome = self.ended().take()?;
+        Some(common::UsageReported {
+            node_id: String::new(),
+            model_totals: outcome.model_totals,
+            calls: outcome.calls,
+        })
+    }
+
+    fn note_end(&self, run: Option<&common::Run>) {
+        let outcome = run.and_then(|run| run.outcome.clone());
+        *self.ended() = outcome;
+    }
+
+    fn ended(&self) -> std::sync::MutexGuard<'_, Option<common::RunOutcome>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns how an answer ends that was not read to its end.
-    pub(super) fn stopped(&self, finish_reason: &str, answer_bytes: usize) -> AnswerEnd {
+    pub(super) fn stopped(&self, finish_reason: &str) -> AnswerEnd {
         AnswerEnd {
             finish_reason: finish_reason.to_owned(),
-            ..self.end(&Map::new(), answer_bytes)
+            ..self.end(&Map::new())
         }
     }
 
@@ -214,6 +271,9 @@ impl Deliberation {
         let outcome = run.outcome.unwrap_or_default();
         if outcome.state() != RunState::Succeeded {
             let error = outcome.error.unwrap_or_default();
+            if STOPS.contains(&error.code.as_str()) {
+                return Err(Asking::Stopped(Stop::Failed(Box::new(error))));
+            }
             let message = format!(
                 "the workflow `{}` gave no answer: {}",
                 self.workflow_id, error.message
@@ -229,7 +289,7 @@ impl Deliberation {
         })
     }
 
-    fn end(&self, outputs: &Map<String, Value>, answer_bytes: usize) -> AnswerEnd {
+    fn end(&self, outputs: &Map<String, Value>) -> AnswerEnd {
         let calls = outputs.get("tool_calls").and_then(Value::as_array);
         let calls = calls.filter(|calls| !calls.is_empty()).cloned();
         let default = if calls.is_some() {
@@ -238,10 +298,8 @@ impl Deliberation {
             "stop"
         };
         let reason = outputs.get("finish_reason").and_then(Value::as_str);
-        let request_bytes = self.request.inputs_json.len();
         AnswerEnd {
             finish_reason: reason.unwrap_or(default).to_owned(),
-            booking: Booking::new(Usage::default(), request_bytes, answer_bytes, None),
             tool_calls: calls.map(Value::Array),
             model: format!("workflow:{}", self.workflow_id),
             ..AnswerEnd::default()

@@ -15,6 +15,7 @@ use super::{
     asker::Asker,
     caller::Caller,
     directives::{Inbox, Steering},
+    ending,
     flights::Flights,
     history,
     inventory::Inventory,
@@ -25,7 +26,6 @@ use super::{
 };
 use crate::{
     domain::{
-        budgets::Budget,
         compaction::Compaction,
         message::TurnMessage,
         observation,
@@ -59,7 +59,7 @@ pub(super) struct Driver {
     /// Whether the present answer is requested once more, as it was cut off.
     pub(super) was_cut: bool,
     /// What this turn replaced turns before it by, before a crash.
-    compacted: Option<Compaction>,
+    pub(super) compacted: Option<Compaction>,
     pub(super) untrusted: Vec<String>,
     /// Whether a call of the conversation gave a handle.
     handle_given: bool,
@@ -157,7 +157,10 @@ impl Driver {
         }
         let outcome = match stop {
             Stop::Cancelled(reason) => outcome::stopped(&reason, self.turn.unsettled()),
-            Stop::Failed(error) => self.failed(*error, StopReason::Error),
+            Stop::Failed(error) => {
+                let reason = ending::stop_reason(&error);
+                ending::failed(&self.turn, *error, reason)
+            }
             Stop::Storage(error) => return self.leave_open(&error),
         };
         let span = tracing::Span::current();
@@ -171,6 +174,7 @@ impl Driver {
 
     fn with_totals(&self, mut outcome: common::RunOutcome) -> common::RunOutcome {
         outcome.model_totals = self.spending.totals();
+        outcome.calls = self.turn.dispatched();
         outcome
     }
 
@@ -184,6 +188,9 @@ impl Driver {
             return Err(Stop::Cancelled(CancelReason::Requested(reason)));
         }
         self.prepare().await?;
+        if self.plan.compact {
+            self.compact_now().await?;
+        }
         loop {
             if let Some(reason) = self.control.why() {
                 return Err(Stop::Cancelled(reason));
@@ -205,20 +212,21 @@ impl Driver {
                         Ask::Round(_) if self.note_spent_before_round()? => {}
                         Ask::Last(budget) if self.reserved(true).is_err() => {
                             self.commit().await?;
-                            return Ok(self.outcome(&Finish::Budget(budget)));
+                            return Ok(ending::outcome(&self.turn, &Finish::Budget(budget)));
                         }
                         ask => self.ask(ask).await?,
                     }
                 }
+                Command::Dispatch(_) if self.control.is_paused() => self.until_resumed().await?,
                 Command::Dispatch(_) if self.note_spent()? => {}
-                Command::Dispatch(call) => self.dispatch(call).await?,
+                Command::Dispatch(call) => drop(self.dispatch(call).await?),
                 Command::Withhold { call, budget } => self.withhold(&call, budget)?,
                 Command::Await(left) => self.await_one(&left).await?,
                 Command::GiveUp(left) => self.give_up(&left).await?,
                 Command::Skip { call, failed_tool } => self.skip(&call, &failed_tool)?,
                 Command::Finish(finish) => {
                     self.commit().await?;
-                    return Ok(self.outcome(&finish));
+                    return Ok(ending::outcome(&self.turn, &finish));
                 }
             }
         }
@@ -357,7 +365,10 @@ impl Driver {
         for turn in earlier {
             untrusted.extend(turn.untrusted);
             self.handle_given |= turn.handle_given;
-            messages.push(turn.messages);
+            // A run that only compacted said nothing.
+            if !turn.messages.is_empty() {
+                messages.push(turn.messages);
+            }
         }
         if let Some(compaction) = &self.compacted {
             compaction.apply(&mut messages, self.plan.language);
@@ -440,78 +451,8 @@ impl Driver {
 
     fn skip(&mut self, call: &ReadCall, failed_tool: &str) -> Result<(), Stop> {
         let text = observation::skipped(&call.tool_id, failed_tool);
-        let message = format!("not executed, as {failed_tool} failed before it");
-        let error = outcome::error(common::ErrorCategory::Domain, "skipped", message);
-        self.note(settled(call, common::CallStatus::Skipped, error))?;
+        self.note(skipped(call, failed_tool))?;
         self.note(journal::observation(Some(call.index), text))
-    }
-
-    fn outcome(&self, finish: &Finish) -> common::RunOutcome {
-        match finish {
-            Finish::Stop => self.succeeded(StopReason::Stop),
-            Finish::Budget(budget) => self.out_of_budget(*budget),
-            Finish::RepeatedFailure(failure) => {
-                let message = format!("the model made the same mistake again and again: {failure}");
-                let error = outcome::error(
-                    common::ErrorCategory::Validation,
-                    "repeated_failure",
-                    message,
-                );
-                self.failed(error, StopReason::RepeatedFailure)
-            }
-            Finish::Repetition(tool_id) => {
-                let message = format!(
-                    "the model made the same call with the same result five times in a row, {tool_id} last"
-                );
-                let error = outcome::error(common::ErrorCategory::Limit, "repetition", message);
-                self.failed(error, StopReason::Repetition)
-            }
-            Finish::InDoubt(effects) => {
-                let message = "a call was dispatched and it is not known whether it took effect; look at its target, \
-                               then continue in a new turn";
-                let error =
-                    outcome::error(common::ErrorCategory::Runtime, "effect_unknown", message);
-                let in_doubt = outcome::in_doubt(effects.clone(), error);
-                outcome::with_stop(in_doubt, StopReason::InDoubt)
-            }
-        }
-    }
-
-    /// A turn whose budget is used up succeeds only if the model had something to say at the end.
-    fn out_of_budget(&self, budget: Budget) -> common::RunOutcome {
-        let stop = match budget {
-            Budget::Iterations(_) => StopReason::Iterations,
-            Budget::Calls(_) => StopReason::Calls,
-            Budget::Bytes(_) => StopReason::Bytes,
-            Budget::Tokens(_) => StopReason::Tokens,
-            Budget::Money(_) => StopReason::Money,
-            Budget::Wall(_) => StopReason::Wall,
-        };
-        if !self.turn.final_text().is_empty() {
-            return self.succeeded(stop);
-        }
-        let message = format!(
-            "the turn used all of its {} and the model wrote no closing text; continue in a new \
-             turn, or raise budgets.{}",
-            budget.words(),
-            budget.name()
-        );
-        let error = outcome::error(common::ErrorCategory::Limit, "budget_exhausted", message);
-        self.failed(error, stop)
-    }
-
-    fn succeeded(&self, stop: StopReason) -> common::RunOutcome {
-        let result = serde_json::Value::String(self.turn.final_text().to_owned()).to_string();
-        outcome::with_stop(outcome::succeeded(result), stop)
-    }
-
-    fn failed(&self, error: common::CallError, stop: StopReason) -> common::RunOutcome {
-        let unsettled = self.turn.unsettled();
-        let failed = match unsettled.is_empty() {
-            true => outcome::failed(error),
-            false => outcome::in_doubt(unsettled, error),
-        };
-        outcome::with_stop(failed, stop)
     }
 
     fn leave_open(&self, error: &AppendError) -> End {
@@ -526,6 +467,13 @@ impl Driver {
             }
         }
     }
+}
+
+/// Writes that a call is not started, as one before it failed.
+pub(super) fn skipped(call: &ReadCall, failed_tool: &str) -> Kind {
+    let message = format!("not executed, as {failed_tool} failed before it");
+    let error = outcome::error(common::ErrorCategory::Domain, "skipped", message);
+    settled(call, common::CallStatus::Skipped, error)
 }
 
 /// Writes that a call ended without having left.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use contracts::tavern::common::v1 as common;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
-use super::stop::Stop;
+use super::{reduce::Reduced, stop::Stop};
 
 /// A call that has ended, or cannot be waited for any longer.
 pub(super) struct Landed {
@@ -13,6 +13,8 @@ pub(super) struct Landed {
     pub(super) tool_id: String,
     pub(super) effect_id: String,
     pub(super) ended: Result<common::CallResult, Stop>,
+    /// What the model reads in the place of a long output.
+    pub(super) reduced: Option<Reduced>,
 }
 
 /// The calls under way. As many as the turn lets leave, which is bounded.

@@ -60,16 +60,51 @@ const HANDLE_TOOLS: [&str; 3] = ["system:read_stream", "system:list_handles", "s
 /// The most ids that the registry takes at once.
 const MAX_BATCH: usize = 500;
 
-/// Asks the registry for the tools with these ids. All others are known and not available, so that
-/// a call of one differs from a call of a tool that does not exist (rule N5).
+/// The tools of an inventory as the registry has them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tools {
+    /// Those that the profile names, by the names that it has for them, and those for handles.
+    pub(super) all: Vec<registry::Tool>,
+    /// The ids of those that are there only for handles.
+    pub(super) for_handles: Vec<String>,
+    /// The ids of all tools of the registry.
+    pub(super) known: Vec<String>,
+    /// Ids of the profile that no tool has.
+    pub(super) missing: Vec<String>,
+}
+
+impl Tools {
+    /// Makes the catalogues. All other tools are known and not available, so that a call of one differs
+    /// from a call of a tool that does not exist (rule N5).
+    pub(super) fn inventory(self) -> Result<Inventory, InventoryError> {
+        let tools = self.all.iter();
+        let visible = tools.filter(|tool| !self.for_handles.contains(&tool.tool_id));
+        let visible: Vec<registry::Tool> = visible.cloned().collect();
+        Ok(Inventory {
+            catalogue: catalogue_of(&visible, &self.known)?,
+            with_handles: catalogue_of(&self.all, &self.known)?,
+            missing: self.missing,
+        })
+    }
+}
+
+/// Asks the registry for the tools with these ids.
 pub(super) async fn fetch(
     registry: ToolRegistryServiceClient<Transport>,
     tool_ids: &[String],
 ) -> Result<Inventory, InventoryError> {
+    fetch_tools(registry, tool_ids).await?.inventory()
+}
+
+/// Asks the registry for the tools with these ids, and for the ids of all.
+pub(super) async fn fetch_tools(
+    registry: ToolRegistryServiceClient<Transport>,
+    tool_ids: &[String],
+) -> Result<Tools, InventoryError> {
     let wanted = |id: &String| tool_ids.contains(id);
     let own = HANDLE_TOOLS.iter().map(|id| (*id).to_owned());
-    let own: Vec<String> = own.filter(|id| !wanted(id)).collect();
-    let written = [tool_ids, &own].concat();
+    let for_handles: Vec<String> = own.filter(|id| !wanted(id)).collect();
+    let written = [tool_ids, &for_handles].concat();
     let (mut all, mut missing) = named(registry.clone(), &ids_of(&written)).await?;
     for tool in &mut all {
         spell(tool, tool_ids);
@@ -79,11 +114,10 @@ pub(super) async fn fetch(
     let mut known: Vec<String> = all.iter().map(|tool| tool.tool_id.clone()).collect();
     let everything = list(registry).await?;
     known.extend(everything.into_iter().map(|tool| tool.tool_id));
-    let visible = all.iter().filter(|tool| !own.contains(&tool.tool_id));
-    let visible: Vec<registry::Tool> = visible.cloned().collect();
-    Ok(Inventory {
-        catalogue: catalogue_of(&visible, &known)?,
-        with_handles: catalogue_of(&all, &known)?,
+    Ok(Tools {
+        all,
+        for_handles,
+        known,
         missing,
     })
 }

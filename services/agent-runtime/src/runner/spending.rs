@@ -1,7 +1,8 @@
 //! What a turn has used of its models.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
+use call_wire::ModelTotals;
 use contracts::tavern::common::v1::{CallResult, ModelTotal, ModelUsage, run_event::Kind};
 use core_types::Timestamp;
 
@@ -14,9 +15,7 @@ use crate::domain::{
 /// What a turn has used, by model and of its budgets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
-    totals: BTreeMap<String, ModelTotal>,
-    tokens: u64,
-    money_micros: u64,
+    totals: ModelTotals,
     bytes: u64,
     /// The time at work before `since`.
     wall: Duration,
@@ -51,8 +50,14 @@ impl Spending {
                 let has_left = result.is_some_and(|result| !result.effect_id.is_empty());
                 self.calling = self.calling.saturating_sub(u32::from(has_left));
                 self.bytes = self.bytes.saturating_add(result.map_or(0, output_bytes));
+                // What an agent, a workflow or a node used for this turn (rule G703).
                 for total in result.iter().flat_map(|result| &result.model_totals) {
-                    self.add_total(total);
+                    self.totals.add(total);
+                }
+            }
+            Kind::UsageReported(reported) => {
+                for total in &reported.model_totals {
+                    self.totals.add(total);
                 }
             }
             Kind::BudgetReached(reached) => self.reported.push(reached.unit),
@@ -76,8 +81,8 @@ impl Spending {
             iterations: turn.rounds(),
             calls: turn.dispatched(),
             bytes: self.bytes,
-            tokens: self.tokens,
-            money_micros: self.money_micros,
+            tokens: self.totals.tokens(),
+            money_micros: self.totals.money_micros(),
             wall: self.wall + self.under_way_since(now),
         }
     }
@@ -113,36 +118,14 @@ impl Spending {
 
     fn add(&mut self, model: &str, usage: Option<&ModelUsage>) {
         if let Some(usage) = usage {
-            self.add_total(&ModelTotal {
-                model: model.to_owned(),
-                answers: 1,
-                usage: Some(usage.clone()),
-            });
+            let total = call_wire::total_of_answer(model, usage.clone());
+            self.totals.add(&total);
         }
-    }
-
-    /// Adds what a model used for this turn, or for that of an agent which it called (rule G703).
-    fn add_total(&mut self, used: &ModelTotal) {
-        let usage = used.usage.clone().unwrap_or_default();
-        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
-        self.tokens = self.tokens.saturating_add(tokens);
-        let cost = usage.cost_micros.unwrap_or_default();
-        self.money_micros = self.money_micros.saturating_add(cost);
-        let total = self
-            .totals
-            .entry(used.model.clone())
-            .or_insert_with(|| ModelTotal {
-                model: used.model.clone(),
-                ..ModelTotal::default()
-            });
-        total.answers = total.answers.saturating_add(used.answers);
-        let sum_of = total.usage.get_or_insert_default();
-        *sum_of = sum(sum_of, &usage);
     }
 
     /// Returns the totals by the name of the model.
     pub(super) fn totals(&self) -> Vec<ModelTotal> {
-        self.totals.values().cloned().collect()
+        self.totals.list()
     }
 }
 
@@ -151,25 +134,6 @@ fn output_bytes(result: &CallResult) -> u64 {
     match &result.long_output {
         Some(long) => long.total_bytes,
         None => result.output_json.len().try_into().unwrap_or(u64::MAX),
-    }
-}
-
-fn sum(usage: &ModelUsage, used: &ModelUsage) -> ModelUsage {
-    let add = u64::saturating_add;
-    ModelUsage {
-        input_tokens: add(usage.input_tokens, used.input_tokens),
-        cache_read_tokens: add(usage.cache_read_tokens, used.cache_read_tokens),
-        cache_write_tokens: add(usage.cache_write_tokens, used.cache_write_tokens),
-        output_tokens: add(usage.output_tokens, used.output_tokens),
-        estimated: usage.estimated || used.estimated,
-        cost_micros: match (usage.cost_micros, used.cost_micros) {
-            (Some(cost), Some(more)) => Some(add(cost, more)),
-            (cost, more) => cost.or(more),
-        },
-        currency: match used.currency.is_empty() {
-            true => usage.currency.clone(),
-            false => used.currency.clone(),
-        },
     }
 }
 

@@ -50,6 +50,24 @@ impl StreamingAnswer {
     }
 }
 
+impl StreamingAnswer {
+    /// Takes an event of an answer that is read whole; adds what its reader may see.
+    pub(super) fn look(&mut self, event: Event, released: &mut String) {
+        match event {
+            Event::BlockOpened { block, dialect, .. } => self.opened = Some((block, dialect)),
+            Event::CallOpened {
+                name, tool, span, ..
+            } => self.look_at(name, &tool, span),
+            Event::Text {
+                text,
+                trailing: false,
+                ..
+            } => released.push_str(&text),
+            _ => {}
+        }
+    }
+}
+
 impl Driver {
     /// Passes on what the reader may see, and starts what may start.
     pub(super) async fn on_parser_events(
@@ -135,10 +153,9 @@ impl Driver {
     async fn leave_early(&mut self, announced: usize) -> Result<(), Stop> {
         let is_sure = |index| usize::try_from(index).is_ok_and(|index| index < announced);
         while let Some(call) = self.turn.next_early(is_sure) {
-            if self.note_spent()? {
+            if self.note_spent()? || !self.dispatch(call).await? {
                 break;
             }
-            self.dispatch(call).await?;
         }
         Ok(())
     }

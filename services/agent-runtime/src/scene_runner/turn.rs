@@ -155,6 +155,8 @@ impl AgentTurn {
             conversation_id,
             ephemeral: false,
             budgets: crate::domain::budgets::Limits::default(),
+            compact: false,
+            granted: crate::domain::budgets::Limits::default(),
             dialect: None,
             body_hash: run_log::Hash::of(self.taken.request_id.as_bytes()),
             request_id: self.taken.request_id.clone(),

@@ -66,7 +66,9 @@ pub(crate) async fn turn(
     let compaction = kinds.clone().filter_map(compaction_of).next_back();
     let handle_given = kinds.into_iter().any(gives_handle);
     let mut messages = folded.given;
-    messages.extend(folded.turn.messages());
+    if !plan.compact {
+        messages.extend(folded.turn.messages());
+    }
     Ok(Some(Earlier {
         run_id: run.run_id,
         messages,

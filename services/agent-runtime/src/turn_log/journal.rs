@@ -31,12 +31,14 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
             TurnEvent::CallSettled {
                 index: result.index,
                 status: status(result.status()),
+                below: result.calls_below,
             }
         }
         Kind::BudgetReached(reached) if reached.spent => {
             TurnEvent::BudgetSpent(wire::budget_from_proto(reached)?)
         }
         Kind::Steered(steered) => TurnEvent::Steered(steered.message.clone()),
+        Kind::UsageReported(reported) => TurnEvent::CalledBelow(reported.calls),
         Kind::BudgetsEdited(edited) => TurnEvent::BudgetsEdited(wire::edited_budgets(edited)),
         Kind::Observation(observation) => TurnEvent::Observed {
             index: observation.index,

@@ -77,7 +77,11 @@ pub fn fold<'a>(
     })
 }
 
-fn opening(plan: &Plan, started: &common::RunStarted) -> Result<Opening, serde_json::Error> {
+/// Reads what a turn began with.
+pub(crate) fn opening(
+    plan: &Plan,
+    started: &common::RunStarted,
+) -> Result<Opening, serde_json::Error> {
     let input = &started.input_json;
     Ok(match started.input_is_model_text {
         true => Opening::ModelText {

@@ -2,10 +2,11 @@
 
 use agent_runtime::settings::{ModelSettings, ScriptedSettings};
 use contracts::tavern::{
-    agent::v1::StartTurnRequest,
+    agent::v1::{CompactConversationRequest, StartTurnRequest},
     common::v1::{ConversationCompacted, conversation_compacted::Method, run_event::Kind},
 };
 use serde_json::{Value, json};
+use tonic::{Code, Status};
 
 use crate::{
     registry::TestRegistry,
@@ -223,4 +224,66 @@ async fn g603_after_a_crash_a_turn_continues_with_its_summary() {
     let ended = running.follow(&run_id, 0).await;
     assert_eq!(ended.text(), "Four.", "{}", ended.error_message());
     assert_eq!(ended.compacted().len(), 1);
+}
+
+impl Running {
+    async fn compact(&self, conversation_id: &str) -> Result<Ended, Status> {
+        let request = CompactConversationRequest {
+            conversation_id: conversation_id.to_owned(),
+            ..CompactConversationRequest::default()
+        };
+        let started = self
+            .conversations
+            .clone()
+            .compact_conversation(request)
+            .await?;
+        let run = started.into_inner().run.unwrap();
+        Ok(self.follow(&run.run_id, 0).await)
+    }
+}
+
+#[tokio::test]
+async fn g603_a_caller_compacts_a_conversation_whose_next_turn_reads_the_summary() {
+    let speaks = json!({"system_contains": ["You are Ada."], "turns": [
+        {"answer": {"text": "One."}}, {"answer": {"text": "Two."}}, {"answer": {"text": "Three."}},
+    ]});
+    let summarises = json!({
+        "system_contains": ["Summarise the conversation"],
+        "turns": [{
+            "expect": {"contains": ["user: Hello 1", "assistant: Two."], "lacks": ["Hello 3"]},
+            "answer": {"text": "They greeted twice.", "input_tokens": 70, "output_tokens": 9},
+        }],
+    });
+    let world = world(&json!([summarises, speaks]), &json!([]));
+    let running = world.build().await;
+    let refused = running.compact("talk").await.err().unwrap();
+    assert_eq!(refused.code(), Code::NotFound);
+    let greet = |number: usize| StartTurnRequest {
+        conversation_id: "talk".to_owned(),
+        ..says(&format!("Hello {number}"))
+    };
+    for number in 1..=3 {
+        running.play(greet(number)).await;
+    }
+    let compacted = running.compact("talk").await.unwrap();
+    assert_eq!(compacted.error_message(), "");
+    let [event] = compacted.compacted()[..] else {
+        panic!("one event, not {:?}", compacted.compacted());
+    };
+    assert_eq!(
+        (event.method(), event.turns, event.summary.as_str()),
+        (Method::Model, 2, "They greeted twice.")
+    );
+    // There is nothing more to replace: the summary and the turn that stays.
+    let again = running.compact("talk").await.unwrap();
+    assert_eq!((again.error_message(), again.compacted().len()), ("", 0));
+    world.script_parts(&json!([{"system_contains": ["You are Ada."], "turns": [
+        {},
+        {"expect": {"contains": ["They greeted twice.", "Hello 3", "Hello 4"], "lacks": ["Hello 2"]},
+         "answer": {"text": "Four."}},
+    ]}]));
+    running.runtime.shutdown().await;
+    let running = world.build().await;
+    let next = running.play(greet(4)).await;
+    assert_eq!(next.error_message(), "");
 }

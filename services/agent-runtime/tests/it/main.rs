@@ -17,6 +17,7 @@ mod models;
 
 mod profiles;
 mod registry;
+mod replays;
 mod revisions;
 mod scenes;
 mod shipped;

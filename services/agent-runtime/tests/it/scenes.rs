@@ -461,9 +461,13 @@ async fn a_paused_scene_collects_events_and_a_cancelled_one_ends_its_turns() {
     let status = running.status(&run_id).await;
     assert_eq!((status[0].is_busy, status[0].waiting.len()), (false, 2));
     running.resume(&run_id).await;
-    running
-        .until(&run_id, |kind| matches!(kind, Kind::ModelRequested(_)))
-        .await;
+    let asked = running.until(&run_id, |kind| matches!(kind, Kind::ModelRequested(_)));
+    let turn_id = asked.await.run_id;
+    // Its turns follow (rule G811).
+    running.pause(&run_id).await;
+    assert_eq!(running.run(&turn_id).await.state(), RunState::Paused);
+    running.resume(&run_id).await;
+    assert_eq!(running.run(&turn_id).await.state(), RunState::Running);
     running.cancel(&run_id).await;
     let ended = running.follow(&run_id, 0).await;
     assert_eq!(ended.run.state(), RunState::Cancelled);

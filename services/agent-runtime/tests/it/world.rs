@@ -2,13 +2,14 @@
 
 use std::{path::Path, sync::Arc};
 
+use agent_runtime::runner::{Fixture, replay};
 use agent_runtime::{
     AgentRuntime, AgentSettings, Environment, Peers, build,
     settings::{ModelSettings, ScriptedSettings},
 };
 use contracts::tavern::{
     agent::v1::{
-        ListMessagesRequest, Message, StartTurnRequest, StartTurnResponse,
+        ExportTurnRequest, ListMessagesRequest, Message, StartTurnRequest, StartTurnResponse,
         agent_service_client::AgentServiceClient,
         conversation_service_client::ConversationServiceClient,
         model_service_client::ModelServiceClient, profile_service_client::ProfileServiceClient,
@@ -180,10 +181,33 @@ impl Running {
         self.start(request).await.unwrap().run.unwrap().run_id
     }
 
-    /// Starts a turn and follows it to its end.
+    /// Starts a turn and follows it to its end. Whatever a test lets it do, it replays (rule G1002).
     pub(crate) async fn play(&self, request: StartTurnRequest) -> Ended {
         let run_id = self.begin(request).await;
-        self.follow(&run_id, 0).await
+        let ended = self.follow(&run_id, 0).await;
+        if let Ok(fixture) = self.export(&run_id).await {
+            let replayed = replay(&Fixture::read(&fixture).unwrap());
+            if let Err(divergence) = replayed {
+                panic!("{divergence}");
+            }
+        }
+        ended
+    }
+
+    /// Returns a turn as the lines of a fixture.
+    pub(crate) async fn export(&self, run_id: &str) -> Result<String, Status> {
+        let request = ExportTurnRequest {
+            run_id: run_id.to_owned(),
+        };
+        let mut pieces = self.agent.clone().export_turn(request).await?.into_inner();
+        let mut text = String::new();
+        while let Some(piece) = pieces.message().await? {
+            text.push_str(&piece.text);
+            if piece.ends_line {
+                text.push('\n');
+            }
+        }
+        Ok(text)
     }
 
     /// Follows a run to its end.
@@ -416,5 +440,6 @@ fn word(kind: &Kind) -> &'static str {
         Kind::ConversationCompacted(_) => "compacted",
         Kind::InstanceSlept(_) => "slept",
         Kind::InstanceWoke(_) => "woke",
+        Kind::UsageReported(_) => "used",
     }
 }

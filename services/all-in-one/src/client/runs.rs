@@ -1,8 +1,11 @@
 //! `tavern runs`.
 
+mod fixture;
 mod fork;
 mod steer;
 mod waits;
+
+pub(crate) use waits::Answer;
 
 use std::process::ExitCode;
 
@@ -81,6 +84,16 @@ pub(crate) enum Command {
         #[arg(long)]
         interrupt: bool,
     },
+    /// Print a finished turn of an agent as a fixture: lines of JSON that `replay` reads.
+    Export {
+        /// The id of the run.
+        run_id: String,
+    },
+    /// Make a turn again from a fixture, without model, tools or network, and compare every event.
+    Replay {
+        /// The file.
+        file: std::path::PathBuf,
+    },
     /// List what a run waits for.
     Waits {
         /// The id of the run.
@@ -100,17 +113,7 @@ pub(crate) enum Command {
         id: String,
     },
     /// Answer a question that a run waits with.
-    Answer {
-        /// The id of the run.
-        run_id: String,
-        /// The id of the wait, as `tavern runs waits` prints it.
-        wait_id: String,
-        /// The answer as JSON; a text that is not JSON is taken as a string.
-        answer: String,
-        /// Who answers, for the log.
-        #[arg(long, default_value = "")]
-        by: String,
-    },
+    Answer(Answer),
     /// Start a run that takes over what another has done, or only show what it would do again.
     Fork {
         /// The id of the run.
@@ -177,6 +180,8 @@ impl Command {
                 message,
                 interrupt,
             } => steer::run(remote, run_id, message, interrupt).await,
+            Self::Export { run_id } => fixture::export(remote, run_id).await,
+            Self::Replay { file } => fixture::replay_file(&file),
             Self::Waits { run_id } => waits::list(&mut runs, run_id, remote.json).await,
             Self::Signal {
                 run_id,
@@ -184,12 +189,7 @@ impl Command {
                 payload,
                 id,
             } => waits::signal(&mut runs, run_id, name, payload, id).await,
-            Self::Answer {
-                run_id,
-                wait_id,
-                answer,
-                by,
-            } => waits::answer(&mut runs, run_id, wait_id, answer, by).await,
+            Self::Answer(answer) => answer.send(&mut runs).await,
             Self::Fork {
                 run_id,
                 edits,

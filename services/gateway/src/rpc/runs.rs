@@ -6,9 +6,10 @@ use contracts::tavern::common::v1::{self as common, ErrorReason, WatchRecord};
 use contracts::tavern::run::v1::run_service_server::RunService;
 use contracts::tavern::run::v1::{
     AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse, DeleteRunRequest,
-    DeleteRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest, ListRunsResponse,
-    ListWaitsRequest, ListWaitsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest,
-    ResumeRunResponse, SignalRunRequest, SignalRunResponse, WatchRunRequest, WatchRunResponse,
+    DeleteRunResponse, GetRunRequest, GetRunResponse, ListQuestionsRequest, ListQuestionsResponse,
+    ListRunsRequest, ListRunsResponse, ListWaitsRequest, ListWaitsResponse, PauseRunRequest,
+    PauseRunResponse, ResumeRunRequest, ResumeRunResponse, SignalRunRequest, SignalRunResponse,
+    WatchRunRequest, WatchRunResponse,
 };
 use core_types::{RunId, RunOwner};
 use futures::future::try_join_all;
@@ -123,6 +124,15 @@ impl RunService for GatewayRpc {
         let request = request.into_inner();
         let owner = owner_of(&request.run_id)?;
         self.peers.runs.of(owner).list_waits(request).await
+    }
+
+    async fn list_questions(
+        &self,
+        request: Request<ListQuestionsRequest>,
+    ) -> Result<Response<ListQuestionsResponse>, Status> {
+        // Only nodes of workflows wait for people, also where an agent asks.
+        let mut workflows = self.peers.runs.of(RunOwner::Workflow);
+        workflows.list_questions(request.into_inner()).await
     }
 
     async fn delete_run(

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use contracts::tavern::common::v1::{CallApproval, CallDispatched, CallResult, CallStatus};
+use contracts::tavern::common::v1::{
+    CallApproval, CallDispatched, CallGrant, CallResult, CallStatus,
+};
 use core_types::{ConversationId, Durability, EffectId, MAX_CALL_DEPTH, Timestamp};
 use grpc_kit::CallContext;
 use run_log::RunWriter;
@@ -18,7 +20,7 @@ use crate::{
     dispatch::{ResolvedCall, without_handle},
     domain::tool::Tool,
     in_flight::InFlightCall,
-    ledger::{Beginning, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
+    ledger::{self, Beginning, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
 };
 
 /// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
@@ -172,6 +174,9 @@ impl Inner {
             );
             return Err(Failure::new(Category::Limit, "depth_exceeded", message));
         }
+        if let Some(grant) = &call.grant {
+            check_grant(&tool, grant)?;
+        }
         let checked = tool
             .check(arguments)
             .map_err(|violations| Failure::invalid_arguments(tool.id(), violations))?;
@@ -244,7 +249,8 @@ impl Inner {
                 false => call.durability,
             },
             attempt: call.attempt,
-            grant: call.grant,
+            // Only a run uses it.
+            grant: call.grant.clone().filter(|_| is_run),
             in_flight: Arc::clone(in_flight),
         };
         if in_flight.cancel_token().is_cancelled() {
@@ -322,9 +328,6 @@ impl Inner {
             may_repeat: resolved.tool.may_repeat(),
             is_run: resolved.tool.implementation().is_run(),
             attempt: resolved.attempt,
-            grant: resolved
-                .grant
-                .map(|grant| [grant.tokens, grant.money_micros, grant.wall_seconds]),
             conversation_id: resolved
                 .conversation
                 .as_ref()
@@ -334,6 +337,7 @@ impl Inner {
                 .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
             run_id: in_flight.path().steps().last().cloned().unwrap_or_default(),
             detached: call.detached,
+            granted: resolved.grant.as_ref().map(ledger::grant_to_text),
         };
         let dispatched = CallDispatched {
             effect_id: effect.to_string(),
@@ -457,10 +461,10 @@ impl Inner {
         defaulted: Vec<String>,
     ) -> CallResult {
         let journalled = resolved.effect_id.is_some();
-        let (child_run_id, model_totals) = {
+        let (child_run_id, used) = {
             let stage = resolved.in_flight.subscribe();
             let stage = stage.borrow();
-            (stage.child_run_id.clone(), stage.model_totals.clone())
+            (stage.child_run_id.clone(), stage.used_below.clone())
         };
         let (durability, attempt) = match journalled {
             true => (durability_number(resolved.durability), resolved.attempt),
@@ -476,13 +480,37 @@ impl Inner {
             defaulted,
             durability,
             child_run_id: child_run_id.unwrap_or_default(),
-            model_totals,
+            model_totals: used.model_totals,
+            calls_below: used.calls,
             attempt,
             ..timed(outcome, dispatched, self.clock.now())
         };
         result.next_attempt = call_wire::next_attempt(&result);
         result
     }
+}
+
+/// Refuses a call that the agent for which it is made may not make (rule G206).
+fn check_grant(tool: &Tool, grant: &CallGrant) -> Result<(), Failure> {
+    let granted = grant.tools.as_ref();
+    if granted.is_some_and(|granted| granted.tool_ids.iter().all(|id| id != tool.id())) {
+        let message = format!(
+            "{} is no tool of the agent for which it was called; add it to the tool_ids_inventory of its \
+             profile, or call another one",
+            tool.id()
+        );
+        let code = "tool_not_available";
+        return Err(Failure::new(Category::Policy, code, message));
+    }
+    if grant.depth == Some(0) && tool.implementation().is_nested() {
+        let message = format!(
+            "{} was not started: the agent may have no more agents and workflows one below the other (its \
+             budget `depth`); do its work without it",
+            tool.id()
+        );
+        return Err(Failure::new(Category::Limit, "depth_exceeded", message));
+    }
+    Ok(())
 }
 
 /// Whether the entry of a call need not be on disk before it leaves: repeating it after a crash has no effect,

@@ -17,6 +17,7 @@ use crate::{
     approvals::{Approvals, DecisionError, Found, Wanted, refused},
     domain::approval::{Approval, Judgement, State},
     in_flight::InFlightCall,
+    ledger,
     store::StoreError,
 };
 
@@ -223,6 +224,9 @@ struct WaitingCall {
     timeout_ms: Option<u64>,
     needs_confirmation: bool,
     attempt: u32,
+    /// A message in hexadecimal digits.
+    #[serde(default)]
+    granted: Option<String>,
 }
 
 impl WaitingCall {
@@ -241,6 +245,7 @@ impl WaitingCall {
             timeout_ms: timeout.and_then(|millis| u64::try_from(millis).ok()),
             needs_confirmation: call.needs_confirmation,
             attempt: call.attempt,
+            granted: call.grant.as_ref().map(ledger::grant_to_text),
         };
         serde_json::to_string(&waiting).expect("it has text keys only")
     }
@@ -259,7 +264,7 @@ impl WaitingCall {
             index: 0,
             needs_confirmation: self.needs_confirmation,
             attempt: self.attempt,
-            grant: None,
+            grant: self.granted.as_deref().and_then(ledger::grant_from_text),
             detached: true,
             body: None,
             is_first: false,

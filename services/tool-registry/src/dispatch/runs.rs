@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use contracts::tavern::{
     agent::v1::{StartTurnRequest, profile_service_client::ProfileServiceClient},
-    common::v1::{ErrorReason, PendingWork, Run, RunOptions},
+    common::v1::{CallGrant, ErrorReason, PendingWork, Run, RunOptions},
     run::v1::{CancelRunRequest, run_service_client::RunServiceClient},
     workflow::v1::{
         SingleNode, StartRunRequest, start_run_request::Target,
@@ -115,7 +115,7 @@ impl ChildRuns {
         };
         match stop {
             Stop::Ended(run) => {
-                resolved.in_flight.models_used(&run);
+                resolved.in_flight.used_below(&run);
                 outcome::read(&run, resolved)
             }
             Stop::Cancelled => self.end_cancelled(&run.run_id, resolved).await,
@@ -246,7 +246,7 @@ impl ChildRuns {
         });
         let ended = tokio::time::timeout_at(until, ended).await.ok().flatten();
         match &ended {
-            Some(run) => resolved.in_flight.models_used(run),
+            Some(run) => resolved.in_flight.used_below(run),
             None => resolved.in_flight.leave_running(pending_run(run_id)),
         }
         ended
@@ -260,11 +260,18 @@ fn start_request(resolved: &ResolvedCall) -> StartRequest {
             .timeout
             .and_then(|timeout| prost_types::Duration::try_from(timeout).ok()),
     };
+    let is_nested = resolved.tool.implementation().is_nested();
+    let grant = resolved.grant.clone().map(|grant| CallGrant {
+        depth: grant
+            .depth
+            .map(|depth| depth.saturating_sub(is_nested.into())),
+        ..grant
+    });
     if let Implementation::Agent { profile_id } = resolved.tool.implementation() {
         let turn = StartTurnRequest {
             request_id: request_id_of(resolved),
             options: Some(options),
-            ..agent::turn(profile_id, &resolved.arguments, resolved.grant)
+            ..agent::turn(profile_id, &resolved.arguments, grant)
         };
         return StartRequest::Turn(Box::new(turn));
     }
@@ -295,6 +302,7 @@ fn start_request(resolved: &ResolvedCall) -> StartRequest {
             .as_ref()
             .map_or_else(String::new, ToString::to_string),
         options: Some(options),
+        grant,
         ..StartRunRequest::default()
     }))
 }

@@ -149,6 +149,11 @@ impl Implementation {
             Self::Workflow { .. } | Self::Node { .. } | Self::Agent { .. } | Self::Question
         )
     }
+
+    /// Whether what executes it can call tools of its own.
+    pub fn is_nested(&self) -> bool {
+        matches!(self, Self::Workflow { .. } | Self::Agent { .. })
+    }
 }
 
 /// A tool as its author describes it.

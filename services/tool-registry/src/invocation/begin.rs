@@ -84,6 +84,7 @@ impl Invocations {
             concurrency_key: String::new(),
             priority: 0,
             deadline_cap: None,
+            grant: None,
             owner_data: json!({
                 "malformed": cut(&parsed.observation, MAX_OBSERVATION_BYTES),
                 "left_out": cut(&parsed.left_out, MAX_OBSERVATION_BYTES),

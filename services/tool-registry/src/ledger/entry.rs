@@ -25,9 +25,9 @@ pub struct Record {
     /// Which attempt at the effect it is, from 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
-    /// What the run below may use: tokens, money in millionths, seconds at work.
+    /// What the run below may use: a message in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grant: Option<[u64; 3]>,
+    pub granted: Option<String>,
     /// The conversation; empty if there is none.
     pub conversation_id: String,
     /// How long the call may take, in milliseconds; none leaves that to its run.
@@ -43,13 +43,18 @@ pub struct Record {
 impl Record {
     /// Returns what the run below may use.
     pub fn grant(&self) -> Option<CallGrant> {
-        let [tokens, money_micros, wall_seconds] = self.grant?;
-        Some(CallGrant {
-            tokens,
-            money_micros,
-            wall_seconds,
-        })
+        grant_from_text(self.granted.as_ref()?)
     }
+}
+
+/// Writes a grant as it is kept: its message in hexadecimal digits.
+pub fn grant_to_text(grant: &CallGrant) -> String {
+    hex::encode(grant.encode_to_vec())
+}
+
+/// Reads a grant that was kept.
+pub fn grant_from_text(text: &str) -> Option<CallGrant> {
+    CallGrant::decode(&*hex::decode(text).ok()?).ok()
 }
 
 fn first_attempt() -> u32 {

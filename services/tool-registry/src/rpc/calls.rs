@@ -70,7 +70,7 @@ pub(super) async fn start(
         index: 0,
         needs_confirmation: request.needs_confirmation,
         attempt: request.attempt,
-        grant: None,
+        grant: request.grant,
     })?;
     let effect = call.effect_id.take().unwrap_or_else(|| calls.new_effect());
     call.effect_id = Some(effect.clone());

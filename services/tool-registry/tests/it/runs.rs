@@ -1,7 +1,7 @@
 //! Workflows and nodes as tools.
 
 use contracts::tavern::{
-    common::v1::{CallStatus, Durability, run_event::Kind},
+    common::v1::{CallGrant, CallStatus, Durability, GrantedTools, run_event::Kind},
     registry::v1::{CallToolRequest, GetToolRequest},
 };
 use core_types::{CallPath, MAX_CALL_DEPTH};
@@ -193,5 +193,42 @@ async fn a_registered_tool_takes_its_parameters_from_its_workflow() {
     assert_eq!(
         fixture.call("count", json!({"n": 1})).await.output_json,
         r#"{"n":1}"#
+    );
+}
+
+#[tokio::test]
+async fn g206_a_call_for_an_agent_needs_a_tool_of_its_inventory_and_room_below() {
+    let fixture = Fixture::new().await;
+    fixture.workflows.put("two", json!({}));
+    let asks = |effect: &str, depth: u32, tools: &[&str]| CallToolRequest {
+        grant: Some(CallGrant {
+            tokens: 700,
+            depth: Some(depth),
+            tools: Some(GrantedTools {
+                tool_ids: tools.iter().map(|id| (*id).to_owned()).collect(),
+            }),
+            ..CallGrant::default()
+        }),
+        ..with_effect(effect, "workflow__two", json!({}))
+    };
+    let tools = ["workflow:two"];
+    for (request, code) in [
+        (asks("e1", 1, &["clock"]), "tool_not_available"),
+        (asks("e2", 0, &tools), "depth_exceeded"),
+    ] {
+        let (_, refused) = fixture.finish(request).await;
+        assert_eq!(
+            (refused.status(), code_of(&refused)),
+            (CallStatus::Rejected, code)
+        );
+    }
+    assert_eq!(fixture.workflows.run_count(), 0);
+    let (_, result) = fixture.finish(asks("e3", 1, &tools)).await;
+    assert_eq!(result.status(), CallStatus::Succeeded);
+    let started = fixture.workflows.started.lock().unwrap()[0].clone();
+    let grant = started.grant.unwrap();
+    assert_eq!(
+        (grant.tokens, grant.depth, grant.tools.unwrap().tool_ids),
+        (700, Some(0), vec!["workflow:two".to_owned()])
     );
 }

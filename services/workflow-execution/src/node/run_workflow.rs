@@ -24,6 +24,11 @@ pub struct RunWorkflow {
     definition: NodeDefinition,
 }
 
+impl RunWorkflow {
+    /// The full type of the node.
+    pub const FULL_TYPE: &str = "core:RunWorkflow";
+}
+
 impl Default for RunWorkflow {
     fn default() -> Self {
         let workflow = "The id of the workflow to run.";
@@ -36,7 +41,7 @@ impl Default for RunWorkflow {
             effects: NodeEffects::External,
             reuse: Reuse::Never,
             ..NodeDefinition::new(
-                "core:RunWorkflow",
+                Self::FULL_TYPE,
                 "Run workflow",
                 Shape::new(Vec::new(), vec![run_id()]),
             )

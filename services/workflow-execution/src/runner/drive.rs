@@ -31,11 +31,12 @@ use crate::domain::evaluate;
 use crate::domain::node_type::{Effect, NodeCall, Settled, Step};
 use crate::domain::plan::NodeIndex;
 
+use super::allowance::Allowance;
 use super::checkpoints::Checkpoints;
 use super::history::{Attempts, Calls, RecordedCall, Zones};
 use super::interface_stream::InterfaceStreams;
 use super::permits::Permit;
-use super::settle::{call_settled, check_effect, settled_tool, with_unconsumed_signals};
+use super::settle::{check_effect, settled_tool, with_unconsumed_signals};
 use super::tool_call::ToolEnd;
 use super::tool_text::ToolText;
 use super::zone::ZoneEnd;
@@ -130,6 +131,7 @@ struct Drive {
     zones: Zones,
     /// The failures inside zones that have ended and are not recorded yet that were handled.
     handled_inside: HashMap<NodeIndex, Vec<common::NodeFailure>>,
+    allowance: Arc<Allowance>,
     /// When each node with settings for its execution was ready first.
     begun: HashMap<NodeIndex, Timestamp>,
     /// Calls of which it is not known whether they took effect. Nothing is started after the first.
@@ -176,6 +178,7 @@ impl Drive {
             zones: prepared.zones,
             handled_inside: HashMap::new(),
             begun: prepared.begun,
+            allowance: prepared.allowance,
             unknown: Vec::new(),
             unended: Vec::new(),
             held: false,
@@ -201,7 +204,9 @@ impl Drive {
         let control = self.control.clone();
         loop {
             self.held = false;
-            if let Some(checkpoints) = self.waits.checkpoint_due() {
+            if !self.allowance.is_bounded()
+                && let Some(checkpoints) = self.waits.checkpoint_due()
+            {
                 checkpoints.make().await;
             }
             self.advance().await?;
@@ -276,7 +281,8 @@ impl Drive {
             Ok(Step::Branch(outputs)) => self.finish(node, Ok(outputs), begin.elapsed()),
             Ok(Step::Wait(request)) => self.enqueue_wait(node, *request),
             Ok(Step::Effect(effect)) => {
-                match check_effect(&effect).and_then(|()| self.key_of(node)) {
+                let checked = check_effect(&effect).and_then(|()| self.take_calls(node, &effect));
+                match checked.and_then(|()| self.key_of(node)) {
                     Ok(key) => self.enqueue(node, effect, key),
                     Err(failure) => self.finish(node, Err(failure), begin.elapsed()),
                 }
@@ -513,17 +519,5 @@ impl Drive {
         place.map_or(Duration::ZERO, |place| {
             self.started.swap_remove(place).1.elapsed()
         })
-    }
-
-    fn note_settled(&mut self, node: NodeIndex, result: &common::CallResult) {
-        if self
-            .calls
-            .get(&(node, 0))
-            .is_some_and(|call| call.settled.is_some())
-        {
-            return;
-        }
-        self.pending_bytes += result.output_json.len();
-        self.pending.push(call_settled(result));
     }
 }

@@ -3,13 +3,18 @@
 //!
 //! What the model writes is recorded in the run while it writes it.
 
+use std::sync::Arc;
+
 use call_outcome::{Category, Failure};
 use contracts::tavern::agent::v1::{
     GenerateEnd, GenerateRequest, GenerateResponse, generate_response::Piece,
 };
-use contracts::tavern::common::v1::{ErrorReason, OutputStream, WorkKind};
+use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{
+    CallGrant, ErrorReason, OutputStream, UsageReported, WorkKind,
+};
 use grpc_kit::{Backoff, FailureClass};
-use run_events::{Coalescer, RunControl};
+use run_events::{Coalescer, Recorder, RunControl};
 use run_log::AppendError;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -19,6 +24,7 @@ use crate::domain::limits::MAX_VALUE_BYTES;
 use crate::domain::model::{ModelAnswer, ModelRequest};
 use crate::domain::node_type::Settled;
 
+use super::allowance::{self, Allowance};
 use super::node_output::NodeOutput;
 use super::{Peers, code_of, history_call};
 
@@ -38,6 +44,30 @@ impl From<AppendError> for GenerateError {
     }
 }
 
+/// The node that asks, and what its run may use.
+pub(super) struct Asker {
+    pub(super) recorder: Recorder,
+    pub(super) allowance: Arc<Allowance>,
+    pub(super) node_id: String,
+}
+
+impl Asker {
+    /// Counts and records what an answer used.
+    async fn report(&self, end: &GenerateEnd) -> Result<(), AppendError> {
+        let Some(usage) = end.usage.clone() else {
+            return Ok(());
+        };
+        let model_totals = vec![call_wire::total_of_answer(&end.model, usage)];
+        self.allowance.add(&model_totals);
+        let reported = UsageReported {
+            node_id: self.node_id.clone(),
+            model_totals,
+            calls: 0,
+        };
+        self.recorder.submit(Kind::UsageReported(reported)).await
+    }
+}
+
 /// Asks a model for a whole answer. A cancel of the run drops the request, which ends it at the
 /// endpoint too.
 ///
@@ -48,10 +78,11 @@ pub(super) async fn execute(
     output: NodeOutput,
     control: RunControl,
     request: ModelRequest,
+    asker: Asker,
 ) -> Result<Result<Settled, Failure>, AppendError> {
     let _tracked = control.track(WorkKind::ModelRequest, request.model.clone());
     tokio::select! {
-        settled = ask_until_answered(peers, output, request) => settled,
+        settled = ask_until_answered(peers, output, request, &asker) => settled,
         () = control.cancelled() => {
             let message = "the run was ended while the model answered";
             Ok(Err(Failure::new(Category::Cancelled, "cancelled", message)))
@@ -63,12 +94,17 @@ async fn ask_until_answered(
     peers: Peers,
     mut output: NodeOutput,
     request: ModelRequest,
+    asker: &Asker,
 ) -> Result<Result<Settled, Failure>, AppendError> {
-    let request = to_proto(request);
+    let _remainder = asker.allowance.remainder().await;
+    let request = match asker.allowance.left() {
+        Ok(grant) => to_proto(request, grant),
+        Err(failure) => return Ok(Err(failure)),
+    };
     let mut backoff = Backoff::default();
     let mut failures = 0;
     loop {
-        let status = match ask(&peers, &request, &mut output).await {
+        let status = match ask(&peers, &request, &mut output, asker).await {
             Ok(answer) => return Ok(Ok(Settled::Model(answer))),
             Err(GenerateError::Log(error)) => return Err(error),
             Err(GenerateError::Refused(failure)) => return Ok(Err(failure)),
@@ -89,6 +125,7 @@ async fn ask(
     peers: &Peers,
     request: &GenerateRequest,
     output: &mut NodeOutput,
+    asker: &Asker,
 ) -> Result<ModelAnswer, GenerateError> {
     output.begin().await?;
     let pieces = peers.models.clone().generate(request.clone()).await;
@@ -126,6 +163,7 @@ async fn ask(
         }
     };
     write(output, coalescer.release(Instant::now())).await?;
+    asker.report(&end).await?;
     answer(text, end).map_err(GenerateError::Refused)
 }
 
@@ -174,7 +212,7 @@ fn answer(text: String, end: GenerateEnd) -> Result<ModelAnswer, Failure> {
     })
 }
 
-fn to_proto(request: ModelRequest) -> GenerateRequest {
+fn to_proto(request: ModelRequest, grant: Option<CallGrant>) -> GenerateRequest {
     let messages = request.messages.iter().map(history_call::to_proto);
     let tools_json = match request.tools.is_empty() {
         true => String::new(),
@@ -188,12 +226,21 @@ fn to_proto(request: ModelRequest) -> GenerateRequest {
         top_p: request.parameters.top_p,
         seed: request.parameters.seed,
         tools_json,
+        grant: grant.map(|grant| CallGrant {
+            tools: None,
+            ..grant
+        }),
         ..GenerateRequest::default()
     }
 }
 
 /// Returns why there is no answer.
 fn refused(status: &Status) -> Failure {
+    if grpc_kit::reason(status) == Some(ErrorReason::BudgetExhausted) {
+        let metadata = grpc_kit::failure::metadata(status);
+        let unit = metadata.get("unit").map_or("tokens", String::as_str);
+        return allowance::exhausted(unit, &unit.replace('_', " "));
+    }
     let category = match status.code() {
         Code::InvalidArgument | Code::NotFound => Category::Validation,
         Code::DeadlineExceeded => Category::Timeout,

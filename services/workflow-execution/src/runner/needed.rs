@@ -29,6 +29,7 @@ pub fn needed(plan: &Plan, run_id: &str, events: &[RunEvent]) -> Vec<u64> {
     kept.extend(loops::last_iterations(plan, &own, &ends));
     kept.extend(last_of_children(run_id, events, &ends));
     kept.extend(handled(&own));
+    kept.extend(used(&own));
     let mut last_turn = None;
     for event in &own {
         match &event.kind {
@@ -43,6 +44,14 @@ pub fn needed(plan: &Plan, run_id: &str, events: &[RunEvent]) -> Vec<u64> {
     let mut kept: Vec<u64> = kept.into_iter().collect();
     kept.sort_unstable();
     kept
+}
+
+/// Returns the events by which a run knows what its models have used.
+fn used<'a>(own: &'a [&RunEvent]) -> impl Iterator<Item = u64> + 'a {
+    let reports = own
+        .iter()
+        .filter(|event| matches!(event.kind, Some(Kind::UsageReported(_))));
+    reports.map(|event| event.sequence)
 }
 
 /// What has ended, and which effects belong to it.

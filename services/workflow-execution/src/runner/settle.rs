@@ -58,6 +58,7 @@ pub(super) fn call_settled(result: &common::CallResult) -> Kind {
 pub(super) fn settled_batch(
     tool_ids: &[String],
     results: &[common::CallResult],
+    remark: Option<&str>,
 ) -> Result<Settled, Failure> {
     let mut outcomes = Vec::new();
     let mut failed = "";
@@ -87,6 +88,9 @@ pub(super) fn settled_batch(
             },
             _ => unreachable!("a call ends as a call"),
         });
+    }
+    if let (Some(remark), Some(last)) = (remark, outcomes.last_mut()) {
+        last.observation = format!("{}\n{remark}", last.observation);
     }
     Ok(Settled::Calls(outcomes))
 }

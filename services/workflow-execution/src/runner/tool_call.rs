@@ -3,6 +3,7 @@
 //! The registry's ledger decides what a repeated call means, so a call whose answer was lost is
 //! simply asked for again under the same effect id.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1::run_event::Kind;
@@ -14,6 +15,7 @@ use run_events::{CancelReason, Recorder, RunControl, durability_to_proto, outcom
 use run_log::AppendError;
 use tonic::Status;
 
+use super::allowance::{Allowance, with_part};
 use super::history::RecordedCall;
 use super::slot_stream::SlotStream;
 use super::tool_text::Written;
@@ -24,6 +26,10 @@ const CANCEL_GRACE: Duration = Duration::from_millis(1_200);
 
 /// How often a registry that fails inside is asked again before the call counts as unknown.
 const TRIES_AFTER_FAILURES: u32 = 5;
+
+/// How the ids of tools begin whose runs use tokens and money.
+const AGENT: &str = "agent:";
+const WORKFLOW: &str = "workflow:";
 
 /// How a call ended, as far as this run can tell.
 #[derive(Debug)]
@@ -58,6 +64,8 @@ pub(super) struct ToolCall {
     pub(super) streams: Vec<SlotStream>,
     /// Whether these are the outputs of the workflow that the call runs, and not what its tool writes.
     pub(super) of_child: bool,
+    /// What the run may use.
+    pub(super) allowance: Arc<Allowance>,
 }
 
 impl ToolCall {
@@ -71,7 +79,13 @@ impl ToolCall {
             self.cancel().await;
             return ToolEnd::NotEnded;
         }
-        let asking = self.ask_until_answered();
+        let asking = async {
+            let end = self.ask_within_budget().await;
+            if let ToolEnd::Settled(result) = &end {
+                self.allowance.settled(&self.call.arguments_json, result);
+            }
+            end
+        };
         tokio::pin!(asking);
         tokio::select! {
             end = &mut asking => return end,
@@ -104,11 +118,38 @@ impl ToolCall {
         ))
     }
 
-    async fn ask_until_answered(&self) -> ToolEnd {
+    /// Asks for the call with what the run may still use.
+    async fn ask_within_budget(&self) -> ToolEnd {
+        let shares = [AGENT, WORKFLOW];
+        let shares = shares
+            .iter()
+            .any(|kind| self.call.tool_id.starts_with(kind));
+        let _remainder = match shares {
+            true => self.allowance.remainder().await,
+            false => None,
+        };
+        match self.allowance.left() {
+            Ok(grant) => {
+                let of_child = self.of_child;
+                let grant = grant.map(|grant| match of_child {
+                    true => with_part(grant, &self.call.tool_id),
+                    false => grant,
+                });
+                self.ask_until_answered(grant).await
+            }
+            Err(failure) => ToolEnd::Settled(Box::new(common::CallResult {
+                status: common::CallStatus::Skipped.into(),
+                error: Some(call_wire::failure_to_proto(&failure)),
+                ..self.unanswered()
+            })),
+        }
+    }
+
+    async fn ask_until_answered(&self, grant: Option<common::CallGrant>) -> ToolEnd {
         let mut backoff = Backoff::default();
         let mut failures = 0;
         loop {
-            let status = match self.ask().await {
+            let status = match self.ask(grant.clone()).await {
                 Ok(result) => return ToolEnd::Settled(Box::new(result)),
                 Err(AskError::Log(error)) => return ToolEnd::LogFailed(error),
                 Err(AskError::Status(status)) => status,
@@ -135,7 +176,7 @@ impl ToolCall {
         }
     }
 
-    async fn ask(&self) -> Result<common::CallResult, AskError> {
+    async fn ask(&self, grant: Option<common::CallGrant>) -> Result<common::CallResult, AskError> {
         let request = CallToolRequest {
             tool_id: self.call.tool_id.clone(),
             arguments_json: self.call.arguments_json.clone(),
@@ -143,6 +184,7 @@ impl ToolCall {
             conversation_id: self.conversation_id.clone(),
             durability: durability_to_proto(self.recorder.durability()).into(),
             attempt: self.attempt,
+            grant,
             timeout: self.timeout.and_then(|timeout| timeout.try_into().ok()),
             ..CallToolRequest::default()
         };
@@ -221,10 +263,16 @@ impl ToolCall {
             _ => common::ErrorCategory::Validation,
         };
         common::CallResult {
-            effect_id: self.call.effect_id.clone(),
-            tool_id: self.call.tool_id.clone(),
             status: ended.into(),
             error: Some(outcome::error(category, &code, status.message())),
+            ..self.unanswered()
+        }
+    }
+
+    fn unanswered(&self) -> common::CallResult {
+        common::CallResult {
+            effect_id: self.call.effect_id.clone(),
+            tool_id: self.call.tool_id.clone(),
             durability: durability_to_proto(self.recorder.durability()).into(),
             ..common::CallResult::default()
         }

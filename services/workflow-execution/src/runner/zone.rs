@@ -28,6 +28,7 @@ use crate::wire;
 
 use super::Prepared;
 use super::activity::{Active, Activity};
+use super::allowance::Allowance;
 use super::history::{ZoneHistory, replay_iteration};
 use super::slot_stream::SlotStream;
 
@@ -47,6 +48,7 @@ pub(super) struct Zone {
     pub(super) activity: Activity,
     /// Held while the zone has something to do beside its iterations, also before it begins.
     pub(super) busy: Option<Active>,
+    pub(super) allowance: Arc<Allowance>,
     pub(super) conversation_id: String,
     pub(super) workflow_id: String,
     /// The plan around the zone.
@@ -194,7 +196,12 @@ impl Zone {
         };
         let (conversation_id, workflow_id) =
             (self.conversation_id.clone(), self.workflow_id.clone());
-        let prepared = Prepared::of(replayed, conversation_id, workflow_id);
+        let prepared = Prepared::of(
+            replayed,
+            Arc::clone(&self.allowance),
+            conversation_id,
+            workflow_id,
+        );
         let (begin, work) = (
             Instant::now(),
             (self.drive)(prepared, path, self.control.clone()),

@@ -14,6 +14,7 @@ use run_log::Hash;
 use crate::domain::bundle::Bundle;
 use crate::domain::interface::read_inputs;
 use crate::error::{Error, store_failure};
+use crate::runner::allowance::Allowance;
 use crate::runner::history::replay;
 use crate::runner::{Prepared, RunEntry};
 
@@ -184,6 +185,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
             message,
         ))
     })?;
+    let allowance = Arc::new(Allowance::of(&run_id, &run.events));
     let unsettled = replayed.unsettled();
     if let Some(reason) = replayed.cancelled {
         return Err(Stuck::Cancelled { reason, unsettled });
@@ -193,7 +195,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
         subject,
         ..
     } = run.meta;
-    Ok(Prepared::of(replayed, conversation_id, subject))
+    Ok(Prepared::of(replayed, allowance, conversation_id, subject))
 }
 
 /// Finds what a run executes.

@@ -26,6 +26,7 @@ use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
 use crate::domain::plan::Plan;
 use crate::domain::plan_waits;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
+use crate::runner::allowance::Allowance;
 use crate::runner::checkpoints::Checkpoints;
 use crate::runner::history::replay;
 use crate::runner::{OWN_CONVERSATION, Prepared, QueueFull, RunEntry, RunPlace};
@@ -121,6 +122,7 @@ impl Inner {
             inputs,
         } = planned;
         let first_events = start.first_events.clone();
+        let grant = start.grant.clone();
         start.can_wait = plan_waits::can_wait(&plan);
         let (key, conflicting) = concurrency::enter(&self.keys, concurrency)?;
         let place = self.places.enter(RunEntry {
@@ -155,7 +157,13 @@ impl Inner {
         let events = events_of(&run_id.to_string(), first_events);
         let replayed =
             replay(plan, inputs, &run_id.to_string(), &events).map_err(|error| internal(&error))?;
-        let prepared = Prepared::of(replayed, meta.conversation_id, meta.subject.clone());
+        let allowance = Arc::new(Allowance::new(grant));
+        let prepared = Prepared::of(
+            replayed,
+            allowance,
+            meta.conversation_id,
+            meta.subject.clone(),
+        );
         let span = telemetry::spans::invoke_workflow(&meta.subject);
         self.execute(&span, recorder, prepared, RecordedWaits::default(), place);
         self.cancel_before(conflicting, run_id).await;
@@ -282,10 +290,15 @@ fn start_of(request: &StartRunRequest) -> StartRun {
         conversation_id: request.conversation_id.clone(),
         concurrency_key: concurrency::key_of(request),
         priority: request.priority,
+        grant: request.grant.clone(),
         ..start_by(
             SCOPE,
             &request.request_id,
-            request_hash(request),
+            // What is left of an agent's budgets may differ when it asks again.
+            request_hash(&StartRunRequest {
+                grant: None,
+                ..request.clone()
+            }),
             request.options,
         )
     }
@@ -313,6 +326,7 @@ pub(super) fn start_by(
         concurrency_key: String::new(),
         priority: 0,
         deadline_cap: None,
+        grant: None,
         owner_data: Value::Null,
         first_events: Vec::new(),
         path: None,

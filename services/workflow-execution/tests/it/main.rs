@@ -15,6 +15,7 @@ mod definitions;
 mod examples;
 mod execution;
 mod forks;
+mod grants;
 mod histories;
 mod history;
 mod models;

@@ -39,7 +39,7 @@ pub struct RecordedWaits {
 }
 
 /// When a wait began, and its id.
-pub(super) type Key = (Timestamp, String);
+pub(crate) type Key = (Timestamp, String);
 
 #[derive(Debug)]
 struct OpenWait {
@@ -135,8 +135,13 @@ impl RecordedWaits {
         settled.then(|| self.open.values().filter_map(|open| open.due).min())
     }
 
+    /// Returns what people are asked.
+    pub(super) fn asked(&self) -> Vec<common::Wait> {
+        crate::questions::asked(self.list().map(|(_, wait)| wait))
+    }
+
     /// Returns what is waited for, with when it began, in that order.
-    pub(super) fn list(&self) -> impl Iterator<Item = (&Key, &common::Wait)> {
+    pub(crate) fn list(&self) -> impl Iterator<Item = (&Key, &common::Wait)> {
         self.open.iter().map(|(key, open)| (key, &open.wait))
     }
 

@@ -50,6 +50,7 @@ fn a_run(request_id: &str, body: &str) -> StartRun {
         concurrency_key: String::new(),
         priority: 0,
         deadline_cap: None,
+        grant: None,
         owner_data: serde_json::json!({ "step": 1 }),
         first_events: Vec::new(),
         path: None,

@@ -243,8 +243,12 @@ impl Store for SqliteStore {
                 " WHERE NOT deleted AND state IS NOT NULL"
             }
         });
-        if let StateFilter::OpenIn(phase) = filter.state {
-            query.push(" AND phase = ").push_bind(phase);
+        if let StateFilter::OpenIn(phases) = filter.state {
+            let mut list = query.push(" AND phase IN (").separated(", ");
+            for phase in phases {
+                list.push_bind(*phase);
+            }
+            query.push(")");
         }
         if let StateFilter::FinishedAs(code) = filter.state {
             query.push(" AND state = ").push_bind(code);

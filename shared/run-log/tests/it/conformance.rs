@@ -519,23 +519,23 @@ async fn a_follower_of_a_deleted_run_is_informed(on: Fixture) {
 }
 
 async fn the_phase_of_a_run_is_stored_with_its_events(on: Fixture) {
-    let in_phase = async |phase| {
+    let in_phase = async |phases| {
         let filter = RunFilter {
-            state: StateFilter::OpenIn(phase),
+            state: StateFilter::OpenIn(phases),
             ..RunFilter::default()
         };
         let page = on.log.list(&filter, Order::NewestFirst, None, 10).await;
         page.unwrap().runs.len()
     };
     let writer = on.start(1).await;
-    assert_eq!((in_phase(0).await, in_phase(7).await), (1, 0));
+    assert_eq!((in_phase(&[0]).await, in_phase(&[7]).await), (1, 0));
     assert_eq!(writer.enter(7, events(1..=2)).await.unwrap(), 2);
     writer.append(events(3..=3)).await.unwrap();
-    assert_eq!((in_phase(0).await, in_phase(7).await), (0, 1));
+    assert_eq!((in_phase(&[0]).await, in_phase(&[7]).await), (0, 1));
     let summary = on.log.summary(run_id(1)).await.unwrap().unwrap();
     assert_eq!((summary.phase, summary.last_sequence), (7, 3));
     writer.finish(1, events(4..=4)).await.unwrap();
-    assert_eq!((in_phase(0).await, in_phase(7).await), (0, 0));
+    assert_eq!((in_phase(&[0]).await, in_phase(&[7]).await), (0, 0));
 }
 
 async fn w38_a_resting_run_is_listed_once_it_is_due_until_it_is_taken_over(on: Fixture) {

@@ -148,3 +148,40 @@ async fn a_refusal_is_one_message_without_a_backtrace() -> anyhow::Result<()> {
     assert_eq!(message.lines().count(), 1, "{message}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g1001_a_turn_is_exported_and_replays_without_a_tavern() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let stack = Stack::all_in_one().await?;
+    let invoked = tavern(
+        &stack,
+        &["invoke", "--agent", "weather_guide", "How is the weather?"],
+    )?;
+    let run_id = text(&invoked.stdout)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let exported = tavern(&stack, &["runs", "export", &run_id])?;
+    assert!(exported.status.success(), "{}", text(&exported.stderr));
+    let file = directory.path().join("turn.jsonl");
+    std::fs::write(&file, &exported.stdout)?;
+    let file = file.display().to_string();
+    drop(stack);
+    let replay = || {
+        Command::new(binary("tavern")?)
+            .args(["runs", "replay", &file])
+            .output()
+            .map_err(anyhow::Error::from)
+    };
+    let replayed = replay()?;
+    assert!(replayed.status.success(), "{}", text(&replayed.stderr));
+    assert!(text(&replayed.stdout).contains("events compared"));
+    let other = text(&exported.stdout).replacen("\"text\":\"Observation: ", "\"text\":\"Not: ", 1);
+    std::fs::write(&file, other)?;
+    let diverged = replay()?;
+    assert!(!diverged.status.success());
+    let said = text(&diverged.stderr);
+    assert!(said.contains("differs at `/observation/text`"), "{said}");
+    Ok(())
+}

@@ -40,6 +40,8 @@ fn story(events: &[RunEvent], run_id: &str) -> Vec<Value> {
                 said.push_str(&text.text);
                 continue;
             }
+            // A model reports what it used with its answer.
+            Some(Kind::UsageReported(_)) => continue,
             Some(Kind::ModelRequested(asked)) => json!(["asked", asked.messages]),
             Some(Kind::ModelAnswered(answered)) => json!(["answered", said.clone(), answered.text]),
             Some(Kind::ToolSelected(selected)) => {

@@ -5,6 +5,7 @@ const NONE: Limits = Limits {
     calls_per_response: None,
     calls: None,
     bytes: None,
+    depth: None,
     tokens: None,
     money_micros: None,
     wall_seconds: None,

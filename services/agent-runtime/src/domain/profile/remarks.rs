@@ -50,14 +50,6 @@ pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
             findings.push(LoadDiagnostic::not_supported(pointer, instead));
         }
     }
-    let workflow = tavern
-        .and_then(|section| section.get("compaction"))
-        .and_then(|compaction| compaction.get("workflow"));
-    if workflow.is_some_and(is_used) {
-        let pointer = "/custom_metadata/tavern/compaction/workflow";
-        let instead = "the agent's model summarises";
-        findings.push(LoadDiagnostic::not_supported(pointer, instead));
-    }
     let version = object.get("schema_version").and_then(Value::as_str);
     if version.is_some_and(|version| version.split('.').next() != Some("1")) {
         let message = "only version 1 is known; the file is read as such";

@@ -10,6 +10,7 @@ use crate::domain::{
     compaction::CompactionSettings,
     document::{Reader, Section},
     plan::{Interaction, ToolOffer},
+    reduction::Reduction,
 };
 
 /// Where the section stands.
@@ -20,6 +21,8 @@ const MAX_QUEUE: u64 = 1_024;
 const MAX_PATTERNS: usize = 100;
 /// The most models that may be asked in the place of another.
 const MAX_FALLBACKS: usize = 16;
+/// The most workflows that shorten outputs.
+const MAX_REDUCTIONS: usize = 16;
 
 /// The settings that are read.
 const KEYS: [&str; 15] = [
@@ -36,6 +39,7 @@ const KEYS: [&str; 15] = [
     "queue_limit",
     "world_write",
     "compaction",
+    "reduction",
     "interaction",
     "tick_when_idle",
 ];
@@ -49,7 +53,6 @@ pub(super) const WITHOUT_EFFECT: [(&str, &str); 7] = [
         "on_repair",
         "a call that needed a repair is not carried out",
     ),
-    ("reduction", "long outputs are cut"),
     ("nonce", "blocks have no nonce yet"),
     ("thinking_tokens", "the endpoint decides on thinking"),
     ("missing_deliberation", "a turn without its workflow fails"),
@@ -85,6 +88,8 @@ pub struct TavernSection {
     pub stop_at_unknown_tool: Option<bool>,
     /// When a conversation is compacted; the defaults if missing.
     pub compaction: Option<CompactionSettings>,
+    /// What shortens the long outputs of tools; they are only cut if missing.
+    pub reduction: Option<Vec<Reduction>>,
     /// Whether a turn waits for the answers to its questions; it does if missing.
     pub interaction: Option<Interaction>,
     /// How many events may wait for the agent in a scene; 64 if missing.
@@ -115,7 +120,11 @@ impl TavernSection {
             fallbacks: self.fallbacks.clone().or_else(|| profile.fallbacks.clone()),
             budgets: self.budgets.within(&profile.budgets),
             stop_at_unknown_tool: self.stop_at_unknown_tool.or(profile.stop_at_unknown_tool),
-            compaction: self.compaction.or(profile.compaction),
+            compaction: self
+                .compaction
+                .clone()
+                .or_else(|| profile.compaction.clone()),
+            reduction: self.reduction.clone().or_else(|| profile.reduction.clone()),
             interaction: self.interaction.or(profile.interaction),
             queue_limit: self.queue_limit.or(profile.queue_limit),
             world_write: self
@@ -188,6 +197,19 @@ pub(crate) fn read_section(
         stop_at_unknown_tool: section.read("stop_at_unknown_tool", "true or false", Value::as_bool),
         budgets: section.section("budgets").map(budgets).unwrap_or_default(),
         compaction: section.section("compaction").map(compaction),
+        reduction: section.read(
+            "reduction",
+            "a list of at most 16 objects of `tools`, a list of ids or `*`, and `workflow`",
+            |value| {
+                let list = value
+                    .as_array()
+                    .filter(|list| list.len() <= MAX_REDUCTIONS)?;
+                let read = list
+                    .iter()
+                    .map(|entry| serde_json::from_value(entry.clone()).ok());
+                read.collect()
+            },
+        ),
         interaction: section.read("interaction", "wait or continue", |value| {
             let mut all = Interaction::ALL.into_iter();
             all.find(|interaction| Some(interaction.as_str()) == value.as_str())
@@ -218,7 +240,9 @@ fn compaction(mut section: Section<'_>) -> CompactionSettings {
     let defaults = CompactionSettings::default();
     let at_percent = section.count("at_percent", 95);
     let keep_turns = section.count("keep_turns", 1_000);
+    let workflow = section.text("workflow");
     CompactionSettings {
+        workflow,
         at_percent: at_percent
             .and_then(|percent| u32::try_from(percent).ok())
             .unwrap_or(defaults.at_percent),
@@ -248,6 +272,7 @@ fn budgets(mut section: Section<'_>) -> Limits {
         ),
         calls: narrow(section.count("calls", most.calls.into())),
         bytes: section.count("bytes", most.bytes),
+        depth: narrow(section.count("depth", most.depth.into())),
         tokens: section.count("tokens", MOST_COUNT),
         money_micros: section.count("money_micros", MOST_COUNT),
         wall_seconds: section.count("wall_seconds", MOST_SECONDS),

@@ -1,9 +1,10 @@
 //! One answer of the model while its calls are carried out.
 
+use call_outcome::repetition::Repetition;
 use call_text::native::NativeCall;
 use core_types::Timestamp;
 
-use super::{CallStatus, Command, ReadCall, repetition::Repetition};
+use super::{CallStatus, Command, ReadCall};
 use crate::domain::budgets::Budget;
 use crate::domain::message::{ChatMessage, EndedCall, Role, TurnMessage};
 
@@ -230,7 +231,8 @@ impl Answer {
     pub(super) fn repeat_in(&self, repetition: &mut Repetition) {
         for Progress { call, .. } in &self.calls {
             let of_call = |observed: &&Observed| observed.index == Some(call.index);
-            repetition.take(call, &joined(self.observations.iter().filter(of_call)));
+            let read = joined(self.observations.iter().filter(of_call));
+            repetition.take(&call.tool_id, &call.arguments_json, &read);
         }
     }
 

@@ -63,7 +63,11 @@ fn dispatched(index: u32) -> TurnEvent {
 }
 
 fn settled(index: u32, status: CallStatus) -> TurnEvent {
-    TurnEvent::CallSettled { index, status }
+    TurnEvent::CallSettled {
+        index,
+        status,
+        below: 0,
+    }
 }
 
 fn observed(index: u32, text: &str) -> TurnEvent {

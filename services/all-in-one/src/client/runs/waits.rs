@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use clap::Args;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::{AnswerWaitRequest, ListWaitsRequest, SignalRunRequest};
 use grpc_kit::Transport;
@@ -73,27 +74,37 @@ pub(super) async fn signal(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers a wait. A text that is not JSON is the answer itself.
-pub(super) async fn answer(
-    runs: &mut Runs,
+/// An answer to a question.
+#[derive(Args)]
+pub(crate) struct Answer {
+    /// The id of the run.
     run_id: String,
+    /// The id of the wait, as `tavern questions list` and `tavern runs waits` print it.
     wait_id: String,
+    /// The answer as JSON; a text that is not JSON is taken as a string.
     answer: String,
-    answered_by: String,
-) -> anyhow::Result<ExitCode> {
-    let parsed: Result<serde_json::Value, _> = serde_json::from_str(&answer);
-    let answer_json = match parsed {
-        Ok(_) => answer,
-        Err(_) => serde_json::Value::String(answer).to_string(),
-    };
-    let request = AnswerWaitRequest {
-        run_id,
-        wait_id,
-        answer_json,
-        answered_by,
-        request_id: String::new(),
-    };
-    let answered = runs.answer_wait(request).await;
-    answered.map_err(|status| refusal(&status))?;
-    Ok(ExitCode::SUCCESS)
+    /// Who answers, for the log.
+    #[arg(long, default_value = "")]
+    by: String,
+}
+
+impl Answer {
+    /// Answers the wait.
+    pub(crate) async fn send(self, runs: &mut Runs) -> anyhow::Result<ExitCode> {
+        let parsed: Result<serde_json::Value, _> = serde_json::from_str(&self.answer);
+        let answer_json = match parsed {
+            Ok(_) => self.answer,
+            Err(_) => serde_json::Value::String(self.answer).to_string(),
+        };
+        let request = AnswerWaitRequest {
+            run_id: self.run_id,
+            wait_id: self.wait_id,
+            answer_json,
+            answered_by: self.by,
+            request_id: String::new(),
+        };
+        let answered = runs.answer_wait(request).await;
+        answered.map_err(|status| refusal(&status))?;
+        Ok(ExitCode::SUCCESS)
+    }
 }

@@ -1,7 +1,7 @@
 //! Agents as tools: a call is a turn in a conversation of its own (rule G901).
 
 use contracts::tavern::{
-    agent::v1::{Budgets, StartTurnRequest, start_turn_request::Input},
+    agent::v1::{StartTurnRequest, start_turn_request::Input},
     common::v1::{CallGrant, Run, RunOutcome, StopReason},
 };
 use serde_json::{Value, json};
@@ -20,11 +20,10 @@ pub(super) fn turn(
     StartTurnRequest {
         profile_id: profile_id.to_owned(),
         input: Some(Input::UserMessage(message)),
-        budgets: grant.map(|grant| Budgets {
-            tokens: grant.tokens,
-            money_micros: grant.money_micros,
-            wall_seconds: grant.wall_seconds,
-            ..Budgets::default()
+        // It has an inventory of its own.
+        grant: grant.map(|grant| CallGrant {
+            tools: None,
+            ..grant
         }),
         ..StartTurnRequest::default()
     }
@@ -52,7 +51,7 @@ mod tests {
         let turn = turn("elara", &arguments, Some(grant));
         let message = "It is dusk.\n\nIs it safe?".to_owned();
         assert_eq!(turn.input, Some(Input::UserMessage(message)));
-        assert_eq!(turn.budgets.unwrap().tokens, 900);
+        assert_eq!(turn.grant.unwrap().tokens, 900);
     }
 
     #[test]

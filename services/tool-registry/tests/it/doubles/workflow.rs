@@ -15,10 +15,11 @@ use contracts::tavern::{
     },
     run::v1::{
         AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse,
-        DeleteRunRequest, DeleteRunResponse, GetRunRequest, GetRunResponse, ListRunsRequest,
-        ListRunsResponse, ListWaitsRequest, ListWaitsResponse, PauseRunRequest, PauseRunResponse,
-        ResumeRunRequest, ResumeRunResponse, SignalRunRequest, SignalRunResponse, WatchRunRequest,
-        WatchRunResponse, run_service_server::RunService,
+        DeleteRunRequest, DeleteRunResponse, GetRunRequest, GetRunResponse, ListQuestionsRequest,
+        ListQuestionsResponse, ListRunsRequest, ListRunsResponse, ListWaitsRequest,
+        ListWaitsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest, ResumeRunResponse,
+        SignalRunRequest, SignalRunResponse, WatchRunRequest, WatchRunResponse,
+        run_service_server::RunService,
     },
     workflow::v1::{
         BatchGetWorkflowsRequest, BatchGetWorkflowsResponse, DataFlowType, DeleteWorkflowRequest,
@@ -384,6 +385,13 @@ impl RunService for PlayedWorkflows {
         &self,
         _: Request<ListWaitsRequest>,
     ) -> Result<Response<ListWaitsResponse>, Status> {
+        Err(Status::unimplemented("the double does not wait"))
+    }
+
+    async fn list_questions(
+        &self,
+        _: Request<ListQuestionsRequest>,
+    ) -> Result<Response<ListQuestionsResponse>, Status> {
         Err(Status::unimplemented("the double does not wait"))
     }
 

@@ -18,9 +18,10 @@ use crate::domain::tool::ToolRequest;
 
 use super::super::history::RecordedCall;
 use super::super::inline_zone::{self, InlineEnd};
+use super::super::model_call::Asker;
 use super::super::node_output::NodeOutput;
 use super::super::script_call::{self, ScriptCall};
-use super::super::settle::settled_batch;
+use super::super::settle::{call_settled, settled_batch};
 use super::super::slot_stream::SlotStream;
 use super::super::tool_batch::{BatchCall, BatchEnd, ToolBatch};
 use super::super::tool_call::{ToolCall, ToolEnd};
@@ -129,7 +130,12 @@ impl Drive {
             Effect::RunZone { inputs } => self.zone(node, inputs),
             Effect::AskModel(request) => {
                 let output = self.output(node, &self.effect_id(node, 0), began_before);
-                let work = model_call::execute(peers, output, control, request);
+                let asker = Asker {
+                    recorder: self.recorder.clone(),
+                    allowance: Arc::clone(&self.allowance),
+                    node_id: self.path_of(node),
+                };
+                let work = model_call::execute(peers, output, control, request, asker);
                 within(self.time_left(node), work)
                     .map(EffectOutcome::of)
                     .boxed()
@@ -173,6 +179,7 @@ impl Drive {
             seed,
             node,
             results: self.streams_of(node).pop(),
+            allowance: Arc::clone(&self.allowance),
         };
         zone.execute(inputs, timeout)
             .map(|ended| ended.map_or_else(EffectOutcome::LogFailed, EffectOutcome::Zone))
@@ -190,6 +197,7 @@ impl Drive {
             timeout: self.time_left(node),
             streams: self.streams_of(node),
             of_child: self.engine.node(node).definition().full_type == RUN_WORKFLOW,
+            allowance: Arc::clone(&self.allowance),
         }
     }
 
@@ -258,7 +266,36 @@ impl Drive {
             self.unended.extend(end.unended);
             return None;
         }
-        Some(settled_batch(&end.tool_ids, &end.results))
+        let remark = self.allowance.take_remark();
+        Some(settled_batch(
+            &end.tool_ids,
+            &end.results,
+            remark.as_deref(),
+        ))
+    }
+
+    /// Takes the calls of an effect from what the run may use.
+    pub(super) fn take_calls(&self, node: NodeIndex, effect: &Effect) -> Result<(), Failure> {
+        let calls = match effect {
+            Effect::CallTool { .. } => 1,
+            Effect::CallTools(requests) => requests.len(),
+            _ => return Ok(()),
+        };
+        let effects = (0..calls).map(|index| self.effect_id(node, index));
+        self.allowance.take(effects)
+    }
+
+    /// Records how the only call of a node ended, unless that was recorded before.
+    pub(super) fn note_settled(&mut self, node: NodeIndex, result: &CallResult) {
+        if self
+            .calls
+            .get(&(node, 0))
+            .is_some_and(|call| call.settled.is_some())
+        {
+            return;
+        }
+        self.pending_bytes += result.output_json.len();
+        self.pending.push(call_settled(result));
     }
 
     fn output(&self, node: NodeIndex, effect_id: &str, began_before: bool) -> NodeOutput {

@@ -42,11 +42,17 @@ impl Drive {
             .chain(unknown)
             .collect();
         let stopped = outcome::stopped(&reason, unsettled);
-        with_partial_result(&self.engine, stopped)
+        let stopped = with_partial_result(&self.engine, stopped);
+        self.allowance.with_used(stopped)
     }
 
-    /// Returns how the run ended.
+    /// Returns how the run ended, and what it used.
     pub(super) fn outcome(&mut self) -> common::RunOutcome {
+        let outcome = self.ended();
+        self.allowance.with_used(outcome)
+    }
+
+    fn ended(&mut self) -> common::RunOutcome {
         if !self.unknown.is_empty() {
             let error = self
                 .unknown

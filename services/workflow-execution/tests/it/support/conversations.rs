@@ -95,6 +95,13 @@ impl ConversationService for ConversationDouble {
         Err(Status::unimplemented("nodes do not branch conversations"))
     }
 
+    async fn compact_conversation(
+        &self,
+        _: Request<CompactConversationRequest>,
+    ) -> Result<Response<CompactConversationResponse>, Status> {
+        Err(Status::unimplemented("nodes do not compact conversations"))
+    }
+
     async fn list_messages(
         &self,
         request: Request<ListMessagesRequest>,

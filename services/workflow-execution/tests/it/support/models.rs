@@ -8,7 +8,7 @@ use contracts::tavern::agent::v1::model_service_server::ModelService;
 use contracts::tavern::agent::v1::{
     GenerateEnd, GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse,
 };
-use contracts::tavern::common::v1::ChatRole;
+use contracts::tavern::common::v1::{ChatRole, ModelUsage};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
@@ -84,6 +84,7 @@ impl ModelService for ModelDouble {
             .iter()
             .filter(|message| answered(message.role))
             .count();
+        let model = request.model.clone();
         self.inner.requests.lock().unwrap().push(request);
         let text = self.inner.answers.lock().unwrap().get(place).cloned();
         let text =
@@ -101,6 +102,12 @@ impl ModelService for ModelDouble {
                 input_tokens: 7,
                 output_tokens: 3,
                 tool_calls_json,
+                usage: Some(ModelUsage {
+                    input_tokens: 7,
+                    output_tokens: 3,
+                    ..ModelUsage::default()
+                }),
+                model,
                 ..GenerateEnd::default()
             }));
         };

@@ -4,31 +4,29 @@ use std::collections::VecDeque;
 
 use sha2::{Digest, Sha256};
 
-use super::ReadCall;
-
 /// The occurrence that the model is informed of.
-pub(super) const REMARKED: usize = 3;
+pub const REMARKED: usize = 3;
 /// The occurrence that ends the turn.
-pub(super) const ENDED: usize = 5;
+pub const ENDED: usize = 5;
 /// The most calls that a cycle has.
 const LONGEST_CYCLE: usize = 3;
 
-/// The newest calls of a turn with what came of them.
+/// The newest calls of a turn, or of a workflow that works for an agent, with what came of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Repetition {
+pub struct Repetition {
     recent: VecDeque<[u8; 32]>,
 }
 
 impl Repetition {
     /// Takes a call and what the model read about it.
-    pub(super) fn take(&mut self, call: &ReadCall, read: &str) {
-        let arguments = serde_json::from_str(&call.arguments_json);
+    pub fn take(&mut self, tool_id: &str, arguments_json: &str, read: &str) {
+        let arguments = serde_json::from_str(arguments_json);
         let arguments = arguments.map_or_else(
-            |_| call.arguments_json.clone(),
+            |_| arguments_json.to_owned(),
             |arguments| canonical_json::to_string(&arguments),
         );
         let mut hasher = Sha256::new();
-        for part in [&call.tool_id, &arguments, read] {
+        for part in [tool_id, &arguments, read] {
             // Lengths keep one part from running into the next.
             hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
             hasher.update(part);
@@ -41,7 +39,7 @@ impl Repetition {
 
     /// Returns how often the newest calls stand there one after the other: one call, or a cycle of two
     /// or three.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         let newest: Vec<_> = self.recent.iter().rev().collect();
         let times = |length: usize| {
             let mut cycles = newest.chunks_exact(length);
@@ -62,8 +60,7 @@ mod tests {
     fn count(letters: &str) -> usize {
         let mut repetition = Repetition::default();
         for letter in letters.chars() {
-            let call = super::super::tests::call(0, "look");
-            repetition.take(&call, &letter.to_string());
+            repetition.take("look", "{}", &letter.to_string());
         }
         repetition.count()
     }
@@ -89,15 +86,11 @@ mod tests {
 
     #[test]
     fn g706_the_spelling_of_arguments_makes_no_difference_and_another_result_does() {
-        let call = |arguments: &str| ReadCall {
-            arguments_json: arguments.to_owned(),
-            ..super::super::tests::call(0, "look")
-        };
         let mut repetition = Repetition::default();
-        repetition.take(&call(r#"{"a":1,"b":2.0}"#), "mist");
-        repetition.take(&call(r#"{ "b": 2, "a": 1 }"#), "mist");
+        repetition.take("look", r#"{"a":1,"b":2.0}"#, "mist");
+        repetition.take("look", r#"{ "b": 2, "a": 1 }"#, "mist");
         assert_eq!(repetition.count(), 2);
-        repetition.take(&call(r#"{"a":1,"b":2}"#), "sun");
+        repetition.take("look", r#"{"a":1,"b":2}"#, "sun");
         assert_eq!(repetition.count(), 1);
     }
 }

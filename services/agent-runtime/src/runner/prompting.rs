@@ -1,0 +1,65 @@
+//! The prompt of a turn, from what it knows.
+
+use call_text::{Catalogue, prompt as tool_prompt};
+use serde_json::Value;
+
+use crate::domain::{
+    goals,
+    message::{ChatMessage, Role, TurnMessage},
+    observation,
+    plan::Plan,
+    prompt::{self, Prompt},
+};
+
+/// The states that the model is shown.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Shown<'a> {
+    /// The agent's own; none if it has none.
+    pub(super) private: Option<&'a Value>,
+    /// That of the scene; none outside of scenes.
+    pub(super) world: Option<&'a Value>,
+    /// Its goals; none if it has none.
+    pub(super) goals: Option<&'a Value>,
+}
+
+/// Puts the prompt together of the turns before and the present one.
+pub(super) fn prompt(
+    plan: &Plan,
+    catalogue: &Catalogue,
+    (earlier, present): (&[Vec<TurnMessage>], &[TurnMessage]),
+    shown: Shown<'_>,
+    history_bytes: usize,
+) -> Prompt {
+    // A deliberation workflow is given the list of tools beside the messages.
+    let is_taught = plan.tools.is_text() && plan.deliberation.is_none();
+    let tools = match is_taught {
+        true => manifest(plan, catalogue),
+        false => String::new(),
+    };
+    let mut prompt = prompt::assemble(&plan.system_prompt, &tools, earlier, present, history_bytes);
+    // Last, so that what comes before can be cached. A deliberation workflow has an input for it.
+    if plan.deliberation.is_none() {
+        let own = shown.private;
+        let own = own.map(|state| observation::private_state(state, plan.language));
+        let world = shown.world;
+        let world = world.map(|state| observation::world_state(state, plan.language));
+        let goals = shown.goals;
+        let goals = goals.and_then(|state| goals::shown(state, plan.language));
+        let shown: Vec<String> = own.into_iter().chain(world).chain(goals).collect();
+        if !shown.is_empty() {
+            prompt
+                .messages
+                .push(ChatMessage::new(Role::User, shown.join("\n")));
+        }
+    }
+    prompt
+}
+
+/// Returns the list of tools as a prompt teaches them; empty if there are none.
+pub(super) fn manifest(plan: &Plan, catalogue: &Catalogue) -> String {
+    if catalogue.is_empty() {
+        return String::new();
+    }
+    let (dialect, language) = (plan.taught_dialect(), plan.language);
+    tool_prompt::render_tools(catalogue, dialect, language, tool_prompt::Detail::Full).text
+}

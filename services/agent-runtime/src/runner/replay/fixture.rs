@@ -1,0 +1,248 @@
+//! A finished turn as lines of JSON: a header with what the log does not say, then the events (rule G1001).
+
+use std::sync::LazyLock;
+
+use call_text::Catalogue;
+use contracts::tavern::{common::v1::RunEvent, registry::v1::Tool};
+use core_types::Timestamp;
+use prost_reflect::{DescriptorPool, DynamicMessage, prost::Message};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::super::inventory;
+use crate::domain::{
+    message::{ChatMessage, TurnMessage},
+    plan::Plan,
+};
+
+/// The form of the lines. Another one is refused.
+const FORMAT: &str = "tavern.turn.v1";
+
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    DescriptorPool::decode(contracts::FILE_DESCRIPTOR_SET).expect("the contract is compiled in")
+});
+
+/// What the log of a turn does not say.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Header {
+    format: String,
+    /// The run of the turn.
+    pub run_id: String,
+    /// What was kept beside the log.
+    pub plan: Plan,
+    /// How much of the conversation a prompt holds, in bytes.
+    pub history_bytes: usize,
+    /// The tools of the inventory and those for handles, as the registry had them when it was exported.
+    tools: Vec<Value>,
+    /// The ids of those that are there only for handles.
+    for_handles: Vec<String>,
+    /// The ids of all tools.
+    known: Vec<String>,
+    /// Whether a call of the conversation gave a handle before the turn.
+    pub handle_given: bool,
+    /// The turns of the conversation before it.
+    earlier: Vec<Vec<Said>>,
+    /// Texts of them that are not trusted.
+    pub untrusted: Vec<String>,
+    /// The states that the model was shown.
+    states: Vec<ShownState>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Said {
+    message: ChatMessage,
+    observation: bool,
+    unix_nanos: i64,
+}
+
+/// The states that a model is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::runner) enum StateKind {
+    Private,
+    World,
+    Goals,
+}
+
+/// A version of a state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::runner) struct ShownState {
+    /// Which state it is.
+    pub(in crate::runner) kind: StateKind,
+    /// The version.
+    pub(in crate::runner) version: u64,
+    /// The state.
+    pub(in crate::runner) value: Value,
+}
+
+/// A turn that can be replayed.
+#[derive(Clone, Debug)]
+pub struct Fixture {
+    /// What its log does not say.
+    pub header: Header,
+    events: Vec<RunEvent>,
+}
+
+/// Lines that are no fixture.
+#[derive(Debug, thiserror::Error)]
+pub enum FixtureError {
+    /// There is no header of this form.
+    #[error("the first line is no header of the form {FORMAT}; export the run again")]
+    Header(#[source] Option<serde_json::Error>),
+    /// A line is no event.
+    #[error("line {line} is no event")]
+    Event {
+        /// The line, from 1.
+        line: usize,
+        /// Why not.
+        source: serde_json::Error,
+    },
+}
+
+/// What a header is made of.
+pub(in crate::runner) struct Parts {
+    pub(in crate::runner) run_id: String,
+    pub(in crate::runner) plan: Plan,
+    pub(in crate::runner) history_bytes: usize,
+    pub(in crate::runner) tools: inventory::Tools,
+    pub(in crate::runner) handle_given: bool,
+    pub(in crate::runner) earlier: Vec<Vec<TurnMessage>>,
+    pub(in crate::runner) untrusted: Vec<String>,
+    pub(in crate::runner) states: Vec<ShownState>,
+}
+
+impl Header {
+    pub(in crate::runner) fn new(parts: Parts) -> Self {
+        let earlier = parts.earlier.into_iter().map(|turn| {
+            let said = turn.into_iter().map(|said| Said {
+                message: said.message,
+                observation: said.observation,
+                unix_nanos: said.time.unix_nanos(),
+            });
+            said.collect()
+        });
+        Self {
+            format: FORMAT.to_owned(),
+            run_id: parts.run_id,
+            plan: parts.plan,
+            history_bytes: parts.history_bytes,
+            tools: parts
+                .tools
+                .all
+                .iter()
+                .map(|tool| json_of("tavern.registry.v1.Tool", tool))
+                .collect(),
+            for_handles: parts.tools.for_handles,
+            known: parts.tools.known,
+            handle_given: parts.handle_given,
+            earlier: earlier.collect(),
+            untrusted: parts.untrusted,
+            states: parts.states,
+        }
+    }
+
+    pub(super) fn earlier(&self) -> Vec<Vec<TurnMessage>> {
+        let turns = self.earlier.iter().map(|turn| {
+            let said = turn.iter().map(|said| TurnMessage {
+                message: said.message.clone(),
+                observation: said.observation,
+                time: Timestamp::from_unix_nanos(said.unix_nanos),
+            });
+            said.collect()
+        });
+        turns.collect()
+    }
+
+    pub(super) fn state(&self, kind: StateKind, version: u64) -> Option<&Value> {
+        let mut states = self.states.iter();
+        let found = states.find(|state| state.kind == kind && state.version == version);
+        found.map(|state| &state.value)
+    }
+
+    /// Returns the tools that the model was shown, without those for handles and with them.
+    pub(super) fn catalogues(&self) -> Result<(Catalogue, Catalogue), String> {
+        let tools = self.tools.iter().map(|tool| {
+            let descriptor = POOL.get_message_by_name("tavern.registry.v1.Tool");
+            let descriptor = descriptor.ok_or("the contract has no tools")?;
+            let message = DynamicMessage::deserialize(descriptor, tool);
+            let message = message.map_err(|error| error.to_string())?;
+            message
+                .transcode_to::<Tool>()
+                .map_err(|error| error.to_string())
+        });
+        let tools = inventory::Tools {
+            all: tools.collect::<Result<_, String>>()?,
+            for_handles: self.for_handles.clone(),
+            known: self.known.clone(),
+            missing: Vec::new(),
+        };
+        let inventory = tools.inventory();
+        let inventory = inventory.map_err(|_| "its tools cannot be distinguished".to_owned())?;
+        Ok((inventory.catalogue, inventory.with_handles))
+    }
+}
+
+impl Fixture {
+    /// Reads the lines of a fixture.
+    ///
+    /// # Errors
+    /// [`FixtureError`] names the line.
+    pub fn read(text: &str) -> Result<Self, FixtureError> {
+        let mut lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty());
+        let (_, first) = lines.next().ok_or(FixtureError::Header(None))?;
+        let header: Header =
+            serde_json::from_str(first).map_err(|error| FixtureError::Header(Some(error)))?;
+        if header.format != FORMAT {
+            return Err(FixtureError::Header(None));
+        }
+        let events = lines.map(|(place, line)| {
+            event_of(line).map_err(|source| FixtureError::Event {
+                line: place + 1,
+                source,
+            })
+        });
+        Ok(Self {
+            events: events.collect::<Result<_, _>>()?,
+            header,
+        })
+    }
+
+    /// Returns the events of the turn itself.
+    pub(super) fn own_events(&self) -> impl Iterator<Item = &RunEvent> {
+        let run_id = &self.header.run_id;
+        self.events
+            .iter()
+            .filter(move |event| event.run_id == *run_id)
+    }
+}
+
+/// Writes the lines of a fixture.
+pub(in crate::runner) fn lines(header: &Header, events: &[RunEvent]) -> Vec<String> {
+    let header = serde_json::to_string(header).expect("a header has only text keys");
+    let events = events.iter().map(|event| to_value(event).to_string());
+    std::iter::once(header).chain(events).collect()
+}
+
+/// Writes an event as JSON.
+pub(super) fn to_value(event: &RunEvent) -> Value {
+    json_of("tavern.common.v1.RunEvent", event)
+}
+
+fn event_of(line: &str) -> Result<RunEvent, serde_json::Error> {
+    use serde::de::Error;
+    let descriptor = POOL.get_message_by_name("tavern.common.v1.RunEvent");
+    let descriptor = descriptor.ok_or_else(|| Error::custom("the contract has no events"))?;
+    let mut reader = serde_json::Deserializer::from_str(line);
+    let message = DynamicMessage::deserialize(descriptor, &mut reader)?;
+    message.transcode_to().map_err(Error::custom)
+}
+
+fn json_of(name: &str, message: &impl Message) -> Value {
+    let descriptor = POOL.get_message_by_name(name).expect("the contract has it");
+    let message = DynamicMessage::decode(descriptor, message.encode_to_vec().as_slice());
+    let message = message.expect("a message of the contract has its form");
+    serde_json::to_value(message).expect("a message is JSON")
+}

@@ -1,0 +1,153 @@
+//! What people are asked, over all runs.
+//!
+//! Runs in memory know their waits. Of those that rest, the phase says which wait for a person, and only
+//! their logs are read.
+
+use std::collections::HashSet;
+
+use contracts::tavern::common::v1::{Wait, WaitKind};
+use contracts::tavern::run::v1::{ListQuestionsRequest, ListQuestionsResponse, Question};
+use core_types::{PageToken, RunCursor, page::page_size};
+use grpc_kit::Failure;
+use prost::Message;
+use run_log::{Order, RunFilter, RunLog, RunState, RunSummary, StateFilter};
+
+use crate::failure::storage_failure;
+use crate::meta::RunMeta;
+use crate::phase;
+use crate::runs::Runs;
+use crate::waits::RecordedWaits;
+
+const LIST: &str = "ListQuestions";
+
+/// The size at which a page ends early.
+const MAX_PAGE_BYTES: usize = 1024 * 1024;
+
+/// The most questions of one run.
+const MAX_OF_RUN: usize = 100;
+
+impl Runs {
+    /// Returns a page of what people are asked, those of the newest runs first.
+    ///
+    /// # Errors
+    /// INVALID_FIELDS for the token of another list, or a storage that does not work.
+    pub(crate) async fn list_questions(
+        &self,
+        request: &ListQuestionsRequest,
+    ) -> Result<ListQuestionsResponse, Failure> {
+        let size = page_size(request.page_size);
+        let mut after = place_of(&request.page_token)?;
+        let mut present = self.present_questions().await?;
+        let mut response = ListQuestionsResponse::default();
+        let mut bytes = 0;
+        loop {
+            let page = self.resting(after.as_ref(), size).await?;
+            let (last, next) = (page.runs.last().map(RunSummary::cursor), page.next);
+            let present_ids: HashSet<_> = present.iter().map(|(run, _)| run.id).collect();
+            let mut runs = Vec::new();
+            for summary in page.runs {
+                if !present_ids.contains(&summary.id) {
+                    let events = self.store().events(summary.id).await?;
+                    let waits = RecordedWaits::of(&summary.id.to_string(), &events);
+                    runs.push((summary, asked(waits.list().map(|(_, wait)| wait))));
+                }
+            }
+            // Those in memory that belong between the last page and the next one.
+            let here = |run: &RunSummary| {
+                let key = run.cursor().sort_key();
+                let behind = after.is_none_or(|after| key < after.sort_key());
+                let before = last.filter(|_| next.is_some());
+                behind && before.is_none_or(|last| key > last.sort_key())
+            };
+            let (now, later) = present.into_iter().partition(|(run, _)| here(run));
+            (runs, present) = (merged(runs, now), later);
+            for (summary, waits) in runs {
+                let place = summary.cursor();
+                bytes += waits.iter().map(Wait::encoded_len).sum::<usize>();
+                let is_full = response.questions.len() >= size || bytes > MAX_PAGE_BYTES;
+                if is_full && !response.questions.is_empty() && !waits.is_empty() {
+                    let token = after.unwrap_or(place).to_string();
+                    response.next_page_token = PageToken::after(token).encode(LIST);
+                    return Ok(response);
+                }
+                after = Some(place);
+                add(&mut response, &summary, waits)?;
+            }
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(response),
+            }
+        }
+    }
+
+    /// Returns the runs in memory that ask people.
+    async fn present_questions(&self) -> Result<Vec<(RunSummary, Vec<Wait>)>, Failure> {
+        let mut present = Vec::new();
+        for active in self.executor().active().all() {
+            let waits = active.waits.asked().await;
+            if waits.is_empty() {
+                continue;
+            }
+            let summary = self.store().logs.summary(active.recorder.run_id()).await;
+            let summary = summary.map_err(|error| storage_failure(&error))?;
+            let open = summary.filter(|summary| summary.state == RunState::Open);
+            present.extend(open.map(|summary| (summary, waits)));
+        }
+        Ok(present)
+    }
+
+    async fn resting(
+        &self,
+        after: Option<&RunCursor>,
+        size: usize,
+    ) -> Result<run_log::RunPage, Failure> {
+        let filter = RunFilter {
+            state: StateFilter::OpenIn(&[phase::ASKING]),
+            ..RunFilter::default()
+        };
+        let logs = &self.store().logs;
+        let page = logs.list(&filter, Order::NewestFirst, after, size).await;
+        page.map_err(|error| storage_failure(&error))
+    }
+}
+
+/// Returns those waits that are for a person.
+pub(crate) fn asked<'a>(waits: impl Iterator<Item = &'a Wait>) -> Vec<Wait> {
+    let people = waits.filter(|wait| wait.kind() == WaitKind::HumanInput);
+    people.take(MAX_OF_RUN).cloned().collect()
+}
+
+fn merged(
+    mut runs: Vec<(RunSummary, Vec<Wait>)>,
+    others: Vec<(RunSummary, Vec<Wait>)>,
+) -> Vec<(RunSummary, Vec<Wait>)> {
+    runs.extend(others);
+    runs.sort_by_key(|(run, _)| std::cmp::Reverse(run.cursor().sort_key()));
+    runs
+}
+
+fn add(
+    response: &mut ListQuestionsResponse,
+    summary: &RunSummary,
+    waits: Vec<Wait>,
+) -> Result<(), Failure> {
+    let meta = RunMeta::of(summary)?;
+    let questions = waits.into_iter().map(|wait| Question {
+        run_id: summary.id.to_string(),
+        parent_path: meta.path.clone(),
+        subject: summary.subject.clone(),
+        conversation_id: summary.conversation.clone(),
+        wait: Some(wait),
+    });
+    response.questions.extend(questions);
+    Ok(())
+}
+
+fn place_of(token: &str) -> Result<Option<RunCursor>, Failure> {
+    let refused = |problem: String| Failure::invalid_fields().violation("page_token", problem);
+    let token = PageToken::decode(LIST, token).map_err(|error| refused(error.to_string()))?;
+    let place = token.map(|token| token.last_key().parse::<RunCursor>());
+    place
+        .transpose()
+        .map_err(|error| refused(error.to_string()))
+}
