@@ -139,12 +139,18 @@ pub fn parse_json_strict_with(text: &str, limits: &JsonLimits) -> Result<Value, 
 /// A boxed problem keeps the results of the inner functions small.
 type Step<T> = Result<T, Box<JsonProblem>>;
 
+/// One step from a value to one inside it.
+enum Segment {
+    Key(String),
+    Item(usize),
+}
+
 struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
     /// Segments from the root to the value being read.
-    path: Vec<String>,
+    path: Vec<Segment>,
     depth: usize,
     limits: &'a JsonLimits,
     deepest: usize,
@@ -206,18 +212,20 @@ impl Reader<'_> {
             if !self.eat(b':') {
                 return Err(self.syntax("`:` after the key"));
             }
-            self.path.push(key.clone());
-            if map.contains_key(&key)
-                && repeated.insert(key.clone())
+            let kind = (map.contains_key(&key) && repeated.insert(key.clone()))
+                .then(|| JsonProblemKind::DuplicateKey { key: cut(&key, 64) });
+            // The path has the key while its value is read.
+            self.path.push(Segment::Key(key));
+            if let Some(kind) = kind
                 && self.duplicates.len() < MOST_DUPLICATES
             {
-                let kind = JsonProblemKind::DuplicateKey { key: cut(&key, 64) };
                 let problem = self.problem_at(kind, key_at);
                 self.duplicates.push(problem);
             }
             let value = self.value()?;
-            self.path.pop();
-            map.insert(key, value);
+            if let Some(Segment::Key(key)) = self.path.pop() {
+                map.insert(key, value);
+            }
             self.skip_space();
             if self.eat(b'}') {
                 return Ok(Value::Object(map));
@@ -235,7 +243,7 @@ impl Reader<'_> {
             return Ok(Value::Array(items));
         }
         loop {
-            self.path.push(items.len().to_string());
+            self.path.push(Segment::Item(items.len()));
             items.push(self.value()?);
             self.path.pop();
             self.skip_space();
@@ -448,9 +456,13 @@ impl Reader<'_> {
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         JsonProblem {
             kind,
-            pointer: self.path.iter().fold(String::new(), |pointer, segment| {
-                join_pointer(&pointer, segment)
-            }),
+            pointer: self
+                .path
+                .iter()
+                .fold(String::new(), |pointer, segment| match segment {
+                    Segment::Key(key) => join_pointer(&pointer, key),
+                    Segment::Item(index) => format!("{pointer}/{index}"),
+                }),
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
             offset,

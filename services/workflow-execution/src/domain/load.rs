@@ -170,7 +170,7 @@ impl Loader {
 
     fn interface_slot(&mut self, key: &str, value: &Value, pointer: &str) -> Option<Slot> {
         let slot = self.expect_object(value, pointer)?;
-        self.check_length(key, pointer);
+        self.check_length(key, || pointer.to_owned());
         let described = ["description", "customDescription", "displayName"];
         let description = described
             .iter()
@@ -324,10 +324,11 @@ impl Loader {
     ) -> Map<String, Value> {
         match parent.get(key) {
             None | Some(Value::Null) => Map::new(),
-            Some(value) => self
-                .expect_object(value, &join(pointer, key))
-                .cloned()
-                .unwrap_or_default(),
+            Some(Value::Object(map)) => map.clone(),
+            Some(other) => {
+                self.wrong_type(join(pointer, key), "object", other);
+                Map::new()
+            }
         }
     }
 
@@ -364,33 +365,32 @@ impl Loader {
 
     /// Reads a text that names something: there, not empty, not too long.
     fn name(&mut self, parent: &Map<String, Value>, key: &str, pointer: &str) -> Option<String> {
-        let place = join(pointer, key);
         match parent.get(key) {
             Some(Value::String(name)) if !name.is_empty() => {
-                self.check_length(name, &place);
+                self.check_length(name, || join(pointer, key));
                 Some(name.clone())
             }
             Some(Value::String(_)) | Some(Value::Null) | None => {
                 let message = format!("there is no `{key}`; give it as a string");
                 self.violations
-                    .add(Violation::new(place, "missing", message));
+                    .add(Violation::new(join(pointer, key), "missing", message));
                 None
             }
             Some(other) => {
-                self.wrong_type(place, "string", other);
+                self.wrong_type(join(pointer, key), "string", other);
                 None
             }
         }
     }
 
-    fn check_length(&mut self, name: &str, place: &str) {
+    fn check_length(&mut self, name: &str, place: impl FnOnce() -> String) {
         if name.len() > MAX_NAME_BYTES {
             let message = format!(
                 "the name has {} bytes; at most {MAX_NAME_BYTES} are accepted",
                 name.len()
             );
             self.violations
-                .add(Violation::new(place, "limit_exceeded", message));
+                .add(Violation::new(place(), "limit_exceeded", message));
         }
     }
 

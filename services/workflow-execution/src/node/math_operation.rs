@@ -106,7 +106,8 @@ impl Node for MathOperation {
             return Ok(self.definition.shape.clone());
         };
         let name = setting.as_str().unwrap_or("");
-        let Some(mode) = Mode::by_name(name) else {
+        let mut modes = self.definition.modes.iter().flat_map(|modes| &modes.modes);
+        let Some(mode) = modes.find(|mode| mode.id == name) else {
             let pointer = format!("/configValues/{OPERATION_MODE}");
             let violation = Violation::new(
                 pointer,
@@ -117,7 +118,7 @@ impl Node for MathOperation {
                 violation.nearest(name, Mode::ALL.iter().map(|mode| mode.name)),
             ]);
         };
-        Ok(shape_of(mode))
+        Ok(mode.shape.clone())
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -99,12 +99,20 @@ impl<'e> Ends<'e> {
         ends
     }
 
-    /// Returns the end of an iteration or zone around a node.
+    /// Returns the end of an iteration or zone around a node. A group around it ends nothing.
     fn around(&self, node_id: &str) -> Option<u64> {
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let places = node_id.match_indices(['#', '/']);
-        places
-            .filter_map(|(at, _)| self.by_id.get(&node_id[..at]).copied())
-            .next()
+        let mut places = places.filter_map(|(at, mark)| {
+            let before = &node_id[..at];
+            let is_place = match before.rsplit_once('#') {
+                _ if mark == "#" => true,
+                Some((_, iteration)) => is_number(iteration),
+                None => false,
+            };
+            self.by_id.get(before).copied().filter(|_| is_place)
+        });
+        places.next()
     }
 
     fn own(&self, node_id: &str) -> Option<u64> {

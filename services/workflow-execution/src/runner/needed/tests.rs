@@ -196,3 +196,14 @@ fn w5_of_a_run_below_the_last_event_is_needed_until_its_node_has_ended() {
     assert_eq!(needed(&plan, "flow", &events[..4]), [1, 3, 4]);
     assert_eq!(needed(&plan, "flow", &events), [5]);
 }
+
+#[test]
+fn w5_what_a_group_or_a_composite_ended_is_needed_too() {
+    let events = vec![
+        finished("x/ask"),
+        finished("x"),
+        finished("m#1/x/ask"),
+        finished("m#1/x"),
+    ];
+    assert_eq!(picked(events), [1, 2, 3, 4]);
+}
