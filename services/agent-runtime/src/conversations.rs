@@ -10,7 +10,7 @@ use std::{
 use call_text::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{Clock, RunId, Timestamp};
-use grpc_kit::{Failure, run_list::timestamp_from_proto};
+use grpc_kit::{CallContext, Failure, run_list::timestamp_from_proto};
 use run_events::{RunMeta, Runs};
 use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
@@ -111,10 +111,20 @@ impl Conversations {
     /// Returns whether another turn has to wait for those that have not ended (rule G407).
     ///
     /// # Errors
-    /// CONVERSATION_BUSY when too many wait, or a storage that does not work.
+    /// CONVERSATION_BUSY when too many wait or one of them is above the present call, or a storage that does
+    /// not work.
     pub async fn queues(&self, conversation_id: &str) -> Result<bool, Failure> {
         let runs = self.inner.runs.by_conversation(conversation_id).await?;
         let open: Vec<&str> = open(&runs).collect();
+        let context = CallContext::current();
+        let above = context.path().steps();
+        // A turn that waits for this one would wait for ever (rule G901).
+        let asking = open
+            .iter()
+            .find(|run| above.iter().any(|step| step == *run));
+        if let Some(run) = asking {
+            return Err(busy(run));
+        }
         match open.first() {
             Some(active) if open.len() > MAX_QUEUED => Err(busy(active)),
             first => Ok(first.is_some()),

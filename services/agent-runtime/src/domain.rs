@@ -18,6 +18,7 @@ pub mod message;
 pub mod observation;
 pub mod plan;
 pub mod profile;
+pub mod project;
 pub mod prompt;
 pub mod reading;
 pub mod reduction;

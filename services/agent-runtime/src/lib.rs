@@ -11,7 +11,8 @@
 //! - [`provider`]: language models, one file per model API.
 //! - [`store`]: what is stored beside the runs.
 //! - [`profiles`]: the agents of a directory and those that were put.
-//! - [`revisions`]: what profiles and scenes were before.
+//! - [`projects`]: profiles, knowledge bases and a first scene under one name.
+//! - [`revisions`]: what profiles, scenes and projects were before.
 //! - [`knowledge`]: what agents look up and write.
 //! - [`conversations`]: turns and appended messages as one conversation.
 //! - [`turn_log`]: the log of a turn, read back.
@@ -30,6 +31,7 @@ pub mod knowledge;
 pub mod peers;
 pub mod profiles;
 mod program;
+pub mod projects;
 pub mod provider;
 mod questions;
 pub mod revisions;

@@ -206,7 +206,10 @@ impl Profiles {
         if let Some(known) = current.filter(|known| known.revision_number() == revision) {
             return Ok(Some(known));
         }
-        let kept = self.inner.revisions.at(DocumentKind::Profile, id, revision);
+        let kept = self
+            .inner
+            .revisions
+            .at(DocumentKind::Profile, id, Some(revision));
         let Some((row, text)) = kept.await? else {
             return Ok(None);
         };

@@ -18,6 +18,8 @@ pub enum DocumentKind {
     Profile,
     /// A scene.
     Scene,
+    /// A project.
+    Project,
 }
 
 /// The revisions. Clone, cheap.
@@ -33,6 +35,7 @@ impl DocumentKind {
         match self {
             Self::Profile => "profile",
             Self::Scene => "scene",
+            Self::Project => "project",
         }
     }
 
@@ -43,6 +46,7 @@ impl DocumentKind {
         let own = match self {
             Self::Profile => own("profile_revision"),
             Self::Scene => own("scene_revision"),
+            Self::Project => None,
         };
         let pinned = match (self, data["scene"].as_str()) {
             (Self::Profile, Some(scene)) => pins(scene, id),
@@ -80,7 +84,7 @@ impl Revisions {
         self.store.newest_revisions(kind.as_str()).await
     }
 
-    /// Returns a revision with its text; none if it is not kept.
+    /// Returns a revision with its text, the newest if none is named; none if it is not kept.
     ///
     /// # Errors
     /// A store that does not work.
@@ -88,9 +92,9 @@ impl Revisions {
         &self,
         kind: DocumentKind,
         id: &str,
-        number: u64,
+        number: Option<u64>,
     ) -> Result<Option<(RevisionRow, String)>, StoreError> {
-        self.store.revision(kind.as_str(), id, Some(number)).await
+        self.store.revision(kind.as_str(), id, number).await
     }
 
     /// Returns at most `limit` revisions, the newest first, those before `before`.

@@ -151,7 +151,10 @@ impl Scenes {
     /// # Errors
     /// A store that does not work, or a revision that can no longer be read.
     pub async fn at(&self, id: &str, revision: u64) -> Result<Option<KnownScene>, StoreError> {
-        let kept = self.inner.revisions.at(DocumentKind::Scene, id, revision);
+        let kept = self
+            .inner
+            .revisions
+            .at(DocumentKind::Scene, id, Some(revision));
         let Some((row, text)) = kept.await? else {
             return Ok(None);
         };

@@ -6,8 +6,8 @@ use contracts::tavern::agent::v1::{
     agent_service_server::AgentServiceServer,
     conversation_service_server::ConversationServiceServer,
     knowledge_service_server::KnowledgeServiceServer, model_service_server::ModelServiceServer,
-    profile_service_server::ProfileServiceServer, scene_service_server::SceneServiceServer,
-    state_service_server::StateServiceServer,
+    profile_service_server::ProfileServiceServer, project_service_server::ProjectServiceServer,
+    scene_service_server::SceneServiceServer, state_service_server::StateServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Failure, Services};
@@ -23,12 +23,13 @@ use crate::{
     knowledge::Knowledge,
     peers::Peers,
     profiles::Profiles,
+    projects::Projects,
     provider::Models,
     questions::Questions,
     revisions::Revisions,
     rpc::{
-        AgentRpc, ConversationRpc, KnowledgeRpc, ModelRpc, ProfileRpc, Publishers, SceneRpc,
-        StateRpc,
+        AgentRpc, ConversationRpc, KnowledgeRpc, ModelRpc, ProfileRpc, ProjectRpc, Publishers,
+        SceneRpc, StateRpc,
     },
     runner::{Runner, RunnerParts},
     running_scenes::RunningScenes,
@@ -94,8 +95,9 @@ pub struct AgentRuntime {
     model: ModelRpc,
     state: StateRpc,
     scene: SceneRpc,
+    project: ProjectRpc,
     /// Reads the files of profiles again, and follows questions; end with the last clone.
-    _following: Vec<Arc<AbortOnDropHandle<()>>>,
+    _following: Vec<Following>,
 }
 
 /// Builds the service on its data directory.
@@ -122,7 +124,8 @@ pub async fn build(
         &settings,
     );
     let answers = base.answers(turns.clone(), running_scenes.clone());
-    let mut following = vec![tokio::spawn(answers.run(opened))];
+    let mut following = base.follow_files(settings.follow_agents_dir);
+    following.push(until_dropped(answers.run(opened)));
     let Base {
         runs,
         store,
@@ -135,12 +138,6 @@ pub async fn build(
         peers,
         clock,
     } = base;
-    if settings.follow_agents_dir {
-        let profiles = profiles.clone();
-        following.push(tokio::spawn(async move { profiles.follow_files().await }));
-        let knowledge = knowledge.clone();
-        following.push(tokio::spawn(async move { knowledge.follow_files().await }));
-    }
     let agent = AgentRpc::new(
         runs.clone(),
         turns.clone(),
@@ -166,7 +163,13 @@ pub async fn build(
     let scenes_clock = Arc::clone(&clock);
     let scene_runner = SceneRunner::new(parts, most, clock, Arc::clone(&ids));
     let publishers = Publishers::new(running_scenes, runs.clone());
-    let scenes = Scenes::new(settings.scenes_dir, store.clone(), revisions);
+    let scenes = Scenes::new(settings.scenes_dir, store.clone(), revisions.clone());
+    let projects = Projects::new(
+        revisions,
+        profiles.clone(),
+        scenes.clone(),
+        knowledge.clone(),
+    );
     let scene = SceneRpc::new(
         scenes,
         scene_runner.clone(),
@@ -176,6 +179,7 @@ pub async fn build(
         scenes_clock,
     );
     Ok(AgentRuntime {
+        project: ProjectRpc::new(projects, scene.clone()),
         runs,
         runner,
         scene,
@@ -187,11 +191,15 @@ pub async fn build(
         conversation,
         model: ModelRpc::new(models),
         state: StateRpc::new(states, publishers),
-        _following: following
-            .into_iter()
-            .map(|task| Arc::new(AbortOnDropHandle::new(task)))
-            .collect(),
+        _following: following,
     })
+}
+
+/// A task that ends with the last clone of the service.
+type Following = Arc<AbortOnDropHandle<()>>;
+
+fn until_dropped(work: impl Future<Output = ()> + Send + 'static) -> Following {
+    Arc::new(AbortOnDropHandle::new(tokio::spawn(work)))
 }
 
 /// What everything else is built on.
@@ -269,6 +277,18 @@ impl Base {
         })
     }
 
+    /// Reads files of documents again when they change, if that is asked for.
+    fn follow_files(&self, is_asked_for: bool) -> Vec<Following> {
+        if !is_asked_for {
+            return Vec::new();
+        }
+        let (profiles, knowledge) = (self.profiles.clone(), self.knowledge.clone());
+        vec![
+            until_dropped(async move { profiles.follow_files().await }),
+            until_dropped(async move { knowledge.follow_files().await }),
+        ]
+    }
+
     fn runner(&self, questions: Questions, settings: &AgentSettings) -> Runner {
         let parts = RunnerParts {
             runs: self.runs.clone(),
@@ -310,6 +330,7 @@ impl AgentRuntime {
             .add(ModelServiceServer::new(self.model.clone()))
             .add(StateServiceServer::new(self.state.clone()))
             .add(SceneServiceServer::new(self.scene.clone()))
+            .add(ProjectServiceServer::new(self.project.clone()))
     }
 
     /// Continues with the turns and scenes that the process before this one left.

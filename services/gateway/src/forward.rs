@@ -13,6 +13,7 @@ use contracts::tavern::agent::v1::conversation_service_server::ConversationServi
 use contracts::tavern::agent::v1::knowledge_service_server::KnowledgeServiceServer;
 use contracts::tavern::agent::v1::model_service_server::ModelServiceServer;
 use contracts::tavern::agent::v1::profile_service_server::ProfileServiceServer;
+use contracts::tavern::agent::v1::project_service_server::ProjectServiceServer;
 use contracts::tavern::agent::v1::scene_service_server::SceneServiceServer;
 use contracts::tavern::agent::v1::state_service_server::StateServiceServer;
 use contracts::tavern::registry::v1::approval_service_server::ApprovalServiceServer;
@@ -78,6 +79,7 @@ impl Others {
             .add(Forward::<BlobServiceServer<()>>::to(&self.sandbox))
             .add(Forward::<AgentServiceServer<()>>::to(&self.agent))
             .add(Forward::<KnowledgeServiceServer<()>>::to(&self.agent))
+            .add(Forward::<ProjectServiceServer<()>>::to(&self.agent))
             .add(Forward::<ProfileServiceServer<()>>::to(&self.agent))
             .add(Forward::<ConversationServiceServer<()>>::to(&self.agent))
             .add(Forward::<ModelServiceServer<()>>::to(&self.agent))

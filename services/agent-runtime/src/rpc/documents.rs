@@ -1,4 +1,4 @@
-//! What profiles and scenes have in common on the wire.
+//! What profiles, scenes and projects have in common on the wire.
 
 use contracts::tavern::{agent::v1::DocumentRevision, common::v1 as common};
 use core_types::LoadDiagnostic;

@@ -153,7 +153,11 @@ impl SceneRpc {
         }
     }
 
-    async fn start(&self, request: StartSceneRequest) -> Result<StartSceneResponse, Failure> {
+    /// Starts a scene.
+    pub(super) async fn start(
+        &self,
+        request: StartSceneRequest,
+    ) -> Result<StartSceneResponse, Failure> {
         let body_hash = request_hash(&request);
         let before = self
             .runner

@@ -16,6 +16,7 @@ mod model_retries;
 mod models;
 
 mod profiles;
+mod projects;
 mod registry;
 mod replays;
 mod revisions;

@@ -1,0 +1,219 @@
+//! The projects. Each is stored as its newest revision.
+
+use std::{ops::Bound, sync::Arc};
+
+use core_types::LoadDiagnostic;
+use tokio::sync::Mutex;
+
+use crate::{
+    domain::{
+        document::DocumentError,
+        project::{self, Project},
+    },
+    knowledge::Knowledge,
+    profiles::Profiles,
+    revisions::{DocumentKind, Revisions},
+    scenes::Scenes,
+    store::{NewRevision, RevisionRow, StoreError},
+};
+
+const KIND: DocumentKind = DocumentKind::Project;
+
+/// The projects. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct Projects {
+    revisions: Revisions,
+    profiles: Profiles,
+    scenes: Scenes,
+    knowledge: Knowledge,
+    /// One change at a time: checking an etag and storing are one step. Held across the commit.
+    changing: Arc<Mutex<()>>,
+}
+
+/// A project at a revision.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownProject {
+    /// The project.
+    pub(crate) project: Project,
+    /// The revision; none of a project that was only checked.
+    pub(crate) revision: Option<RevisionRow>,
+}
+
+/// Why a project is not stored.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PutError {
+    /// The text is no valid project.
+    #[error(transparent)]
+    Invalid(#[from] DocumentError),
+    /// The present project has another etag; empty if there is none.
+    #[error("the etag is not the current one")]
+    EtagMismatch {
+        /// The present etag.
+        current: String,
+    },
+    /// The store does not work.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Projects {
+    /// Takes what projects are kept with and name.
+    pub fn new(
+        revisions: Revisions,
+        profiles: Profiles,
+        scenes: Scenes,
+        knowledge: Knowledge,
+    ) -> Self {
+        Self {
+            revisions,
+            profiles,
+            scenes,
+            knowledge,
+            changing: Arc::default(),
+        }
+    }
+
+    /// Stores a project, or checks it only.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, or why it is not stored.
+    pub(crate) async fn put(
+        &self,
+        text: &str,
+        etag: &str,
+        validate_only: bool,
+    ) -> Result<KnownProject, PutError> {
+        let project = project::read(text)?;
+        let _one_at_a_time = self.changing.lock().await;
+        let current = self.get(&project.id, 0).await?;
+        let current = current.map(|known| known.project.etag());
+        let current = current.unwrap_or_default();
+        if !etag.is_empty() && etag != current {
+            return Err(PutError::EtagMismatch { current });
+        }
+        let revision = match validate_only {
+            true => None,
+            false => {
+                let new = NewRevision {
+                    id: project.id.clone(),
+                    etag: project.etag(),
+                    label: project.version.clone(),
+                    from_file: false,
+                    text: text.to_owned(),
+                };
+                self.revisions
+                    .note(KIND, vec![new])
+                    .await?
+                    .remove(&project.id)
+            }
+        };
+        Ok(KnownProject { project, revision })
+    }
+
+    /// Returns a project at a revision, zero for the newest; none if it is not kept.
+    ///
+    /// # Errors
+    /// A store that does not work, or a revision that can no longer be read.
+    pub(crate) async fn get(
+        &self,
+        id: &str,
+        revision: u64,
+    ) -> Result<Option<KnownProject>, StoreError> {
+        let number = (revision > 0).then_some(revision);
+        let Some((row, text)) = self.revisions.at(KIND, id, number).await? else {
+            return Ok(None);
+        };
+        let damaged = StoreError::Damaged {
+            table: "revisions",
+            column: "text",
+        };
+        Ok(Some(KnownProject {
+            project: project::read(&text).map_err(|_| damaged)?,
+            revision: Some(row),
+        }))
+    }
+
+    /// Returns projects by id, those after `after`: at most `limit`, and no more than about `most_bytes`.
+    ///
+    /// # Errors
+    /// A store that does not work, or a revision that can no longer be read.
+    pub(crate) async fn page(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        most_bytes: usize,
+    ) -> Result<Vec<KnownProject>, StoreError> {
+        let newest = self.revisions.newest(KIND).await?;
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids = newest.range::<str, _>((after, Bound::Unbounded));
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for (id, _) in ids.take(limit) {
+            if let Some(known) = self.get(id, 0).await? {
+                bytes += known.project.text.len();
+                page.push(known);
+            }
+            if bytes > most_bytes {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// Returns at most `limit` revisions of a project, the newest first, those before `before`.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub(crate) async fn revisions(
+        &self,
+        id: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RevisionRow>, StoreError> {
+        self.revisions.list(KIND, id, before, limit).await
+    }
+
+    /// Deletes a project. Returns whether there was one.
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub(crate) async fn delete(&self, id: &str) -> Result<bool, StoreError> {
+        let _one_at_a_time = self.changing.lock().await;
+        if self.revisions.at(KIND, id, None).await?.is_none() {
+            return Ok(false);
+        }
+        self.revisions.forget(KIND, id).await?;
+        Ok(true)
+    }
+
+    /// Finds what a project names and is not there (rule G108).
+    ///
+    /// # Errors
+    /// A store that does not work.
+    pub(crate) async fn remarks(
+        &self,
+        project: &Project,
+    ) -> Result<Vec<LoadDiagnostic>, StoreError> {
+        let mut remarks = Vec::new();
+        let mut remark = |place: String, what: &str, id: &str| {
+            let message = format!("no {what} has the id `{id}`; store it");
+            remarks.push(LoadDiagnostic::not_supported(place, message));
+        };
+        for (index, id) in project.profile_ids.iter().enumerate() {
+            if self.profiles.get(id).is_none() {
+                remark(format!("/agent_profiles/{index}/id"), "agent profile", id);
+            }
+        }
+        for (index, id) in project.kb_ids.iter().enumerate() {
+            if !self.knowledge.is_known(id) {
+                let place = format!("/knowledgeBaseReferences/{index}/source_id");
+                remark(place, "knowledge base", id);
+            }
+        }
+        let scene = project.default_scene_id.as_str();
+        if !scene.is_empty() && self.scenes.get(scene).await?.is_none() {
+            remark("/default_scene_id".to_owned(), "scene", scene);
+        }
+        remarks.truncate(LoadDiagnostic::MAX);
+        Ok(remarks)
+    }
+}
