@@ -161,7 +161,7 @@ fn dialect_of(name: &str) -> anyhow::Result<Dialect> {
     })
 }
 
-/// Prints a grammar, and to standard error what it does not enforce.
+/// Prints a grammar, behind what it does not enforce.
 async fn grammar(
     mut gateway: GatewayServiceClient<grpc_kit::Transport>,
     request: RenderGrammarRequest,
@@ -173,13 +173,17 @@ async fn grammar(
         json::print_line("tavern.gateway.v1.RenderGrammarResponse", &grammar)?;
         return Ok(ExitCode::SUCCESS);
     }
-    print(&format!("{}\n", grammar.text.trim_end()));
+    // Lines of comment, which a reader of the grammar passes over; a schema leaves nothing open.
     for left in grammar.unenforced {
-        eprintln!("not enforced: {} {}", left.tool_id, left.pointer);
+        print(&format!(
+            "# not enforced: {} {}\n",
+            left.tool_id, left.pointer
+        ));
     }
     for missing in grammar.missing_tool_ids {
-        eprintln!("no such tool: {missing}");
+        print(&format!("# no such tool: {missing}\n"));
     }
+    print(&format!("{}\n", grammar.text.trim_end()));
     Ok(ExitCode::SUCCESS)
 }
 
