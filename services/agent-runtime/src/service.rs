@@ -138,18 +138,8 @@ pub async fn build(
         peers,
         clock,
     } = base;
-    let agent = AgentRpc::new(
-        runs.clone(),
-        turns.clone(),
-        profiles.clone(),
-        Arc::clone(&ids),
-    );
-    let conversation = ConversationRpc::new(
-        conversations.clone(),
-        turns.clone(),
-        profiles.clone(),
-        ids.clone(),
-    );
+    let agent = AgentRpc::new(runs.clone(), turns.clone(), Arc::clone(&ids));
+    let conversation = ConversationRpc::new(conversations.clone(), turns.clone(), ids.clone());
     let parts = SceneParts {
         runs: runs.clone(),
         turns,

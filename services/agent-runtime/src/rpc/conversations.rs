@@ -15,14 +15,13 @@ use run_events::{request_hash, timestamp_to_proto};
 use sha2::{Digest, Sha256};
 use tonic::{Request, Response, Status};
 
-use super::{profiles::no_such_profile, start};
+use super::start;
 use crate::{
     conversations::{Branched, Conversation, Conversations},
     domain::{
         budgets::Limits,
         plan::{Opening, TurnInput},
     },
-    profiles::Profiles,
     store::AppendRequest,
     turns::{NewTurn, Turns},
     wire,
@@ -36,22 +35,15 @@ const COMPACT: &str = "tavern.agent.v1.ConversationService/CompactConversation";
 pub struct ConversationRpc {
     conversations: Conversations,
     turns: Turns,
-    profiles: Profiles,
     ids: Arc<dyn IdSource>,
 }
 
 impl ConversationRpc {
     /// Serves these conversations.
-    pub fn new(
-        conversations: Conversations,
-        turns: Turns,
-        profiles: Profiles,
-        ids: Arc<dyn IdSource>,
-    ) -> Self {
+    pub fn new(conversations: Conversations, turns: Turns, ids: Arc<dyn IdSource>) -> Self {
         Self {
             conversations,
             turns,
-            profiles,
             ids,
         }
     }
@@ -71,9 +63,8 @@ impl ConversationRpc {
             let problem = "is missing, and the conversation has no turn; name the agent";
             return Err(Failure::invalid_fields().violation("profile_id", problem));
         };
-        let known = self.profiles.get(&profile_id);
         let turn = NewTurn {
-            profile: known.ok_or_else(|| no_such_profile(&profile_id))?.profile,
+            profile_id,
             input: TurnInput {
                 history: Vec::new(),
                 opening: Opening::ModelText {
@@ -86,6 +77,7 @@ impl ConversationRpc {
             budgets: Limits::default(),
             granted: Limits::default(),
             compact: true,
+            refuse_if_busy: true,
             dialect: None,
             request_id: request.request_id,
             scope: COMPACT,
@@ -93,10 +85,10 @@ impl ConversationRpc {
             options: None,
             scene: None,
         };
-        let (run, replayed) = self.turns.start(turn).await?;
+        let started = self.turns.start(turn).await?;
         Ok(CompactConversationResponse {
-            run: Some(run),
-            replayed,
+            run: Some(started.run),
+            replayed: started.replayed,
         })
     }
 

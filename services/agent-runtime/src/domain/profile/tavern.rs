@@ -25,7 +25,7 @@ const MAX_FALLBACKS: usize = 16;
 const MAX_REDUCTIONS: usize = 16;
 
 /// The settings that are read.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "model",
     "fallbacks",
     "dialect",
@@ -44,7 +44,7 @@ const KEYS: [&str; 15] = [
     "tick_when_idle",
 ];
 /// The settings that have no effect yet, with what happens instead.
-pub(super) const WITHOUT_EFFECT: [(&str, &str); 7] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &str); 6] = [
     (
         "approvals",
         "the rules of the registry's own file are in force, these are not",
