@@ -13,6 +13,7 @@ mod scenes;
 mod start;
 mod states;
 mod steering;
+mod tool_scope;
 mod worlds;
 
 pub use agent::AgentRpc;

@@ -113,6 +113,11 @@ impl Turns {
         }
     }
 
+    /// Returns the profiles of agents.
+    pub fn profiles(&self) -> &Profiles {
+        &self.inner.profiles
+    }
+
     /// Returns what carries turns out.
     pub fn runner(&self) -> &Runner {
         &self.inner.runner
@@ -262,6 +267,7 @@ impl Inner {
             profile_revision: known.revision_number(),
             deliberation: profile.deliberation.clone(),
             inventory: profile.inventory(),
+            approvals: settings.approvals.clone(),
             system_prompt: prompt.unwrap_or_else(|| profile.system_prompt()),
             opening_dialect: turn.dialect,
             dialect: settings.dialect,

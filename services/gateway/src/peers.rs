@@ -1,8 +1,6 @@
 //! The services that the gateway talks to.
 
-use contracts::tavern::agent::v1::{
-    agent_service_client::AgentServiceClient, profile_service_client::ProfileServiceClient,
-};
+use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::registry::v1::{
     call_service_client::CallServiceClient, tool_registry_service_client::ToolRegistryServiceClient,
 };
@@ -20,10 +18,8 @@ pub struct Peers {
     pub calls: CallServiceClient<Transport>,
     /// workflow-execution.
     pub workflow: WorkflowServiceClient<Transport>,
-    /// The turns of agent-runtime.
+    /// The turns of agent-runtime, and what their agents may call.
     pub agent: AgentServiceClient<Transport>,
-    /// The profiles of agent-runtime.
-    pub profiles: ProfileServiceClient<Transport>,
     /// The runs of each service.
     pub runs: Runs,
 }
@@ -64,8 +60,7 @@ impl Peers {
             registry: ToolRegistryServiceClient::new(registry.clone()),
             calls: CallServiceClient::new(registry),
             workflow: WorkflowServiceClient::new(workflow),
-            agent: AgentServiceClient::new(agent.clone()),
-            profiles: ProfileServiceClient::new(agent),
+            agent: AgentServiceClient::new(agent),
         }
     }
 }

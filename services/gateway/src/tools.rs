@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use call_text::Catalogue;
-use contracts::tavern::agent::v1::GetProfileRequest;
+use contracts::tavern::agent::v1::{GetToolScopeRequest, get_tool_scope_request::Agent};
 use contracts::tavern::registry::v1::{BatchGetToolsRequest, ListToolsRequest, Tool};
 use tonic::Status;
 
@@ -128,18 +128,11 @@ impl Tools {
         if key.without_agent() {
             return Ok(key.wanted(None));
         }
-        let request = GetProfileRequest {
-            profile_id: key.profile_id.clone(),
-            ..GetProfileRequest::default()
+        let request = GetToolScopeRequest {
+            agent: Some(Agent::ProfileId(key.profile_id.clone())),
         };
-        let answer = self
-            .peers
-            .profiles
-            .clone()
-            .get_profile(request)
-            .await?
-            .into_inner();
-        Ok(key.wanted(Some(answer.profile.unwrap_or_default().tool_ids_inventory)))
+        let answer = self.peers.agent.clone().get_tool_scope(request).await?;
+        Ok(key.wanted(Some(answer.into_inner().tool_ids)))
     }
 
     /// Returns the tools with the given ids, and the ids that no tool has.
@@ -148,6 +141,7 @@ impl Tools {
         for tool_ids in tool_ids.chunks(MAX_BATCH) {
             let request = BatchGetToolsRequest {
                 tool_ids: tool_ids.to_vec(),
+                ..Default::default()
             };
             let mut registry = self.peers.registry.clone();
             let batch = registry.batch_get_tools(request).await?.into_inner();

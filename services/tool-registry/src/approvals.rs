@@ -8,6 +8,7 @@ mod store;
 
 use std::sync::Arc;
 
+use approval_rules::{Ask, Judged, Judgement, Stricter};
 use call_outcome::{Category, Failure};
 use core_types::{Clock, IdSource, Timestamp};
 use sql_store::SqliteDatabase;
@@ -15,9 +16,7 @@ use tokio::sync::{Mutex, broadcast};
 
 use crate::{
     domain::{
-        approval::{
-            Approval, Ask, DecideError, Decision, EffectClass, Judged, Judgement, State, digest_of,
-        },
+        approval::{Approval, DecideError, Decision, State, digest_of},
         tool::Tool,
     },
     store::StoreError,
@@ -118,19 +117,27 @@ impl Approvals {
         }
     }
 
-    /// Holds a call against the rules.
+    /// Holds a call against the rules of the operator and those of the agents above it.
     pub fn judge(
         &self,
+        of_agents: &[Stricter<'_>],
         tool: &Tool,
         arguments: &serde_json::Value,
         conversation: &str,
     ) -> Judgement {
-        self.inner.policy.rules.judge(Judged {
+        let call = Judged {
             tool: tool.id(),
-            effect: EffectClass::of(tool.flags()),
+            effect: tool.flags().effect_class(),
             arguments,
             conversation,
-        })
+        };
+        self.inner.policy.rules.judge(of_agents, call)
+    }
+
+    /// Returns what the rules may do with a call of a tool, a sentence for each.
+    pub fn outlook(&self, of_agents: &[Stricter<'_>], tool: &Tool) -> Vec<String> {
+        let rules = &self.inner.policy.rules;
+        rules.outlook(of_agents, tool.id(), tool.flags().effect_class())
     }
 
     /// Returns the approver who has a key.
@@ -167,8 +174,11 @@ impl Approvals {
         if !wanted.conversation_id.is_empty() {
             let remembered = digest_of(tool, digest, "", &wanted.arguments);
             let remembered = inner.store.remembered(wanted.conversation_id, &remembered);
-            if let Some(approval) = remembered.await? {
-                return Ok(Ok(Found::Remembered(approval)));
+            if let Some(id) = remembered.await?
+                && let Some(stored) = inner.store.get(&id).await?
+                && stored.approval.covers(&ask)
+            {
+                return Ok(Ok(Found::Remembered(id)));
             }
         }
         if !inner.policy.could_decide(&ask.role, ask.needed) {
@@ -193,7 +203,7 @@ impl Approvals {
             tool_digest: digest.to_owned(),
             arguments: wanted.arguments,
             reasons: ask.reasons,
-            effect: EffectClass::of(wanted.tool.flags()),
+            effect: wanted.tool.flags().effect_class(),
             conversation_id: wanted.conversation_id.to_owned(),
             role: ask.role,
             needed: ask.needed,

@@ -36,6 +36,7 @@ use tonic::{Code, Status};
 use tracing::Instrument;
 
 use crate::{
+    agents::Agents,
     approvals::Approvals,
     dispatch::Dispatcher,
     in_flight::{InFlightCall, pending_run},
@@ -86,6 +87,8 @@ pub struct Call {
     pub needs_confirmation: bool,
     /// What the run below may use.
     pub grant: Option<CallGrant>,
+    /// The profile of the agent for which it is made outside of a turn; empty if there is none.
+    pub profile_id: String,
     /// Which attempt at the effect it is, from 1 to [`call_wire::MAX_ATTEMPTS`].
     pub attempt: u32,
     /// Whether no owner asks for it again after a restart.
@@ -130,6 +133,7 @@ struct Inner {
     dispatcher: Dispatcher,
     ledger: Ledger,
     approvals: Approvals,
+    agents: Agents,
     clock: Arc<dyn Clock>,
     limits: CallLimits,
     /// Effects in flight in this process. Locked to look one up or to add one, never across an
@@ -151,6 +155,7 @@ impl Calls {
         dispatcher: Dispatcher,
         ledger: Ledger,
         approvals: Approvals,
+        agents: Agents,
         clock: Arc<dyn Clock>,
         limits: CallLimits,
     ) -> Self {
@@ -160,6 +165,7 @@ impl Calls {
                 dispatcher,
                 ledger,
                 approvals,
+                agents,
                 clock,
                 limits,
                 in_flight_calls: Mutex::default(),

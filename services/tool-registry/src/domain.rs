@@ -6,15 +6,18 @@
 //! - [`manifest`]: the file `plugin.yaml`.
 //! - [`package`]: which names the files of a plugin may have.
 //! - [`interface`]: tools that are derived from workflows and from node types.
+//! - [`node_interface`], [`parameters`]: what they take, as a JSON Schema.
 //! - [`tool`]: a definition with its schema compiled, ready to be called.
 //! - [`naming`]: aliases and reserved words.
 //! - [`catalogue`]: all tools that are known by definition, found by id or alias.
 //! - [`script_output`]: what a script's JSON answer means.
+//! - [`availability`]: whether a tool can be called in a scope.
 //! - [`approval`]: which calls wait for people, and how they decide.
 //! - [`diff`]: search-and-replace blocks and unified diffs.
 //! - [`path`]: paths as models write them.
 
 pub mod approval;
+pub mod availability;
 pub mod catalogue;
 pub mod definition;
 pub mod diagnostic;
@@ -22,7 +25,9 @@ pub mod diff;
 pub mod interface;
 pub mod manifest;
 pub mod naming;
+pub mod node_interface;
 pub mod package;
+pub mod parameters;
 pub mod path;
 pub mod program;
 pub mod script_output;

@@ -39,6 +39,8 @@ struct Invocation {
     /// What to tell the model, behind the result of the last call, about blocks that were left out.
     left_out: String,
     conversation: Option<ConversationId>,
+    /// The agent for which the calls are made; empty if there is none.
+    profile_id: String,
     /// How calls ended, by index.
     settled: BTreeMap<u32, CallResult>,
     /// The calls that were dispatched before a restart.

@@ -7,11 +7,13 @@
 //! - [`tools`]: all tools, those of workflows and nodes included.
 //! - [`workspace`]: the files of conversations.
 //! - [`dispatch`]: executing a call, by type of implementation.
+//! - [`agents`]: the agents above a call, their inventories and rules.
 //! - [`approvals`]: calls that wait for people.
 //! - [`ledger`], [`in_flight`], [`calls`]: each effect at most once.
 //! - [`invocation`]: runs that execute the calls of a text.
 //! - [`rpc`]: the gRPC face.
 
+pub mod agents;
 pub mod approvals;
 pub mod calls;
 pub mod dispatch;

@@ -1,12 +1,14 @@
 //! The gRPC face: requests are read, domain functions called, responses written.
 //!
-//! - [`CatalogueRpc`] with `tools`, `backends`: adding, deleting, lookup and validation.
+//! - [`CatalogueRpc`] with `tools`, `backends`, `availability`: adding, deleting, lookup, validation, and
+//!   whether a tool can be called.
 //! - [`CallRpc`] with `calls`, `call_list`, `call_resource`: starting, following and deciding calls.
 //! - [`ApprovalRpc`]: listing, following and deciding approvals.
 //! - [`convert`]: domain types as messages.
 //! - `page`, `refusal`: what lists and refusals have in common.
 
 mod approvals;
+mod availability;
 mod backends;
 mod call_list;
 mod call_resource;

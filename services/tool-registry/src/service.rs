@@ -23,6 +23,7 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tonic::Status;
 
 use crate::{
+    agents::Agents,
     approvals::{Approvals, Policy},
     calls::{Calls, handles},
     dispatch::{
@@ -89,6 +90,8 @@ impl Peers {
 #[derive(Clone)]
 pub struct ToolRegistry {
     tools: Tools,
+    agents: Agents,
+    approvals: Approvals,
     calls: Calls,
     invocations: Invocations,
     effects: RunLogs,
@@ -128,9 +131,8 @@ pub async fn build_with(
     let data = DataDir::open(&settings.data_dir)?;
     let database = SqliteOptions::new(data.file("tool-registry.db")?);
     let database = SqliteDatabase::open(database, &[MIGRATIONS]).await?;
-    let policy = Policy::load(&settings.approvals_file)?;
     let approvals = Approvals::new(
-        policy,
+        Policy::load(&settings.approvals_file)?,
         database.clone(),
         Arc::clone(&clock),
         Arc::clone(&ids),
@@ -153,9 +155,9 @@ pub async fn build_with(
         .map(|plugin| (plugin.manifest.name.to_string(), Arc::clone(&plugin.files)))
         .collect();
 
-    let sandbox = Sandbox::new(peers.sandbox);
-    let sessions = Sessions::new(peers.sessions);
+    let (sandbox, sessions) = (Sandbox::new(peers.sandbox), Sessions::new(peers.sessions));
     let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
+    let agents = Agents::new(peers.agents.turns.clone());
     let workflow_runs = ChildRuns::new(peers.workflow, peers.workflow_runs, peers.agents.clone());
     let tools = Tools::new(
         catalogue,
@@ -181,21 +183,23 @@ pub async fn build_with(
         tools.clone(),
         dispatcher,
         ledger,
-        approvals,
+        approvals.clone(),
+        agents.clone(),
         Arc::clone(&clock),
         settings.call_limits(),
     );
     let runs = Runs::new(runs, RunOwner::Registry, clock, Arc::clone(&ids));
     let invocations = Invocations::new(runs, calls.clone(), ids);
-    let plugins_info = plugins::describe(&plugins, &tools.catalogue());
     Ok(ToolRegistry {
+        plugins: plugins::describe(&plugins, &tools.catalogue()).into(),
         tools,
+        agents,
+        approvals,
         calls,
         invocations,
         effects,
         store,
         skipped: plugins.skipped.into(),
-        plugins: plugins_info.into(),
     })
 }
 
@@ -209,7 +213,12 @@ impl ToolRegistry {
     /// Returns what a server serves that serves the gateway too, whose run service covers these
     /// runs.
     pub fn services_beside_gateway(&self) -> Services {
-        let catalogue = CatalogueRpc::new(self.tools.clone(), Arc::clone(&self.plugins));
+        let catalogue = CatalogueRpc::new(
+            self.tools.clone(),
+            self.agents.clone(),
+            self.approvals.clone(),
+            Arc::clone(&self.plugins),
+        );
         let calls = CallRpc::new(self.calls.clone(), self.invocations.clone());
         Services::new()
             .add(ToolRegistryServiceServer::new(catalogue))

@@ -11,11 +11,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
+use contracts::tavern::workflow::v1::GetToolChoiceRequest;
 use tonic::Status;
 
 use crate::{
     dispatch::{backend::Backends, runs::ChildRuns},
     domain::{
+        availability::WorkflowTools,
         catalogue::Catalogue,
         definition::Implementation,
         naming,
@@ -154,6 +156,47 @@ impl Tools {
         Err(Missing::Unknown { suggestions })
     }
 
+    /// Finds a tool as a profile may name it: by its id or alias, a node by its type, or a skill by its
+    /// name or path.
+    ///
+    /// # Errors
+    /// [`Missing`] says why there is none.
+    pub async fn find_named(&self, written: &str) -> Result<Arc<Tool>, Missing> {
+        let found = self.find(written).await;
+        let (Err(Missing::Unknown { .. }), Some(derived)) = (&found, naming::derived_id(written))
+        else {
+            return found;
+        };
+        match self.find(&derived).await {
+            Err(Missing::Unknown { .. }) => found,
+            other => other,
+        }
+    }
+
+    /// Returns what a workflow lets its models choose from.
+    ///
+    /// # Errors
+    /// The refusal of workflow-execution, or its status if it does not answer.
+    pub async fn workflow_tools(
+        &self,
+        workflow_id: &str,
+        node_path: &str,
+    ) -> Result<WorkflowTools, Status> {
+        let request = GetToolChoiceRequest {
+            workflow_id: workflow_id.to_owned(),
+            node_path: node_path.to_owned(),
+        };
+        let choice = self.shared.runs.client().get_tool_choice(request).await?;
+        let choice = choice.into_inner();
+        Ok(WorkflowTools {
+            workflow_id: workflow_id.to_owned(),
+            node_path: node_path.to_owned(),
+            initial: choice.initial_tool_ids,
+            listed: choice.listed_tool_ids,
+            has_listing_nodes: choice.has_listing_nodes,
+        })
+    }
+
     /// Returns every tool of the platform, of plugins and of the operator, and every workflow,
     /// sorted by id. A workflow that cannot be a tool is left out and logged.
     ///
@@ -215,7 +258,7 @@ impl Tools {
         let digest = format!("{}/{}/{:?}", tool.etag(), source.etag(), source.flags());
         self.shared.kept(tool.id(), &digest, || {
             let mut definition = tool.definition().clone();
-            definition.parameters = Some(source.parameters().clone());
+            definition.take_interface(source.definition());
             if definition.description.is_empty() {
                 definition
                     .description

@@ -13,11 +13,11 @@ pub(crate) use schedules::ScheduleRpc;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowService;
 use contracts::tavern::workflow::v1::{
     BatchGetWorkflowsRequest, BatchGetWorkflowsResponse, DeleteWorkflowRequest,
-    DeleteWorkflowResponse, ForkRunRequest, ForkRunResponse, GetWorkflowRequest,
-    GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse, ListWorkflowsRequest,
-    ListWorkflowsResponse, PutWorkflowRequest, PutWorkflowResponse, ReloadWorkflowsRequest,
-    ReloadWorkflowsResponse, StartRunRequest, StartRunResponse, ValidateWorkflowRequest,
-    ValidateWorkflowResponse,
+    DeleteWorkflowResponse, ForkRunRequest, ForkRunResponse, GetToolChoiceRequest,
+    GetToolChoiceResponse, GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest,
+    ListNodeTypesResponse, ListWorkflowsRequest, ListWorkflowsResponse, PutWorkflowRequest,
+    PutWorkflowResponse, ReloadWorkflowsRequest, ReloadWorkflowsResponse, StartRunRequest,
+    StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
 };
 use core_types::PageToken;
 use core_types::page::page_size;
@@ -106,6 +106,14 @@ impl WorkflowService for Rpc {
             next_page_token,
             diagnostics,
         }))
+    }
+
+    async fn get_tool_choice(
+        &self,
+        request: Request<GetToolChoiceRequest>,
+    ) -> Result<Response<GetToolChoiceResponse>, Status> {
+        let choice = tool_ids::choice(&self.inner, request.into_inner()).await?;
+        Ok(Response::new(choice))
     }
 
     async fn validate_workflow(

@@ -8,13 +8,14 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 19] = [
+const SHARED: [(&str, &[&str]); 20] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
     ("json-schema", &[]),
     ("canonical-json", &[]),
     ("cel-guard", &[]),
+    ("approval-rules", &["cel-guard"]),
     ("schedules", &["core-types"]),
     ("settings", &[]),
     ("blob-store", &["settings"]),

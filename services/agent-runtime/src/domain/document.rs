@@ -169,8 +169,7 @@ impl<'a> Section<'a> {
         for key in self.object.keys() {
             if !known.contains(&key.as_str()) {
                 let problem = format!("no such setting; the settings are {}", known.join(", "));
-                self.reader
-                    .problem(&format!("{}/{key}", self.place), problem);
+                self.problem(key, problem);
             }
         }
     }
@@ -180,6 +179,24 @@ impl<'a> Section<'a> {
         let value = self.object.get(key).filter(|value| !value.is_null())?;
         let place = format!("{}/{key}", self.place);
         Section::open(self.reader, value, &place)
+    }
+
+    /// Returns the items of a list; none if it is missing, none and a problem if it is not a list.
+    pub(crate) fn list(&mut self, key: &str) -> &'a [Value] {
+        match self.object.get(key) {
+            None | Some(Value::Null) => &[],
+            Some(Value::Array(items)) => items,
+            Some(_) => {
+                self.problem(key, "it is not a list");
+                &[]
+            }
+        }
+    }
+
+    /// Notes what is wrong at a path below this part.
+    pub(crate) fn problem(&mut self, path: &str, message: impl std::fmt::Display) {
+        let pointer = format!("{}/{path}", self.place);
+        self.reader.problem(&pointer, message);
     }
 
     /// Reads a text; none if it is missing.
@@ -210,8 +227,7 @@ impl<'a> Section<'a> {
                 _ => "it is something else".to_owned(),
             };
             let problem = format!("{written}; give {expected}");
-            self.reader
-                .problem(&format!("{}/{key}", self.place), problem);
+            self.problem(key, problem);
         }
         read
     }

@@ -145,6 +145,9 @@ pub struct Plan {
     pub profile_revision: u64,
     /// The tools that the agent may use.
     pub inventory: Vec<String>,
+    /// Rules that the registry holds its calls against.
+    #[serde(default)]
+    pub approvals: Vec<Value>,
     /// The instructions before the list of tools.
     pub system_prompt: String,
     /// The dialect that a text of the caller is read in; any if missing.

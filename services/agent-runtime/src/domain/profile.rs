@@ -10,6 +10,7 @@
 //! Profiles come from people, so everything that is wrong with one is reported together. What has no effect
 //! is kept, and its use is a finding, as is a key that nothing reads.
 
+mod approvals;
 mod remarks;
 mod tavern;
 

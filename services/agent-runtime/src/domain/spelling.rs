@@ -44,6 +44,9 @@ const NAMES: [(&str, &[&str]); 10] = [
     ),
 ];
 
+/// The tools by which a model uses handles. Every agent has them once a call gave a handle.
+pub const HANDLE_TOOLS: [&str; 3] = ["system:read_stream", "system:list_handles", "system:cancel"];
+
 /// Returns the id of the tool that a profile names.
 pub fn tool_id(written: &str) -> &str {
     let named = NAMES.iter().find(|(_, names)| names.contains(&written));

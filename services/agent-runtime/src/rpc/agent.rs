@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contracts::tavern::agent::v1::{
     EditBudgetsRequest, EditBudgetsResponse, ExportTurnRequest, ExportTurnResponse,
-    StartTurnRequest, StartTurnResponse, SteerTurnRequest, SteerTurnResponse,
-    agent_service_server::AgentService,
+    GetToolScopeRequest, GetToolScopeResponse, StartTurnRequest, StartTurnResponse,
+    SteerTurnRequest, SteerTurnResponse, agent_service_server::AgentService,
 };
 use core_types::IdSource;
 use futures::{
@@ -16,7 +16,7 @@ use grpc_kit::Failure;
 use run_events::{Runs, request_hash};
 use tonic::{Request, Response, Status};
 
-use super::{start, steering};
+use super::{start, steering, tool_scope};
 use crate::turns::{NewTurn, Turns};
 
 /// The scope in which request ids of turns count.
@@ -115,6 +115,15 @@ impl AgentService for AgentRpc {
         let (runner, runs) = (self.inner.turns.runner(), &self.inner.runs);
         let edited = steering::edit_budgets(runner, runs, request.into_inner()).await?;
         Ok(Response::new(edited))
+    }
+
+    async fn get_tool_scope(
+        &self,
+        request: Request<GetToolScopeRequest>,
+    ) -> Result<Response<GetToolScopeResponse>, Status> {
+        let Inner { runs, turns, .. } = &*self.inner;
+        let scope = tool_scope::get(runs, turns.profiles(), request.into_inner()).await?;
+        Ok(Response::new(scope))
     }
 }
 

@@ -11,7 +11,7 @@ use grpc_kit::Transport;
 use registry::tool_registry_service_client::ToolRegistryServiceClient;
 use run_events::outcome;
 
-use crate::domain::spelling;
+use crate::domain::spelling::{self, HANDLE_TOOLS};
 
 /// The tools that a turn may call.
 #[derive(Debug, Default)]
@@ -55,8 +55,6 @@ pub(super) enum InventoryError {
 
 /// The most tools that the registry is asked for.
 const MAX_TOOLS: usize = 20_000;
-/// The tools by which a model uses handles.
-const HANDLE_TOOLS: [&str; 3] = ["system:read_stream", "system:list_handles", "system:cancel"];
 /// The most ids that the registry takes at once.
 const MAX_BATCH: usize = 500;
 
@@ -163,6 +161,7 @@ async fn named(
     for tool_ids in tool_ids.chunks(MAX_BATCH) {
         let request = registry::BatchGetToolsRequest {
             tool_ids: tool_ids.to_vec(),
+            ..Default::default()
         };
         let response = registry.batch_get_tools(request).await;
         let batch = response.map_err(InventoryError::Registry)?.into_inner();

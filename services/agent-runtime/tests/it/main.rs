@@ -24,6 +24,7 @@ mod scenes;
 mod shipped;
 mod sleeping;
 mod states;
+mod tool_scope;
 mod turns;
 mod turns_budgets;
 mod turns_early;

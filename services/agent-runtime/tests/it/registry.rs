@@ -392,6 +392,13 @@ impl ToolRegistryService for TestRegistry {
         Ok(Response::new(ListToolsResponse::default()))
     }
 
+    async fn explain_availability(
+        &self,
+        _: Request<proto::ExplainAvailabilityRequest>,
+    ) -> Result<Response<proto::ExplainAvailabilityResponse>, Status> {
+        Err(Status::unimplemented("the test double explains nothing"))
+    }
+
     async fn put_tool(
         &self,
         _: Request<proto::PutToolRequest>,

@@ -10,7 +10,10 @@ use contracts::tavern::gateway::v1::{GrammarMode, RenderGrammarRequest, ToolScop
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
-use contracts::tavern::registry::v1::{CallToolRequest, GetToolRequest, ListToolsRequest, Tool};
+use contracts::tavern::registry::v1::{
+    AvailabilityScope, AvailabilityVerdict, CallToolRequest, ExplainAvailabilityRequest,
+    GetToolRequest, ListToolsRequest, Tool, ToolAvailability,
+};
 
 use super::{Remote, json, print, print_table, refusal};
 use crate::timeline::{Style, Timeline};
@@ -38,6 +41,23 @@ pub(crate) enum Command {
         /// Requires a call in each answer.
         #[arg(long)]
         call: bool,
+    },
+    /// Explain whether a tool can be called, by whom and why.
+    Explain {
+        /// The id or alias of the tool.
+        tool_id: String,
+        /// The agent that would call it, by its profile.
+        #[arg(long, default_value = "", conflicts_with = "run")]
+        agent: String,
+        /// The turn that would call it, with the profile that it was started with.
+        #[arg(long, default_value = "")]
+        run: String,
+        /// The workflow whose models would call it.
+        #[arg(long, default_value = "")]
+        workflow: String,
+        /// The node of the workflow that lists the tools.
+        #[arg(long, default_value = "", requires = "workflow")]
+        node: String,
     },
     /// Call a tool once.
     Call {
@@ -89,6 +109,27 @@ impl Command {
                 };
                 let gateway = GatewayServiceClient::new(transport);
                 grammar(gateway, request, remote.json).await
+            }
+            Self::Explain {
+                tool_id,
+                agent,
+                run,
+                workflow,
+                node,
+            } => {
+                let request = ExplainAvailabilityRequest {
+                    tool_ids: vec![tool_id],
+                    scope: Some(AvailabilityScope {
+                        run_id: run,
+                        profile_id: agent,
+                        workflow_id: workflow,
+                        node_path: node,
+                    }),
+                };
+                let response = registry.explain_availability(request).await;
+                let response = response.map_err(|status| refusal(&status))?.into_inner();
+                let tool = response.tools.into_iter().next();
+                explain(&tool.context("the answer has no tool")?, remote.json)
             }
             Self::Call {
                 tool_id,
@@ -185,6 +226,40 @@ async fn grammar(
     }
     print(&format!("{}\n", grammar.text.trim_end()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what each layer says; fails if the tool cannot be called.
+fn explain(tool: &ToolAvailability, as_json: bool) -> anyhow::Result<ExitCode> {
+    let available = tool.verdict() == AvailabilityVerdict::Available;
+    if as_json {
+        json::print_line("tavern.registry.v1.ToolAvailability", tool)?;
+    } else {
+        let mut rows = vec![["LAYER", "", "DECIDED BY"].map(str::to_owned).to_vec()];
+        rows.extend(tool.layers.iter().map(|verdict| {
+            let passes = if verdict.passes { "passes" } else { "blocks" };
+            let name = verdict.layer().as_str_name();
+            let name = name.trim_start_matches("AVAILABILITY_LAYER_");
+            vec![
+                name.to_lowercase(),
+                passes.to_owned(),
+                verdict.document.clone(),
+            ]
+        }));
+        let verdict = tool.verdict().as_str_name();
+        let verdict = verdict.trim_start_matches("AVAILABILITY_VERDICT_");
+        print(&format!("{}: {}\n\n", tool.tool_id, verdict.to_lowercase()));
+        print_table(&rows, Style::of_stdout().width);
+        for then in &tool.then {
+            print(&format!("\nThen {then}.\n"));
+        }
+        if !tool.remedy.is_empty() {
+            print(&format!("\n{}\n", tool.remedy));
+        }
+    }
+    Ok(match available {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 async fn call(

@@ -139,6 +139,7 @@ impl GatewayRpc {
         options: Option<RunOptions>,
     ) -> Result<StartTextResponse, Status> {
         let (text, conversation_id) = (calls.text.clone(), calls.conversation_id.clone());
+        let profile_id = calls.scope.clone().unwrap_or_default().profile_id;
         let reading = check_calls(calls, self.max_text)?;
         let parsed = self.read(&text, &reading).await?;
         let invocation = StartInvocationRequest {
@@ -147,6 +148,7 @@ impl GatewayRpc {
             text,
             conversation_id,
             options,
+            profile_id,
         };
         let mut owner = self.peers.calls.clone();
         let started = owner.start_invocation(invocation).await;

@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use approval_rules::{RuleFile, Rules, read_rules};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-
-use crate::domain::approval::{RuleFile, Rules, read_rules};
 
 /// The largest file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -96,7 +95,7 @@ impl Policy {
             serde_json::from_str(text).map_err(|error| vec![error.to_string()])?;
         let mut problems = check_approvers(&file.approvers);
         let rules = read_rules(file.rules).unwrap_or_else(|found| {
-            problems.extend(found);
+            problems.extend(found.iter().map(ToString::to_string));
             Rules::default()
         });
         for (rule, role, count) in rules.roles() {

@@ -17,6 +17,7 @@ use tonic::{Code, Status};
 
 use super::{Call, Inner, draining, handles::HandleTool};
 use crate::{
+    agents::AgentsAbove,
     dispatch::{ResolvedCall, without_handle},
     domain::tool::Tool,
     in_flight::InFlightCall,
@@ -158,6 +159,7 @@ impl Inner {
         &self,
         call: &Call,
         arguments: &Value,
+        above: &AgentsAbove,
         context: &CallContext,
     ) -> Result<Ready, Failure> {
         let tool = self
@@ -165,6 +167,7 @@ impl Inner {
             .find(&call.tool)
             .await
             .map_err(|missing| missing.into_failure(&call.tool))?;
+        above.check(&tool, &self.tools.catalogue())?;
         if tool.implementation().is_run() && context.path().depth() >= MAX_CALL_DEPTH {
             let message = format!(
                 "{} was not started: calls are nested {MAX_CALL_DEPTH} deep ({}); a tool or workflow seems \

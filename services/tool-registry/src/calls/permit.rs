@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
+use approval_rules::Judgement;
 use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1::{
     ApprovalEnded, ApprovalRequested, CallApproval, run_event::Kind,
 };
-use core_types::{ConversationId, Durability, EffectId};
+use core_types::{CallPath, ConversationId, Durability, EffectId};
 use grpc_kit::CallContext;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonic::Status;
 
-use super::{Call, Calls, Inner, draining, execute::Ready, recover::without_caller};
+use super::{Call, Calls, Inner, draining, execute::Ready};
 use crate::{
+    agents::Unknown,
     approvals::{Approvals, DecisionError, Found, Wanted, refused},
-    domain::approval::{Approval, Judgement, State},
+    domain::approval::{Approval, State},
     in_flight::InFlightCall,
     ledger,
     store::StoreError,
@@ -70,23 +72,26 @@ impl Inner {
         in_flight: &InFlightCall,
         context: &CallContext,
     ) -> Result<Ready, Stop> {
-        loop {
-            let ready = self.prepare(call, &call.arguments, context).await?;
-            let conversation = text_of(call.conversation.as_ref());
-            let ask = match self
-                .approvals
-                .judge(&ready.tool, &ready.arguments, &conversation)
-            {
-                Judgement::Allow => return Ok(ready),
+        let above = self.agents.above(in_flight.path(), &call.profile_id).await;
+        let above = above.map_err(Unknown::into_failure)?;
+        let (rules, conversation) = (above.rules(), text_of(call.conversation.as_ref()));
+        let judge = |ready: &Ready| {
+            let (tool, arguments) = (&ready.tool, &ready.arguments);
+            match self.approvals.judge(&rules, tool, arguments, &conversation) {
+                Judgement::Allow => Ok(None),
+                Judgement::Ask(ask) => Ok(Some(ask)),
                 Judgement::Deny(reason) => {
-                    let message = format!(
-                        "{} was not called: the rule '{}' forbids this call",
-                        ready.tool.id(),
-                        reason.rule_id
-                    );
-                    return Err(refused("denied_by_rule", message).into());
+                    let (tool, rule) = (tool.id(), reason.rule_id);
+                    let message =
+                        format!("{tool} was not called: the rule '{rule}' forbids this call");
+                    Err(refused("denied_by_rule", message))
                 }
-                Judgement::Ask(ask) => ask,
+            }
+        };
+        loop {
+            let ready = self.prepare(call, &call.arguments, &above, context).await?;
+            let Some(ask) = judge(&ready)? else {
+                return Ok(ready);
             };
             let wanted = Wanted {
                 tool: &ready.tool,
@@ -94,7 +99,7 @@ impl Inner {
                 effect_id: call.effect_id.as_ref().map_or("", EffectId::as_str),
                 conversation_id: &conversation,
                 run_id: in_flight.path().steps().last().map_or("", String::as_str),
-                call_json: WaitingCall::of(call),
+                call_json: WaitingCall::of(call, in_flight.path()),
             };
             let approval = match self.approvals.require(wanted, ask).await?? {
                 Found::Approval(approval) => *approval,
@@ -119,7 +124,9 @@ impl Inner {
             }
             let arguments = serde_json::from_str(&approval.arguments)
                 .map_err(|error| Stop::Status(grpc_kit::internal(&error)))?;
-            let approved = self.prepare(call, &arguments, context).await?;
+            let approved = self.prepare(call, &arguments, &above, context).await?;
+            // Arguments that a person put in the place of the call's own may still be forbidden.
+            judge(&approved)?;
             // What was approved is this definition; for another one people are asked again.
             if approved.tool.etag() == approval.tool_digest {
                 return Ok(approved.approved(to_proto(approval)));
@@ -227,11 +234,14 @@ struct WaitingCall {
     /// A message in hexadecimal digits.
     #[serde(default)]
     granted: Option<String>,
+    /// The runs above it, whose agents' rules it is held against.
+    #[serde(default)]
+    path: Vec<String>,
 }
 
 impl WaitingCall {
     /// Returns the call as JSON; nothing if an owner asks for it again.
-    fn of(call: &Call) -> String {
+    fn of(call: &Call, path: &CallPath) -> String {
         let Some(effect) = call.effect_id.as_ref().filter(|_| call.detached) else {
             return String::new();
         };
@@ -246,12 +256,14 @@ impl WaitingCall {
             needs_confirmation: call.needs_confirmation,
             attempt: call.attempt,
             granted: call.grant.as_ref().map(ledger::grant_to_text),
+            path: path.steps().to_vec(),
         };
         serde_json::to_string(&waiting).expect("it has text keys only")
     }
 
-    fn into_call(self) -> Option<Call> {
-        Some(Call {
+    fn into_call(self) -> Option<(Call, CallContext)> {
+        let context = CallContext::new(CallPath::from_steps(self.path).ok()?);
+        let call = Call {
             tool: self.tool,
             arguments: self.arguments,
             effect_id: Some(EffectId::new(self.effect_id).ok()?),
@@ -265,10 +277,12 @@ impl WaitingCall {
             needs_confirmation: self.needs_confirmation,
             attempt: self.attempt,
             grant: self.granted.as_deref().and_then(ledger::grant_from_text),
+            profile_id: String::new(),
             detached: true,
             body: None,
             is_first: false,
-        })
+        };
+        Some((call, context))
     }
 }
 
@@ -285,8 +299,8 @@ impl Calls {
         let read = |json: &String| serde_json::from_str::<WaitingCall>(json).ok()?.into_call();
         let calls: Vec<_> = waiting.iter().filter_map(read).collect();
         let count = calls.len();
-        for call in calls {
-            drop(self.join_within(call, without_caller())?);
+        for (call, context) in calls {
+            drop(self.join_within(call, context)?);
         }
         Ok(count)
     }
@@ -306,10 +320,15 @@ impl Calls {
             .check(arguments)
             .map_err(|violations| Failure::invalid_arguments(tool.id(), violations))?;
         let conversation = &approval.conversation_id;
-        let judgement = self
-            .inner
-            .approvals
-            .judge(&tool, &checked.arguments, conversation);
+        // Of the runs above the call, the approval names the last; the call is held against all of them
+        // before it leaves.
+        let path = CallPath::default().enter(&approval.run_id);
+        let above = self.inner.agents.above(&path.unwrap_or_default(), "").await;
+        let above = above.map_err(Unknown::into_failure)?;
+        let judgement =
+            self.inner
+                .approvals
+                .judge(&above.rules(), &tool, &checked.arguments, conversation);
         if let Judgement::Deny(reason) = judgement {
             let message = format!(
                 "the rule '{}' forbids a call with these arguments",

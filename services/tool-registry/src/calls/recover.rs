@@ -67,6 +67,7 @@ pub(super) fn call_of(entry: &Entry, attempt: u32) -> Result<Call, Status> {
         needs_confirmation: false,
         attempt,
         grant: entry.record.grant(),
+        profile_id: String::new(),
         detached: true,
         body: entry.body(),
         is_first: false,

@@ -22,6 +22,7 @@ use contracts::tavern::{
 use core_types::{RunId, RunOwner};
 use grpc_kit::{Patience, Transport};
 use run_log::Hash;
+use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
@@ -278,13 +279,26 @@ fn start_request(resolved: &ResolvedCall) -> StartRequest {
     let mut inputs_json = resolved.arguments.to_string();
     let target = match resolved.tool.implementation() {
         Implementation::Workflow { workflow_id } => Target::WorkflowId(workflow_id.clone()),
-        Implementation::Node { full_type, config } => Target::Node(SingleNode {
-            full_type: full_type.clone(),
-            config_values_json: match config.is_empty() {
-                true => String::new(),
-                false => serde_json::Value::Object(config.clone()).to_string(),
-            },
-        }),
+        Implementation::Node {
+            full_type,
+            config,
+            interface,
+        } => {
+            let mut config = config.clone();
+            if let Some(interface) = interface
+                && let Value::Object(mut inputs) = resolved.arguments.clone()
+            {
+                config = interface.take_settings(&config, &mut inputs);
+                inputs_json = Value::Object(inputs).to_string();
+            }
+            Target::Node(SingleNode {
+                full_type: full_type.clone(),
+                config_values_json: match config.is_empty() {
+                    true => String::new(),
+                    false => Value::Object(config).to_string(),
+                },
+            })
+        }
         Implementation::Question => {
             let node;
             (node, inputs_json) = question::node(&resolved.arguments);

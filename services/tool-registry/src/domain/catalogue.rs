@@ -91,6 +91,19 @@ impl Catalogue {
             .or_else(|| self.by_id.get(self.by_alias.get(written)?))
     }
 
+    /// Whether a name means a tool, which need not be one of the catalogue: its id, its alias, or the name
+    /// of its node type or workflow where no tool of the catalogue has that name.
+    pub fn means(&self, written: &str, tool: &Tool) -> bool {
+        match self.find(written) {
+            Some(found) => found.id() == tool.id(),
+            None => {
+                written == tool.id()
+                    || written == tool.alias()
+                    || naming::derived_id(written).is_some_and(|id| id == tool.id())
+            }
+        }
+    }
+
     /// Returns an id that differs from `id` in letter case only.
     pub fn case_twin(&self, id: &str) -> Option<&str> {
         let folded = id.to_lowercase();

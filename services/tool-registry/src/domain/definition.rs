@@ -9,13 +9,14 @@ mod implementation;
 #[cfg(test)]
 mod tests;
 
+use approval_rules::EffectClass;
 use call_outcome::Violation;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use core_types::ToolId;
 use serde_json::Value;
 
-use super::{diagnostic::Diagnostic, naming, program::Program};
+use super::{diagnostic::Diagnostic, naming, node_interface::NodeInterface, program::Program};
 use fields::Fields;
 
 /// The most bytes of a definition.
@@ -81,6 +82,22 @@ impl Flags {
         !(self.read_only || self.idempotent || self.parallel_safe)
     }
 
+    /// Returns what the tool declares about its effects.
+    pub fn effect_class(self) -> EffectClass {
+        match self {
+            Self {
+                destructive: true, ..
+            } => EffectClass::Destructive,
+            Self {
+                read_only: true, ..
+            } => EffectClass::ReadOnly,
+            Self {
+                idempotent: true, ..
+            } => EffectClass::Idempotent,
+            _ => EffectClass::SideEffecting,
+        }
+    }
+
     /// Returns these flags, made no weaker than those of what the tool is bound to: what has effects
     /// keeps them under every name (rule R012).
     #[must_use]
@@ -118,8 +135,11 @@ pub enum Implementation {
     Node {
         /// Its full type, such as `core:TextMerge`.
         full_type: String,
-        /// Its configuration.
+        /// Its pinned settings.
         config: serde_json::Map<String, Value>,
+        /// What its type takes; nothing where the definition declares its own parameters, which are all
+        /// inputs of the node.
+        interface: Option<Arc<NodeInterface>>,
     },
     /// An agent, one turn of it.
     Agent {
@@ -180,6 +200,26 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// Takes the parameters of what the tool is bound to. What the definition pins of a node is no
+    /// parameter.
+    pub fn take_interface(&mut self, source: &Self) {
+        let bound = match &source.implementation {
+            Implementation::Node { interface, .. } => interface.clone(),
+            _ => None,
+        };
+        self.parameters.clone_from(&source.parameters);
+        if let (
+            Implementation::Node {
+                config, interface, ..
+            },
+            Some(bound),
+        ) = (&mut self.implementation, bound)
+        {
+            self.parameters = Some(bound.parameters(config));
+            *interface = Some(bound);
+        }
+    }
+
     /// Makes the flags no weaker than those of what the tool is bound to, and says so.
     pub fn limit_flags(&mut self, target: Flags) {
         let flags = self.flags.no_weaker_than(target);

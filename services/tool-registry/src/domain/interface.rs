@@ -8,35 +8,20 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use call_outcome::Violation;
 use core_types::ToolId;
 use serde_json::{Map, Value, json};
 
-use super::definition::{Definition, Flags, Implementation};
+use super::{
+    definition::{Definition, Flags, Implementation},
+    node_interface::NodeInterface,
+    parameters::{Input, parameters_of},
+};
 
 /// The most interface inputs that a workflow tool may have.
 pub const MAX_PARAMETERS: usize = 256;
-
-/// What is known of one input: of a workflow's interface, or of a node.
-#[derive(Clone, Debug, Default)]
-pub struct Input {
-    /// The key by which values name it.
-    pub key: String,
-    /// The type, such as `STRING`.
-    pub data_flow_type: String,
-    /// What it is for; empty if nothing is said.
-    pub description: String,
-    /// A value is needed.
-    pub required: bool,
-    /// It takes an array of values, also those of a stream.
-    pub multi: bool,
-    /// The values it offers, if it takes no others.
-    pub choices: Vec<Value>,
-    /// The least number.
-    pub minimum: Option<Value>,
-    /// The largest number.
-    pub maximum: Option<Value>,
-}
 
 /// Derives the tool of a workflow from the text of its file.
 ///
@@ -53,31 +38,35 @@ pub fn workflow_tool(
     let implementation = Implementation::Workflow {
         workflow_id: workflow_id.to_owned(),
     };
-    derived(&id, name, description, &inputs, implementation)
+    derived(
+        &id,
+        name,
+        description,
+        parameters_of(&inputs),
+        implementation,
+    )
 }
 
-/// Derives the tool of a single node from its inputs.
+/// Derives the tool of a single node from the interface of its type.
 ///
 /// # Errors
-/// Everything that keeps the inputs from becoming a schema.
+/// What is wrong with its id.
 pub fn node_tool(
     full_type: &str,
     display_name: &str,
     description: &str,
-    inputs: &[Input],
+    interface: NodeInterface,
     pure: bool,
 ) -> Result<Definition, Vec<Violation>> {
+    let config = Map::new();
+    let parameters = interface.parameters(&config);
     let implementation = Implementation::Node {
         full_type: full_type.to_owned(),
-        config: Map::new(),
+        config,
+        interface: Some(Arc::new(interface)),
     };
-    let mut tool = derived(
-        &format!("node:{full_type}"),
-        display_name,
-        description,
-        inputs,
-        implementation,
-    )?;
+    let id = format!("node:{full_type}");
+    let mut tool = derived(&id, display_name, description, parameters, implementation)?;
     tool.flags = Flags {
         read_only: pure,
         idempotent: pure,
@@ -115,7 +104,13 @@ pub fn agent_tool(
         description => description,
     };
     let id = format!("agent:{profile_id}");
-    derived(&id, name, description, &inputs, implementation)
+    derived(
+        &id,
+        name,
+        description,
+        parameters_of(&inputs),
+        implementation,
+    )
 }
 
 /// Returns the schema that a model is given: name, description and parameters.
@@ -127,30 +122,15 @@ pub fn published_schema(definition: &Definition) -> Value {
     })
 }
 
-/// Makes the schema of the arguments.
-pub fn parameters_of(inputs: &[Input]) -> Value {
-    let mut properties = Map::new();
-    for input in inputs {
-        properties.insert(input.key.clone(), property_of(input));
-    }
-    let required: Vec<&str> = inputs
-        .iter()
-        .filter(|input| input.required)
-        .map(|input| input.key.as_str())
-        .collect();
-    json!({"type": "object", "properties": properties, "required": required})
-}
-
 fn derived(
     id: &str,
     name: &str,
     description: &str,
-    inputs: &[Input],
+    parameters: Value,
     implementation: Implementation,
 ) -> Result<Definition, Vec<Violation>> {
     let id = ToolId::new(id)
         .map_err(|error| vec![Violation::new("", "invalid_id", error.to_string())])?;
-    let parameters = parameters_of(inputs);
     let mut definition = Definition {
         display_name: if name.is_empty() {
             id.to_string()
@@ -243,55 +223,6 @@ fn choices_of(slot: &Value, config: &Value) -> Vec<Value> {
         }
     }
     choices
-}
-
-fn property_of(input: &Input) -> Value {
-    let mut item = Map::new();
-    let kind = match input.data_flow_type.as_str() {
-        "STRING" => Some("string"),
-        "INTEGER" => Some("integer"),
-        "FLOAT" => Some("number"),
-        "BOOLEAN" => Some("boolean"),
-        "OBJECT" => Some("object"),
-        "ARRAY" => Some("array"),
-        "BINARY" => Some("string"),
-        _ => None,
-    };
-    let mut property = Map::new();
-    if let Some(kind) = kind {
-        item.insert("type".to_owned(), json!(kind));
-    }
-    if input.multi {
-        property.insert("type".to_owned(), json!("array"));
-    } else {
-        property.append(&mut item);
-    }
-    if !input.description.is_empty() {
-        property.insert("description".to_owned(), json!(input.description));
-    }
-    let narrowed = if input.multi {
-        &mut item
-    } else {
-        &mut property
-    };
-    if input.data_flow_type == "BINARY" {
-        narrowed.insert("contentEncoding".to_owned(), json!("base64"));
-    }
-    if matches!(kind, Some("integer" | "number")) {
-        let bounds = [("minimum", &input.minimum), ("maximum", &input.maximum)];
-        for (keyword, bound) in bounds {
-            if let Some(bound) = bound {
-                narrowed.insert(keyword.to_owned(), bound.clone());
-            }
-        }
-    }
-    if !input.choices.is_empty() {
-        narrowed.insert("enum".to_owned(), json!(input.choices));
-    }
-    if input.multi {
-        property.insert("items".to_owned(), Value::Object(item));
-    }
-    Value::Object(property)
 }
 
 fn text_at<'a>(value: &'a Value, key: &str) -> Option<&'a str> {

@@ -88,6 +88,7 @@ impl Invocations {
             owner_data: json!({
                 "malformed": cut(&parsed.observation, MAX_OBSERVATION_BYTES),
                 "left_out": cut(&parsed.left_out, MAX_OBSERVATION_BYTES),
+                "profile": request.profile_id,
             }),
             first_events: parsed_events(&parsed),
             path: Some(now.path().steps().to_vec()),
@@ -104,6 +105,7 @@ impl Invocations {
             malformed: parsed.observation,
             left_out: cut(&parsed.left_out, MAX_OBSERVATION_BYTES).to_owned(),
             conversation: Some(conversation),
+            profile_id: request.profile_id,
             settled: BTreeMap::new(),
             dispatched: BTreeSet::new(),
         };

@@ -14,6 +14,7 @@ use core_types::EffectId;
 use futures::StreamExt;
 use run_events::{RunControl, outcome};
 use run_log::AppendError;
+use serde_json::Value;
 use tonic::{Code, Status};
 
 use super::Invocation;
@@ -98,21 +99,7 @@ impl Invocation {
             let recorded = self.recorder.record(vec![Kind::CallDispatched(dispatched)]);
             recorded.await?;
         }
-        let mut asked = Call {
-            tool: call.tool_id.clone(),
-            arguments,
-            effect_id: Some(effect.clone()),
-            conversation: self.conversation.clone(),
-            durability: self.recorder.durability(),
-            timeout: None,
-            index: call.index,
-            needs_confirmation: call.needs_confirmation,
-            attempt: 1,
-            grant: None,
-            detached: false,
-            body: None,
-            is_first: !has_left,
-        };
+        let mut asked = self.first_attempt(call, arguments, effect.clone(), !has_left);
         let retries = call.control.as_ref().map_or(0, |control| control.retries);
         let retries = call_wire::granted_retries(retries);
         let _tracked = control.track(WorkKind::Call, effect.as_str());
@@ -147,6 +134,32 @@ impl Invocation {
                     return Ok(CallEnd::Ended(rejected(call, "internal", message)));
                 }
             }
+        }
+    }
+
+    /// Returns what the registry is asked for first.
+    fn first_attempt(
+        &self,
+        call: &ToolCall,
+        arguments: Value,
+        effect: EffectId,
+        is_first: bool,
+    ) -> Call {
+        Call {
+            tool: call.tool_id.clone(),
+            arguments,
+            effect_id: Some(effect),
+            conversation: self.conversation.clone(),
+            durability: self.recorder.durability(),
+            timeout: None,
+            index: call.index,
+            needs_confirmation: call.needs_confirmation,
+            attempt: 1,
+            grant: None,
+            profile_id: self.profile_id.clone(),
+            detached: false,
+            body: None,
+            is_first,
         }
     }
 

@@ -51,6 +51,7 @@ impl Invocations {
         Invocation {
             malformed: kept("malformed"),
             left_out: kept("left_out"),
+            profile_id: kept("profile"),
             calls: self.calls.clone(),
             recorder: run.recorder,
             selected,

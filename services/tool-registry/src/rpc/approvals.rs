@@ -308,12 +308,12 @@ fn to_proto(approval: &domain::Approval) -> Approval {
     }
 }
 
-fn effect_to_proto(effect: domain::EffectClass) -> EffectClass {
+fn effect_to_proto(effect: approval_rules::EffectClass) -> EffectClass {
     match effect {
-        domain::EffectClass::ReadOnly => EffectClass::ReadOnly,
-        domain::EffectClass::Idempotent => EffectClass::Idempotent,
-        domain::EffectClass::SideEffecting => EffectClass::SideEffecting,
-        domain::EffectClass::Destructive => EffectClass::Destructive,
+        approval_rules::EffectClass::ReadOnly => EffectClass::ReadOnly,
+        approval_rules::EffectClass::Idempotent => EffectClass::Idempotent,
+        approval_rules::EffectClass::SideEffecting => EffectClass::SideEffecting,
+        approval_rules::EffectClass::Destructive => EffectClass::Destructive,
     }
 }
 

@@ -278,6 +278,7 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
         needs_confirmation: request.needs_confirmation,
         attempt: request.attempt.max(1),
         grant: request.grant,
+        profile_id: String::new(),
         detached: false,
         body: None,
         is_first: false,

@@ -4,28 +4,41 @@ use std::sync::Arc;
 
 use contracts::tavern::registry::v1::{
     BatchGetToolsRequest, BatchGetToolsResponse, DeleteBackendRequest, DeleteBackendResponse,
-    DeleteToolRequest, DeleteToolResponse, GetBackendRequest, GetBackendResponse, GetPluginRequest,
-    GetPluginResponse, GetToolRequest, GetToolResponse, ListBackendsRequest, ListBackendsResponse,
-    ListPluginsRequest, ListPluginsResponse, ListToolsRequest, ListToolsResponse,
-    PutBackendRequest, PutBackendResponse, PutToolRequest, PutToolResponse, ValidateCallRequest,
-    ValidateCallResponse, tool_registry_service_server::ToolRegistryService,
+    DeleteToolRequest, DeleteToolResponse, ExplainAvailabilityRequest, ExplainAvailabilityResponse,
+    GetBackendRequest, GetBackendResponse, GetPluginRequest, GetPluginResponse, GetToolRequest,
+    GetToolResponse, ListBackendsRequest, ListBackendsResponse, ListPluginsRequest,
+    ListPluginsResponse, ListToolsRequest, ListToolsResponse, PutBackendRequest,
+    PutBackendResponse, PutToolRequest, PutToolResponse, ValidateCallRequest, ValidateCallResponse,
+    tool_registry_service_server::ToolRegistryService,
 };
 use tonic::{Request, Response};
 
-use super::{Answer, backends, convert, refusal, tools};
-use crate::{plugins::PluginInfo, tools::Tools};
+use super::{Answer, availability, backends, convert, refusal, tools};
+use crate::{agents::Agents, approvals::Approvals, plugins::PluginInfo, tools::Tools};
 
 /// The catalogue as a gRPC service.
 #[derive(Clone, Debug)]
 pub struct CatalogueRpc {
     tools: Tools,
+    agents: Agents,
+    approvals: Approvals,
     plugins: Arc<[PluginInfo]>,
 }
 
 impl CatalogueRpc {
-    /// Takes the tools and the plugins.
-    pub fn new(tools: Tools, plugins: Arc<[PluginInfo]>) -> Self {
-        Self { tools, plugins }
+    /// Takes the tools, what bounds their calls, and the plugins.
+    pub fn new(
+        tools: Tools,
+        agents: Agents,
+        approvals: Approvals,
+        plugins: Arc<[PluginInfo]>,
+    ) -> Self {
+        Self {
+            tools,
+            agents,
+            approvals,
+            plugins,
+        }
     }
 }
 
@@ -53,7 +66,7 @@ impl ToolRegistryService for CatalogueRpc {
         &self,
         request: Request<BatchGetToolsRequest>,
     ) -> Answer<BatchGetToolsResponse> {
-        tools::batch_get(&self.tools, request.into_inner())
+        tools::batch_get(&self.tools, &self.agents, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -114,6 +127,21 @@ impl ToolRegistryService for CatalogueRpc {
         request: Request<ValidateCallRequest>,
     ) -> Answer<ValidateCallResponse> {
         tools::validate(&self.tools, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn explain_availability(
+        &self,
+        request: Request<ExplainAvailabilityRequest>,
+    ) -> Answer<ExplainAvailabilityResponse> {
+        let Self {
+            tools,
+            agents,
+            approvals,
+            ..
+        } = self;
+        availability::explain(tools, agents, approvals, request.into_inner())
             .await
             .map(Response::new)
     }

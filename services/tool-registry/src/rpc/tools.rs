@@ -5,7 +5,7 @@ use contracts::tavern::registry::v1::{
     GetToolRequest, GetToolResponse, ListToolsRequest, ListToolsResponse, PutToolRequest,
     PutToolResponse, ValidateCallRequest, ValidateCallResponse,
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::request_hash;
 use serde_json::Value;
 use tonic::Status;
@@ -16,7 +16,7 @@ use super::{
     refusal::{self, Resource, check_request_id},
 };
 use crate::{
-    domain::naming,
+    agents::{Agents, AgentsAbove, Unknown},
     tools::{Change, Missing, Tools},
 };
 
@@ -70,21 +70,22 @@ pub(super) async fn get(tools: &Tools, request: GetToolRequest) -> Result<GetToo
 /// Returns the tools with the given ids.
 pub(super) async fn batch_get(
     tools: &Tools,
+    agents: &Agents,
     request: BatchGetToolsRequest,
 ) -> Result<BatchGetToolsResponse, Status> {
-    let ids = request.tool_ids;
+    let above = match request.visible_only {
+        true => agents.above(CallContext::current().path(), "").await,
+        false => Ok(AgentsAbove::default()),
+    };
+    let above = above.map_err(Unknown::into_status)?;
+    let catalogue = tools.catalogue();
     let mut response = BatchGetToolsResponse::default();
-    for id in ids {
-        let mut found = tools.find(&id).await;
-        if let (Err(Missing::Unknown { .. }), Some(derived)) = (&found, naming::derived_id(&id)) {
-            // A profile may name a node by its type and a skill by its name or path.
-            found = match tools.find(&derived).await {
-                Err(Missing::Unknown { .. }) => found,
-                other => other,
-            };
-        }
-        match found {
-            Ok(tool) => response.tools.push(convert::tool_to_proto(&tool)),
+    for id in request.tool_ids {
+        match tools.find_named(&id).await {
+            Ok(tool) => match above.nearest() {
+                Some(agent) if !agent.has(&tool, &catalogue) => response.hidden_tool_ids.push(id),
+                _ => response.tools.push(convert::tool_to_proto(&tool)),
+            },
             Err(Missing::Unavailable(status)) => return Err(refusal::unavailable(&status)),
             Err(missing) => {
                 let reason = missing.into_failure(&id).message.clone();

@@ -12,6 +12,7 @@ use contracts::tavern::{
     },
 };
 use grpc_kit::Patience;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -20,7 +21,9 @@ use tonic::Status;
 use super::{Missing, Shared};
 use crate::domain::{
     definition::Definition,
-    interface::{self, Input, streams_values},
+    interface::{self, streams_values},
+    node_interface::NodeInterface,
+    parameters::Input,
     tool::{Origin, Tool},
 };
 
@@ -130,19 +133,11 @@ impl Shared {
         let id = format!("node:{}", node.full_type);
         let digest = hex::encode(Sha256::digest(prost::Message::encode_to_vec(node)));
         let tool = self.kept(&id, &digest, || {
-            let mut inputs: Vec<Input> = node.inputs.iter().map(input_of).collect();
-            for input in inputs
-                .iter_mut()
-                .filter(|input| input.key == node.mode_config_key)
-            {
-                let modes = node.modes.iter().map(|mode| mode.mode_id.as_str().into());
-                input.choices = modes.collect();
-            }
             let definition = interface::node_tool(
                 &node.full_type,
                 &node.display_name,
                 &node.description,
-                &inputs,
+                interface_of(node),
                 node.pure,
             )?;
             Ok((definition, Origin::Node, self.alias_of(&id)))
@@ -257,6 +252,23 @@ fn id_of(workflow: &Workflow) -> String {
 
 fn ids_of(workflows: &[Workflow]) -> Vec<String> {
     workflows.iter().map(id_of).collect()
+}
+
+fn interface_of(node: &NodeType) -> NodeInterface {
+    let inputs = |slots: &[Slot]| slots.iter().map(input_of).collect();
+    let modes = node.modes.iter();
+    let settings: Value = serde_json::from_str(&node.config_schema_json).unwrap_or_default();
+    NodeInterface {
+        inputs: inputs(&node.inputs),
+        mode_key: node.mode_config_key.clone(),
+        modes: modes
+            .map(|mode| (mode.mode_id.clone(), inputs(&mode.inputs)))
+            .collect(),
+        settings: match settings.get("properties") {
+            Some(Value::Object(settings)) => settings.clone(),
+            _ => Map::new(),
+        },
+    }
 }
 
 fn input_of(slot: &Slot) -> Input {

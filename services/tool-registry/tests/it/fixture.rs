@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use contracts::tavern::{
+    agent::v1::agent_service_server::AgentServiceServer,
     common::v1::{CallResult, CallStatus, RunEvent},
     registry::v1::{
         CallToolRequest, PutToolRequest, approval_service_client::ApprovalServiceClient,
@@ -27,7 +28,7 @@ use tempfile::TempDir;
 use tonic::Status;
 use tool_registry::{AgentPeer, Peers, RegistrySettings, ToolRegistry};
 
-use crate::doubles::{sandbox::UnconfinedSandbox, workflow::PlayedWorkflows};
+use crate::doubles::{agents::KnownAgents, sandbox::UnconfinedSandbox, workflow::PlayedWorkflows};
 
 pub(crate) type Catalogue = ToolRegistryServiceClient<Transport>;
 pub(crate) type Calls = CallServiceClient<Transport>;
@@ -38,6 +39,7 @@ pub(crate) struct Fixture {
     pub(crate) plugins: PathBuf,
     pub(crate) sandbox: UnconfinedSandbox,
     pub(crate) workflows: PlayedWorkflows,
+    pub(crate) agents: KnownAgents,
     pub(crate) registry: Option<ToolRegistry>,
     pub(crate) catalogue: Catalogue,
     pub(crate) calls: Calls,
@@ -81,13 +83,15 @@ impl Fixture {
     async fn in_directory(directory: TempDir, plugins: PathBuf) -> Self {
         telemetry::init_for_tests();
         let (sandbox, workflows) = (UnconfinedSandbox::new(), PlayedWorkflows::default());
-        let registry = build(directory.path(), &plugins, &sandbox, &workflows).await;
+        let agents = KnownAgents::default();
+        let registry = build(directory.path(), &plugins, &sandbox, &workflows, &agents).await;
         let (catalogue, calls, runs) = clients_of(&registry);
         Self {
             directory,
             plugins,
             sandbox,
             workflows,
+            agents,
             registry: Some(registry),
             catalogue,
             calls,
@@ -134,6 +138,7 @@ impl Fixture {
             &self.plugins,
             &self.sandbox,
             &self.workflows,
+            &self.agents,
         )
         .await;
         (self.catalogue, self.calls, self.runs) = clients_of(&registry);
@@ -248,6 +253,7 @@ async fn build(
     plugins: &Path,
     sandbox: &UnconfinedSandbox,
     workflows: &PlayedWorkflows,
+    agents: &KnownAgents,
 ) -> ToolRegistry {
     let approvals_file = match directory.join(APPROVALS) {
         file if file.exists() => file,
@@ -264,12 +270,13 @@ async fn build(
     let workflows = Services::new()
         .add(WorkflowServiceServer::new(workflows.clone()))
         .add(RunServiceServer::new(workflows.clone()));
+    let agents = Services::new().add(AgentServiceServer::new(agents.clone()));
     let workflows = grpc_kit::local(&workflows);
     let sandbox = grpc_kit::local(&sandbox);
     let peers = Peers {
         sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
         sessions: SessionServiceClient::new(sandbox),
-        agents: AgentPeer::over(grpc_kit::local(&Services::new())),
+        agents: AgentPeer::over(grpc_kit::local(&agents)),
         workflow: WorkflowServiceClient::new(workflows.clone()),
         workflow_runs: RunServiceClient::new(workflows),
     };

@@ -8,6 +8,7 @@
 )]
 
 mod approvals;
+mod availability;
 mod backend;
 mod builtin;
 mod calls;

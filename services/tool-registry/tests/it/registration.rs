@@ -339,7 +339,10 @@ async fn tools_are_returned_in_the_order_of_their_ids_with_the_missing_ids() {
         let tool_ids = tool_ids.iter().map(ToString::to_string).collect();
         let mut catalogue = fixture.catalogue.clone();
         async move {
-            let request = BatchGetToolsRequest { tool_ids };
+            let request = BatchGetToolsRequest {
+                tool_ids,
+                ..Default::default()
+            };
             catalogue.batch_get_tools(request).await
         }
     };

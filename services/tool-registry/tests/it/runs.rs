@@ -3,10 +3,11 @@
 use contracts::tavern::{
     common::v1::{CallGrant, CallStatus, Durability, GrantedTools, run_event::Kind},
     registry::v1::{CallToolRequest, GetToolRequest},
+    workflow::v1::start_run_request::Target,
 };
 use core_types::{CallPath, MAX_CALL_DEPTH};
 use grpc_kit::CallContext;
-use serde_json::json;
+use serde_json::{Value, json};
 use tonic::Request;
 
 use crate::fixture::{Fixture, code_of, finish, request, until, with_effect};
@@ -104,6 +105,51 @@ async fn a_node_runs_alone() {
         missing.error.unwrap().violations[0].suggestions,
         ["node:core:Echo"]
     );
+}
+
+#[tokio::test]
+async fn a_node_is_called_with_its_settings_and_what_a_definition_pins_is_no_parameter() {
+    let fixture = Fixture::new().await;
+    let pinned = json!({
+        "id": "root", "description": "takes the square root",
+        "implementation": {"type": "node", "nodeType": "numbers:Calculate",
+                           "configValues": {"mode": "root"}},
+    });
+    fixture.put_tool(pinned).await;
+    for (tool_id, keys, arguments, config, inputs) in [
+        (
+            "node:numbers:Calculate",
+            &["a", "b", "c", "mode", "round"][..],
+            json!({"a": 1, "mode": "add", "b": 2}),
+            json!({"mode": "add"}),
+            json!({"a": 1, "b": 2}),
+        ),
+        (
+            "root",
+            &["c", "round"],
+            json!({"c": 9, "round": true}),
+            json!({"mode": "root", "round": true}),
+            json!({"c": 9}),
+        ),
+    ] {
+        let request = GetToolRequest {
+            tool_id: tool_id.into(),
+        };
+        let tool = fixture.catalogue.clone().get_tool(request).await.unwrap();
+        let schema = tool.into_inner().tool.unwrap().parameters_json;
+        let schema: Value = serde_json::from_str(&schema).unwrap();
+        let properties = schema["properties"].as_object().unwrap();
+        assert_eq!(properties.keys().collect::<Vec<_>>(), keys, "{tool_id}");
+        let result = fixture.call(tool_id, arguments).await;
+        assert_eq!(result.status(), CallStatus::Succeeded, "{result:?}");
+        let started = fixture.workflows.started.lock().unwrap().pop().unwrap();
+        let Some(Target::Node(node)) = started.target else {
+            panic!("a node is started");
+        };
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert_eq!(read(&node.config_values_json), config, "{tool_id}");
+        assert_eq!(read(&started.inputs_json), inputs, "{tool_id}");
+    }
 }
 
 #[tokio::test]

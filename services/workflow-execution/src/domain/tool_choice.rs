@@ -22,6 +22,9 @@ const AVAILABLE_TOOLS: &str = "core:AvailableTools";
 /// The types of nodes that name tools.
 const CHOOSING: [&str; 3] = [AVAILABLE_TOOLS, LLM_DECISION, LLM];
 
+/// The id of the part of a composite node that lists its tools.
+pub const LISTING_PART: &str = "tools";
+
 const DYNAMIC: &str = "dynamicTools";
 
 /// The most tools that a workflow or node names.
@@ -156,6 +159,22 @@ pub fn named(nodes: &[NodeEntry], source: &Value) -> Vec<(String, String)> {
         named.extend(dynamic.tool_ids.into_iter().map(|id| (place.clone(), id)));
     }
     named
+}
+
+/// Returns what a node of a workflow lists for a model, or without a path what any node lists; nothing if
+/// there is no such node. The nodes are those that run: groups and composite nodes are replaced by their
+/// parts, and those that list tools have the ids of the workflow in the place of missing ones.
+pub fn listed(nodes: &[NodeEntry], path: &str) -> Option<Vec<String>> {
+    let part = format!("{path}/{LISTING_PART}");
+    let lists = |node: &&NodeEntry| {
+        let named = path.is_empty() || node.id == path || node.id == part;
+        node.full_type == AVAILABLE_TOOLS && named
+    };
+    let mut lists = nodes.iter().filter(lists).peekable();
+    lists.peek()?;
+    let ids = lists.filter_map(|node| node.config.get(TOOL_IDS)?.as_array());
+    let ids: Vec<Value> = ids.flatten().cloned().collect();
+    texts(&ids)
 }
 
 /// Returns the ids without repetitions.

@@ -41,14 +41,16 @@ impl Default for AvailableTools {
         ];
         let definition = NodeDefinition {
             description: "Lists tools of the registry, for a model to call. A tool that does not \
-                          exist fails the node.",
+                          exist fails the node. Of a workflow that runs for an agent, what the \
+                          agent's inventory lacks is left out.",
             category: "tools",
             config: vec![ConfigSlot {
                 default: Some(json!([])),
                 ..ConfigSlot::new(TOOL_IDS, DataFlow::Array, ids)
             }],
             effects: NodeEffects::ReadOnly,
-            reuse: Reuse::Reads,
+            // What is listed depends on the agent for which the workflow runs.
+            reuse: Reuse::Never,
             ..NodeDefinition::new(
                 "core:AvailableTools",
                 "Available tools",

@@ -1,11 +1,16 @@
-//! Whether the tools that a definition names exist.
+//! The tools that a definition names: whether they exist, and what models may choose from.
 
 use call_outcome::Violation;
+use contracts::tavern::workflow::v1::{GetToolChoiceRequest, GetToolChoiceResponse};
+use grpc_kit::Failure;
 use tonic::Status;
 
+use crate::domain::flatten::flatten;
 use crate::domain::load::load;
 use crate::domain::tool_choice;
+use crate::error::workflow_invalid;
 use crate::service::Inner;
+use crate::store::etag_of;
 
 /// Returns a violation for each place of a definition that names a tool that does not exist. The
 /// registry is asked only about definitions that name some.
@@ -26,4 +31,36 @@ pub(super) async fn unknown(inner: &Inner, text: &str) -> Result<Vec<Violation>,
     };
     let named = named.into_iter().filter(|(_, id)| unknown.contains(id));
     Ok(named.map(violation).collect())
+}
+
+/// Returns the tools that a workflow lets its models choose from.
+pub(super) async fn choice(
+    inner: &Inner,
+    request: GetToolChoiceRequest,
+) -> Result<GetToolChoiceResponse, Failure> {
+    let GetToolChoiceRequest {
+        workflow_id,
+        node_path,
+    } = request;
+    let text = inner.library.get(&workflow_id).await?.text;
+    let bundle = inner.library.bundle(&text).await?;
+    let loaded = load(&text);
+    let (Some(workflow), Some(root)) = (loaded.workflow, loaded.source.as_object()) else {
+        return Err(workflow_invalid("workflow_id", &loaded.violations));
+    };
+    let (workflow, wrong) = flatten(workflow, &bundle.children, inner.library.catalogue());
+    if !wrong.is_empty() {
+        return Err(workflow_invalid("workflow_id", &wrong));
+    }
+    let listed = tool_choice::listed(&workflow.nodes, &node_path);
+    if listed.is_none() && !node_path.is_empty() {
+        let problem = "is no node that lists tools for a model; name one such as core:LLM or core:AvailableTools";
+        return Err(Failure::invalid_fields().violation("node_path", problem));
+    }
+    Ok(GetToolChoiceResponse {
+        initial_tool_ids: tool_choice::initial(root).unwrap_or_default(),
+        has_listing_nodes: listed.is_some(),
+        listed_tool_ids: listed.unwrap_or_default(),
+        etag: etag_of(&text),
+    })
 }

@@ -43,6 +43,7 @@ pub(super) async fn unknown(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec<
     for tool_ids in tool_ids.chunks(MAX_BATCH) {
         let request = BatchGetToolsRequest {
             tool_ids: tool_ids.to_vec(),
+            ..BatchGetToolsRequest::default()
         };
         let found = peers.tools.clone().batch_get_tools(request).await?;
         unknown.extend(found.into_inner().missing_tool_ids);
@@ -59,6 +60,7 @@ pub(super) async fn harmless(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec
     for tool_ids in tool_ids.chunks(MAX_BATCH) {
         let request = BatchGetToolsRequest {
             tool_ids: tool_ids.to_vec(),
+            ..BatchGetToolsRequest::default()
         };
         let found = peers.tools.clone().batch_get_tools(request).await?;
         let tools = found.into_inner().tools.into_iter();
@@ -76,6 +78,7 @@ pub(super) async fn etags_if_read_only(
 ) -> Option<Vec<(String, String)>> {
     let request = BatchGetToolsRequest {
         tool_ids: tool_ids.clone(),
+        ..BatchGetToolsRequest::default()
     };
     let found = peers.tools.clone().batch_get_tools(request).await.ok()?;
     let found = found.into_inner().tools;
@@ -87,7 +90,10 @@ pub(super) async fn etags_if_read_only(
 }
 
 async fn ask_until_answered(peers: Peers, tool_ids: Vec<String>) -> Result<Settled, Failure> {
-    let request = BatchGetToolsRequest { tool_ids };
+    let request = BatchGetToolsRequest {
+        tool_ids,
+        visible_only: true,
+    };
     let mut backoff = Backoff::default();
     loop {
         let status = match peers.tools.clone().batch_get_tools(request.clone()).await {

@@ -35,7 +35,10 @@ impl RepeatableTools {
         if asked.is_empty() {
             return true;
         }
-        let request = BatchGetToolsRequest { tool_ids: asked };
+        let request = BatchGetToolsRequest {
+            tool_ids: asked,
+            ..Default::default()
+        };
         let Ok(answer) = peers.tools.clone().batch_get_tools(request).await else {
             return false;
         };

@@ -29,6 +29,7 @@ mod schedules;
 mod simulation;
 mod streams;
 mod support;
+mod tool_choice;
 mod value_streams;
 mod waits;
 mod zones;

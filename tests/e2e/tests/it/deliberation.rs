@@ -18,7 +18,7 @@ fn read(path: &str) -> anyhow::Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-async fn put(stack: &Stack, profile: &Value) -> anyhow::Result<()> {
+pub(crate) async fn put(stack: &Stack, profile: &Value) -> anyhow::Result<()> {
     let mut profiles = ProfileServiceClient::new(grpc_kit::remote(&grpc_kit::ClientSettings::to(
         stack.address(),
     ))?);

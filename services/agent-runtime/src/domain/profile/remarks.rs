@@ -3,7 +3,7 @@
 use core_types::LoadDiagnostic;
 use serde_json::{Map, Value};
 
-use super::tavern::WITHOUT_EFFECT;
+use super::{approvals::APPROVALS, tavern::WITHOUT_EFFECT};
 use crate::domain::{document::is_used, subscription};
 
 /// The keys that ComfyTavern defines, all of which are carried out or need not be.
@@ -47,6 +47,14 @@ pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
             .is_some_and(is_used)
         {
             let pointer = format!("/custom_metadata/tavern/{key}");
+            findings.push(LoadDiagnostic::not_supported(pointer, instead));
+        }
+    }
+    let rules = tavern.and_then(|section| section.get(APPROVALS)?.as_array());
+    for (place, rule) in rules.into_iter().flatten().enumerate() {
+        if rule["action"] == "allow" {
+            let pointer = format!("/custom_metadata/tavern/{APPROVALS}/{place}");
+            let instead = "an agent cannot allow what the operator's rules ask for or refuse";
             findings.push(LoadDiagnostic::not_supported(pointer, instead));
         }
     }

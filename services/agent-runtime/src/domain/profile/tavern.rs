@@ -4,7 +4,7 @@
 use call_text::{Dialect, prompt::Language};
 use serde_json::{Map, Value};
 
-use super::MAX_SYSTEM_PROMPT_BYTES;
+use super::{MAX_SYSTEM_PROMPT_BYTES, approvals};
 use crate::domain::{
     budgets::{Budgets, Limits, MOST_COUNT, MOST_SECONDS},
     compaction::CompactionSettings,
@@ -25,7 +25,7 @@ const MAX_FALLBACKS: usize = 16;
 const MAX_REDUCTIONS: usize = 16;
 
 /// The settings that are read.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "model",
     "fallbacks",
     "dialect",
@@ -42,13 +42,10 @@ const KEYS: [&str; 16] = [
     "reduction",
     "interaction",
     "tick_when_idle",
+    approvals::APPROVALS,
 ];
 /// The settings that have no effect yet, with what happens instead.
-pub(super) const WITHOUT_EFFECT: [(&str, &str); 6] = [
-    (
-        "approvals",
-        "the rules of the registry's own file are in force, these are not",
-    ),
+pub(super) const WITHOUT_EFFECT: [(&str, &str); 5] = [
     (
         "on_repair",
         "a call that needed a repair is not carried out",
@@ -100,11 +97,13 @@ pub struct TavernSection {
     pub tick_when_idle: Option<bool>,
     /// The revision of the profile that an agent of a scene keeps; the newest if missing.
     pub profile_revision: Option<u64>,
+    /// Rules that the registry holds the agent's calls against.
+    pub approvals: Vec<Value>,
 }
 
 impl TavernSection {
-    /// Lays these settings over those of a profile: what is missing stays the profile's, and budgets only
-    /// shrink (rule G105).
+    /// Lays these settings over those of a profile: what is missing stays the profile's, budgets only
+    /// shrink (rule G105), and rules for calls come to those of the profile.
     pub fn over(&self, profile: &Self) -> Self {
         Self {
             model: self.model.clone().or_else(|| profile.model.clone()),
@@ -133,6 +132,7 @@ impl TavernSection {
                 .or_else(|| profile.world_write.clone()),
             tick_when_idle: self.tick_when_idle.or(profile.tick_when_idle),
             profile_revision: self.profile_revision,
+            approvals: [profile.approvals.as_slice(), &self.approvals].concat(),
         }
     }
 }
@@ -232,6 +232,7 @@ pub(crate) fn read_section(
                     .collect()
             },
         ),
+        approvals: approvals::read(&mut section),
     }
 }
 

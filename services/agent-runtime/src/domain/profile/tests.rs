@@ -188,10 +188,51 @@ fn g108_each_field_that_has_no_effect_gets_one_remark() {
     let mut once = paths.clone();
     once.dedup();
     assert_eq!(paths, once);
-    assert!(
-        paths.contains(&"/custom_metadata/tavern/approvals"),
-        "{paths:?}"
+    assert!(paths.contains(&"/initial_goals_reference"), "{paths:?}");
+}
+
+#[test]
+fn g801_the_rules_of_a_profile_are_kept_for_the_registry_and_checked() {
+    let gm = read(GM).unwrap();
+    let ids: Vec<_> = gm.tavern.approvals.iter().map(|rule| &rule["id"]).collect();
+    assert_eq!(ids, ["gm_large_gifts", "gm_never_ends_the_story"]);
+    let with = |rules: &str| {
+        format!(r#"{{"id": "a", "custom_metadata": {{"tavern": {{"approvals": {rules}}}}}}}"#)
+    };
+    let spelled = with(r#"[{"id": "r", "tools": ["world:UpdateState"], "action": "deny"}]"#);
+    let spelled = read(&spelled).unwrap();
+    assert_eq!(
+        spelled.tavern.approvals[0]["tools"][0],
+        "RequestWorldStateUpdateTool"
     );
+    let looser = read(&with(r#"[{"id": "r", "action": "allow"}]"#)).unwrap();
+    let found: Vec<String> = looser.diagnostics.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "/custom_metadata/tavern/approvals/0: an agent cannot allow what the operator's rules ask for \
+             or refuse"
+        ]
+    );
+    let wrong = with(
+        r#"[{"id": "", "action": "ask", "approvers": {"count": 0}},
+            {"id": "b", "action": "deny", "condition": "nothing > 1"}]"#,
+    );
+    let found = problems(&wrong);
+    for place in ["0/id", "0/approvers/count", "1/condition"] {
+        let place = format!("/custom_metadata/tavern/approvals/{place}: ");
+        assert!(found.contains(&place), "{place} is not in: {found}");
+    }
+    for (rules, part) in [
+        (r#"{"id": "a"}"#, "approvals: it is not a list"),
+        (
+            r#"[{"id": "a", "action": "perhaps"}]"#,
+            "approvals/0: unknown variant",
+        ),
+    ] {
+        let found = problems(&with(rules));
+        assert!(found.contains(part), "{found}");
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! An approval and how it is decided.
 
+use approval_rules::{Ask, EffectClass, Reason};
 use core_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{EffectClass, digest_of};
+use super::digest_of;
 
 /// Where an approval stands. The numbers are those of the contract and of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,15 +19,6 @@ pub enum State {
     Expired = 4,
     /// The call no longer needs it.
     Withdrawn = 5,
-}
-
-/// Why a call is to be approved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason {
-    /// The rule.
-    pub rule_id: String,
-    /// Its condition, or a sentence.
-    pub text: String,
 }
 
 /// What one person decided.
@@ -118,6 +110,12 @@ pub enum DecideError {
 }
 
 impl Approval {
+    /// Whether those who decided this one could have decided what is asked now: another agent may ask for
+    /// more in the same conversation.
+    pub fn covers(&self, ask: &Ask) -> bool {
+        (ask.role.is_empty() || ask.role == self.role) && ask.needed <= self.needed
+    }
+
     /// Returns the digest that a decision quotes.
     pub fn digest(&self) -> String {
         digest_of(

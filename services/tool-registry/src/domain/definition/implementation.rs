@@ -66,7 +66,11 @@ pub(super) fn from_implementation(fields: &mut Fields<'_>) -> Found {
                 place,
                 &["nodeType", "node_type", "fullType", "node"],
             )
-            .map(|full_type| Implementation::Node { full_type, config })
+            .map(|full_type| Implementation::Node {
+                full_type,
+                config,
+                interface: None,
+            })
         }
         other => {
             let message = format!(

@@ -99,6 +99,7 @@ fn each_implementation_type_is_read() {
             Implementation::Node {
                 full_type: "core:TextMerge".into(),
                 config: serde_json::Map::new(),
+                interface: None,
             },
         ),
     ];

@@ -151,7 +151,11 @@ fn a_pure_node_is_a_read_only_tool() {
         required: true,
         ..Input::default()
     }];
-    let tool = node_tool("core:MathOperation", "Math", "computes", &inputs, true).unwrap();
+    let interface = NodeInterface {
+        inputs: inputs.into(),
+        ..NodeInterface::default()
+    };
+    let tool = node_tool("core:MathOperation", "Math", "computes", interface, true).unwrap();
     assert_eq!(tool.id.as_str(), "node:core:MathOperation");
     assert!(tool.flags.read_only && tool.flags.idempotent && !tool.flags.destructive);
     assert_eq!(tool.parameters.unwrap()["required"], json!(["a"]));

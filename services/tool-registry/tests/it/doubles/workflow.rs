@@ -23,12 +23,12 @@ use contracts::tavern::{
     },
     workflow::v1::{
         BatchGetWorkflowsRequest, BatchGetWorkflowsResponse, DataFlowType, DeleteWorkflowRequest,
-        DeleteWorkflowResponse, ForkRunRequest, ForkRunResponse, GetWorkflowRequest,
-        GetWorkflowResponse, ListNodeTypesRequest, ListNodeTypesResponse, ListWorkflowsRequest,
-        ListWorkflowsResponse, NodeType, PutWorkflowRequest, PutWorkflowResponse,
-        ReloadWorkflowsRequest, ReloadWorkflowsResponse, Slot, StartRunRequest, StartRunResponse,
-        ValidateWorkflowRequest, ValidateWorkflowResponse, Workflow, start_run_request::Target,
-        workflow_service_server::WorkflowService,
+        DeleteWorkflowResponse, ForkRunRequest, ForkRunResponse, GetToolChoiceRequest,
+        GetToolChoiceResponse, GetWorkflowRequest, GetWorkflowResponse, ListNodeTypesRequest,
+        ListNodeTypesResponse, ListWorkflowsRequest, ListWorkflowsResponse, NodeMode, NodeType,
+        PutWorkflowRequest, PutWorkflowResponse, ReloadWorkflowsRequest, ReloadWorkflowsResponse,
+        Slot, StartRunRequest, StartRunResponse, ValidateWorkflowRequest, ValidateWorkflowResponse,
+        Workflow, start_run_request::Target, workflow_service_server::WorkflowService,
     },
 };
 use futures::Stream;
@@ -217,6 +217,23 @@ impl WorkflowService for PlayedWorkflows {
         }))
     }
 
+    /// Every workflow has `read` for its models, of whose nodes `ask` adds `give`.
+    async fn get_tool_choice(
+        &self,
+        request: Request<GetToolChoiceRequest>,
+    ) -> Result<Response<GetToolChoiceResponse>, Status> {
+        let listed: &[&str] = match request.into_inner().node_path.as_str() {
+            "ask" => &["read", "give"],
+            _ => &["read"],
+        };
+        Ok(Response::new(GetToolChoiceResponse {
+            initial_tool_ids: vec!["read".to_owned()],
+            listed_tool_ids: listed.iter().map(|id| (*id).to_owned()).collect(),
+            has_listing_nodes: true,
+            etag: "1".to_owned(),
+        }))
+    }
+
     async fn validate_workflow(
         &self,
         _: Request<ValidateWorkflowRequest>,
@@ -247,8 +264,30 @@ impl WorkflowService for PlayedWorkflows {
             pure: false,
             ..node.clone()
         };
+        let number = |key: &str| Slot {
+            key: key.into(),
+            data_flow_type: DataFlowType::Float.into(),
+            ..Slot::default()
+        };
+        let mode = |mode_id: &str, inputs: &[&str]| NodeMode {
+            mode_id: mode_id.into(),
+            inputs: inputs.iter().map(|key| number(key)).collect(),
+            outputs: Vec::new(),
+        };
+        let settings = json!({"properties": {
+            "mode": {"type": "string"},
+            "round": {"type": "boolean"},
+        }});
+        let calculate = NodeType {
+            full_type: "numbers:Calculate".into(),
+            inputs: ["a", "b", "c"].map(number).into(),
+            mode_config_key: "mode".into(),
+            modes: vec![mode("add", &["a", "b"]), mode("root", &["c"])],
+            config_schema_json: settings.to_string(),
+            ..node.clone()
+        };
         Ok(Response::new(ListNodeTypesResponse {
-            node_types: vec![node, act],
+            node_types: vec![node, act, calculate],
             next_page_token: String::new(),
         }))
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::execution::EXECUTION;
-use super::super::tool_choice::TOOL_IDS;
+use super::super::tool_choice::{LISTING_PART, TOOL_IDS};
 use super::{Choice, chat, edge, of, setting};
 
 /// Lists tools, asks a model once and reads its calls.
@@ -25,7 +25,7 @@ pub(super) fn parts(config: &Map<String, Value>, choice: &Choice, has_tools: boo
     ];
     if !has_tools {
         nodes.push(
-            json!({"id": "tools", "type": "core:AvailableTools", "configValues": {TOOL_IDS: choice.ids}}),
+            json!({"id": LISTING_PART, "type": "core:AvailableTools", "configValues": {TOOL_IDS: choice.ids}}),
         );
     }
     let mut edges = vec![

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::super::execution::EXECUTION;
-use super::super::tool_choice::TOOL_IDS;
+use super::super::tool_choice::{LISTING_PART, TOOL_IDS};
 use super::{Budgets, Choice, chat, edge, of, setting};
 
 /// The inputs that are no gaps of the prompt.
@@ -36,7 +36,7 @@ pub(super) fn parts(
         json!({"id": "fill", "type": "core:FormatPrompt",
             "inputValues": {"template": config.get("prompt").and_then(Value::as_str).unwrap_or("")}}),
         json!({"id": "start", "type": "core:DecisionPrompt"}),
-        json!({"id": "tools", "type": "core:AvailableTools", "configValues": {TOOL_IDS: choice.ids}}),
+        json!({"id": LISTING_PART, "type": "core:AvailableTools", "configValues": {TOOL_IDS: choice.ids}}),
         json!({"id": "round", "type": "core:LoopZone",
             "configValues": {"variables": variables, "maxIterations": budgets.iterations + 1}}),
         inside("begin", "core:ZoneInput", json!({}), json!({})),

@@ -32,6 +32,13 @@ impl ToolRegistryService for ToolsDouble {
         }))
     }
 
+    async fn explain_availability(
+        &self,
+        _: Request<ExplainAvailabilityRequest>,
+    ) -> Result<Response<ExplainAvailabilityResponse>, Status> {
+        not_here()
+    }
+
     async fn put_tool(
         &self,
         _: Request<PutToolRequest>,

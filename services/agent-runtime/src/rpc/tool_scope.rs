@@ -1,0 +1,49 @@
+//! What bounds the calls of an agent, for the registry.
+
+use contracts::tavern::agent::v1::{
+    GetToolScopeRequest, GetToolScopeResponse, get_tool_scope_request::Agent,
+};
+use grpc_kit::Failure;
+use run_events::Runs;
+use serde_json::Value;
+
+use crate::{
+    domain::{
+        plan::Plan,
+        spelling::{self, HANDLE_TOOLS},
+    },
+    error::{no_such_profile, no_such_turn},
+    profiles::Profiles,
+};
+
+/// Returns the scope of a turn, as it was started, or of a profile as it is now.
+pub(super) async fn get(
+    runs: &Runs,
+    profiles: &Profiles,
+    request: GetToolScopeRequest,
+) -> Result<GetToolScopeResponse, Failure> {
+    let (profile_id, inventory, approvals) = match request.agent {
+        Some(Agent::RunId(run_id)) => {
+            let meta = runs.meta(&run_id).await?;
+            let plan = serde_json::from_value::<Plan>(meta.data);
+            let plan = plan.map_err(|_| no_such_turn(&run_id))?;
+            (meta.subject, plan.inventory, plan.approvals)
+        }
+        Some(Agent::ProfileId(id)) => {
+            let profile = profiles.get(&id).ok_or_else(|| no_such_profile(&id))?;
+            let profile = profile.profile;
+            let approvals = profile.tavern.approvals.clone();
+            (id, profile.inventory(), approvals)
+        }
+        None => return Err(Failure::invalid_fields().violation("agent", "is missing")),
+    };
+    let known = inventory
+        .iter()
+        .map(|name| spelling::tool_id(name).to_owned());
+    Ok(GetToolScopeResponse {
+        profile_id,
+        tool_ids: known.collect(),
+        handle_tool_ids: HANDLE_TOOLS.map(str::to_owned).into(),
+        approvals_json: Value::Array(approvals).to_string(),
+    })
+}

@@ -1,0 +1,266 @@
+//! Whether a tool can be called in a scope (rules R501 to R503). Calls and explanations are judged here.
+
+use super::{catalogue::Catalogue, tool::Tool};
+
+/// What decides, in the order in which it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// The tool is registered.
+    Exists,
+    /// What it is bound to works.
+    Active,
+    /// The inventory of the agent.
+    Inventory,
+    /// `availableTools.initial` of the workflow.
+    Workflow,
+    /// The node of the workflow.
+    Node,
+    /// The policy of the caller.
+    Caller,
+}
+
+/// What one layer says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerVerdict {
+    /// The layer.
+    pub layer: Layer,
+    /// Whether the tool passes.
+    pub passes: bool,
+    /// What decides; empty if nothing bounds the layer.
+    pub document: String,
+    /// What helps where it blocks.
+    pub remedy: String,
+}
+
+/// The tools of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentTools {
+    /// The profile.
+    pub profile_id: String,
+    /// The turn with which the inventory was pinned; empty for the profile as it is now.
+    pub turn: String,
+    /// The inventory.
+    pub tool_ids: Vec<String>,
+    /// The tools for handles, which every agent has.
+    pub handle_tool_ids: Vec<String>,
+}
+
+/// The tools that models of a workflow may choose from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkflowTools {
+    /// The workflow.
+    pub workflow_id: String,
+    /// The node that lists them; empty for all nodes.
+    pub node_path: String,
+    /// `availableTools.initial`.
+    pub initial: Vec<String>,
+    /// What the node lists.
+    pub listed: Vec<String>,
+    /// Whether there is a node that lists tools.
+    pub has_listing_nodes: bool,
+}
+
+/// Where a tool would be called.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scope<'a> {
+    /// The agent; all tools pass without one.
+    pub agent: Option<&'a AgentTools>,
+    /// The workflow; all tools pass without one.
+    pub workflow: Option<&'a WorkflowTools>,
+}
+
+impl Scope<'_> {
+    /// Judges a tool that exists and works by each further layer.
+    pub fn layers(&self, tool: &Tool, catalogue: &Catalogue) -> Vec<LayerVerdict> {
+        let inventory = match self.agent {
+            Some(agent) => agent.judge(tool, catalogue),
+            None => LayerVerdict::passed(Layer::Inventory, ""),
+        };
+        let [workflow, node] = match self.workflow {
+            Some(workflow) => workflow.judge(tool, catalogue),
+            None => [Layer::Workflow, Layer::Node].map(|layer| LayerVerdict::passed(layer, "")),
+        };
+        let caller = LayerVerdict::passed(Layer::Caller, "there are no identities yet");
+        vec![inventory, workflow, node, caller]
+    }
+}
+
+impl AgentTools {
+    /// Whether the agent has a tool.
+    pub fn has(&self, tool: &Tool, catalogue: &Catalogue) -> bool {
+        names(&self.tool_ids, tool, catalogue) || names(&self.handle_tool_ids, tool, catalogue)
+    }
+
+    fn judge(&self, tool: &Tool, catalogue: &Catalogue) -> LayerVerdict {
+        let Self {
+            profile_id, turn, ..
+        } = self;
+        let id = tool.id();
+        let (list, skill) = match id.starts_with("workflow:") {
+            true => ("skill_workflow_ids_inventory", " or tool_ids_inventory"),
+            false => ("tool_ids_inventory", ""),
+        };
+        let as_of = match turn.as_str() {
+            "" => String::new(),
+            turn => format!(" as of {turn}"),
+        };
+        let is_handle = names(&self.handle_tool_ids, tool, catalogue)
+            && !names(&self.tool_ids, tool, catalogue);
+        LayerVerdict {
+            layer: Layer::Inventory,
+            passes: self.has(tool, catalogue),
+            document: match is_handle {
+                true => "every agent has it once a call gave a handle".to_owned(),
+                false => format!("profile {profile_id}{as_of}, /{list}"),
+            },
+            remedy: format!("Add {id} to {list}{skill} of the profile {profile_id}."),
+        }
+    }
+}
+
+impl WorkflowTools {
+    fn judge(&self, tool: &Tool, catalogue: &Catalogue) -> [LayerVerdict; 2] {
+        let Self {
+            workflow_id,
+            node_path,
+            ..
+        } = self;
+        if !self.has_listing_nodes {
+            let none = format!("workflow {workflow_id}: no node lists tools for a model");
+            return [
+                LayerVerdict::passed(Layer::Workflow, none),
+                LayerVerdict::passed(Layer::Node, ""),
+            ];
+        }
+        let id = tool.id();
+        let is_initial = names(&self.initial, tool, catalogue);
+        let is_listed = names(&self.listed, tool, catalogue);
+        let node = match node_path.as_str() {
+            "" => "its nodes".to_owned(),
+            path => format!("node {path}"),
+        };
+        let initial = format!("workflow {workflow_id}, /availableTools/initial");
+        let workflow = LayerVerdict {
+            layer: Layer::Workflow,
+            passes: is_initial || is_listed,
+            document: match is_listed && !is_initial {
+                true => format!("{initial}, to which {node} adds"),
+                false => initial,
+            },
+            remedy: format!(
+                "Add {id} to availableTools.initial of the workflow {workflow_id}, or to \
+                 dynamicTools.toolIds of a node of it."
+            ),
+        };
+        let listing = LayerVerdict {
+            layer: Layer::Node,
+            passes: is_listed || !is_initial,
+            document: format!("workflow {workflow_id}, {node}"),
+            remedy: format!(
+                "Add {id} to toolIds of {node} of the workflow {workflow_id}, which take the place of \
+                 availableTools.initial."
+            ),
+        };
+        [workflow, listing]
+    }
+}
+
+impl LayerVerdict {
+    /// Lets a tool pass.
+    pub fn passed(layer: Layer, document: impl Into<String>) -> Self {
+        Self {
+            layer,
+            passes: true,
+            document: document.into(),
+            remedy: String::new(),
+        }
+    }
+}
+
+/// Whether a list of names has one that means a tool.
+fn names(written: &[String], tool: &Tool, catalogue: &Catalogue) -> bool {
+    written.iter().any(|name| name == tool.id())
+        || written.iter().any(|name| catalogue.means(name, tool))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::{definition::read_value, tool::Origin};
+
+    fn catalogue(ids: &[&str]) -> Catalogue {
+        ids.iter().fold(Catalogue::default(), |catalogue, id| {
+            let source = json!({"id": id, "parameters": {"type": "object"},
+                "implementation": {"type": "script", "command": "node a.js"}});
+            let definition = read_value(source).unwrap();
+            catalogue.with(definition, Origin::Registered).unwrap().0
+        })
+    }
+
+    fn texts(ids: &[&str]) -> Vec<String> {
+        ids.iter().map(|id| (*id).to_owned()).collect()
+    }
+
+    fn blocking(scope: Scope<'_>, tool: &str) -> Option<Layer> {
+        let catalogue = catalogue(&["kb:Query", "read_file", "give", "cancel_all"]);
+        let tool = catalogue.get(tool).unwrap();
+        let layers = scope.layers(tool, &catalogue);
+        let layer = layers.iter().find(|verdict| !verdict.passes)?;
+        assert!(layer.remedy.contains(tool.id()), "{}", layer.remedy);
+        Some(layer.layer)
+    }
+
+    #[test]
+    fn r501_without_a_scope_every_tool_passes() {
+        assert_eq!(blocking(Scope::default(), "give"), None);
+    }
+
+    #[test]
+    fn r501_an_agent_has_what_its_inventory_names_by_id_or_alias() {
+        let agent = AgentTools {
+            profile_id: "p".to_owned(),
+            tool_ids: texts(&["kb__Query", "read_file"]),
+            handle_tool_ids: texts(&["cancel_all"]),
+            ..AgentTools::default()
+        };
+        let scope = Scope {
+            agent: Some(&agent),
+            ..Scope::default()
+        };
+        for (tool, layer) in [
+            ("kb:Query", None),
+            ("read_file", None),
+            ("cancel_all", None),
+            ("give", Some(Layer::Inventory)),
+        ] {
+            assert_eq!(blocking(scope, tool), layer, "{tool}");
+        }
+    }
+
+    #[test]
+    fn w29_a_node_adds_to_its_workflow_and_its_own_tools_take_the_place_of_those() {
+        let workflow = |listed: &[&str], has_listing_nodes| WorkflowTools {
+            workflow_id: "w".to_owned(),
+            node_path: "ask".to_owned(),
+            initial: texts(&["read_file"]),
+            listed: texts(listed),
+            has_listing_nodes,
+        };
+        for (listed, has_listing_nodes, tool, layer) in [
+            (&["read_file", "give"][..], true, "give", None),
+            (&["read_file", "give"], true, "read_file", None),
+            (&["read_file"], true, "give", Some(Layer::Workflow)),
+            (&["give"], true, "read_file", Some(Layer::Node)),
+            (&[], false, "give", None),
+        ] {
+            let workflow = workflow(listed, has_listing_nodes);
+            let scope = Scope {
+                workflow: Some(&workflow),
+                ..Scope::default()
+            };
+            assert_eq!(blocking(scope, tool), layer, "{tool} of {listed:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a single node takes: inputs and settings, in each of its modes.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::parameters::{Input, parameters_of};
+
+/// The interface of a node type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeInterface {
+    /// The inputs where no mode is settled.
+    pub inputs: Vec<Input>,
+    /// The setting that selects a mode; empty for a type without modes.
+    pub mode_key: String,
+    /// The modes with their inputs.
+    pub modes: Vec<(String, Vec<Input>)>,
+    /// The schemas of the settings.
+    pub settings: Map<String, Value>,
+}
+
+impl NodeInterface {
+    /// Makes the schema of the arguments: the inputs, and the settings that are not pinned. Where the mode
+    /// is pinned, the inputs are those of the mode.
+    pub fn parameters(&self, pinned: &Map<String, Value>) -> Value {
+        let mut inputs = self.inputs(pinned).to_vec();
+        for mode in inputs.iter_mut().filter(|input| input.key == self.mode_key) {
+            mode.choices = self.mode_ids();
+        }
+        let mut parameters = parameters_of(&inputs);
+        for key in self.free_settings(pinned) {
+            let mut schema = self.settings[key].clone();
+            if *key == self.mode_key {
+                schema["enum"] = json!(self.mode_ids());
+            }
+            parameters["properties"][key] = schema;
+        }
+        parameters
+    }
+
+    /// Takes the settings out of arguments, and returns them with those that are pinned.
+    pub fn take_settings(
+        &self,
+        pinned: &Map<String, Value>,
+        arguments: &mut Map<String, Value>,
+    ) -> Map<String, Value> {
+        let mut config = pinned.clone();
+        for key in self.free_settings(pinned) {
+            if let Some(value) = arguments.shift_remove(key) {
+                config.insert(key.clone(), value);
+            }
+        }
+        config
+    }
+
+    fn inputs(&self, pinned: &Map<String, Value>) -> &[Input] {
+        let mode = pinned.get(&self.mode_key).and_then(Value::as_str);
+        let mode = mode.and_then(|mode| self.modes.iter().find(|(id, _)| id == mode));
+        mode.map_or(&self.inputs, |(_, inputs)| inputs)
+    }
+
+    /// Returns the settings that arguments may have. An input of the same name stands for the setting.
+    fn free_settings(&self, pinned: &Map<String, Value>) -> Vec<&String> {
+        let inputs = self.inputs(pinned).iter().map(|input| input.key.as_str());
+        let inputs: BTreeSet<&str> = inputs.collect();
+        let free = |key: &&String| !pinned.contains_key(*key) && !inputs.contains(key.as_str());
+        self.settings.keys().filter(free).collect()
+    }
+
+    fn mode_ids(&self) -> Vec<Value> {
+        self.modes.iter().map(|(id, _)| json!(id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(key: &str) -> Input {
+        Input {
+            key: key.to_owned(),
+            data_flow_type: "FLOAT".to_owned(),
+            ..Input::default()
+        }
+    }
+
+    /// A node whose mode is a setting, with another setting beside it.
+    fn node() -> NodeInterface {
+        let settings = json!({
+            "mode": {"type": "string"},
+            "round": {"type": "boolean", "default": false},
+        });
+        NodeInterface {
+            inputs: vec![input("a"), input("b"), input("c")],
+            mode_key: "mode".to_owned(),
+            modes: vec![
+                ("add".to_owned(), vec![input("a"), input("b")]),
+                ("root".to_owned(), vec![input("c")]),
+            ],
+            settings: settings.as_object().unwrap().clone(),
+        }
+    }
+
+    fn pinned(config: Value) -> Map<String, Value> {
+        config.as_object().unwrap().clone()
+    }
+
+    fn keys(parameters: &Value) -> Vec<&String> {
+        parameters["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .collect()
+    }
+
+    #[test]
+    fn modes_are_an_enum_and_what_is_pinned_is_left_out() {
+        let node = node();
+        let free = node.parameters(&Map::new());
+        assert_eq!(keys(&free), ["a", "b", "c", "mode", "round"]);
+        assert_eq!(free["properties"]["mode"]["enum"], json!(["add", "root"]));
+        let of_mode = node.parameters(&pinned(json!({"mode": "root"})));
+        assert_eq!(keys(&of_mode), ["c", "round"]);
+        let of_both = node.parameters(&pinned(json!({"mode": "add", "round": true})));
+        assert_eq!(keys(&of_both), ["a", "b"]);
+    }
+
+    #[test]
+    fn an_input_that_selects_the_mode_stands_for_the_setting() {
+        let mut node = node();
+        node.inputs.push(input("mode"));
+        let parameters = node.parameters(&Map::new());
+        assert_eq!(keys(&parameters), ["a", "b", "c", "mode", "round"]);
+        assert_eq!(
+            parameters["properties"]["mode"]["enum"],
+            json!(["add", "root"])
+        );
+        let mut arguments = pinned(json!({"a": 1, "mode": "add", "round": true}));
+        let config = node.take_settings(&Map::new(), &mut arguments);
+        assert_eq!(Value::Object(config), json!({"round": true}));
+        assert_eq!(Value::Object(arguments), json!({"a": 1, "mode": "add"}));
+    }
+
+    #[test]
+    fn no_argument_takes_the_place_of_what_is_pinned() {
+        let mut arguments = pinned(json!({"c": 9, "mode": "add", "round": true}));
+        let config = node().take_settings(&pinned(json!({"mode": "root"})), &mut arguments);
+        assert_eq!(
+            Value::Object(config),
+            json!({"mode": "root", "round": true})
+        );
+        assert_eq!(Value::Object(arguments), json!({"c": 9, "mode": "add"}));
+    }
+}

@@ -1,0 +1,176 @@
+//! Explaining whether tools can be called (rule R503).
+
+use std::sync::Arc;
+
+use call_outcome::sentences;
+use contracts::tavern::registry::v1::{
+    self as registry, AvailabilityLayer, AvailabilityScope, AvailabilityVerdict,
+    ExplainAvailabilityRequest, ExplainAvailabilityResponse, ToolAvailability,
+};
+use grpc_kit::Failure;
+use tonic::Status;
+
+use super::refusal;
+use crate::{
+    agents::{Agent, Agents, Unknown},
+    approvals::Approvals,
+    domain::{
+        availability::{Layer, LayerVerdict, Scope, WorkflowTools},
+        catalogue::Catalogue,
+        tool::Tool,
+    },
+    tools::{Missing, Tools},
+};
+
+/// A scope with the documents that it names.
+struct Resolved {
+    agent: Option<Arc<Agent>>,
+    workflow: Option<WorkflowTools>,
+}
+
+/// Explains for each tool.
+pub(super) async fn explain(
+    tools: &Tools,
+    agents: &Agents,
+    approvals: &Approvals,
+    request: ExplainAvailabilityRequest,
+) -> Result<ExplainAvailabilityResponse, Status> {
+    let resolved = resolve(tools, agents, request.scope.unwrap_or_default()).await?;
+    let catalogue = tools.catalogue();
+    let mut explained = Vec::with_capacity(request.tool_ids.len());
+    for tool_id in request.tool_ids {
+        let verdict = match tools.find_named(&tool_id).await {
+            Ok(tool) => resolved.of_tool(&tool, &catalogue, approvals),
+            Err(Missing::Unavailable(status)) => return Err(refusal::unavailable(&status)),
+            Err(Missing::Unknown { suggestions }) => resolved.of_unknown(suggestions),
+            Err(Missing::Invalid(violations)) => {
+                let exists = LayerVerdict::passed(Layer::Exists, "");
+                let active = LayerVerdict {
+                    layer: Layer::Active,
+                    passes: false,
+                    document: sentences(&violations),
+                    remedy: format!("Correct what {tool_id} is bound to."),
+                };
+                to_proto(AvailabilityVerdict::ToolInvalid, vec![exists, active])
+            }
+        };
+        explained.push(ToolAvailability { tool_id, ..verdict });
+    }
+    Ok(ExplainAvailabilityResponse { tools: explained })
+}
+
+async fn resolve(
+    tools: &Tools,
+    agents: &Agents,
+    scope: AvailabilityScope,
+) -> Result<Resolved, Status> {
+    let mut failure = Failure::invalid_fields();
+    if !scope.run_id.is_empty() && !scope.profile_id.is_empty() {
+        failure.add_violation(
+            "scope.profile_id",
+            "is given beside run_id; keep one of both",
+        );
+    }
+    if !scope.node_path.is_empty() && scope.workflow_id.is_empty() {
+        failure.add_violation(
+            "scope.workflow_id",
+            "is missing; a node is one of a workflow",
+        );
+    }
+    failure.refuse_if_any()?;
+    let agent = match (scope.run_id.as_str(), scope.profile_id.as_str()) {
+        ("", "") => None,
+        ("", profile_id) => Some(agents.of_profile(profile_id).await),
+        (run_id, _) => Some(agents.of_turn(run_id).await),
+    };
+    let workflow = match scope.workflow_id.as_str() {
+        "" => None,
+        workflow_id => Some(tools.workflow_tools(workflow_id, &scope.node_path).await?),
+    };
+    Ok(Resolved {
+        agent: agent.transpose().map_err(Unknown::into_status)?,
+        workflow,
+    })
+}
+
+impl Resolved {
+    fn of_tool(
+        &self,
+        tool: &Tool,
+        catalogue: &Catalogue,
+        approvals: &Approvals,
+    ) -> ToolAvailability {
+        let scope = Scope {
+            agent: self.agent.as_ref().map(|agent| &agent.tools),
+            workflow: self.workflow.as_ref(),
+        };
+        let mut layers = vec![
+            LayerVerdict::passed(Layer::Exists, tool.origin().to_string()),
+            LayerVerdict::passed(Layer::Active, ""),
+        ];
+        layers.extend(scope.layers(tool, catalogue));
+        let verdict = match layers.iter().all(|layer| layer.passes) {
+            true => AvailabilityVerdict::Available,
+            false => AvailabilityVerdict::ToolNotAvailable,
+        };
+        let rules = self.agent.as_ref().map(|agent| agent.rules());
+        ToolAvailability {
+            then: approvals.outlook(rules.as_slice(), tool),
+            ..to_proto(verdict, layers)
+        }
+    }
+
+    /// Explains that no tool has an id. Of the ids that may have been meant, those that the agent lacks
+    /// are left out.
+    fn of_unknown(&self, mut suggestions: Vec<String>) -> ToolAvailability {
+        if let Some(agent) = &self.agent {
+            suggestions.retain(|id| agent.tools.tool_ids.contains(id));
+        }
+        let remedy = match suggestions.first() {
+            Some(nearest) => format!("Did you mean {nearest}?"),
+            None => {
+                "Register the tool with PutTool, or install the plugin that brings it.".to_owned()
+            }
+        };
+        let exists = LayerVerdict {
+            layer: Layer::Exists,
+            passes: false,
+            document: "no tool has this id".to_owned(),
+            remedy,
+        };
+        ToolAvailability {
+            suggestions,
+            ..to_proto(AvailabilityVerdict::UnknownTool, vec![exists])
+        }
+    }
+}
+
+fn to_proto(verdict: AvailabilityVerdict, layers: Vec<LayerVerdict>) -> ToolAvailability {
+    let blocking = layers.iter().find(|layer| !layer.passes);
+    let first_blocking = blocking.map(|layer| layer_to_proto(layer.layer));
+    ToolAvailability {
+        verdict: verdict.into(),
+        first_blocking: first_blocking.unwrap_or_default().into(),
+        remedy: blocking.map_or_else(String::new, |layer| layer.remedy.clone()),
+        layers: layers
+            .into_iter()
+            .map(|verdict| registry::LayerVerdict {
+                layer: layer_to_proto(verdict.layer).into(),
+                passes: verdict.passes,
+                document: verdict.document,
+            })
+            .collect(),
+        ..ToolAvailability::default()
+    }
+}
+
+fn layer_to_proto(layer: Layer) -> AvailabilityLayer {
+    match layer {
+        Layer::Exists => AvailabilityLayer::Exists,
+        Layer::Active => AvailabilityLayer::Active,
+        Layer::Inventory => AvailabilityLayer::Inventory,
+        Layer::Workflow => AvailabilityLayer::Workflow,
+        Layer::Node => AvailabilityLayer::Node,
+        Layer::Caller => AvailabilityLayer::Caller,
+    }
+}
