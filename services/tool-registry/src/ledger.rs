@@ -8,6 +8,7 @@
 //! A later attempt at an effect is an entry of its own; the last one says what is known of the
 //! effect. So is a decision about a call in doubt, which stands in the place of what it decides.
 
+mod codec;
 mod entry;
 mod list;
 mod long_output;
@@ -22,16 +23,16 @@ use call_wire::MAX_ATTEMPTS;
 use contracts::tavern::common::v1::{
     CallDispatched, CallResult, CallSettled, CallStatus, ErrorReason, RunEvent, run_event::Kind,
 };
-use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner, Timestamp};
+use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner};
 use grpc_kit::Failure;
-use prost::Message;
 use run_log::{
     AppendError, CreateError, Created, Hash, NewEvent, NewRun, Order, ReopenError, RequestKey,
     RunFilter, RunLog, RunLogs, RunState, RunSummary, RunWriter, StateFilter, StorageError,
 };
 use tonic::{Code, Status};
 
-pub use entry::{Entry, LedgerEntry, Record, Settled, grant_from_text, grant_to_text};
+pub use codec::{encode, grant_from_text, grant_to_text};
+pub use entry::{Entry, LedgerEntry, Record, Settled};
 pub use list::CallPage;
 pub use long_output::{MAX_INLINE_BYTES, OutputKeeper, OutputPart};
 
@@ -66,12 +67,6 @@ impl std::fmt::Debug for Ledger {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Ledger")
     }
-}
-
-/// Writes an event of the contract as a payload of the log.
-pub fn encode(event: &RunEvent, time: Timestamp) -> NewEvent {
-    let number = event.kind.as_ref().map_or(0, run_events::kind_number);
-    NewEvent::new(time, number, event.encode_to_vec())
 }
 
 impl Ledger {

@@ -1,17 +1,15 @@
 //! One entry of the ledger: an attempt at an effect, read back from its events.
 
 use contracts::tavern::{
-    common::v1::{CallGrant, CallResult, CallSettled, RunEvent, run_event::Kind},
+    common::v1::{CallGrant, CallResult},
     registry::v1::CallResolution,
 };
 use core_types::{Durability, Timestamp};
-use prost::Message;
 use run_log::{Event, Hash, RunState, RunSummary};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
 
-/// The number of events that hold a decision. It is beyond the kinds of run events.
-pub(super) const RESOLUTION_EVENT: i32 = 100;
+use super::codec::{self, Recorded};
 
 /// What the ledger keeps beside the events, to dispatch a call again as it was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,18 +41,8 @@ pub struct Record {
 impl Record {
     /// Returns what the run below may use.
     pub fn grant(&self) -> Option<CallGrant> {
-        grant_from_text(self.granted.as_ref()?)
+        codec::grant_from_text(self.granted.as_ref()?)
     }
-}
-
-/// Writes a grant as it is kept: its message in hexadecimal digits.
-pub fn grant_to_text(grant: &CallGrant) -> String {
-    hex::encode(grant.encode_to_vec())
-}
-
-/// Reads a grant that was kept.
-pub fn grant_from_text(text: &str) -> Option<CallGrant> {
-    CallGrant::decode(&*hex::decode(text).ok()?).ok()
 }
 
 fn first_attempt() -> u32 {
@@ -140,25 +128,20 @@ pub(super) fn read(summary: RunSummary, events: Vec<Event>) -> Result<LedgerEntr
     let (mut dispatched, mut child_run_id) = (None, None);
     let (mut settled, mut resolution) = (None, None);
     for stored in events {
-        if stored.kind == RESOLUTION_EVENT {
-            let read = CallResolution::decode(stored.payload);
-            resolution = Some(read.map_err(|error| grpc_kit::internal(&error))?);
-            continue;
-        }
-        let event = RunEvent::decode(stored.payload).map_err(|error| grpc_kit::internal(&error))?;
-        match event.kind {
-            Some(Kind::CallDispatched(call)) => dispatched = Some((call, stored.time)),
-            Some(Kind::RunStarted(_)) => child_run_id = Some(event.run_id),
-            Some(Kind::CallSettled(CallSettled { result })) => settled = settled.or(result),
-            _ => {}
+        match codec::decode(stored)? {
+            Recorded::Dispatched(time, arguments) => dispatched = Some((time, arguments)),
+            Recorded::RunStarted(run_id) => child_run_id = Some(run_id),
+            Recorded::Settled(result) => settled = settled.or(Some(*result)),
+            Recorded::Resolved(decision) => resolution = Some(decision),
+            Recorded::Other => {}
         }
     }
     let is_open = summary.state == RunState::Open;
     let run = summary.id.to_string();
-    let entry = dispatched.map(|(call, dispatched)| Entry {
+    let entry = dispatched.map(|(dispatched, arguments_json)| Entry {
         summary,
         record,
-        arguments_json: call.arguments_json,
+        arguments_json,
         dispatched,
         child_run_id,
     });

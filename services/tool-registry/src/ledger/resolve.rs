@@ -8,13 +8,10 @@ use contracts::tavern::{
     registry::v1::CallResolution,
 };
 use core_types::{EffectId, RunOwner};
-use prost::Message;
 use run_log::{CreateError, Created, Hash, NewEvent, NewRun, RequestKey, RunLog, RunWriter};
 use tonic::Status;
 
-use super::{
-    Ledger, LedgerEntry, Settled, encode, entry::RESOLUTION_EVENT, request_id_of, storage_failure,
-};
+use super::{Ledger, LedgerEntry, Settled, codec, encode, request_id_of, storage_failure};
 
 const SCOPE: &str = "resolution";
 const KIND: &str = "resolution";
@@ -112,10 +109,6 @@ impl Ledger {
     }
 
     fn resolution_event(&self, resolution: &CallResolution) -> NewEvent {
-        NewEvent::new(
-            self.clock.now(),
-            RESOLUTION_EVENT,
-            resolution.encode_to_vec(),
-        )
+        codec::encode_resolution(resolution, self.clock.now())
     }
 }
