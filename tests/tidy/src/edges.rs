@@ -20,7 +20,7 @@ const SHARED: [(&str, &[&str]); 20] = [
     ("settings", &[]),
     ("blob-store", &["settings"]),
     ("sandbox-engine", &["settings", "blob-store"]),
-    ("call-outcome", &["json-schema"]),
+    ("call-outcome", &["canonical-json", "json-schema"]),
     ("proto-json", &["call-outcome", "json-schema"]),
     (
         "call-wire",

@@ -29,7 +29,7 @@ fn chain(tools: &[&str]) -> Value {
 
 /// A model that is asked, and asked again about its answer.
 fn two_questions() -> Value {
-    let say = |id: &str| json!({"id": id, "type": "core:CreateMessage", "inputValues": {"role": "user", "content": "Go on."}});
+    let say = |id: &str| json!({"id": id, "type": "core:CreateMessage", "inputValues": {"role": "user", "content": "And then?"}});
     let ask = |id: &str| json!({"id": id, "type": "core:GenericLlmRequest", "inputValues": {"activated_model_id": "small"}});
     json!({
         "nodes": [say("say"), ask("first"), say("more"), ask("second")],
