@@ -183,6 +183,16 @@ enum Place {
 }
 
 impl ZoneHistory {
+    /// Whether an iteration had begun and had not ended.
+    pub fn is_open(&self, index: u64) -> bool {
+        self.open.contains_key(&index)
+    }
+
+    /// Whether this iteration or one behind it had begun and had not ended.
+    pub fn is_open_from(&self, index: u64) -> bool {
+        self.open.keys().any(|open| *open >= index)
+    }
+
     fn keep(&mut self, iteration: u64, event: common::RunEvent) {
         if let Some(Kind::CallDispatched(dispatched)) = &event.kind {
             self.effects.insert(dispatched.effect_id.clone(), iteration);

@@ -129,13 +129,14 @@ impl Zone {
         let (mut failed, mut stopped) = (None, Unsettled::default());
         let (mut may_begin, mut shown) = (true, 0);
         loop {
-            while may_begin
-                && failed.is_none()
+            // What was under way before a crash is carried to its end, also behind a failure.
+            while (may_begin && failed.is_none() || self.history.is_open_from(begun))
                 && !self.control.is_cancelled()
                 && ((begun - iterations.index()) as usize) < iterations.concurrency()
             {
+                let may_start = may_begin && failed.is_none() || self.history.is_open(begun);
                 match iterations.next_values() {
-                    Ok(Some(values)) if !ended.contains_key(&begun) => {
+                    Ok(Some(values)) if may_start && !ended.contains_key(&begun) => {
                         running.push(self.iteration(&body, begun, values));
                     }
                     Ok(Some(_)) => {}
@@ -146,7 +147,9 @@ impl Zone {
                     }
                 }
                 begun += 1;
-                failed = take_ended(&mut iterations, &mut ended, begun, &body);
+                if failed.is_none() {
+                    failed = take_ended(&mut iterations, &mut ended, begun, &body);
+                }
                 self.show(&iterations, &mut shown).await?;
             }
             self.busy = None;

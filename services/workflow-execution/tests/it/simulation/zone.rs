@@ -101,11 +101,12 @@ impl Scope {
         path: &str,
         zone: &mut Zone,
     ) {
-        while zone.may_begin
-            && zone.failed.is_none()
+        let may_start = |zone: &Zone| zone.may_begin && zone.failed.is_none();
+        while (may_start(zone) || zone.history.is_open_from(zone.begun))
             && ((zone.begun - zone.iterations.index()) as usize) < zone.iterations.concurrency()
         {
             let index = zone.begun;
+            let starts = may_start(zone) || zone.history.is_open(index);
             let values = match zone.iterations.next_values() {
                 Ok(Some(values)) => values,
                 Ok(None) => break,
@@ -115,7 +116,7 @@ impl Scope {
                 }
             };
             zone.begun += 1;
-            if !zone.ended.contains_key(&index) {
+            if starts && !zone.ended.contains_key(&index) {
                 let path = format!("{path}#{index}/");
                 let engine = zone.body.engine(index, values, &mut Vec::new());
                 let events = zone.history.open.remove(&index).unwrap_or_default();
