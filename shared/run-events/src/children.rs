@@ -1,35 +1,24 @@
 //! The runs directly below a run, which are paused and resumed with it (rule G811).
 //!
-//! What is known of them comes from the events that the run records of them. While the run is paused, each
-//! is asked to pause; when it is resumed, those continue that were paused because of it, and not those that
-//! a caller paused.
+//! What is known of them comes from the events that the run records of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
-use contracts::tavern::run::v1::{PauseRunRequest, ResumeRunRequest};
-use core_types::{RunId, RunOwner};
-use futures::future::join_all;
+use core_types::RunId;
 use tokio::sync::watch;
-use tonic::{Code, Status};
-
-use crate::control::RunControl;
-use crate::runs::Runs;
 
 /// Why a run is paused whose parent is.
-const PAUSED_ABOVE: &str = "the run above it was paused";
-
-/// How long a run that could not be reached is left alone before it is asked again.
-const AGAIN: Duration = Duration::from_millis(500);
+pub(crate) const PAUSED_ABOVE: &str = "the run above it was paused";
 
 /// How long a caller waits for the runs below to follow a pause.
 const FOLLOW_WAIT: Duration = Duration::from_secs(2);
 
 /// Whether a run below is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pause {
+pub(crate) enum Pause {
     /// It continues.
     No,
     /// Because its parent is.
@@ -75,47 +64,6 @@ impl Children {
         self.changed.send_replace(());
     }
 
-    /// Pauses and resumes the runs below with the run, for ever.
-    pub(crate) async fn follow(&self, runs: Runs, control: RunControl) {
-        let (mut changed, mut paused) = (self.changed.subscribe(), control.pauses());
-        loop {
-            let is_paused = *paused.borrow_and_update();
-            changed.borrow_and_update();
-            let due = self.due(is_paused);
-            let runs = &runs;
-            let asked = due.iter().map(|run_id| async move {
-                let asked = ask(runs, run_id, is_paused).await;
-                (run_id, asked)
-            });
-            let mut is_left = false;
-            for (run_id, asked) in join_all(asked).await {
-                let pause = match asked {
-                    Ok(()) if is_paused => Pause::Above,
-                    Ok(()) => Pause::No,
-                    Err(status) if is_final(&status) => Pause::Own,
-                    Err(status) => {
-                        let error = status.message();
-                        tracing::warn!(run_id, error, "a run below cannot follow a pause yet");
-                        is_left = true;
-                        continue;
-                    }
-                };
-                self.open()
-                    .entry(run_id.clone())
-                    .and_modify(|known| *known = pause);
-            }
-            if !due.is_empty() {
-                self.changed.send_replace(());
-            }
-            tokio::select! {
-                // They fail when the senders are gone, and this task holds them.
-                _ = changed.changed() => {}
-                _ = paused.changed() => {}
-                () = tokio::time::sleep(AGAIN), if is_left => {}
-            }
-        }
-    }
-
     /// Waits until the runs below have followed a pause or its end, for a while.
     pub(crate) async fn have_followed(&self, is_paused: bool) {
         let mut changed = self.changed.subscribe();
@@ -125,8 +73,23 @@ impl Children {
         let _ = tokio::time::timeout(FOLLOW_WAIT, followed).await;
     }
 
+    /// Returns what reports that the runs below have changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Takes what the runs below did when they were asked to pause or to continue.
+    pub(crate) fn asked(&self, pauses: impl IntoIterator<Item = (String, Pause)>) {
+        let mut open = self.open();
+        for (run_id, pause) in pauses {
+            open.entry(run_id).and_modify(|known| *known = pause);
+        }
+        drop(open);
+        self.changed.send_replace(());
+    }
+
     /// Returns the runs that are not as they should be.
-    fn due(&self, is_paused: bool) -> Vec<String> {
+    pub(crate) fn due(&self, is_paused: bool) -> Vec<String> {
         let wrong = match is_paused {
             true => Pause::No,
             false => Pause::Above,
@@ -141,48 +104,10 @@ impl Children {
     }
 }
 
-/// Pauses or resumes a run at the service that owns it.
-async fn ask(runs: &Runs, run_id: &str, is_paused: bool) -> Result<(), Status> {
-    let run: RunId = run_id
-        .parse()
-        .map_err(|_| Status::not_found("the run has no id of a run"))?;
-    let is_own = run.owner().service() == runs.store().owner.service();
-    match (is_own, runs.other_owner()) {
-        (true, _) if is_paused => Box::pin(runs.pause(run_id, PAUSED_ABOVE)).await.map(drop)?,
-        (true, _) => Box::pin(runs.resume(run_id)).await.map(drop)?,
-        (false, Some(_)) if run.owner() == RunOwner::Registry => {
-            return Err(Status::failed_precondition("calls of a text cannot pause"));
-        }
-        (false, Some(mut other)) if is_paused => {
-            let request = PauseRunRequest {
-                run_id: run_id.to_owned(),
-                reason: PAUSED_ABOVE.to_owned(),
-            };
-            other.pause_run(request).await.map(drop)?;
-        }
-        (false, Some(mut other)) => {
-            let request = ResumeRunRequest {
-                run_id: run_id.to_owned(),
-            };
-            other.resume_run(request).await.map(drop)?;
-        }
-        (false, None) => return Err(Status::failed_precondition("its owner is not known here")),
-    }
-    Ok(())
-}
-
-/// Whether asking again would change nothing: the run has ended, or cannot be paused.
-fn is_final(status: &Status) -> bool {
-    matches!(
-        status.code(),
-        Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument | Code::Unimplemented
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use contracts::tavern::common::v1::{RunFinished, RunPaused, RunResumed, RunStarted};
-    use core_types::{IdSource, SystemIds};
+    use core_types::{IdSource, RunOwner, SystemIds};
 
     use super::*;
 

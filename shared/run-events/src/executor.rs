@@ -18,7 +18,6 @@ use crate::control::{CancelReason, RunControl};
 use crate::outcome;
 use crate::recorder::Recorder;
 use crate::rest::{Alarm, Departure};
-use crate::runs::Runs;
 use crate::waits::Waits;
 
 /// How long the work may take to end by itself after a cancel. Then it is dropped, which
@@ -85,9 +84,16 @@ impl Executor {
         self.inner.tasks.spawn(task);
     }
 
-    /// Executes `work` as a task that outlives the caller, and records how it ended.
-    pub(crate) fn execute<F, Fut>(&self, runs: Runs, recorder: Recorder, waits: Waits, work: F)
-    where
+    /// Executes `work` as a task that outlives the caller, and records how it ended. `beside` is polled for
+    /// as long, and never ends.
+    pub(crate) fn execute<F, Fut, B>(
+        &self,
+        recorder: Recorder,
+        waits: Waits,
+        work: F,
+        beside: impl FnOnce(RunControl) -> B,
+    ) where
+        B: Future<Output = ()> + Send + 'static,
         F: FnOnce(RunControl) -> Fut + Send + 'static,
         Fut: Future<Output = End> + Send + 'static,
     {
@@ -110,15 +116,14 @@ impl Executor {
         }
         let inner = Arc::clone(&self.inner);
         let context = control.call_context();
-        let children = recorder.children().clone();
-        let following = control.clone();
+        let beside = beside(control.clone());
         let task = async move {
             let end = tokio::select! {
                 biased;
                 // First, so that no queued run takes the place of one that is left open.
                 () = inner.drain.cancelled() => End::LeaveOpen,
                 end = supervise(&control, recorder.remaining(), work) => end,
-                () = children.follow(runs, following) => End::LeaveOpen,
+                () = beside => End::LeaveOpen,
             };
             let departure = match end {
                 End::Finished(mut outcome) => {

@@ -29,6 +29,7 @@ mod list;
 mod meta;
 pub mod outcome;
 mod pause;
+mod pause_below;
 mod phase;
 mod questions;
 mod recorder;

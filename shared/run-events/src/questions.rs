@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use contracts::tavern::common::v1::{Wait, WaitKind};
+use contracts::tavern::common::v1::Wait;
 use contracts::tavern::run::v1::{ListQuestionsRequest, ListQuestionsResponse, Question};
 use core_types::{PageToken, RunCursor, page::page_size};
 use grpc_kit::Failure;
@@ -16,15 +16,12 @@ use crate::failure::storage_failure;
 use crate::meta::RunMeta;
 use crate::phase;
 use crate::runs::Runs;
-use crate::waits::RecordedWaits;
+use crate::waits::{RecordedWaits, asked};
 
 const LIST: &str = "ListQuestions";
 
 /// The size at which a page ends early.
 const MAX_PAGE_BYTES: usize = 1024 * 1024;
-
-/// The most questions of one run.
-const MAX_OF_RUN: usize = 100;
 
 impl Runs {
     /// Returns a page of what people are asked, those of the newest runs first.
@@ -109,12 +106,6 @@ impl Runs {
         let page = logs.list(&filter, Order::NewestFirst, after, size).await;
         page.map_err(|error| storage_failure(&error))
     }
-}
-
-/// Returns those waits that are for a person.
-pub(crate) fn asked<'a>(waits: impl Iterator<Item = &'a Wait>) -> Vec<Wait> {
-    let people = waits.filter(|wait| wait.kind() == WaitKind::HumanInput);
-    people.take(MAX_OF_RUN).cloned().collect()
 }
 
 fn merged(

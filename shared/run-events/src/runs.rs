@@ -219,7 +219,7 @@ impl Runs {
     {
         let (recorded, declared) = (RecordedWaits::default(), DeclaredSignals::new());
         let waits = Waits::new(recorder.clone(), recorded, declared);
-        self.executor.execute(self.clone(), recorder, waits, work);
+        self.execute_followed(recorder, waits, work);
     }
 
     /// Executes `work`, whose nodes can wait, as [`Runs::execute`] does.
@@ -228,7 +228,7 @@ impl Runs {
         F: FnOnce(RunControl) -> Fut + Send + 'static,
         Fut: Future<Output = End> + Send + 'static,
     {
-        self.executor.execute(self.clone(), recorder, waits, work);
+        self.execute_followed(recorder, waits, work);
     }
 
     /// Takes the runs of the other service that has runs below those of this one, so that a pause reaches
@@ -255,6 +255,17 @@ impl Runs {
 
     pub(crate) fn store(&self) -> &RunStore {
         &self.store
+    }
+
+    /// Executes a run, which those below it follow when it is paused.
+    fn execute_followed<F, Fut>(&self, recorder: Recorder, waits: Waits, work: F)
+    where
+        F: FnOnce(RunControl) -> Fut + Send + 'static,
+        Fut: Future<Output = End> + Send + 'static,
+    {
+        let (runs, children) = (self.clone(), recorder.children().clone());
+        let follow = move |control| runs.follow_pauses(children, control);
+        self.executor.execute(recorder, waits, work, follow);
     }
 
     pub(crate) fn executor(&self) -> &Executor {

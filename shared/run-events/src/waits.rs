@@ -26,6 +26,7 @@ use crate::recorder::Recorder;
 use crate::rest::Departure;
 use board::woken_by_signal;
 
+pub(crate) use board::asked;
 pub use board::{RecordedWaits, Woken};
 
 /// The longest sleep before the clock is read again: it can be set while a wait sleeps.

@@ -299,12 +299,11 @@ impl Turn {
                 self.dispatched = self.dispatched.saturating_add(below);
             }
             (_, TurnEvent::CalledBelow(calls)) => {
-                self.dispatched = self.dispatched.saturating_add(calls);
+                self.dispatched = self.dispatched.saturating_add(calls)
             }
             (_, TurnEvent::BudgetSpent(budget)) => self.spent = Some(budget),
             (_, TurnEvent::BudgetsEdited(budgets)) => {
-                self.budgets = budgets;
-                self.spent = None;
+                (self.budgets, self.spent) = (budgets, None);
             }
             (Phase::Acting(answer), TurnEvent::Steered(text)) if answer.is_settled() => {
                 answer.steer(text, time);

@@ -5,7 +5,13 @@ use std::collections::HashSet;
 use contracts::tavern::common::v1 as common;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
-use super::{reduce::Reduced, stop::Stop};
+use super::stop::Stop;
+
+/// What a workflow made of a long output, and what it used. Without a text the output is cut as usual.
+pub(super) struct Reduced {
+    pub(super) text: Option<String>,
+    pub(super) used: Option<common::UsageReported>,
+}
 
 /// A call that has ended, or cannot be waited for any longer.
 pub(super) struct Landed {

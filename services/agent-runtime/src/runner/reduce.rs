@@ -1,24 +1,19 @@
 //! Shortening long outputs by a workflow before the model reads them (rule G605). The output itself stays
 //! in the log, and is read by its handle.
 
-use contracts::tavern::common::v1::{CallResult, UsageReported};
+use contracts::tavern::common::v1::CallResult;
 use run_events::RunControl;
 
 use super::{
     deliberation::Deliberation,
     driver::Driver,
+    flights::Reduced,
     stop::{Asking, Stop},
 };
 use crate::domain::{
     reduction::{self, MAX_REDUCED_BYTES},
     turn::ReadCall,
 };
-
-/// What a workflow made of a long output, and what it used. Without a text the output is cut as usual.
-pub(super) struct Reduced {
-    pub(super) text: Option<String>,
-    pub(super) used: Option<UsageReported>,
-}
 
 /// Shortens the output of one call.
 pub(super) struct Reducer {

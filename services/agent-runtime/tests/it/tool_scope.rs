@@ -25,7 +25,7 @@ impl Running {
             .into_inner())
     }
 
-    async fn put_ada(&self, tools: &Value, rules: &Value) {
+    async fn put_ada_with(&self, tools: &Value, rules: &Value) {
         let profile = json!({
             "id": "ada",
             "tool_ids_inventory": tools,
@@ -47,9 +47,9 @@ async fn r501_a_turn_keeps_the_scope_that_it_was_started_with() {
     let running = world.build().await;
     let rules = json!([{"id": "r", "tools": ["world:UpdateState"], "action": "deny"}]);
     let tools = json!(["core:ReadPrivateState", "workflow:greet"]);
-    running.put_ada(&tools, &rules).await;
+    running.put_ada_with(&tools, &rules).await;
     let run_id = running.play(says("hello")).await.run.run_id;
-    running.put_ada(&json!([]), &json!([])).await;
+    running.put_ada_with(&json!([]), &json!([])).await;
 
     let of_turn = running.scope(Agent::RunId(run_id.clone())).await.unwrap();
     assert_eq!(of_turn.profile_id, "ada");

@@ -137,7 +137,7 @@ impl RecordedWaits {
 
     /// Returns what people are asked.
     pub(super) fn asked(&self) -> Vec<common::Wait> {
-        crate::questions::asked(self.list().map(|(_, wait)| wait))
+        asked(self.list().map(|(_, wait)| wait))
     }
 
     /// Returns what is waited for, with when it began, in that order.
@@ -282,4 +282,13 @@ pub(super) fn answer_key(request_id: &str) -> Option<String> {
 fn time(time: Option<prost_types::Timestamp>) -> Timestamp {
     let known = time.and_then(grpc_kit::run_list::timestamp_from_proto);
     known.unwrap_or_default()
+}
+
+/// The most questions of one run.
+const MAX_QUESTIONS: usize = 100;
+
+/// Returns those waits that are for a person.
+pub(crate) fn asked<'a>(waits: impl Iterator<Item = &'a common::Wait>) -> Vec<common::Wait> {
+    let people = waits.filter(|wait| wait.kind() == WaitKind::HumanInput);
+    people.take(MAX_QUESTIONS).cloned().collect()
 }

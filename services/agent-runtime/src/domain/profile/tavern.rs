@@ -160,13 +160,7 @@ pub(crate) fn read_section(
     TavernSection {
         model: section.text("model"),
         fallbacks: section.read("fallbacks", "a list of at most 16 models", |value| {
-            let names = value
-                .as_array()
-                .filter(|names| names.len() <= MAX_FALLBACKS)?;
-            names
-                .iter()
-                .map(|name| name.as_str().map(str::to_owned))
-                .collect()
+            texts(value, MAX_FALLBACKS)
         }),
         dialect: section.read(
             "dialect",
@@ -197,19 +191,7 @@ pub(crate) fn read_section(
         stop_at_unknown_tool: section.read("stop_at_unknown_tool", "true or false", Value::as_bool),
         budgets: section.section("budgets").map(budgets).unwrap_or_default(),
         compaction: section.section("compaction").map(compaction),
-        reduction: section.read(
-            "reduction",
-            "a list of at most 16 objects of `tools`, a list of ids or `*`, and `workflow`",
-            |value| {
-                let list = value
-                    .as_array()
-                    .filter(|list| list.len() <= MAX_REDUCTIONS)?;
-                let read = list
-                    .iter()
-                    .map(|entry| serde_json::from_value(entry.clone()).ok());
-                read.collect()
-            },
-        ),
+        reduction: section.read("reduction", REDUCTIONS, reductions),
         interaction: section.read("interaction", "wait or continue", |value| {
             let mut all = Interaction::ALL.into_iter();
             all.find(|interaction| Some(interaction.as_str()) == value.as_str())
@@ -222,18 +204,31 @@ pub(crate) fn read_section(
         world_write: section.read(
             "world_write",
             "a list of paths such as `flags.*`",
-            |value| {
-                let patterns = value
-                    .as_array()
-                    .filter(|patterns| patterns.len() <= MAX_PATTERNS)?;
-                patterns
-                    .iter()
-                    .map(|pattern| pattern.as_str().map(str::to_owned))
-                    .collect()
-            },
+            |value| texts(value, MAX_PATTERNS),
         ),
         approvals: approvals::read(&mut section),
     }
+}
+
+/// What `reduction` holds.
+const REDUCTIONS: &str =
+    "a list of at most 16 objects of `tools`, a list of ids or `*`, and `workflow`";
+
+fn reductions<T: serde::de::DeserializeOwned>(value: &Value) -> Option<Vec<T>> {
+    let list = value
+        .as_array()
+        .filter(|list| list.len() <= MAX_REDUCTIONS)?;
+    let read = list.iter();
+    read.map(|entry| serde_json::from_value(entry.clone()).ok())
+        .collect()
+}
+
+/// Reads a list of at most so many texts.
+fn texts(value: &Value, most: usize) -> Option<Vec<String>> {
+    let list = value.as_array().filter(|list| list.len() <= most)?;
+    list.iter()
+        .map(|text| text.as_str().map(str::to_owned))
+        .collect()
 }
 
 fn compaction(mut section: Section<'_>) -> CompactionSettings {

@@ -7,12 +7,14 @@ use std::{
 
 use contracts::tavern::{
     agent::v1::{
-        EditBudgetsRequest, EditBudgetsResponse, GetToolScopeRequest, GetToolScopeResponse,
-        StartTurnRequest, StartTurnResponse, SteerTurnRequest, SteerTurnResponse,
-        agent_service_server::AgentService, get_tool_scope_request::Agent,
+        EditBudgetsRequest, EditBudgetsResponse, ExportTurnRequest, ExportTurnResponse,
+        GetToolScopeRequest, GetToolScopeResponse, StartTurnRequest, StartTurnResponse,
+        SteerTurnRequest, SteerTurnResponse, agent_service_server::AgentService,
+        get_tool_scope_request::Agent,
     },
     common::v1::ErrorReason,
 };
+use futures::stream::Empty;
 use grpc_kit::Failure;
 use serde_json::Value;
 use tonic::{Code, Request, Response, Status};
@@ -49,6 +51,15 @@ impl KnownAgents {
 
 #[tonic::async_trait]
 impl AgentService for KnownAgents {
+    type ExportTurnStream = Empty<Result<ExportTurnResponse, Status>>;
+
+    async fn export_turn(
+        &self,
+        _: Request<ExportTurnRequest>,
+    ) -> Result<Response<Self::ExportTurnStream>, Status> {
+        Err(Status::unimplemented("the double has no turns"))
+    }
+
     async fn get_tool_scope(
         &self,
         request: Request<GetToolScopeRequest>,
