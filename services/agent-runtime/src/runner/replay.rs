@@ -47,9 +47,9 @@ pub struct Divergence {
     /// Where in the event.
     pub pointer: String,
     /// What the fixture has there; null if nothing.
-    pub recorded: Value,
+    pub recorded: Box<Value>,
     /// What the replay gives there; null if nothing.
-    pub replayed: Value,
+    pub replayed: Box<Value>,
 }
 
 /// Replays a turn. Returns how many events were compared.
@@ -100,8 +100,8 @@ impl<'a> Replay<'a> {
         let missing = |what: &str| Divergence {
             sequence: 1,
             pointer: String::new(),
-            recorded: what.into(),
-            replayed: Value::Null,
+            recorded: Box::new(what.into()),
+            replayed: Box::default(),
         };
         let started = own.first().and_then(|event| match &event.kind {
             Some(Kind::RunStarted(started)) => Some((*event, started)),
@@ -221,8 +221,8 @@ impl<'a> Replay<'a> {
         applied.map_err(|error| Divergence {
             sequence: event.sequence,
             pointer: String::new(),
-            recorded: error.to_string().into(),
-            replayed: Value::Null,
+            recorded: Box::new(error.to_string().into()),
+            replayed: Box::default(),
         })
     }
 
@@ -326,8 +326,8 @@ impl<'a> Replay<'a> {
         Err(Divergence {
             sequence: event.sequence,
             pointer: "/text/text".to_owned(),
-            recorded: self.said.clone().into(),
-            replayed: answered.released.clone().into(),
+            recorded: Box::new(self.said.clone().into()),
+            replayed: Box::new(answered.released.clone().into()),
         })
     }
 
@@ -510,8 +510,8 @@ impl<'a> Replay<'a> {
         Err(Divergence {
             sequence: event.sequence,
             pointer,
-            recorded,
-            replayed,
+            recorded: Box::new(recorded),
+            replayed: Box::new(replayed),
         })
     }
 }

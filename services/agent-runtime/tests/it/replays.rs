@@ -51,7 +51,7 @@ async fn g1002_a_divergence_names_the_first_differing_event_with_both_values() {
     });
     let divergence = replay(&Fixture::read(&other).unwrap()).unwrap_err();
     assert_eq!(divergence.pointer, "/modelRequested/promptDigest");
-    assert_eq!(divergence.recorded, "00");
+    assert_eq!(*divergence.recorded, "00");
 
     // A tool is said to have given something else than the model read.
     let other = changed(&fixture, "callSettled", |event| {

@@ -155,7 +155,12 @@ async fn g1001_a_turn_is_exported_and_replays_without_a_tavern() -> anyhow::Resu
     let stack = Stack::all_in_one().await?;
     let invoked = tavern(
         &stack,
-        &["invoke", "--agent", "weather_guide", "How is the weather?"],
+        &[
+            "invoke",
+            "--agent",
+            "weather_guide",
+            "What is the weather like, and who is player123?",
+        ],
     )?;
     let run_id = text(&invoked.stdout)
         .lines()
@@ -178,6 +183,7 @@ async fn g1001_a_turn_is_exported_and_replays_without_a_tavern() -> anyhow::Resu
     assert!(replayed.status.success(), "{}", text(&replayed.stderr));
     assert!(text(&replayed.stdout).contains("events compared"));
     let other = text(&exported.stdout).replacen("\"text\":\"Observation: ", "\"text\":\"Not: ", 1);
+    assert_ne!(other, text(&exported.stdout), "no call was observed");
     std::fs::write(&file, other)?;
     let diverged = replay()?;
     assert!(!diverged.status.success());
