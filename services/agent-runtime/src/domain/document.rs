@@ -3,6 +3,9 @@
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+/// The longest id of a document, in bytes.
+pub(crate) const MAX_ID_BYTES: usize = 256;
+
 /// Everything that is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
@@ -45,6 +48,16 @@ impl Reader {
             pointer: pointer.to_owned(),
             message: message.to_string(),
         });
+    }
+
+    /// Reads the id of what an object describes; an id that is not one is a problem.
+    pub(crate) fn id(&mut self, object: &Map<String, Value>, place: &str, key: &str) -> String {
+        let id = object.get(key).and_then(Value::as_str).unwrap_or_default();
+        if id.is_empty() || id.len() > MAX_ID_BYTES || id.chars().any(char::is_control) {
+            let problem = format!("give a text of 1 to {MAX_ID_BYTES} bytes");
+            self.problem(&format!("{place}/{key}"), problem);
+        }
+        id.to_owned()
     }
 
     pub(crate) fn required_text(

@@ -17,8 +17,6 @@ pub const MAX_KNOWLEDGE_BYTES: usize = 3 << 20;
 pub const MAX_ENTRIES: usize = 10_000;
 /// The longest text of an entry, in bytes.
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
-/// The longest id, in bytes.
-pub const MAX_ID_BYTES: usize = 256;
 
 /// A knowledge base as its document states it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +75,7 @@ pub fn read(text: &str) -> Result<KnowledgeBase, DocumentError> {
         ));
     };
     let mut reader = Reader::default();
-    let id = id(&mut reader, object, "", "kb_id");
+    let id = reader.id(object, "", "kb_id");
     let name = reader.optional_text(object, "", "kb_displayName");
     let description = reader.optional_text(object, "", "kb_description");
     let entries = entries(&mut reader, object);
@@ -124,7 +122,7 @@ fn entries(reader: &mut Reader, object: &Map<String, Value>) -> Vec<Entry> {
 }
 
 fn one(reader: &mut Reader, object: &Map<String, Value>, place: &str) -> Entry {
-    let caiu_id = id(reader, object, place, "id");
+    let caiu_id = reader.id(object, place, "id");
     let entry_type = reader.optional_text(object, place, "entry_type");
     let display_name = reader.optional_text(object, place, "displayName");
     let text = match object.get("content") {
@@ -150,15 +148,6 @@ fn one(reader: &mut Reader, object: &Map<String, Value>, place: &str) -> Entry {
         tags: tags.filter_map(Value::as_str).map(str::to_owned).collect(),
         is_enabled: enabled.and_then(Value::as_bool).unwrap_or(true),
     }
-}
-
-fn id(reader: &mut Reader, object: &Map<String, Value>, place: &str, key: &str) -> String {
-    let id = object.get(key).and_then(Value::as_str).unwrap_or_default();
-    if id.is_empty() || id.len() > MAX_ID_BYTES || id.chars().any(char::is_control) {
-        let problem = format!("give a text of 1 to {MAX_ID_BYTES} bytes");
-        reader.problem(&format!("{place}/{key}"), problem);
-    }
-    id.to_owned()
 }
 
 #[cfg(test)]

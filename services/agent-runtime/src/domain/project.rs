@@ -9,8 +9,6 @@ use super::document::{self, DocumentError, Reader};
 pub const MAX_PROJECT_BYTES: usize = 1 << 20;
 /// The most profiles, or knowledge bases, of a project.
 const MAX_NAMED: usize = 1_000;
-/// The longest id, in bytes.
-const MAX_ID_BYTES: usize = 256;
 
 /// A project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +53,7 @@ pub fn read(text: &str) -> Result<Project, DocumentError> {
         return Err(DocumentError::whole("the project is not a JSON object"));
     };
     let mut reader = Reader::default();
-    let id = id(&mut reader, object, "", "id");
+    let id = reader.id(object, "", "id");
     let name = reader.optional_text(object, "", "name");
     let description = reader.optional_text(object, "", "description");
     let scene = reader.optional_text(object, "", "default_scene_id");
@@ -101,7 +99,7 @@ fn named(
             reader.problem(&place, "it is not an object");
             continue;
         };
-        let id = id(reader, entry, &place, id_key);
+        let id = reader.id(entry, &place, id_key);
         if ids.contains(&id) {
             let problem = format!("`{id}` stands here before");
             reader.problem(&format!("{place}/{id_key}"), problem);
@@ -120,15 +118,6 @@ fn named(
 fn is_below(path: &str) -> bool {
     let mut parts = path.split(['/', '\\']);
     !path.is_empty() && !path.contains(':') && parts.all(|part| !part.is_empty() && part != "..")
-}
-
-fn id(reader: &mut Reader, object: &Map<String, Value>, place: &str, key: &str) -> String {
-    let id = object.get(key).and_then(Value::as_str).unwrap_or_default();
-    if id.is_empty() || id.len() > MAX_ID_BYTES || id.chars().any(char::is_control) {
-        let problem = format!("give a text of 1 to {MAX_ID_BYTES} bytes");
-        reader.problem(&format!("{place}/{key}"), problem);
-    }
-    id.to_owned()
 }
 
 #[cfg(test)]

@@ -266,6 +266,13 @@ fn start_request(resolved: &ResolvedCall) -> StartRequest {
         depth: grant
             .depth
             .map(|depth| depth.saturating_sub(is_nested.into())),
+        // A workflow that an agent may call is a tool: which tools it is made of is up to its author.
+        tools: grant.tools.filter(|_| {
+            !matches!(
+                resolved.tool.implementation(),
+                Implementation::Workflow { .. }
+            )
+        }),
         ..grant
     });
     if let Implementation::Agent { profile_id } = resolved.tool.implementation() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::domain::document::Reader;
+use crate::domain::document::{MAX_ID_BYTES, Reader};
 
 /// The most references of one list.
 const MAX_REFERENCES: usize = 100;
@@ -144,8 +144,8 @@ fn list<'v>(
 
 fn named(reader: &mut Reader, object: &Map<String, Value>, place: &str, key: &str) -> String {
     let id = object.get(key).and_then(Value::as_str).unwrap_or_default();
-    if id.is_empty() || id.len() > super::MAX_ID_BYTES {
-        let problem = format!("give a text of 1 to {} bytes", super::MAX_ID_BYTES);
+    if id.is_empty() || id.len() > MAX_ID_BYTES {
+        let problem = format!("give a text of 1 to {MAX_ID_BYTES} bytes");
         reader.problem(&format!("{place}/{key}"), problem);
     }
     id.to_owned()
