@@ -360,6 +360,7 @@ impl Stack {
             "agent-runtime" => {
                 set("AGENTS_DIR", deploy("agents"));
                 set("SCENES_DIR", deploy("scenes"));
+                set("KNOWLEDGE_DIR", deploy("knowledge"));
                 set("SCRIPTS_DIR", deploy("models"));
             }
             _ => {}

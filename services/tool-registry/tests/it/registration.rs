@@ -304,7 +304,7 @@ async fn tools_are_listed_by_id_in_pages_with_workflows_among_them() {
             break;
         }
     }
-    assert!(ids.is_sorted() && ids.len() == 24, "{ids:?}");
+    assert!(ids.is_sorted() && ids.len() == 28, "{ids:?}");
     assert!(
         ids.contains(&"workflow:b".to_owned()) && !ids.iter().any(|id| id.starts_with("node:"))
     );
