@@ -30,13 +30,16 @@ pub const MAX_BYTES: usize = 256 << 10;
 /// The most calls of an answer that a grammar accepts.
 const MAX_CALLS: u32 = 4;
 
+/// The most characters of text before calls that are required: a small model would not come to them.
+const MAX_PROSE: u32 = 160;
+
 /// What an answer may consist of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Text that may be followed by one to four calls.
     #[default]
     Free,
-    /// Text that is followed by one to four calls.
+    /// Text of at most 160 characters, then one to four calls.
     Call,
 }
 
@@ -119,7 +122,7 @@ fn rules(
     let call = blocks.rules().define("call", Expr::choice(calls));
     let answer = blocks.answer(call);
     let block = blocks.rules().define("block", answer);
-    let prose = blocks.rules().define("prose", prose());
+    let prose = blocks.rules().define("prose", prose(mode));
     let block = match mode {
         Mode::Call => block,
         Mode::Free => block.optional(),
@@ -138,8 +141,12 @@ fn visible(catalogue: &Catalogue) -> Result<&[Entry], GrammarError> {
 }
 
 /// Text that cannot become markup, a fence or an invented result.
-fn prose() -> Expr {
-    Expr::OneOf(CharClass::except("<>`~:\\")).repeated(0, None)
+fn prose(mode: Mode) -> Expr {
+    let most = match mode {
+        Mode::Free => None,
+        Mode::Call => Some(MAX_PROSE),
+    };
+    Expr::OneOf(CharClass::except("<>`~:\\")).repeated(0, most)
 }
 
 /// The schema of one native call: an API that takes one has no room for text beside it.
