@@ -1,5 +1,5 @@
-//! `PublishEventTool` and `SleepTool`: the scene of the agent whose turn the call belongs to, which is never an argument
-//! (rule G307).
+//! `PublishEventTool` and `SleepTool`: the scene of the agent whose turn the call belongs to, which is never
+//! an argument (rule G307).
 
 use call_outcome::CallOutcome;
 use contracts::tavern::{
