@@ -1,0 +1,9 @@
+//! The allocator of every program that serves.
+//!
+//! jemalloc, because it returns to the system what ten thousand followers of runs have left behind,
+//! where glibc keeps all of it, and calls are up to a half faster. Its idle memory is the same.
+
+use tikv_jemallocator::Jemalloc;
+
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
