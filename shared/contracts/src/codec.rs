@@ -12,8 +12,10 @@ use tonic::{
 };
 
 /// The first size of a buffer, and the bytes of small messages that make one frame. A stream whose
-/// reader is slow holds a few of each, so they are far smaller than the library has them.
-const BUFFERS: (usize, usize) = (1 << 10, 4 << 10);
+/// reader is slow holds a few of each, so they are far smaller than the library has them. The decoder of
+/// a frame makes room for its next message beside what it holds already, so that two messages in one
+/// frame cost the room of four.
+const BUFFERS: (usize, usize) = (1 << 10, 1 << 10);
 
 /// Protobuf with small buffers, and with requests that keep the rules of their fields.
 #[derive(Debug)]

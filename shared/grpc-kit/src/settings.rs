@@ -72,7 +72,7 @@ pub struct ServerSettings {
     /// The largest message that is sent. Default `4MiB`.
     #[serde(with = "::settings::SizeText")]
     pub max_response_message: usize,
-    /// The largest list of headers of a request. Default `16KiB`.
+    /// The largest list of headers of a request. Default `8KiB`.
     #[serde(with = "::settings::SizeText")]
     pub max_header_list: usize,
     /// PING, SETTINGS and other control frames that a connection may send beyond one per second
@@ -134,7 +134,7 @@ impl Default for ServerSettings {
             max_streams: 1_024,
             max_request_message: 4 << 20,
             max_response_message: 4 << 20,
-            max_header_list: 16 << 10,
+            max_header_list: 8 << 10,
             max_control_frames: 256,
             first_bytes_timeout: Duration::from_secs(5),
             keepalive_interval: Duration::from_secs(20),

@@ -209,6 +209,7 @@ fn builder(settings: &ServerSettings, http2_only: bool) -> auto::Builder<TokioEx
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.first_bytes_timeout)
+        // It bounds the head of a request, and as much of an answer that its client does not read.
         .max_buf_size(settings.max_header_list.max(8 << 10));
     if http2_only {
         builder.http2_only()
