@@ -389,7 +389,7 @@ impl<'a> Compiler<'a> {
                 id,
                 node,
                 shape,
-                config: entry.config.clone(),
+                config: Arc::clone(&entry.config),
                 inputs: inputs.into(),
                 used: vec![false; own_shape.outputs.len()].into(),
                 successors: successors.into(),

@@ -160,7 +160,7 @@ impl Findings {
         let settings = join(&entry.pointer, "configValues");
         let config = &node.definition().config;
         let read: Vec<&str> = config.iter().map(|slot| slot.key).collect();
-        for (key, value) in &entry.config {
+        for (key, value) in &*entry.config {
             if key == EXECUTION {
                 let is_pure = node.definition().effects == NodeEffects::Pure;
                 for setting in OF_EFFECTS.iter().filter(|key| value.get(key).is_some()) {

@@ -9,6 +9,7 @@
 use call_outcome::Violation;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::bundle::Children;
 use super::composite::{self, is_composite};
@@ -173,7 +174,7 @@ impl Flattener<'_> {
                 let pointer = place.pointer.as_ref().unwrap_or(&node.pointer);
                 self.violations
                     .add(Violation::new(pointer.clone(), "zone_boundary", message));
-                node.config.remove(REFERENCE);
+                Arc::make_mut(&mut node.config).remove(REFERENCE);
             }
             node.id = format!("{}{own_id}", place.prefix);
             for ids in node.connection_orders.values_mut() {

@@ -121,7 +121,7 @@ impl Loader {
         let entry = NodeEntry::new(&id?, &full_type?);
         Some(NodeEntry {
             presets: self.object(node, form.presets_key(), &pointer),
-            config: self.object(node, "configValues", &pointer),
+            config: self.object(node, "configValues", &pointer).into(),
             connection_orders: self.connection_orders(node, &pointer),
             bypassed: node
                 .get("bypassed")
@@ -234,8 +234,8 @@ impl Loader {
         node: &Map<String, Value>,
         pointer: &str,
     ) -> HashMap<String, Vec<String>> {
-        let place = join(pointer, "inputConnectionOrders");
-        let orders = self.object(node, "inputConnectionOrders", pointer);
+        let key = "inputConnectionOrders";
+        let orders = self.object(node, key, pointer);
         let mut read = HashMap::new();
         for (slot, ids) in &orders {
             match ids {
@@ -246,7 +246,9 @@ impl Loader {
                         .collect();
                     read.insert(slot.clone(), ids);
                 }
-                other => self.wrong_type(join(&place, slot), "array of edge ids", other),
+                other => {
+                    self.wrong_type(join(&join(pointer, key), slot), "array of edge ids", other)
+                }
             }
         }
         read

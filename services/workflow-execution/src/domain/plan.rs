@@ -44,7 +44,7 @@ pub struct PlanNode {
     /// Its slots.
     pub shape: Shape,
     /// Its settings.
-    pub config: Map<String, Value>,
+    pub config: Arc<Map<String, Value>>,
     /// Where the value of each input comes from.
     pub inputs: Box<[PlanInput]>,
     /// Whether anything takes the value of each output.

@@ -1,6 +1,8 @@
 //! Which tools a workflow lets its models call: those of the workflow, and those that one node adds
 //! (seed 003).
 
+use std::sync::Arc;
+
 use call_outcome::Violation;
 use serde_json::{Map, Value};
 
@@ -132,7 +134,8 @@ pub fn inherit(nodes: &mut [NodeEntry], initial: &[String]) {
         });
         if chooses && !named && !initial.is_empty() {
             let ids = initial.iter().cloned().map(Value::String).collect();
-            node.config.insert(TOOL_IDS.to_owned(), Value::Array(ids));
+            let config = Arc::make_mut(&mut node.config);
+            config.insert(TOOL_IDS.to_owned(), Value::Array(ids));
         }
     }
 }

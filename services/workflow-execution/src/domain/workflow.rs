@@ -1,6 +1,7 @@
 //! A workflow as it was written, whichever of the two forms its text has.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -74,7 +75,7 @@ pub struct NodeEntry {
     /// Values for inputs that no edge leads to.
     pub presets: Map<String, Value>,
     /// The settings.
-    pub config: Map<String, Value>,
+    pub config: Arc<Map<String, Value>>,
     /// For inputs that take several edges: the ids of the edges in the order of their values.
     pub connection_orders: HashMap<String, Vec<String>>,
     /// Whether the node does not run: values pass by it.
@@ -129,7 +130,7 @@ impl NodeEntry {
             id: id.to_owned(),
             full_type: full_type.to_owned(),
             presets: Map::new(),
-            config: Map::new(),
+            config: Arc::default(),
             connection_orders: HashMap::new(),
             bypassed: false,
             fed_by_interface: false,
@@ -163,7 +164,7 @@ impl Workflow {
             description: String::new(),
             nodes: vec![NodeEntry {
                 presets: given,
-                config,
+                config: config.into(),
                 fed_by_interface: true,
                 pointer: "/node".to_owned(),
                 ..NodeEntry::new(SINGLE_NODE_ID, full_type)

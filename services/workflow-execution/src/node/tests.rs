@@ -38,7 +38,7 @@ fn run(full_type: &str, config: Value, inputs: Value) -> Result<Value, String> {
         description: String::new(),
         nodes: vec![NodeEntry {
             presets: inputs.as_object().cloned().unwrap(),
-            config: config.as_object().cloned().unwrap(),
+            config: config.as_object().cloned().unwrap().into(),
             pointer: "/nodes/0".to_owned(),
             ..NodeEntry::new("n", full_type)
         }],

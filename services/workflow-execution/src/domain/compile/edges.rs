@@ -194,16 +194,16 @@ fn kind(slot: &Slot) -> String {
 }
 
 fn find_output(edge: &EdgeEntry, shape: &Shape, suggest: bool) -> Result<usize, Box<Violation>> {
-    let place = join(&edge.pointer, "sourceHandle");
+    let place = || join(&edge.pointer, "sourceHandle");
     match &edge.source_handle {
         Some(handle) => shape.output(handle).ok_or_else(|| {
             let message = format!("node `{}` has no output `{handle}`", edge.source);
             let known = shape.outputs.iter().map(|slot| &*slot.key);
             Box::new(
-                Violation::new(place, "unknown_slot", message).nearest_if(suggest, handle, known),
+                Violation::new(place(), "unknown_slot", message).nearest_if(suggest, handle, known),
             )
         }),
-        None => only(&shape.outputs).ok_or_else(|| missing_handle(place, &edge.source, "output")),
+        None => only(&shape.outputs).ok_or_else(|| missing_handle(place(), &edge.source, "output")),
     }
 }
 
@@ -212,10 +212,10 @@ fn find_input(
     shape: &Shape,
     suggest: bool,
 ) -> Result<(usize, Option<usize>), Box<Violation>> {
-    let pointer = join(&edge.pointer, "targetHandle");
+    let pointer = || join(&edge.pointer, "targetHandle");
     let Some(handle) = &edge.target_handle else {
         let found = only(&shape.inputs).map(|at| (at, None));
-        return found.ok_or_else(|| missing_handle(pointer, &edge.target, "input"));
+        return found.ok_or_else(|| missing_handle(pointer(), &edge.target, "input"));
     };
     if let Some(at) = shape.input(handle) {
         return Ok((at, None));
@@ -229,7 +229,7 @@ fn find_input(
         _ => {
             let message = format!("node `{}` has no input `{handle}`", edge.target);
             let known = shape.inputs.iter().map(|slot| &*slot.key);
-            let violation = Violation::new(pointer, "unknown_slot", message);
+            let violation = Violation::new(pointer(), "unknown_slot", message);
             Err(Box::new(violation.nearest_if(suggest, handle, known)))
         }
     }
