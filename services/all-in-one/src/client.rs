@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 mod conversations;
 mod invoke;
 mod json;
+mod list;
 mod questions;
 mod runs;
 mod scenes;

@@ -15,11 +15,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tonic::Request;
 
-use super::{Remote, json as lines, print, print_table, refusal};
+use super::{Remote, json as lines, list, print, print_table, refusal};
 use crate::timeline::{Style, name};
 
 /// The message that is printed as JSON.
-const MESSAGE: &str = "tavern.registry.v1.Approval";
 
 /// What to do with approvals.
 #[derive(Subcommand)]
@@ -115,42 +114,29 @@ impl Command {
 }
 
 async fn list(client: &mut Client, all: bool, as_json: bool) -> anyhow::Result<()> {
-    let head = ["APPROVAL", "STATE", "TOOL", "WHY", "ARGUMENTS"].map(str::to_owned);
-    let mut rows = vec![head.to_vec()];
+    let head = ["APPROVAL", "STATE", "TOOL", "WHY", "ARGUMENTS"];
     let state = match all {
         true => ApprovalState::Unspecified,
         false => ApprovalState::Pending,
     };
-    let mut request = ListApprovalsRequest {
-        state: state.into(),
-        ..ListApprovalsRequest::default()
-    };
-    loop {
-        let page = client.list_approvals(request.clone()).await;
-        let page = page.map_err(|status| refusal(&status))?.into_inner();
-        for approval in page.approvals {
-            match as_json {
-                true => lines::print_line(MESSAGE, &approval)?,
-                false => rows.push(row(&approval)),
-            }
-        }
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
-    }
-    if !as_json {
-        print_table(&rows, Style::of_stdout().width);
-    }
-    Ok(())
+    list::print_all(as_json, head, row, async |page_token| {
+        let request = ListApprovalsRequest {
+            state: state.into(),
+            page_token,
+            ..ListApprovalsRequest::default()
+        };
+        let page = client.list_approvals(request).await?.into_inner();
+        Ok((page.approvals, page.next_page_token))
+    })
+    .await
 }
 
-fn row(approval: &Approval) -> Vec<String> {
+fn row(approval: &Approval) -> [String; 5] {
     let rules = approval
         .reasons
         .iter()
         .map(|reason| reason.rule_id.as_str());
-    vec![
+    [
         approval.approval_id.clone(),
         state_of(approval),
         approval.tool_id.clone(),
@@ -173,7 +159,7 @@ async fn get(client: &mut Client, approval_id: String) -> anyhow::Result<Approva
 
 fn show(approval: &Approval, as_json: bool) -> anyhow::Result<()> {
     if as_json {
-        return lines::print_line(MESSAGE, approval);
+        return lines::print_line(approval);
     }
     let mut lines = vec![
         format!("{}   {}", approval.approval_id, state_of(approval)),
@@ -207,9 +193,9 @@ async fn watch(client: &mut Client, as_json: bool) -> anyhow::Result<()> {
     let mut stream = stream.map_err(|status| refusal(&status))?.into_inner();
     while let Some(next) = stream.message().await.map_err(|status| refusal(&status))? {
         match next.record {
-            Some(Record::Approval(approval)) if as_json => lines::print_line(MESSAGE, &approval)?,
+            Some(Record::Approval(approval)) if as_json => lines::print_line(&approval)?,
             Some(Record::Approval(approval)) => {
-                print_table(&[row(&approval)], Style::of_stdout().width);
+                print_table(&[row(&approval).to_vec()], Style::of_stdout().width);
             }
             _ => {}
         }

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Subcommand;
 use contracts::tavern::agent::v1::conversation_service_client::ConversationServiceClient;
-use contracts::tavern::agent::v1::{CompactConversationRequest, ListConversationsRequest};
+use contracts::tavern::agent::v1::{
+    CompactConversationRequest, Conversation, ListConversationsRequest,
+};
 
-use super::{Remote, json, print_table, refusal, runs};
-use crate::timeline::Style;
+use super::{Remote, list, refusal, runs};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -29,28 +30,22 @@ impl Command {
         let mut client = ConversationServiceClient::new(remote.connect()?);
         match self {
             Self::List => {
-                let mut rows = vec![["CONVERSATION", "TURN"].map(str::to_owned).to_vec()];
-                let mut request = ListConversationsRequest::default();
-                loop {
-                    let page = client.list_conversations(request.clone()).await;
-                    let page = page.map_err(|status| refusal(&status))?.into_inner();
-                    for conversation in page.conversations {
-                        if remote.json {
-                            json::print_line("tavern.agent.v1.Conversation", &conversation)?;
-                        }
-                        rows.push(vec![
-                            conversation.conversation_id,
-                            conversation.active_run_id,
-                        ]);
-                    }
-                    if page.next_page_token.is_empty() {
-                        break;
-                    }
-                    request.page_token = page.next_page_token;
-                }
-                if !remote.json {
-                    print_table(&rows, Style::of_stdout().width);
-                }
+                let row = |conversation: &Conversation| {
+                    [
+                        conversation.conversation_id.clone(),
+                        conversation.active_run_id.clone(),
+                    ]
+                };
+                let head = ["CONVERSATION", "TURN"];
+                list::print_all(remote.json, head, row, async |page_token| {
+                    let request = ListConversationsRequest {
+                        page_token,
+                        ..ListConversationsRequest::default()
+                    };
+                    let page = client.list_conversations(request).await?.into_inner();
+                    Ok((page.conversations, page.next_page_token))
+                })
+                .await?;
                 Ok(ExitCode::SUCCESS)
             }
             Self::Compact {

@@ -45,7 +45,7 @@ impl Input {
             }
             run_id.clone_from(&response.run_id);
             if remote.json {
-                json::print_line("tavern.gateway.v1.InvokeTextResponse", &response)?;
+                json::print_line(&response)?;
             }
             match response.record.and_then(|record| record.record) {
                 Some(Record::Event(event)) if !remote.json => print(&timeline.event(&event)),

@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use contracts::tavern::run::v1::ListQuestionsRequest;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use contracts::tavern::run::v1::{ListQuestionsRequest, Question};
 use grpc_kit::Transport;
 
-use super::{Remote, json, print_table, refusal, runs};
-use crate::timeline::Style;
+use super::{Remote, list, runs};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -29,36 +28,29 @@ impl Command {
 }
 
 async fn list(client: &mut RunServiceClient<Transport>, as_json: bool) -> anyhow::Result<ExitCode> {
-    let head = ["RUN", "WAIT", "QUESTION", "ANSWERS", "ASKED BY", "UNTIL"].map(str::to_owned);
-    let mut rows = vec![head.to_vec()];
-    let mut request = ListQuestionsRequest::default();
-    loop {
-        let page = client.list_questions(request.clone()).await;
-        let page = page.map_err(|status| refusal(&status))?.into_inner();
-        for question in page.questions {
-            if as_json {
-                json::print_line("tavern.run.v1.Question", &question)?;
-            }
-            let wait = question.wait.unwrap_or_default();
-            let answers: Vec<&str> = wait.choices.iter().map(|choice| &*choice.value).collect();
-            let due = wait.due.as_ref().map(ToString::to_string);
-            let asker = question.parent_path.last().unwrap_or(&question.subject);
-            rows.push(vec![
-                question.run_id,
-                wait.wait_id,
-                wait.name.replace('\n', " "),
-                answers.join(", "),
-                asker.clone(),
-                due.unwrap_or_default(),
-            ]);
-        }
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
-    }
-    if !as_json {
-        print_table(&rows, Style::of_stdout().width);
-    }
+    let head = ["RUN", "WAIT", "QUESTION", "ANSWERS", "ASKED BY", "UNTIL"];
+    list::print_all(as_json, head, row, async |page_token| {
+        let request = ListQuestionsRequest {
+            page_token,
+            ..ListQuestionsRequest::default()
+        };
+        let page = client.list_questions(request).await?.into_inner();
+        Ok((page.questions, page.next_page_token))
+    })
+    .await?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn row(question: &Question) -> [String; 6] {
+    let wait = question.wait.clone().unwrap_or_default();
+    let asker = question.parent_path.last().unwrap_or(&question.subject);
+    let (answers, due) = runs::answers_and_due(&wait);
+    [
+        question.run_id.clone(),
+        wait.wait_id,
+        wait.name.replace('\n', " "),
+        answers,
+        asker.clone(),
+        due,
+    ]
 }

@@ -5,7 +5,7 @@ mod fork;
 mod steer;
 mod waits;
 
-pub(crate) use waits::Answer;
+pub(crate) use waits::{Answer, answers_and_due};
 
 use std::process::ExitCode;
 
@@ -235,7 +235,7 @@ async fn list(
     let page = response.map_err(|status| refusal(&status))?.into_inner();
     if as_json {
         for run in &page.runs {
-            json::print_line("tavern.common.v1.Run", run)?;
+            json::print_line(run)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -256,7 +256,7 @@ async fn list(
 
 fn show(run: &Run, as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
-        json::print_line("tavern.common.v1.Run", run)?;
+        json::print_line(run)?;
         return Ok(ExitCode::SUCCESS);
     }
     let line = |name: &str, value: &str| {
@@ -296,7 +296,7 @@ async fn watch(
     let mut stream = stream.map_err(|status| refusal(&status))?.into_inner();
     while let Some(response) = stream.message().await.map_err(|status| refusal(&status))? {
         if as_json {
-            json::print_line("tavern.run.v1.WatchRunResponse", &response)?;
+            json::print_line(&response)?;
         }
         match response.record.and_then(|record| record.record) {
             Some(Record::Event(event)) => {

@@ -11,13 +11,10 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::common::v1::EventPriority;
 
-use super::{Remote, json, print, print_table, refusal, runs};
+use super::{Remote, json, list, print, print_table, refusal, runs};
 use crate::timeline::Style;
 
 /// The messages that are printed as JSON.
-const SCENE: &str = "tavern.agent.v1.Scene";
-const STATUS: &str = "tavern.agent.v1.InstanceStatus";
-const PUBLISHED: &str = "tavern.agent.v1.PublishEventResponse";
 
 /// What to do with scenes.
 #[derive(Subcommand)]
@@ -106,7 +103,7 @@ impl Command {
                 let published = scenes.publish_event(publish.request()?).await;
                 let published = published.map_err(refused)?.into_inner();
                 if remote.json {
-                    json::print_line(PUBLISHED, &published)?;
+                    json::print_line(&published)?;
                 } else {
                     let to = match published.delivered_to.as_slice() {
                         [] => "no agent".to_owned(),
@@ -142,30 +139,25 @@ impl Publish {
 }
 
 async fn list(scenes: &mut Scenes, as_json: bool) -> anyhow::Result<()> {
-    let head = ["SCENE", "NAME", "AGENTS"].map(str::to_owned);
-    let mut rows = vec![head.to_vec()];
-    let mut request = ListScenesRequest::default();
-    loop {
-        let page = scenes.list_scenes(request.clone()).await;
-        let page = page.map_err(|status| refusal(&status))?.into_inner();
-        for scene in page.scenes {
-            if as_json {
-                json::print_line(SCENE, &scene)?;
-                continue;
-            }
-            let agents = scene.agents.iter().map(|agent| agent.instance_id.as_str());
-            let agents = agents.collect::<Vec<_>>().join(", ");
-            rows.push(vec![scene.scene_id, scene.name, agents]);
-        }
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
-    }
-    if !as_json {
-        print_table(&rows, Style::of_stdout().width);
-    }
-    Ok(())
+    let row = |scene: &contracts::tavern::agent::v1::Scene| {
+        let agents = scene.agents.iter().map(|agent| agent.instance_id.as_str());
+        let agents = agents.collect::<Vec<_>>().join(", ");
+        [scene.scene_id.clone(), scene.name.clone(), agents]
+    };
+    list::print_all(
+        as_json,
+        ["SCENE", "NAME", "AGENTS"],
+        row,
+        async |page_token| {
+            let request = ListScenesRequest {
+                page_token,
+                ..ListScenesRequest::default()
+            };
+            let page = scenes.list_scenes(request).await?.into_inner();
+            Ok((page.scenes, page.next_page_token))
+        },
+    )
+    .await
 }
 
 async fn status(scenes: &mut Scenes, run_id: String, as_json: bool) -> anyhow::Result<()> {
@@ -176,7 +168,7 @@ async fn status(scenes: &mut Scenes, run_id: String, as_json: bool) -> anyhow::R
     let found = found.map_err(|status| refusal(&status))?.into_inner();
     for instance in found.instances {
         if as_json {
-            json::print_line(STATUS, &instance)?;
+            json::print_line(&instance)?;
             continue;
         }
         let state = instance.state().as_str_name();

@@ -12,12 +12,10 @@ use contracts::tavern::workflow::v1::{
     ScheduleOverlap, ScheduleTime, TriggerScheduleRequest,
 };
 
-use super::{Remote, json, print, print_table, refusal};
+use super::{Remote, json, list, print, print_table, refusal};
 use crate::timeline::{Style, name};
 
 /// The messages that are printed as JSON.
-const SCHEDULE: &str = "tavern.workflow.v1.Schedule";
-const TIME: &str = "tavern.workflow.v1.ScheduleTime";
 
 /// What to do with schedules.
 #[derive(Subcommand)]
@@ -182,30 +180,19 @@ impl Put {
 }
 
 async fn list(schedules: &mut Schedules, as_json: bool) -> anyhow::Result<()> {
-    let head = ["SCHEDULE", "WORKFLOW", "TIMING", "NEXT"].map(str::to_owned);
-    let mut rows = vec![head.to_vec()];
-    let mut request = ListSchedulesRequest::default();
-    loop {
-        let page = schedules.list_schedules(request.clone()).await;
-        let page = page.map_err(|status| refusal(&status))?.into_inner();
-        for schedule in page.schedules {
-            match as_json {
-                true => json::print_line(SCHEDULE, &schedule)?,
-                false => rows.push(row(&schedule)),
-            }
-        }
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
-    }
-    if !as_json {
-        print_table(&rows, Style::of_stdout().width);
-    }
-    Ok(())
+    let head = ["SCHEDULE", "WORKFLOW", "TIMING", "NEXT"];
+    list::print_all(as_json, head, row, async |page_token| {
+        let request = ListSchedulesRequest {
+            page_token,
+            ..ListSchedulesRequest::default()
+        };
+        let page = schedules.list_schedules(request).await?.into_inner();
+        Ok((page.schedules, page.next_page_token))
+    })
+    .await
 }
 
-fn row(schedule: &Schedule) -> Vec<String> {
+fn row(schedule: &Schedule) -> [String; 4] {
     let timing = match &schedule.timing {
         Some(Timing::Interval(every)) => format!("every {every}"),
         Some(Timing::Cron(cron)) => format!("{} {}", cron.expression, cron.time_zone),
@@ -217,7 +204,7 @@ fn row(schedule: &Schedule) -> Vec<String> {
             .next_time
             .map_or_else(String::new, |next| next.to_string()),
     };
-    vec![
+    [
         schedule.schedule_id.clone(),
         schedule.workflow_id.clone(),
         timing.trim_end().to_owned(),
@@ -228,7 +215,7 @@ fn row(schedule: &Schedule) -> Vec<String> {
 fn show(schedule: Option<Schedule>, as_json: bool) -> anyhow::Result<()> {
     let schedule = schedule.context("the answer has no schedule")?;
     match as_json {
-        true => json::print_line(SCHEDULE, &schedule)?,
+        true => json::print_line(&schedule)?,
         false => print(&format!("{}\n", row(&schedule).join("  "))),
     }
     Ok(())
@@ -239,7 +226,7 @@ fn print_times(times: &[ScheduleTime], as_json: bool) -> anyhow::Result<()> {
     let mut rows = vec![head.to_vec()];
     for time in times {
         if as_json {
-            json::print_line(TIME, time)?;
+            json::print_line(time)?;
             continue;
         }
         let reason = name(time.reason().as_str_name(), "SCHEDULE_NOT_RUN_REASON_");

@@ -15,7 +15,7 @@ use contracts::tavern::registry::v1::{
     GetToolRequest, ListToolsRequest, Tool, ToolAvailability,
 };
 
-use super::{Remote, json, print, print_table, refusal};
+use super::{Remote, json, list, print, print_table, refusal};
 use crate::timeline::{Style, Timeline};
 
 /// What to do with tools.
@@ -149,37 +149,26 @@ impl Command {
 }
 
 async fn list(registry: &mut Registry, as_json: bool) -> anyhow::Result<ExitCode> {
-    let head = ["TOOL", "EFFECTS", "DESCRIPTION"].map(str::to_owned);
-    let mut rows = vec![head.to_vec()];
-    let mut request = ListToolsRequest::default();
-    loop {
-        let response = registry.list_tools(request.clone()).await;
-        let page = response.map_err(|status| refusal(&status))?.into_inner();
-        for tool in page.tools {
-            if as_json {
-                json::print_line("tavern.registry.v1.Tool", &tool)?;
-            }
-            let description = tool.description.lines().next().unwrap_or_default();
-            rows.push(vec![
-                tool.tool_id.clone(),
-                effects(&tool),
-                description.to_owned(),
-            ]);
-        }
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
-    }
-    if !as_json {
-        print_table(&rows, Style::of_stdout().width);
-    }
+    let row = |tool: &Tool| {
+        let description = tool.description.lines().next().unwrap_or_default();
+        [tool.tool_id.clone(), effects(tool), description.to_owned()]
+    };
+    let head = ["TOOL", "EFFECTS", "DESCRIPTION"];
+    list::print_all(as_json, head, row, async |page_token| {
+        let request = ListToolsRequest {
+            page_token,
+            ..ListToolsRequest::default()
+        };
+        let page = registry.list_tools(request).await?.into_inner();
+        Ok((page.tools, page.next_page_token))
+    })
+    .await?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn show(tool: &Tool, as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
-        json::print_line("tavern.registry.v1.Tool", tool)?;
+        json::print_line(tool)?;
         return Ok(ExitCode::SUCCESS);
     }
     let schema: serde_json::Value = serde_json::from_str(&tool.parameters_json)?;
@@ -211,7 +200,7 @@ async fn grammar(
     let response = gateway.render_grammar(request).await;
     let grammar = response.map_err(|status| refusal(&status))?.into_inner();
     if as_json {
-        json::print_line("tavern.gateway.v1.RenderGrammarResponse", &grammar)?;
+        json::print_line(&grammar)?;
         return Ok(ExitCode::SUCCESS);
     }
     // Lines of comment, which a reader of the grammar passes over; a schema leaves nothing open.
@@ -232,7 +221,7 @@ async fn grammar(
 fn explain(tool: &ToolAvailability, as_json: bool) -> anyhow::Result<ExitCode> {
     let available = tool.verdict() == AvailabilityVerdict::Available;
     if as_json {
-        json::print_line("tavern.registry.v1.ToolAvailability", tool)?;
+        json::print_line(tool)?;
     } else {
         let mut rows = vec![["LAYER", "", "DECIDED BY"].map(str::to_owned).to_vec()];
         rows.extend(tool.layers.iter().map(|verdict| {
@@ -272,7 +261,7 @@ async fn call(
     let mut timeline = Timeline::new(Style::of_stdout());
     while let Some(response) = stream.message().await.map_err(|status| refusal(&status))? {
         if as_json {
-            json::print_line("tavern.registry.v1.CallToolResponse", &response)?;
+            json::print_line(&response)?;
         }
         match response.record {
             Some(Record::Event(event)) if !as_json => print(&timeline.event(&event)),

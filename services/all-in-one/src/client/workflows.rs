@@ -9,11 +9,11 @@ use contracts::tavern::common::v1::{LoadDiagnostic, NodeCache};
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use contracts::tavern::workflow::v1::{
     DeleteWorkflowRequest, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
-    OnConflict, PutWorkflowRequest, RunConcurrency, StartRunRequest, ValidateWorkflowRequest,
-    Workflow, WorkflowForecast, start_run_request::Target,
+    NodeType, OnConflict, PutWorkflowRequest, RunConcurrency, StartRunRequest,
+    ValidateWorkflowRequest, Workflow, WorkflowForecast, start_run_request::Target,
 };
 
-use super::{Remote, json, print, print_table, refusal, runs};
+use super::{Remote, json, list, print, print_table, refusal, runs};
 use crate::timeline::Style;
 
 /// What to do with workflows.
@@ -177,7 +177,7 @@ fn read(file: &std::path::Path) -> anyhow::Result<String> {
 
 fn show(workflow: &Workflow, as_json: bool) -> anyhow::Result<ExitCode> {
     match as_json {
-        true => json::print_line("tavern.workflow.v1.Workflow", workflow)?,
+        true => json::print_line(workflow)?,
         false => print(&format!("{}\n", workflow.definition_json.trim_end())),
     }
     Ok(ExitCode::SUCCESS)
@@ -190,34 +190,29 @@ fn remarks(diagnostics: &[LoadDiagnostic]) {
 }
 
 async fn list(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCode> {
-    let head = ["WORKFLOW", "NAME", "SOURCE", "DESCRIPTION"].map(str::to_owned);
-    let mut rows = vec![head.to_vec()];
+    let row = |workflow: &Workflow| {
+        let source = if workflow.from_file { "file" } else { "stored" };
+        let description = workflow.description.lines().next().unwrap_or_default();
+        [
+            workflow.workflow_id.clone(),
+            workflow.name.clone(),
+            source.to_owned(),
+            description.to_owned(),
+        ]
+    };
+    let head = ["WORKFLOW", "NAME", "SOURCE", "DESCRIPTION"];
     let mut left_out = Vec::new();
-    let mut request = ListWorkflowsRequest::default();
-    loop {
-        let response = workflows.list_workflows(request.clone()).await;
-        let page = response.map_err(|status| refusal(&status))?.into_inner();
-        for workflow in page.workflows {
-            if as_json {
-                json::print_line("tavern.workflow.v1.Workflow", &workflow)?;
-            }
-            let source = if workflow.from_file { "file" } else { "stored" };
-            let description = workflow.description.lines().next().unwrap_or_default();
-            rows.push(vec![
-                workflow.workflow_id.clone(),
-                workflow.name.clone(),
-                source.to_owned(),
-                description.to_owned(),
-            ]);
-        }
+    list::print_all(as_json, head, row, async |page_token| {
+        let request = ListWorkflowsRequest {
+            page_token,
+            ..ListWorkflowsRequest::default()
+        };
+        let page = workflows.list_workflows(request).await?.into_inner();
         left_out.extend(page.diagnostics);
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
-    }
+        Ok((page.workflows, page.next_page_token))
+    })
+    .await?;
     if !as_json {
-        print_table(&rows, Style::of_stdout().width);
         remarks(&left_out);
     }
     Ok(ExitCode::SUCCESS)
@@ -231,7 +226,7 @@ async fn check(
     let response = workflows.validate_workflow(request).await;
     let response = response.map_err(|status| refusal(&status))?.into_inner();
     if as_json {
-        json::print_line("tavern.workflow.v1.ValidateWorkflowResponse", &response)?;
+        json::print_line(&response)?;
     } else {
         for violation in &response.violations {
             print(&format!("{}: {}\n", violation.pointer, violation.message));
@@ -285,30 +280,23 @@ fn reused(cache: &NodeCache) -> String {
 }
 
 async fn nodes(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCode> {
-    let head = ["TYPE", "CATEGORY", "DESCRIPTION"].map(str::to_owned);
-    let mut rows = vec![head.to_vec()];
-    let mut request = ListNodeTypesRequest::default();
-    loop {
-        let response = workflows.list_node_types(request.clone()).await;
-        let page = response.map_err(|status| refusal(&status))?.into_inner();
-        for node in page.node_types {
-            if as_json {
-                json::print_line("tavern.workflow.v1.NodeType", &node)?;
-            }
-            let description = node.description.lines().next().unwrap_or_default();
-            rows.push(vec![
-                node.full_type.clone(),
-                node.category.clone(),
-                description.to_owned(),
-            ]);
-        }
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
-    }
-    if !as_json {
-        print_table(&rows, Style::of_stdout().width);
-    }
+    let row = |node: &NodeType| {
+        let description = node.description.lines().next().unwrap_or_default();
+        [
+            node.full_type.clone(),
+            node.category.clone(),
+            description.to_owned(),
+        ]
+    };
+    let head = ["TYPE", "CATEGORY", "DESCRIPTION"];
+    list::print_all(as_json, head, row, async |page_token| {
+        let request = ListNodeTypesRequest {
+            page_token,
+            ..ListNodeTypesRequest::default()
+        };
+        let page = workflows.list_node_types(request).await?.into_inner();
+        Ok((page.node_types, page.next_page_token))
+    })
+    .await?;
     Ok(ExitCode::SUCCESS)
 }

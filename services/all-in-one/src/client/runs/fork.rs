@@ -31,7 +31,7 @@ pub(super) async fn run(
     let planned = planned.map_err(|status| refusal(&status))?.into_inner();
     let plan = planned.plan.context("the answer has no plan")?;
     match remote.json {
-        true => json::print_line("tavern.workflow.v1.ForkPlan", &plan)?,
+        true => json::print_line(&plan)?,
         false => show(&plan),
     }
     if only_plan {
@@ -52,7 +52,7 @@ pub(super) async fn run(
     let forked = forked.map_err(|status| refusal(&status))?.into_inner();
     let run = forked.run.context("the answer has no run")?;
     match remote.json {
-        true => json::print_line("tavern.common.v1.Run", &run)?,
+        true => json::print_line(&run)?,
         false => print(&format!("started {}\n", run.run_id)),
     }
     Ok(ExitCode::SUCCESS)

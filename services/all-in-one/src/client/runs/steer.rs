@@ -23,7 +23,7 @@ pub(super) async fn run(
     let steered = agents.steer_turn(request).await;
     let steered = steered.map_err(|status| refusal(&status))?.into_inner();
     if remote.json {
-        json::print_line("tavern.agent.v1.SteerTurnResponse", &steered)?;
+        json::print_line(&steered)?;
     } else {
         print(&match steered.effect_sequence {
             0 => format!(

@@ -3,13 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use contracts::tavern::common::v1::Wait;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::{AnswerWaitRequest, ListWaitsRequest, SignalRunRequest};
 use grpc_kit::Transport;
 
-use crate::timeline::Style;
-
-use super::super::{json, print_table, refusal};
+use super::super::{list, refusal};
 
 type Runs = RunServiceClient<Transport>;
 
@@ -19,40 +18,32 @@ pub(super) async fn list(
     run_id: String,
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let head = ["WAIT", "KIND", "FOR", "ANSWERS", "UNTIL"].map(str::to_owned);
-    let mut rows = vec![head.to_vec()];
-    let mut request = ListWaitsRequest {
-        run_id,
-        ..ListWaitsRequest::default()
-    };
-    loop {
-        let page = runs.list_waits(request.clone()).await;
-        let page = page.map_err(|status| refusal(&status))?.into_inner();
-        for wait in &page.waits {
-            if as_json {
-                json::print_line("tavern.common.v1.Wait", wait)?;
-            }
-            let kind = wait.kind().as_str_name();
-            let kind = kind.trim_start_matches("WAIT_KIND_").to_lowercase();
-            let answers: Vec<&str> = wait.choices.iter().map(|choice| &*choice.value).collect();
-            let due = wait.due.as_ref().map(ToString::to_string);
-            rows.push(vec![
-                wait.wait_id.clone(),
-                kind,
-                wait.name.clone(),
-                answers.join(", "),
-                due.unwrap_or_default(),
-            ]);
-        }
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
-    }
-    if !as_json {
-        print_table(&rows, Style::of_stdout().width);
-    }
+    let head = ["WAIT", "KIND", "FOR", "ANSWERS", "UNTIL"];
+    list::print_all(as_json, head, row, async |page_token| {
+        let request = ListWaitsRequest {
+            run_id: run_id.clone(),
+            page_token,
+            ..ListWaitsRequest::default()
+        };
+        let page = runs.list_waits(request).await?.into_inner();
+        Ok((page.waits, page.next_page_token))
+    })
+    .await?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn row(wait: &Wait) -> [String; 5] {
+    let kind = wait.kind().as_str_name();
+    let kind = kind.trim_start_matches("WAIT_KIND_").to_lowercase();
+    let (answers, due) = answers_and_due(wait);
+    [wait.wait_id.clone(), kind, wait.name.clone(), answers, due]
+}
+
+/// Returns what a wait can be answered with, and until when.
+pub(crate) fn answers_and_due(wait: &Wait) -> (String, String) {
+    let answers: Vec<&str> = wait.choices.iter().map(|choice| &*choice.value).collect();
+    let due = wait.due.as_ref().map(ToString::to_string);
+    (answers.join(", "), due.unwrap_or_default())
 }
 
 /// Sends a signal.
