@@ -1,5 +1,5 @@
 //! Compiles every proto file below `proto/` without protoc, keeps the descriptor set, and makes
-//! tables of the limits that the fields of requests declare.
+//! tables of the limits that the fields of our requests declare.
 
 mod rules;
 
@@ -8,8 +8,11 @@ use std::{env, error::Error, fs, path::Path, path::PathBuf};
 use prost::encoding::bytes;
 use protox::Compiler;
 
-/// The directory of files that are not ours: they describe options and have no generated code.
-const OPTIONS: &str = "buf/";
+/// The files that are ours.
+const OURS: &str = "tavern/";
+
+/// The directories of files that only describe options: they have no generated code.
+const OPTIONS: [&str; 2] = ["buf/", "google/api/"];
 
 #[expect(
     clippy::print_stdout,
@@ -18,24 +21,28 @@ const OPTIONS: &str = "buf/";
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
     println!("cargo::rerun-if-changed={}", root.display());
+    // A file is named from the first of them that holds it.
+    let roots = [root.join("third_party"), root];
     let mut files = Vec::new();
-    collect(&root.join("tavern"), &mut files)?;
+    collect(&roots[0].join("lf"), &mut files)?;
+    collect(&roots[1].join(OURS), &mut files)?;
     files.sort();
 
-    let mut compiler = Compiler::new([&root])?;
+    let mut compiler = Compiler::new(&roots)?;
     compiler.include_imports(true).include_source_info(true);
     compiler.open_files(&files)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(
         out.join("descriptor_set.bin"),
-        descriptor_set(&root, &compiler)?,
+        descriptor_set(&roots, &compiler)?,
     )?;
     fs::write(
         out.join("rules.rs"),
         rules::tables(&compiler.descriptor_pool())?,
     )?;
     let mut set = compiler.file_descriptor_set();
-    set.file.retain(|file| !file.name().starts_with(OPTIONS));
+    let describes_options = |name: &str| OPTIONS.iter().any(|start| name.starts_with(start));
+    set.file.retain(|file| !describes_options(file.name()));
     let mut config = tonic_prost_build::Config::new();
     config.enable_type_names();
     tonic_prost_build::configure()
@@ -46,14 +53,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Encodes the files with their options, and with the comments of those that are ours.
-fn descriptor_set(root: &Path, compiler: &Compiler) -> Result<Vec<u8>, Box<dyn Error>> {
+fn descriptor_set(roots: &[PathBuf], compiler: &Compiler) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut set = Vec::new();
     for file in compiler.descriptor_pool().files() {
-        if file.name().starts_with(OPTIONS) {
-            let mut bare = Compiler::new([root])?;
-            set.extend(bare.open_file(file.name())?.encode_file_descriptor_set());
-        } else {
+        if file.name().starts_with(OURS) {
             bytes::encode(1, &file.encode_to_vec(), &mut set);
+        } else {
+            let mut bare = Compiler::new(roots)?;
+            set.extend(bare.open_file(file.name())?.encode_file_descriptor_set());
         }
     }
     Ok(set)

@@ -4,7 +4,8 @@
 //! of the contract is words alone.
 
 use prost_reflect::{
-    DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value,
+    DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ServiceDescriptor,
+    Value,
 };
 use std::collections::BTreeMap;
 
@@ -13,11 +14,12 @@ type Result<T> = std::result::Result<T, String>;
 /// The most fields of a message with rules; the codec counts them without allocating.
 const MAX_FIELDS: usize = 32;
 
-/// Writes the tables of every request, and of every message below one that has rules.
+/// Writes the tables of every request of ours, and of every message below one that has rules.
 pub(super) fn tables(pool: &DescriptorPool) -> Result<String> {
     let mut tables = Tables::default();
     let mut requests = BTreeMap::new();
-    for service in pool.services() {
+    let ours = |service: &ServiceDescriptor| service.full_name().starts_with("tavern.");
+    for service in pool.services().filter(ours) {
         for method in service.methods() {
             let input = method.input();
             if let Some(index) = tables.message(&input)? {

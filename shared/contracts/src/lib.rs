@@ -66,7 +66,26 @@ pub mod tavern {
     }
 }
 
-/// The domain of every `ErrorInfo`.
+/// The protocols of others that Tavern speaks.
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    deprecated,
+    missing_docs,
+    rustdoc::all,
+    reason = "generated code; its comments come from the proto files"
+)]
+pub mod lf {
+    /// Agent2Agent.
+    pub mod a2a {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("lf.a2a.v1");
+        }
+    }
+}
+
+/// The domain of every `ErrorInfo` of ours.
 pub const ERROR_DOMAIN: &str = "tavern";
 
 /// The serialised `FileDescriptorSet` of every proto file, for reflection.

@@ -16,7 +16,7 @@ const NOT_SOURCE: [&str; 6] = [
 ];
 
 /// Files that are not ours and stand as their authors wrote them.
-const FOREIGN: &str = "proto/buf/";
+const FOREIGN: [&str; 2] = ["proto/buf/", "proto/third_party/"];
 
 /// The text files of a repository, by path from its root; a file that is no text has none.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,8 @@ impl Tree {
             None => walked(root)?,
         };
         let mut files = BTreeMap::new();
-        for path in paths.into_iter().filter(|path| !path.starts_with(FOREIGN)) {
+        let is_ours = |path: &String| !FOREIGN.iter().any(|start| path.starts_with(start));
+        for path in paths.into_iter().filter(is_ours) {
             match std::fs::read(root.join(&path)) {
                 Ok(bytes) => files.insert(path, String::from_utf8(bytes).ok()),
                 // Deleted but still listed, or a link that leads nowhere: not a file of the tree.
