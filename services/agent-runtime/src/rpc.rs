@@ -1,5 +1,6 @@
 //! The wire: requests in, answers and statuses out.
 
+mod a2a;
 mod agent;
 mod conversations;
 mod documents;
@@ -16,6 +17,7 @@ mod steering;
 mod tool_scope;
 mod worlds;
 
+pub use a2a::{A2aRpc, LONG_METHOD};
 pub use agent::AgentRpc;
 pub use conversations::ConversationRpc;
 pub use knowledge::KnowledgeRpc;

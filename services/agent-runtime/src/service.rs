@@ -1,7 +1,8 @@
 //! The service put together.
 
-use std::{collections::HashMap, ffi::OsString, fmt, sync::Arc};
+use std::{collections::HashMap, ffi::OsString, fmt, sync::Arc, time::Duration};
 
+use contracts::lf::a2a::v1::a2a_service_server::A2aServiceServer;
 use contracts::tavern::agent::v1::{
     agent_service_server::AgentServiceServer,
     conversation_service_server::ConversationServiceServer,
@@ -28,8 +29,8 @@ use crate::{
     questions::Questions,
     revisions::Revisions,
     rpc::{
-        AgentRpc, ConversationRpc, KnowledgeRpc, ModelRpc, ProfileRpc, ProjectRpc, Publishers,
-        SceneRpc, StateRpc,
+        A2aRpc, AgentRpc, ConversationRpc, KnowledgeRpc, LONG_METHOD, ModelRpc, ProfileRpc,
+        ProjectRpc, Publishers, SceneRpc, StateRpc,
     },
     runner::{Runner, RunnerParts},
     running_scenes::RunningScenes,
@@ -40,6 +41,9 @@ use crate::{
     store::{self, AgentStore},
     turns::Turns,
 };
+
+/// The longest that a method may take that waits for the end of a turn.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What the service takes from outside instead of asking the system.
 #[derive(Clone)]
@@ -89,6 +93,7 @@ pub struct AgentRuntime {
     scene_runner: SceneRunner,
     store: AgentStore,
     agent: AgentRpc,
+    a2a: A2aRpc,
     profile: ProfileRpc,
     knowledge: KnowledgeRpc,
     conversation: ConversationRpc,
@@ -146,12 +151,11 @@ pub async fn build(
         states: states.clone(),
         conversations: conversations.clone(),
         profiles: profiles.clone(),
-        peers,
+        peers: peers.clone(),
         running_scenes: running_scenes.clone(),
     };
-    let most = settings.max_scenes;
     let scenes_clock = Arc::clone(&clock);
-    let scene_runner = SceneRunner::new(parts, most, clock, Arc::clone(&ids));
+    let scene_runner = SceneRunner::new(parts, settings.max_scenes, clock, Arc::clone(&ids));
     let publishers = Publishers::new(running_scenes, runs.clone());
     let scenes = Scenes::new(settings.scenes_dir, store.clone(), revisions.clone());
     let projects = Projects::new(
@@ -175,6 +179,7 @@ pub async fn build(
         scene,
         scene_runner,
         store,
+        a2a: A2aRpc::new(agent.clone(), peers, settings.a2a_url),
         agent,
         profile: ProfileRpc::new(profiles.clone(), knowledge.clone(), settings.default_model),
         knowledge: KnowledgeRpc::new(knowledge, profiles, states.clone()),
@@ -314,6 +319,8 @@ impl AgentRuntime {
     pub fn services_beside_gateway(&self) -> Services {
         Services::new()
             .add(AgentServiceServer::new(self.agent.clone()))
+            .add(A2aServiceServer::new(self.a2a.clone()))
+            .method_timeout(LONG_METHOD, LONGEST)
             .add(ProfileServiceServer::new(self.profile.clone()))
             .add(KnowledgeServiceServer::new(self.knowledge.clone()))
             .add(ConversationServiceServer::new(self.conversation.clone()))

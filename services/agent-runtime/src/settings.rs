@@ -39,6 +39,9 @@ pub struct AgentSettings {
     pub scripts_dir: PathBuf,
     /// The model of agents that name none; empty for none. Default empty.
     pub default_model: String,
+    /// Where clients of A2A reach the server, as it stands in the cards of agents, such as
+    /// `https://agents.example.com`; empty if they know. Default empty.
+    pub a2a_url: String,
     /// The models by name.
     pub models: BTreeMap<String, ModelSettings>,
     /// What a turn may use when its caller does not say.
@@ -70,6 +73,7 @@ impl Default for AgentSettings {
             follow_agents_dir: true,
             scripts_dir: PathBuf::from("deploy/models"),
             default_model: String::new(),
+            a2a_url: String::new(),
             models: BTreeMap::new(),
             budgets: Budgets::default(),
             max_turns: 256,

@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use contracts::lf::a2a::v1::a2a_service_server::A2aServiceServer;
 use contracts::tavern::agent::v1::agent_service_server::AgentServiceServer;
 use contracts::tavern::agent::v1::conversation_service_server::ConversationServiceServer;
 use contracts::tavern::agent::v1::knowledge_service_server::KnowledgeServiceServer;
@@ -35,8 +36,9 @@ use crate::{Error, GatewaySettings};
 /// The longest that a call passed on may take: its service has a limit of its own.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 
-/// Methods of script-sandbox that may take longer than calls usually do.
-const LONG: [&str; 4] = [
+/// Methods that may take longer than calls usually do.
+const LONG: [&str; 5] = [
+    "lf.a2a.v1.A2AService/SendMessage",
     "tavern.sandbox.v1.BlobService/UploadBlob",
     "tavern.sandbox.v1.ScriptSandboxService/Execute",
     "tavern.sandbox.v1.SessionService/CreateSession",
@@ -78,6 +80,7 @@ impl Others {
             .add(Forward::<SessionServiceServer<()>>::to(&self.sandbox))
             .add(Forward::<BlobServiceServer<()>>::to(&self.sandbox))
             .add(Forward::<AgentServiceServer<()>>::to(&self.agent))
+            .add(Forward::<A2aServiceServer<()>>::to(&self.agent))
             .add(Forward::<KnowledgeServiceServer<()>>::to(&self.agent))
             .add(Forward::<ProjectServiceServer<()>>::to(&self.agent))
             .add(Forward::<ProfileServiceServer<()>>::to(&self.agent))

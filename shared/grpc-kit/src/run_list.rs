@@ -73,7 +73,7 @@ fn list_name(request: &ListRunsRequest) -> String {
 }
 
 /// Returns the place of a run in a list; nothing if its owner sent a run without id or time.
-fn place(run: &common::Run) -> Option<RunCursor> {
+pub fn place(run: &common::Run) -> Option<RunCursor> {
     let id: RunId = run.run_id.parse().ok()?;
     let created = timestamp_from_proto(run.create_time?)?;
     Some(RunCursor::new(created, id))

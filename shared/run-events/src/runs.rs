@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use contracts::tavern::run::v1::{ListRunsRequest, run_service_client::RunServiceClient};
 use core_types::{Clock, IdSource, RunId, RunOwner};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -81,6 +81,17 @@ impl Runs {
     /// RUN_NOT_FOUND, or a storage that does not work.
     pub async fn get(&self, run_id: &str) -> Result<common::Run, Status> {
         Ok(self.store.get(run_id).await?)
+    }
+
+    /// Returns the page of a list, the newest run first, and the token of the next page.
+    ///
+    /// # Errors
+    /// INVALID_FIELDS, or a storage that does not work.
+    pub async fn list(
+        &self,
+        request: &ListRunsRequest,
+    ) -> Result<(Vec<common::Run>, String), Failure> {
+        self.store.list_page(request).await
     }
 
     /// Returns what was stored beside a run.

@@ -43,7 +43,7 @@ impl RunService for Rpc {
         &self,
         request: Request<ListRunsRequest>,
     ) -> Result<Response<ListRunsResponse>, Status> {
-        let (runs, next_page_token) = self.runs.store().list_page(&request.into_inner()).await?;
+        let (runs, next_page_token) = self.runs.list(&request.into_inner()).await?;
         Ok(Response::new(ListRunsResponse {
             runs,
             next_page_token,

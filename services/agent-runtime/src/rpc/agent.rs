@@ -17,7 +17,10 @@ use run_events::{Runs, request_hash};
 use tonic::{Request, Response, Status};
 
 use super::{start, steering, tool_scope};
-use crate::turns::{NewTurn, Turns};
+use crate::{
+    profiles::Profiles,
+    turns::{NewTurn, Turns},
+};
 
 /// The scope in which request ids of turns count.
 const SCOPE: &str = "tavern.agent.v1.AgentService/StartTurn";
@@ -44,6 +47,33 @@ impl AgentRpc {
         Self {
             inner: Arc::new(Inner { runs, turns, ids }),
         }
+    }
+
+    /// Returns the runs that turns are.
+    pub(super) fn runs(&self) -> &Runs {
+        &self.inner.runs
+    }
+
+    /// Returns the agents.
+    pub(super) fn profiles(&self) -> &Profiles {
+        self.inner.turns.profiles()
+    }
+
+    /// Starts a turn, as StartTurn does.
+    pub(super) async fn start(
+        &self,
+        request: StartTurnRequest,
+    ) -> Result<StartTurnResponse, Failure> {
+        self.inner.start(request).await
+    }
+
+    /// Gives a turn a message, as SteerTurn does.
+    pub(super) async fn steer(
+        &self,
+        request: SteerTurnRequest,
+    ) -> Result<SteerTurnResponse, Status> {
+        let (runner, runs) = (self.inner.turns.runner(), &self.inner.runs);
+        steering::steer(runner, runs, request).await
     }
 }
 
@@ -84,16 +114,14 @@ impl AgentService for AgentRpc {
         &self,
         request: Request<StartTurnRequest>,
     ) -> Result<Response<StartTurnResponse>, Status> {
-        Ok(Response::new(self.inner.start(request.into_inner()).await?))
+        Ok(Response::new(self.start(request.into_inner()).await?))
     }
 
     async fn steer_turn(
         &self,
         request: Request<SteerTurnRequest>,
     ) -> Result<Response<SteerTurnResponse>, Status> {
-        let (runner, runs) = (self.inner.turns.runner(), &self.inner.runs);
-        let steered = steering::steer(runner, runs, request.into_inner()).await?;
-        Ok(Response::new(steered))
+        Ok(Response::new(self.steer(request.into_inner()).await?))
     }
 
     type ExportTurnStream = BoxStream<'static, Result<ExportTurnResponse, Status>>;

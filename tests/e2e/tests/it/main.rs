@@ -1,6 +1,7 @@
 //! Black-box tests over the wire: Tavern as processes, asked as any other backend would ask.
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
+mod a2a;
 mod availability;
 mod cancel;
 mod cells;

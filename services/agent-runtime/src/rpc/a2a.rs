@@ -1,0 +1,242 @@
+//! A2AService: agents for clients that speak A2A 1.0 (rules G902 to G905).
+//!
+//! A face of what other methods do: a task is a turn, its context the conversation, its tenant the profile.
+//!
+//! - `send`: a message that starts a turn, answers a question or steers.
+//! - `follow`: a turn from its log, up to its present and on.
+//! - `progress`: what the log of a turn says about the task.
+//! - `task`, `updates`, `list`, `card`: the answers.
+//! - `parts`, `value`: contents, read and written.
+//! - `failure`: refusals in the words of A2A.
+
+mod card;
+mod failure;
+mod follow;
+mod list;
+mod parts;
+mod progress;
+mod send;
+mod task;
+mod updates;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use contracts::{
+    lf::a2a::v1::{
+        AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest,
+        GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+        ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse,
+        ListTasksRequest, ListTasksResponse, SendMessageRequest, SendMessageResponse,
+        StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
+        a2a_service_server::A2aService, send_message_response::Payload,
+    },
+    tavern::{
+        common::v1::Run, registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
+        run::v1::run_service_client::RunServiceClient,
+    },
+};
+use core_types::{RunId, RunOwner};
+use futures::stream::BoxStream;
+use grpc_kit::{Drain, Failure, Transport};
+use run_events::Runs;
+use tonic::{Request, Response, Status};
+
+use self::{
+    failure::{no_push, no_such_task, not_cancelable, unsupported, version_not_supported},
+    follow::Followed,
+    task::View,
+};
+use super::AgentRpc;
+use crate::{peers::Peers, profiles::Profiles};
+
+/// The method that may wait for the end of a turn.
+pub const LONG_METHOD: &str = "lf.a2a.v1.A2AService/SendMessage";
+
+/// The version of the protocol that is spoken.
+const VERSION: &str = "1.0";
+
+/// The server side of A2AService.
+#[derive(Clone, Debug)]
+pub struct A2aRpc {
+    agent: AgentRpc,
+    runs: Runs,
+    profiles: Profiles,
+    registry: ToolRegistryServiceClient<Transport>,
+    /// The runs that questions are.
+    questions: RunServiceClient<Transport>,
+    /// Where clients of other machines reach this service; may be empty.
+    public_url: String,
+}
+
+impl A2aRpc {
+    /// Serves the turns of `agent`.
+    pub fn new(agent: AgentRpc, peers: Peers, public_url: String) -> Self {
+        Self {
+            runs: agent.runs().clone(),
+            profiles: agent.profiles().clone(),
+            agent,
+            registry: peers.registry,
+            questions: peers.workflow_runs,
+            public_url,
+        }
+    }
+
+    /// Returns the run of a task of `tenant`.
+    async fn run(&self, tenant: &str, task_id: &str) -> Result<Run, Status> {
+        let tenant = tenant_of(tenant)?;
+        let id: Result<RunId, _> = task_id.parse();
+        if !id.is_ok_and(|id| id.owner() == RunOwner::Agent) {
+            return Err(no_such_task(task_id));
+        }
+        match self.runs.get(task_id).await {
+            Ok(run) if run.subject == tenant => Ok(run),
+            Ok(_) => Err(no_such_task(task_id)),
+            Err(status) if status.code() == tonic::Code::NotFound => Err(no_such_task(task_id)),
+            Err(status) => Err(status),
+        }
+    }
+}
+
+/// Returns which agent is meant.
+fn tenant_of(tenant: &str) -> Result<&str, Failure> {
+    match tenant {
+        "" => Err(Failure::invalid_fields().violation("tenant", "is missing; name the agent")),
+        tenant if tenant.len() > 256 => {
+            Err(Failure::invalid_fields().violation("tenant", "exceeds 256 bytes"))
+        }
+        tenant => Ok(tenant),
+    }
+}
+
+/// Refuses clients of another version of the protocol. One that names none speaks 0.3.
+fn of_this_version<T>(request: Request<T>) -> Result<T, Status> {
+    let asked = request.metadata().get("a2a-version");
+    match asked.map_or(Ok("0.3"), |version| version.to_str()) {
+        Ok(VERSION) => Ok(request.into_inner()),
+        asked => Err(version_not_supported(asked.unwrap_or_default())),
+    }
+}
+
+#[tonic::async_trait]
+impl A2aService for A2aRpc {
+    async fn send_message(
+        &self,
+        request: Request<SendMessageRequest>,
+    ) -> Result<Response<SendMessageResponse>, Status> {
+        let drain = Drain::of(&request);
+        let request = of_this_version(request)?;
+        let configuration = request.configuration.clone().unwrap_or_default();
+        let view = View::of_one(configuration.history_length)?;
+        let mut followed = self.deliver(request, drain).await?;
+        if !configuration.return_immediately {
+            while !followed.progress.is_settled() && followed.step().await? {}
+        }
+        let task = followed.task(view);
+        Ok(Response::new(SendMessageResponse {
+            payload: Some(Payload::Task(task)),
+        }))
+    }
+
+    type SendStreamingMessageStream = BoxStream<'static, Result<StreamResponse, Status>>;
+
+    async fn send_streaming_message(
+        &self,
+        request: Request<SendMessageRequest>,
+    ) -> Result<Response<Self::SendStreamingMessageStream>, Status> {
+        let drain = Drain::of(&request);
+        let request = of_this_version(request)?;
+        let configuration = request.configuration.clone().unwrap_or_default();
+        let view = View::of_one(configuration.history_length)?;
+        let followed = self.deliver(request, drain).await?;
+        let is_done = followed.progress.is_settled();
+        Ok(Response::new(updates::of(followed, view, is_done)))
+    }
+
+    async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<Task>, Status> {
+        let drain = Drain::of(&request);
+        let request = of_this_version(request)?;
+        let view = View::of_one(request.history_length)?;
+        let run = self.run(&request.tenant, &request.id).await?;
+        Ok(Response::new(self.task(run, view, drain).await?))
+    }
+
+    async fn list_tasks(
+        &self,
+        request: Request<ListTasksRequest>,
+    ) -> Result<Response<ListTasksResponse>, Status> {
+        let drain = Drain::of(&request);
+        let request = of_this_version(request)?;
+        Ok(Response::new(self.list(request, drain).await?))
+    }
+
+    async fn cancel_task(
+        &self,
+        request: Request<CancelTaskRequest>,
+    ) -> Result<Response<Task>, Status> {
+        let drain = Drain::of(&request);
+        let request = of_this_version(request)?;
+        let run = self.run(&request.tenant, &request.id).await?;
+        if run.outcome.is_some() {
+            return Err(not_cancelable(&run.run_id));
+        }
+        let cancelled = self.runs.cancel(&run.run_id, "cancelled by A2A").await?;
+        let task = self.task(cancelled.run, View::of_one(None)?, drain).await?;
+        Ok(Response::new(task))
+    }
+
+    type SubscribeToTaskStream = BoxStream<'static, Result<StreamResponse, Status>>;
+
+    async fn subscribe_to_task(
+        &self,
+        request: Request<SubscribeToTaskRequest>,
+    ) -> Result<Response<Self::SubscribeToTaskStream>, Status> {
+        let drain = Drain::of(&request);
+        let request = of_this_version(request)?;
+        let run = self.run(&request.tenant, &request.id).await?;
+        if run.outcome.is_some() {
+            return Err(unsupported("the task has ended; read it with GetTask"));
+        }
+        let followed = Followed::open(&self.runs, run, drain).await?;
+        let view = View::of_one(None)?;
+        let is_done = followed.progress.outcome.is_some();
+        Ok(Response::new(updates::of(followed, view, is_done)))
+    }
+
+    async fn create_task_push_notification_config(
+        &self,
+        request: Request<TaskPushNotificationConfig>,
+    ) -> Result<Response<TaskPushNotificationConfig>, Status> {
+        of_this_version(request).and_then(|_| Err(no_push()))
+    }
+
+    async fn get_task_push_notification_config(
+        &self,
+        request: Request<GetTaskPushNotificationConfigRequest>,
+    ) -> Result<Response<TaskPushNotificationConfig>, Status> {
+        of_this_version(request).and_then(|_| Err(no_push()))
+    }
+
+    async fn list_task_push_notification_configs(
+        &self,
+        request: Request<ListTaskPushNotificationConfigsRequest>,
+    ) -> Result<Response<ListTaskPushNotificationConfigsResponse>, Status> {
+        of_this_version(request).and_then(|_| Err(no_push()))
+    }
+
+    async fn delete_task_push_notification_config(
+        &self,
+        request: Request<DeleteTaskPushNotificationConfigRequest>,
+    ) -> Result<Response<()>, Status> {
+        of_this_version(request).and_then(|_| Err(no_push()))
+    }
+
+    async fn get_extended_agent_card(
+        &self,
+        request: Request<GetExtendedAgentCardRequest>,
+    ) -> Result<Response<AgentCard>, Status> {
+        let request = of_this_version(request)?;
+        Ok(Response::new(self.card(&request.tenant).await?))
+    }
+}

@@ -1,0 +1,82 @@
+//! What an agent says of itself.
+
+use std::collections::HashMap;
+
+use contracts::{
+    lf::a2a::v1::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill},
+    tavern::registry::v1::{BatchGetToolsRequest, Tool},
+};
+use tonic::Status;
+
+use super::{A2aRpc, VERSION, tenant_of};
+use crate::{
+    domain::{profile::Profile, spelling},
+    error::no_such_profile,
+};
+
+impl A2aRpc {
+    /// Returns the card of an agent: its profile, with its tools and workflows as skills.
+    pub(super) async fn card(&self, tenant: &str) -> Result<AgentCard, Status> {
+        let tenant = tenant_of(tenant)?;
+        let known = self.profiles.get(tenant);
+        let known = known.ok_or_else(|| no_such_profile(tenant))?;
+        let inventory = known.profile.inventory();
+        let mut tools = HashMap::new();
+        if !inventory.is_empty() {
+            let ids = inventory.iter();
+            let request = BatchGetToolsRequest {
+                tool_ids: ids.map(|name| spelling::tool_id(name).to_owned()).collect(),
+                ..BatchGetToolsRequest::default()
+            };
+            let found = self.registry.clone().batch_get_tools(request).await?;
+            let found = found.into_inner().tools.into_iter();
+            tools.extend(found.map(|tool| (tool.tool_id.clone(), tool)));
+        }
+        let skills = inventory
+            .iter()
+            .filter_map(|name| Some(skill(name, tools.get(spelling::tool_id(name))?)));
+        let mut card = card(&known.profile, &self.public_url);
+        card.skills = skills.collect();
+        Ok(card)
+    }
+}
+
+/// Writes the card of a profile, without skills.
+pub(super) fn card(profile: &Profile, public_url: &str) -> AgentCard {
+    let text = |text: &str| vec![text.to_owned()];
+    AgentCard {
+        name: profile.name.clone(),
+        description: profile.description.clone(),
+        supported_interfaces: vec![AgentInterface {
+            url: public_url.to_owned(),
+            protocol_binding: "GRPC".to_owned(),
+            tenant: profile.id.to_string(),
+            protocol_version: VERSION.to_owned(),
+        }],
+        version: profile.version.clone(),
+        capabilities: Some(AgentCapabilities {
+            streaming: Some(true),
+            push_notifications: Some(false),
+            extensions: Vec::new(),
+            extended_agent_card: Some(true),
+        }),
+        default_input_modes: [text("text/plain"), text("application/json")].concat(),
+        default_output_modes: text("text/plain"),
+        ..AgentCard::default()
+    }
+}
+
+/// Writes a tool or workflow as a skill.
+fn skill(name: &str, tool: &Tool) -> AgentSkill {
+    let kind = match tool.tool_id.starts_with("workflow:") {
+        true => "workflow",
+        false => "tool",
+    };
+    AgentSkill {
+        id: name.to_owned(),
+        name: name.to_owned(),
+        description: tool.description.clone(),
+        tags: vec![kind.to_owned()],
+        ..AgentSkill::default()
+    }
+}

@@ -1,0 +1,165 @@
+//! A message on its way to the agent.
+
+use contracts::{
+    lf::a2a::v1::{Message, Role, SendMessageRequest},
+    tavern::{
+        agent::v1::{StartTurnRequest, SteerTurnRequest, start_turn_request::Input},
+        common::v1::ErrorReason,
+        run::v1::AnswerWaitRequest,
+    },
+};
+use core_types::{ConversationId, RequestId};
+use grpc_kit::{Drain, Failure, reason};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::{
+    A2aRpc,
+    failure::{no_push, unsupported},
+    follow::Followed,
+    parts::{self, Said},
+    progress::Question,
+    tenant_of,
+};
+
+/// The longest message for a turn that runs, in bytes.
+const MAX_STEERING_BYTES: usize = 64 << 10;
+
+impl A2aRpc {
+    /// Delivers a message, and follows its task from then on. Repeating it delivers nothing again.
+    pub(super) async fn deliver(
+        &self,
+        request: SendMessageRequest,
+        drain: Drain,
+    ) -> Result<Followed, Status> {
+        let configuration = request.configuration.unwrap_or_default();
+        if configuration.task_push_notification_config.is_some() {
+            return Err(no_push());
+        }
+        let tenant = tenant_of(&request.tenant)?;
+        let message = request.message.unwrap_or_default();
+        check(&message)?;
+        let said = parts::read(&message.parts)?;
+        if message.task_id.is_empty() {
+            let turn = StartTurnRequest {
+                request_id: message.message_id,
+                profile_id: tenant.to_owned(),
+                conversation_id: message.context_id,
+                input: Some(Input::UserMessage(said.text)),
+                ..StartTurnRequest::default()
+            };
+            let started = self.agent.start(turn).await.map_err(at_parts)?;
+            let run = started.run.unwrap_or_default();
+            return Followed::open(&self.runs, run, drain).await;
+        }
+        let run = self.run(tenant, &message.task_id).await?;
+        if !message.context_id.is_empty() && message.context_id != run.conversation_id {
+            let problem = "is not the context of the task; leave it out";
+            let failure = Failure::invalid_fields().violation("message.context_id", problem);
+            return Err(failure.into());
+        }
+        let mut followed = Followed::open(&self.runs, run, drain).await?;
+        if followed.progress.has(&message.message_id) {
+            return Ok(followed);
+        }
+        if followed.progress.outcome.is_some() {
+            return Err(unsupported(
+                "the task has ended; send the message without task_id, with its context_id",
+            ));
+        }
+        match followed.progress.question().cloned() {
+            Some(question) => {
+                self.answer(&question, message.message_id, &said).await?;
+                followed.progress.close_question(&question.wait.wait_id);
+            }
+            None => {
+                self.steer(&followed.run.run_id, message.message_id, said)
+                    .await?;
+            }
+        }
+        Ok(followed)
+    }
+
+    async fn answer(
+        &self,
+        question: &Question,
+        request_id: String,
+        said: &Said,
+    ) -> Result<(), Status> {
+        let request = AnswerWaitRequest {
+            run_id: question.run_id.clone(),
+            wait_id: question.wait.wait_id.clone(),
+            answer_json: said.answer_json(),
+            answered_by: "a2a".to_owned(),
+            request_id,
+        };
+        let answered = self.questions.clone().answer_wait(request).await;
+        match answered.map_err(at_parts) {
+            Ok(_) => Ok(()),
+            Err(status) => match reason(&status) {
+                // Its run has noted that before the turn has.
+                Some(ErrorReason::NotWaiting | ErrorReason::RunFinished) => Err(Failure::new(
+                    Code::Unavailable,
+                    ErrorReason::NotWaiting,
+                    "the question has just ended; send the message again",
+                )
+                .into()),
+                _ => Err(status),
+            },
+        }
+    }
+
+    async fn steer(&self, run_id: &str, request_id: String, said: Said) -> Result<(), Status> {
+        if said.text.len() > MAX_STEERING_BYTES {
+            let problem = format!(
+                "exceed {MAX_STEERING_BYTES} bytes, the most for a task that is worked on; \
+                 shorten them"
+            );
+            return Err(at("message.parts", problem));
+        }
+        let request = SteerTurnRequest {
+            run_id: run_id.to_owned(),
+            request_id,
+            message: said.text,
+            interrupt: false,
+        };
+        self.agent.steer(request).await.map(drop).map_err(at_parts)
+    }
+}
+
+/// Checks what a message says beside its parts; everything that is wrong is named.
+fn check(message: &Message) -> Result<(), Status> {
+    let mut failure = Failure::invalid_fields();
+    if let Err(error) = RequestId::new(message.message_id.as_str()) {
+        failure.add_violation("message.message_id", error.to_string());
+    }
+    if message.role() != Role::User {
+        failure.add_violation("message.role", "is not ROLE_USER");
+    }
+    if !message.context_id.is_empty()
+        && let Err(error) = ConversationId::new(message.context_id.as_str())
+    {
+        failure.add_violation("message.context_id", error.to_string());
+    }
+    failure.refuse_if_any()
+}
+
+/// Names the field of the message where a refusal names that of the request that it became.
+fn at_parts(status: impl Into<Status>) -> Status {
+    let status: Status = status.into();
+    let refused = status.get_error_details().bad_request().cloned();
+    let violation = refused.and_then(|refused| refused.field_violations.into_iter().next());
+    match violation {
+        Some(violation) => match violation.field.as_str() {
+            "user_message" | "message" | "answer_json" => {
+                at("message.parts", violation.description)
+            }
+            _ => status,
+        },
+        None => status,
+    }
+}
+
+fn at(field: &str, problem: String) -> Status {
+    Failure::invalid_fields().violation(field, problem).into()
+}

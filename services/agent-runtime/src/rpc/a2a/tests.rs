@@ -1,0 +1,255 @@
+//! Turns as tasks: values, states, questions and pieces.
+
+use contracts::{
+    lf::a2a::v1::{TaskState, part::Content, stream_response::Payload},
+    tavern::common::v1::{
+        CallResult, CallSettled, IterationStarted, ModelRequested, NodeWaiting, NodeWoken, Run,
+        RunEvent, RunFinished, RunOutcome, RunQueued, RunState, SteeringAccepted, TextDelta, Wait,
+        WaitKind, WakeCause, run_event::Kind,
+    },
+};
+use prost_types::{Value as Wire, value};
+use serde_json::{Value, json};
+
+use super::{parts, progress::Progress, task, updates::Shown, value as values};
+
+#[test]
+fn g905_integers_that_a_reader_would_round_are_texts() {
+    let number = value::Kind::NumberValue;
+    let text = |text: &str| value::Kind::StringValue(text.to_owned());
+    for (json, expected) in [
+        ("9007199254740992", number(9_007_199_254_740_992.0)),
+        ("9007199254740993", text("9007199254740993")),
+        ("-9007199254740993", text("-9007199254740993")),
+        ("18446744073709551615", text("18446744073709551615")),
+        ("0.5", number(0.5)),
+        ("1e300", number(1e300)),
+    ] {
+        let value: Value = serde_json::from_str(json).unwrap();
+        assert_eq!(values::from_json(&value).kind, Some(expected), "{json}");
+    }
+}
+
+#[test]
+fn data_is_the_same_json_after_both_ways() {
+    for value in [
+        json!(null),
+        json!({"a": [1, -2.5, true, "x", {"b": null}], "": 0}),
+        json!([]),
+    ] {
+        assert_eq!(values::to_json(&values::from_json(&value)), Some(value));
+    }
+    let deep = (0..200).fold(json!(1), |below, _| json!([below]));
+    let mut wire = &values::from_json(&deep);
+    let mut depth = 0;
+    while let Some(value::Kind::ListValue(list)) = &wire.kind {
+        (wire, depth) = (&list.values[0], depth + 1);
+    }
+    // Below that it is its text.
+    assert!(depth < 30 && matches!(&wire.kind, Some(value::Kind::StringValue(_))));
+    let infinite = Wire {
+        kind: Some(value::Kind::NumberValue(f64::INFINITY)),
+    };
+    assert_eq!(values::to_json(&infinite), None);
+}
+
+#[test]
+fn g904_texts_and_data_are_one_text_and_data_alone_is_an_answer() {
+    let (greeting, room) = (parts::text("Hello"), parts::data(&json!({"room": 3})));
+    let said = parts::read(&[greeting.clone(), room.clone()]).unwrap();
+    assert_eq!(said.text, "Hello\n\n{\"room\":3}");
+    assert_eq!(said.answer_json(), r#""Hello\n\n{\"room\":3}""#);
+    assert_eq!(parts::read(&[room]).unwrap().answer_json(), r#"{"room":3}"#);
+    assert_eq!(
+        parts::read(&[greeting]).unwrap().answer_json(),
+        r#""Hello""#
+    );
+}
+
+/// The log of a turn, and of a run below it, as it is read.
+struct Log {
+    run: Run,
+    progress: Progress,
+}
+
+impl Log {
+    fn new() -> Self {
+        let run = Run {
+            run_id: "turn_1".to_owned(),
+            ..Run::default()
+        };
+        Self {
+            run,
+            progress: Progress::default(),
+        }
+    }
+
+    fn add(&mut self, run_id: &str, kind: Kind) {
+        let is_own = run_id == self.run.run_id;
+        let event = RunEvent {
+            sequence: self.progress.sequence + 1,
+            run_id: run_id.to_owned(),
+            parent_path: (!is_own)
+                .then(|| self.run.run_id.clone())
+                .into_iter()
+                .collect(),
+            kind: Some(kind),
+            ..RunEvent::default()
+        };
+        self.progress.note(&self.run, &event);
+    }
+
+    fn own(&mut self, kind: Kind) {
+        self.add("turn_1", kind);
+    }
+
+    fn ask(&mut self, run_id: &str) {
+        let wait = Wait {
+            wait_id: format!("{run_id}/wait"),
+            kind: WaitKind::HumanInput.into(),
+            name: "Which herb?".to_owned(),
+            ..Wait::default()
+        };
+        self.add(run_id, Kind::NodeWaiting(NodeWaiting { wait: Some(wait) }));
+    }
+
+    fn write(&mut self, text: &str) {
+        let text = text.to_owned();
+        self.own(Kind::Text(TextDelta { text }));
+    }
+}
+
+fn finished(state: RunState, result: &str) -> Kind {
+    Kind::RunFinished(RunFinished {
+        outcome: Some(RunOutcome {
+            state: state.into(),
+            result_json: json!(result).to_string(),
+            ..RunOutcome::default()
+        }),
+    })
+}
+
+#[test]
+fn g903_the_state_of_a_task_is_that_of_its_turn() {
+    let begun = || Kind::IterationStarted(IterationStarted::default());
+    for (events, expected) in [
+        (vec![Kind::RunQueued(RunQueued {})], TaskState::Submitted),
+        (vec![begun()], TaskState::Working),
+        (
+            vec![begun(), finished(RunState::Succeeded, "")],
+            TaskState::Completed,
+        ),
+        (
+            vec![begun(), finished(RunState::Failed, "")],
+            TaskState::Failed,
+        ),
+        (
+            vec![begun(), finished(RunState::InDoubt, "")],
+            TaskState::Failed,
+        ),
+        (vec![finished(RunState::Failed, "")], TaskState::Rejected),
+        (vec![finished(RunState::Cancelled, "")], TaskState::Canceled),
+    ] {
+        let mut log = Log::new();
+        events.into_iter().for_each(|kind| log.own(kind));
+        assert_eq!(log.progress.state(), expected);
+    }
+}
+
+#[test]
+fn g903_input_is_required_until_a_question_is_answered_or_left_open() {
+    let woken = Kind::NodeWoken(NodeWoken {
+        wait_id: "flow_1/wait".to_owned(),
+        cause: WakeCause::Answer.into(),
+        payload_json: "\"sage\"".to_owned(),
+        request_id: "m2".to_owned(),
+        ..NodeWoken::default()
+    });
+    let left_open = Kind::CallSettled(CallSettled {
+        result: Some(CallResult {
+            output_json: r#"{"interaction_id":"flow_1","status":"pending"}"#.to_owned(),
+            ..CallResult::default()
+        }),
+    });
+    for (run, end) in [
+        ("flow_1", woken),
+        ("turn_1", left_open),
+        ("flow_1", finished(RunState::Failed, "")),
+        ("turn_1", finished(RunState::Cancelled, "")),
+    ] {
+        let mut log = Log::new();
+        log.ask("flow_1");
+        assert_eq!(log.progress.state(), TaskState::InputRequired);
+        log.add(run, end.clone());
+        assert_ne!(log.progress.state(), TaskState::InputRequired, "{end:?}");
+        let is_answer = matches!(end, Kind::NodeWoken(_));
+        assert_eq!(log.progress.has("m2"), is_answer);
+    }
+}
+
+#[test]
+fn a_history_drops_its_oldest_messages() {
+    let mut log = Log::new();
+    for number in 0..60 {
+        log.own(Kind::SteeringAccepted(SteeringAccepted {
+            message: "x".repeat(40_000),
+            request_id: format!("m{number}"),
+        }));
+    }
+    let history = log.progress.last_messages(usize::MAX);
+    assert!(
+        history.len() > 20 && history.len() < 30,
+        "{}",
+        history.len()
+    );
+    assert_eq!(history.last().map(|said| &*said.message_id), Some("m59"));
+    assert_eq!(log.progress.last_messages(2).len(), 2);
+    assert!(log.progress.has("m0"));
+}
+
+/// Puts the answer together as a client does.
+fn take(changes: Vec<Payload>, answer: &mut String) {
+    for change in changes {
+        if let Payload::ArtifactUpdate(update) = change {
+            if !update.append {
+                answer.clear();
+            }
+            for part in update.artifact.unwrap_or_default().parts {
+                if let Some(Content::Text(text)) = part.content {
+                    answer.push_str(&text);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn g902_the_pieces_are_the_answer_whatever_came_before_it() {
+    let asked = || Kind::ModelRequested(ModelRequested::default());
+    for (rounds, result) in [
+        (&[&["It is ", "late."][..]][..], "It is late."),
+        (
+            &[&["Let me ", "look."], &["It is ", "late."]],
+            "It is late.",
+        ),
+        (&[&["Let me look."], &[]], "It is late."),
+        (&[&["It is "]], "It is late."),
+        (&[&["It is late, and more"]], "It is late."),
+        (&[&["Let me look."], &[]], ""),
+    ] {
+        let mut log = Log::new();
+        let (mut shown, mut answer) = (Shown::of(&log.progress), String::new());
+        for round in rounds {
+            log.own(asked());
+            take(shown.changes(&log.run, &log.progress), &mut answer);
+            for piece in *round {
+                log.write(piece);
+                take(shown.changes(&log.run, &log.progress), &mut answer);
+            }
+        }
+        log.own(finished(RunState::Succeeded, result));
+        take(shown.changes(&log.run, &log.progress), &mut answer);
+        assert_eq!(answer, result, "{rounds:?}");
+        assert_eq!(task::answer(&log.progress), result);
+    }
+}

@@ -1,0 +1,133 @@
+//! A task as a stream: how it stands, then what changes.
+
+use async_stream::try_stream;
+use contracts::{
+    lf::a2a::v1::{
+        StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+        stream_response::Payload,
+    },
+    tavern::common::v1::Run,
+};
+use futures::stream::BoxStream;
+use tonic::Status;
+
+use super::{
+    follow::Followed,
+    progress::Progress,
+    task::{self, View},
+};
+
+/// Follows a task until it ends, or asks something. With `is_done` the stream says only how it stands.
+pub(super) fn of(
+    mut followed: Followed,
+    view: View,
+    mut is_done: bool,
+) -> BoxStream<'static, Result<StreamResponse, Status>> {
+    Box::pin(try_stream! {
+        let mut shown = Shown::of(&followed.progress);
+        yield response(Payload::Task(followed.task(view)));
+        while !is_done && followed.step().await? {
+            let changes = shown.changes(&followed.run, &followed.progress);
+            is_done = changes.iter().any(is_last);
+            for change in changes {
+                yield response(change);
+            }
+        }
+    })
+}
+
+/// Whether the stream ends with this.
+fn is_last(change: &Payload) -> bool {
+    let Payload::StatusUpdate(update) = change else {
+        return false;
+    };
+    let state = update.status.as_ref().map(TaskStatus::state);
+    !matches!(state, Some(TaskState::Working | TaskState::Submitted))
+}
+
+/// What a client has been shown.
+#[derive(Debug)]
+pub(super) struct Shown {
+    state: TaskState,
+    /// The question.
+    wait_id: Option<String>,
+    /// How much of what the model wrote, in bytes, and of which.
+    text: usize,
+    generation: u64,
+    /// Whether a piece of the answer was shown.
+    has_answer: bool,
+}
+
+impl Shown {
+    /// Takes a progress as shown.
+    pub(super) fn of(progress: &Progress) -> Self {
+        Self {
+            state: progress.state(),
+            wait_id: wait_id(progress),
+            text: progress.answer.len(),
+            generation: progress.generation,
+            has_answer: !progress.answer.is_empty(),
+        }
+    }
+
+    /// Returns what is new.
+    pub(super) fn changes(&mut self, run: &Run, progress: &Progress) -> Vec<Payload> {
+        let mut changes = Vec::new();
+        let has_ended = progress.outcome.is_some();
+        let before = match progress.generation == self.generation {
+            true => Some(self.text),
+            // What was shown stays until there is something in its place.
+            false => (has_ended || !progress.answer.is_empty()).then_some(0),
+        };
+        if let Some(before) = before {
+            let piece = self.piece(run, progress, before);
+            self.has_answer |= piece.is_some();
+            changes.extend(piece);
+            (self.text, self.generation) = (progress.answer.len(), progress.generation);
+        }
+        let (state, wait_id) = (progress.state(), wait_id(progress));
+        if (state, &wait_id) != (self.state, &self.wait_id) {
+            (self.state, self.wait_id) = (state, wait_id);
+            changes.push(Payload::StatusUpdate(TaskStatusUpdateEvent {
+                task_id: run.run_id.clone(),
+                context_id: run.conversation_id.clone(),
+                status: Some(task::status(run, progress)),
+                metadata: None,
+            }));
+        }
+        changes
+    }
+
+    /// Returns the next piece of the answer; the first `before` bytes of what the model wrote are known.
+    fn piece(&self, run: &Run, progress: &Progress, before: usize) -> Option<Payload> {
+        let last_chunk = progress.outcome.is_some();
+        let answer = task::answer(progress);
+        // The result of a turn may differ from what its model wrote last.
+        let (append, text) = match answer.strip_prefix(&progress.answer[..before]) {
+            Some(rest) => (before > 0, rest),
+            None => (false, &*answer),
+        };
+        let is_new = !text.is_empty() || (last_chunk && self.has_answer);
+        is_new.then(|| {
+            Payload::ArtifactUpdate(TaskArtifactUpdateEvent {
+                task_id: run.run_id.clone(),
+                context_id: run.conversation_id.clone(),
+                artifact: Some(task::artifact(text)),
+                append,
+                last_chunk,
+                metadata: None,
+            })
+        })
+    }
+}
+
+fn wait_id(progress: &Progress) -> Option<String> {
+    let question = progress.question();
+    question.map(|question| question.wait.wait_id.clone())
+}
+
+fn response(payload: Payload) -> StreamResponse {
+    StreamResponse {
+        payload: Some(payload),
+    }
+}
