@@ -23,6 +23,8 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use contracts::{
     lf::a2a::v1::{
         AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest,
@@ -33,7 +35,8 @@ use contracts::{
         a2a_service_server::A2aService, send_message_response::Payload,
     },
     tavern::{
-        common::v1::Run, registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
+        common::v1::{ErrorReason, Run},
+        registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
         run::v1::run_service_client::RunServiceClient,
     },
 };
@@ -41,7 +44,8 @@ use core_types::{RunId, RunOwner};
 use futures::stream::BoxStream;
 use grpc_kit::{Drain, Failure, Transport};
 use run_events::Runs;
-use tonic::{Request, Response, Status};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tonic::{Code, Request, Response, Status};
 
 use self::{
     failure::{no_push, no_such_task, not_cancelable, unsupported, version_not_supported},
@@ -53,6 +57,9 @@ use crate::{peers::Peers, profiles::Profiles};
 
 /// The method that may wait for the end of a turn.
 pub const LONG_METHOD: &str = "lf.a2a.v1.A2AService/SendMessage";
+
+/// How many clients may wait for the end of a turn at once. It leaves most of a server's calls to others.
+const MAX_WAITING: usize = 256;
 
 /// The version of the protocol that is spoken.
 const VERSION: &str = "1.0";
@@ -68,6 +75,8 @@ pub struct A2aRpc {
     questions: RunServiceClient<Transport>,
     /// Where clients of other machines reach this service; may be empty.
     public_url: String,
+    /// The room for clients that wait.
+    waiting: Arc<Semaphore>,
 }
 
 impl A2aRpc {
@@ -80,7 +89,19 @@ impl A2aRpc {
             registry: peers.registry,
             questions: peers.workflow_runs,
             public_url,
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
         }
+    }
+
+    /// Takes room for a client that waits.
+    fn room(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        self.waiting.try_acquire().map_err(|_| {
+            let message = format!(
+                "{MAX_WAITING} clients wait for the end of a task, which is the most; send the \
+                 message with return_immediately, or by SendStreamingMessage"
+            );
+            Failure::new(Code::ResourceExhausted, ErrorReason::Overloaded, message)
+        })
     }
 
     /// Returns the run of a task of `tenant`.
@@ -93,7 +114,7 @@ impl A2aRpc {
         match self.runs.get(task_id).await {
             Ok(run) if run.subject == tenant => Ok(run),
             Ok(_) => Err(no_such_task(task_id)),
-            Err(status) if status.code() == tonic::Code::NotFound => Err(no_such_task(task_id)),
+            Err(status) if status.code() == Code::NotFound => Err(no_such_task(task_id)),
             Err(status) => Err(status),
         }
     }
@@ -129,8 +150,10 @@ impl A2aService for A2aRpc {
         let request = of_this_version(request)?;
         let configuration = request.configuration.clone().unwrap_or_default();
         let view = View::of_one(configuration.history_length)?;
+        let waits = !configuration.return_immediately;
+        let _room = waits.then(|| self.room()).transpose()?;
         let mut followed = self.deliver(request, drain).await?;
-        if !configuration.return_immediately {
+        if waits {
             while !followed.progress.is_settled() && followed.step().await? {}
         }
         let task = followed.task(view);

@@ -2,6 +2,8 @@
 
 mod client;
 
+use std::sync::Arc;
+
 use anyhow::{Context, bail, ensure};
 use contracts::lf::a2a::v1::{
     GetExtendedAgentCardRequest, ListTasksRequest, Message, Role, SendMessageConfiguration,
@@ -14,6 +16,7 @@ use grpc_kit::ClientSettings;
 use prost_types::value::Kind;
 use serde_json::json;
 use testkit::{Stack, eventually};
+use tokio::task::JoinSet;
 use tonic::Code;
 
 use client::{Client, Seen, a2a, post, prepare, refused, state, text, text_of, v1};
@@ -198,6 +201,34 @@ async fn g902_a_task_that_is_worked_on_is_steered_followed_and_cancelled() -> an
         sequence > 1.0 && seen.states == [TaskState::Canceled],
         "{seen:?}"
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_wait_leave_room_for_others() -> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    prepare(deploy.path())?;
+    let stack = Stack::builder().deploy(deploy.path()).start().await?;
+    let sloth = Arc::new(Client::of(&stack, "sloth")?);
+    let mut waiting = JoinSet::new();
+    for _ in 0..300 {
+        let sloth = Arc::clone(&sloth);
+        waiting.spawn(async move { sloth.send(sloth.message("hello", "")).await });
+    }
+    // All wait for one task; those who find no room are refused at once.
+    for _ in 0..44 {
+        let answer = waiting.join_next().await.context("an answer")??;
+        let refusal = refused(answer)?;
+        ensure!(
+            refusal == a2a(Code::ResourceExhausted, "OVERLOADED"),
+            "{refusal:?}"
+        );
+    }
+    let task = sloth.leave(sloth.message("hello", "")).await?;
+    sloth.cancel(&task.id).await?;
+    while let Some(answer) = waiting.join_next().await {
+        ensure!(state(&answer??) == TaskState::Canceled);
+    }
     Ok(())
 }
 

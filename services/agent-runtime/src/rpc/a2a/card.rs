@@ -37,6 +37,9 @@ impl A2aRpc {
             .filter_map(|name| Some(skill(name, tools.get(spelling::tool_id(name))?)));
         let mut card = card(&known.profile, &self.public_url);
         card.skills = skills.collect();
+        if card.version.is_empty() {
+            card.version = known.revision_number().to_string();
+        }
         Ok(card)
     }
 }

@@ -19,7 +19,7 @@ use super::{
 pub(super) struct Followed {
     pub(super) run: Run,
     pub(super) progress: Progress,
-    records: BoxStream<'static, Result<WatchRecord, Status>>,
+    pub(super) records: BoxStream<'static, Result<WatchRecord, Status>>,
 }
 
 impl Followed {

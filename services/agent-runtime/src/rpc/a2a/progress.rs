@@ -25,6 +25,8 @@ pub(super) struct Progress {
     delivered: HashSet<String>,
     /// What was said, the oldest first.
     history: Vec<Message>,
+    /// Whether what was said is of no use any more.
+    forgets: bool,
     has_begun: bool,
     is_queued: bool,
     /// What the model wrote since it was asked last.
@@ -171,6 +173,9 @@ impl Progress {
 
     /// Adds a message to the history, from which the oldest are dropped.
     fn say(&mut self, message: Message) {
+        if self.forgets {
+            return;
+        }
         self.history.push(message);
         let bytes = |history: &[Message]| -> usize {
             history.iter().map(prost::Message::encoded_len).sum()
@@ -196,6 +201,12 @@ impl Progress {
     /// Whether a message has arrived before.
     pub(super) fn has(&self, message_id: &str) -> bool {
         self.delivered.contains(message_id)
+    }
+
+    /// Drops what was said, and what will be.
+    pub(super) fn forget_history(&mut self) {
+        self.history = Vec::new();
+        self.forgets = true;
     }
 
     /// Returns the last `most` messages.

@@ -48,7 +48,7 @@ impl A2aRpc {
                 input: Some(Input::UserMessage(said.text)),
                 ..StartTurnRequest::default()
             };
-            let started = self.agent.start(turn).await.map_err(at_parts)?;
+            let started = self.agent.start(turn).await.map_err(of_message)?;
             let run = started.run.unwrap_or_default();
             return Followed::open(&self.runs, run, drain).await;
         }
@@ -94,7 +94,7 @@ impl A2aRpc {
             request_id,
         };
         let answered = self.questions.clone().answer_wait(request).await;
-        match answered.map_err(at_parts) {
+        match answered.map_err(of_message) {
             Ok(_) => Ok(()),
             Err(status) => match reason(&status) {
                 // Its run has noted that before the turn has.
@@ -123,7 +123,11 @@ impl A2aRpc {
             message: said.text,
             interrupt: false,
         };
-        self.agent.steer(request).await.map(drop).map_err(at_parts)
+        self.agent
+            .steer(request)
+            .await
+            .map(drop)
+            .map_err(of_message)
     }
 }
 
@@ -145,19 +149,20 @@ fn check(message: &Message) -> Result<(), Status> {
 }
 
 /// Names the field of the message where a refusal names that of the request that it became.
-fn at_parts(status: impl Into<Status>) -> Status {
+fn of_message(status: impl Into<Status>) -> Status {
     let status: Status = status.into();
     let refused = status.get_error_details().bad_request().cloned();
     let violation = refused.and_then(|refused| refused.field_violations.into_iter().next());
-    match violation {
-        Some(violation) => match violation.field.as_str() {
-            "user_message" | "message" | "answer_json" => {
-                at("message.parts", violation.description)
-            }
-            _ => status,
-        },
-        None => status,
-    }
+    let Some(violation) = violation else {
+        return status;
+    };
+    let field = match violation.field.as_str() {
+        "user_message" | "message" | "answer_json" => "message.parts",
+        "conversation_id" => "message.context_id",
+        "profile_id" => "tenant",
+        _ => return status,
+    };
+    at(field, violation.description)
 }
 
 fn at(field: &str, problem: String) -> Status {

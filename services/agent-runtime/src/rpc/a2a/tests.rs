@@ -8,10 +8,12 @@ use contracts::{
         WaitKind, WakeCause, run_event::Kind,
     },
 };
+use futures::{StreamExt, stream};
 use prost_types::{Value as Wire, value};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::{parts, progress::Progress, task, updates::Shown, value as values};
+use super::{follow::Followed, parts, progress::Progress, task, updates::Shown, value as values};
 
 #[test]
 fn g905_integers_that_a_reader_would_round_are_texts() {
@@ -205,6 +207,24 @@ fn a_history_drops_its_oldest_messages() {
     assert_eq!(history.last().map(|said| &*said.message_id), Some("m59"));
     assert_eq!(log.progress.last_messages(2).len(), 2);
     assert!(log.progress.has("m0"));
+}
+
+#[tokio::test]
+async fn a_stream_without_news_repeats_the_state_and_continues() {
+    let mut log = Log::new();
+    log.own(Kind::RunQueued(RunQueued {}));
+    let mut shown = Shown::of(&log.progress);
+    let mut followed = Followed {
+        run: log.run,
+        progress: log.progress,
+        records: stream::pending().boxed(),
+    };
+    let (news, is_done) = shown.next(&mut followed, Instant::now()).await.unwrap();
+    let [Payload::StatusUpdate(update)] = &news[..] else {
+        panic!("{news:?}");
+    };
+    let status = update.status.clone().unwrap_or_default();
+    assert_eq!((status.state(), is_done), (TaskState::Submitted, false));
 }
 
 /// Puts the answer together as a client does.

@@ -1,5 +1,7 @@
 //! A task as a stream: how it stands, then what changes.
 
+use std::time::Duration;
+
 use async_stream::try_stream;
 use contracts::{
     lf::a2a::v1::{
@@ -9,6 +11,9 @@ use contracts::{
     tavern::common::v1::Run,
 };
 use futures::stream::BoxStream;
+use grpc_kit::CallContext;
+use prost::Message;
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 use super::{
@@ -17,21 +22,31 @@ use super::{
     task::{self, View},
 };
 
+/// After how long without news a stream repeats the state, as a server ends one that is silent.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
+
 /// Follows a task until it ends, or asks something. With `is_done` the stream says only how it stands.
 pub(super) fn of(
     mut followed: Followed,
     view: View,
     mut is_done: bool,
 ) -> BoxStream<'static, Result<StreamResponse, Status>> {
+    let context = CallContext::current();
     Box::pin(try_stream! {
         let mut shown = Shown::of(&followed.progress);
-        yield response(Payload::Task(followed.task(view)));
-        while !is_done && followed.step().await? {
-            let changes = shown.changes(&followed.run, &followed.progress);
-            is_done = changes.iter().any(is_last);
-            for change in changes {
-                yield response(change);
+        let mut news = vec![Payload::Task(followed.task(view))];
+        followed.progress.forget_history();
+        loop {
+            for payload in news {
+                let response = StreamResponse { payload: Some(payload) };
+                context.admit_message(response.encoded_len()).await;
+                yield response;
             }
+            if is_done {
+                return;
+            }
+            let due = Instant::now() + SIGN_OF_LIFE;
+            (news, is_done) = shown.next(&mut followed, due).await?;
         }
     })
 }
@@ -70,6 +85,26 @@ impl Shown {
         }
     }
 
+    /// Waits until something is new, or the state is due to be repeated. Returns whether the stream ends
+    /// then.
+    pub(super) async fn next(
+        &mut self,
+        followed: &mut Followed,
+        due: Instant,
+    ) -> Result<(Vec<Payload>, bool), Status> {
+        while let Ok(stepped) = timeout_at(due, followed.step()).await {
+            if !stepped? {
+                return Ok((Vec::new(), true));
+            }
+            let news = self.changes(&followed.run, &followed.progress);
+            if !news.is_empty() {
+                let is_done = news.iter().any(is_last);
+                return Ok((news, is_done));
+            }
+        }
+        Ok((vec![status(&followed.run, &followed.progress)], false))
+    }
+
     /// Returns what is new.
     pub(super) fn changes(&mut self, run: &Run, progress: &Progress) -> Vec<Payload> {
         let mut changes = Vec::new();
@@ -88,12 +123,7 @@ impl Shown {
         let (state, wait_id) = (progress.state(), wait_id(progress));
         if (state, &wait_id) != (self.state, &self.wait_id) {
             (self.state, self.wait_id) = (state, wait_id);
-            changes.push(Payload::StatusUpdate(TaskStatusUpdateEvent {
-                task_id: run.run_id.clone(),
-                context_id: run.conversation_id.clone(),
-                status: Some(task::status(run, progress)),
-                metadata: None,
-            }));
+            changes.push(status(run, progress));
         }
         changes
     }
@@ -126,8 +156,11 @@ fn wait_id(progress: &Progress) -> Option<String> {
     question.map(|question| question.wait.wait_id.clone())
 }
 
-fn response(payload: Payload) -> StreamResponse {
-    StreamResponse {
-        payload: Some(payload),
-    }
+fn status(run: &Run, progress: &Progress) -> Payload {
+    Payload::StatusUpdate(TaskStatusUpdateEvent {
+        task_id: run.run_id.clone(),
+        context_id: run.conversation_id.clone(),
+        status: Some(task::status(run, progress)),
+        metadata: None,
+    })
 }
