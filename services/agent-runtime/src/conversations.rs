@@ -18,11 +18,13 @@ use tonic::Code;
 use crate::{
     domain::{message::ChatMessage, plan::Plan},
     error::store_failure,
+    running_scenes::copied_world,
     store::{AgentStore, AppendRequest, Batch, ConversationRow},
     turn_log::history::{self, Earlier},
 };
 
 pub use branch::Branched;
+pub(crate) use branch::branch_key;
 
 /// How many changes of different conversations can be made at once.
 const STRIPES: usize = 64;
@@ -200,8 +202,11 @@ impl Conversations {
         for (run, _) in runs {
             self.inner.runs.delete(&run.run_id).await?;
         }
-        let states = self.inner.store.delete_states(conversation_id).await;
-        states.map_err(|error| store_failure(&error))?;
+        for owner in [Some(conversation_id), copied_world(conversation_id)] {
+            let Some(owner) = owner else { continue };
+            let states = self.inner.store.delete_states(owner).await;
+            states.map_err(|error| store_failure(&error))?;
+        }
         // Last, so that a deletion that was interrupted can be repeated.
         let deleted = self.inner.store.delete_conversation(conversation_id).await;
         deleted.map_err(|error| store_failure(&error))
@@ -244,13 +249,13 @@ impl Conversations {
             let failure = Failure::new(Code::Aborted, reason, message);
             return Err(failure.metadata("revision", current.to_string()));
         }
-        let batch = Batch {
-            created: self.inner.clock.now(),
-            messages,
-        };
+        let created = self.inner.clock.now();
+        let batch = [Batch { created, messages }];
         let request = request.as_ref().map(|request| (request, current + 1));
         let store = &self.inner.store;
-        let appended = store.append(conversation_id, &batch, request).await;
+        let appended = store
+            .append(conversation_id, created, &batch, request)
+            .await;
         appended.map_err(|error| store_failure(&error))?;
         Ok((self.get(conversation_id).await?, false))
     }

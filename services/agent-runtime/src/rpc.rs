@@ -4,6 +4,7 @@ mod a2a;
 mod agent;
 mod conversations;
 mod documents;
+mod fork;
 mod knowledge;
 mod model;
 mod operations;

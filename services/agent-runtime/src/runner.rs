@@ -60,6 +60,7 @@ use crate::{
     settings::AgentSettings,
     states::States,
     turn_log::{
+        forked::Forked,
         history, journal,
         replay::{Folded, ReplayError, fold, time_of},
     },
@@ -186,6 +187,33 @@ impl Runner {
 
     /// Continues with a turn that the process before this one left.
     pub fn resume(&self, open: OpenRun) {
+        // What had been admitted before continues in any case.
+        self.resume_in(None, open);
+    }
+
+    /// Carries a fork out: what was taken over is its log so far.
+    ///
+    /// # Errors
+    /// A storage that does not work; the turn continues at the next start.
+    pub async fn start_fork(
+        &self,
+        recorder: Recorder,
+        meta: RunMeta,
+        room: Room,
+    ) -> Result<(), Failure> {
+        let events = self.inner.runs.events(recorder.run_id()).await?;
+        let kind = TURN.to_owned();
+        let open = OpenRun {
+            recorder,
+            meta,
+            kind,
+            events,
+        };
+        self.resume_in(Some(room), open);
+        Ok(())
+    }
+
+    fn resume_in(&self, room: Option<Room>, open: OpenRun) {
         let span = telemetry::spans::invoke_agent(&open.meta.subject);
         if let Some(parent) = telemetry::context::parse_traceparent(&open.meta.traceparent) {
             telemetry::context::set_parent(&span, &parent);
@@ -194,8 +222,7 @@ impl Runner {
         match Resumed::replay(&open) {
             Ok((plan, resumed)) => {
                 tracing::info!(%run, events = open.events.len(), "going on with a turn");
-                // What had been admitted before continues in any case.
-                self.execute(open.recorder, open.meta, plan, resumed, None, &span);
+                self.execute(open.recorder, open.meta, plan, resumed, room, &span);
             }
             Err(error) => {
                 tracing::error!(%run, error = grpc_kit::failure::chain(&error), "a turn cannot continue");
@@ -267,6 +294,8 @@ struct Resumed {
     steering: Steering,
     /// The versions of the states that a model was asked with that has not answered.
     asked: AskedStates,
+    /// What it has taken over from the turn that it is a fork of.
+    forked: Forked,
 }
 
 /// The versions of the states that a model was asked with.
@@ -301,6 +330,7 @@ impl Resumed {
             },
             steering: Steering::default(),
             asked: AskedStates::default(),
+            forked: Forked::default(),
         }
     }
 
@@ -317,11 +347,14 @@ impl Resumed {
         let mut resumed = Self::fresh(turn, given, &opening);
         resumed.taken_over = true;
         for event in own {
+            resumed.forked.take(event);
             match &event.kind {
                 Some(Kind::CancelRequested(asked)) => resumed.cancel = Some(asked.reason.clone()),
                 Some(
                     Kind::RunStarted(_)
                     | Kind::MessageGiven(_)
+                    | Kind::TurnForked(_)
+                    | Kind::ResultTaken(_)
                     | Kind::RunQueued(_)
                     | Kind::RunDequeued(_),
                 )

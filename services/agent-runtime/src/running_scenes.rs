@@ -18,6 +18,8 @@ use crate::domain::{
     sleep::{Sleep, WakeCause},
 };
 
+/// What the name of a copy of a world state begins with.
+const COPY: &str = "fork_";
 /// What stands between the run of a scene and an agent in the name of its conversation.
 const SEPARATOR: char = '.';
 /// How many requests may wait to be taken by one scene.
@@ -235,6 +237,7 @@ impl SceneInstance {
             run_id: self.running.run_id.clone(),
             instance_id: self.instance.id.clone(),
             chain,
+            copy_of: None,
         }
     }
 }
@@ -242,6 +245,18 @@ impl SceneInstance {
 /// Returns the conversation of an agent in a scene.
 pub(crate) fn conversation_of(run_id: &str, instance_id: &str) -> String {
     format!("{run_id}{SEPARATOR}{instance_id}")
+}
+
+/// Returns the conversation of a fork of a turn in a scene: one that is in no scene, with a copy of the world
+/// state under a name of its own.
+pub(crate) fn conversation_of_fork(key: &str, instance_id: &str) -> String {
+    format!("{COPY}{key}{SEPARATOR}{instance_id}")
+}
+
+/// Returns what the copy of the world state is kept under that a conversation has as a fork; none if it has
+/// none.
+pub(crate) fn copied_world(conversation_id: &str) -> Option<&str> {
+    scene_of(conversation_id).filter(|world| world.starts_with(COPY))
 }
 
 /// Returns the run of the scene to which a conversation belongs by its name, also after the scene has ended.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use contracts::tavern::common::v1::ErrorReason;
-use core_types::Clock;
+use core_types::{Clock, Timestamp};
 use grpc_kit::Failure;
 use json_schema::Schema;
 use run_events::Runs;
@@ -143,6 +143,34 @@ impl States {
     ) -> Result<Option<Snapshot>, Failure> {
         let row = self.stored(&owner, version).await?;
         row.map(|row| snapshot(owner, row)).transpose()
+    }
+
+    /// Begins a state as a copy of what another one was at a time, with the versions of it that were shown.
+    ///
+    /// # Errors
+    /// STATE_LOST, or a storage that does not work.
+    pub async fn copy(
+        &self,
+        from: &StateOwner,
+        to: &StateOwner,
+        time: Timestamp,
+        shown: &[u64],
+    ) -> Result<(), Failure> {
+        let then = self.store.state_at(from, time).await;
+        let Some(then) = then.map_err(|error| store_failure(&error))? else {
+            // A state that began later has its first version.
+            let is_kept = self.stored(from, Some(1)).await?.is_some();
+            return match is_kept || self.stored(from, None).await?.is_none() {
+                true => Ok(()),
+                false => Err(state_lost()),
+            };
+        };
+        for version in shown.iter().filter(|version| **version < then.version) {
+            if let Some(row) = self.stored(from, Some(*version)).await? {
+                self.put(to, &copied(row)).await?;
+            }
+        }
+        self.put(to, &copied(then)).await
     }
 
     /// Returns whose state a request speaks of: that of the agent whose turn continues, or had the newest one, if it names none.
@@ -323,6 +351,20 @@ impl States {
         let stored = self.store.put_state(owner, row).await;
         stored.map(drop).map_err(|error| store_failure(&error))
     }
+}
+
+/// Makes the version of a copy, which no request made.
+fn copied(row: StateRow) -> StateRow {
+    StateRow {
+        request_id: String::new(),
+        body_hash: Vec::new(),
+        ..row
+    }
+}
+
+fn state_lost() -> Failure {
+    let message = "a state is no longer kept as it was at the event; fork at a later one";
+    Failure::new(Code::FailedPrecondition, ErrorReason::StateLost, message)
 }
 
 fn compiled(schema: Option<&Value>) -> Result<Option<Schema>, Failure> {

@@ -247,27 +247,31 @@ impl AgentStore {
         Ok(found.map(|(body_hash, revision)| (body_hash, revision.unsigned_abs())))
     }
 
-    /// Appends messages to a conversation, which begins now unless it has begun, and stores the request
-    /// that gives it this revision.
+    /// Appends messages to a conversation, which begins now unless it has begun, as one change of it, and
+    /// stores the request that gives it this revision. The parts may have been said before.
     ///
     /// # Errors
     /// A database that does not work.
     pub async fn append(
         &self,
         id: &str,
-        batch: &Batch,
+        now: Timestamp,
+        parts: &[Batch],
         request: Option<(&AppendRequest, u64)>,
     ) -> Result<(), StoreError> {
-        let created = batch.created.unix_nanos();
         let mut transaction = self.database.begin_write().await?;
-        begin(&mut transaction, id, batch.created).await?;
+        begin(&mut transaction, id, now).await?;
         let last: i64 = sqlx::query_scalar(
             "SELECT coalesce(max(batch), 0) FROM appended_messages WHERE conversation_id = ?1",
         )
         .bind(id)
         .fetch_one(&mut *transaction)
         .await?;
-        for (message, position) in batch.messages.iter().zip(0_i64..) {
+        let parts = parts.iter().flat_map(|part| {
+            let times = std::iter::repeat(part.created.unix_nanos());
+            times.zip(&part.messages)
+        });
+        for ((created, message), position) in parts.zip(0_i64..) {
             sqlx::query(
                 "INSERT INTO appended_messages \
                  (conversation_id, batch, position, created, role, text) \
@@ -297,6 +301,20 @@ impl AgentStore {
         Ok(transaction.commit().await?)
     }
 
+    /// Returns how many messages a conversation began with.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn first_messages(&self, id: &str) -> Result<u64, StoreError> {
+        let count: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM appended_messages WHERE conversation_id = ?1 AND batch = 1",
+        )
+        .bind(id)
+        .fetch_one(self.database.reader())
+        .await?;
+        Ok(count.unsigned_abs())
+    }
+
     /// Returns what was appended to a conversation, the oldest first.
     ///
     /// # Errors
@@ -310,7 +328,7 @@ impl AgentStore {
         let mut batches: Vec<Batch> = Vec::new();
         let mut current = None;
         for row in &rows {
-            let number: i64 = row.try_get(0)?;
+            let part: (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
             let role: &str = row.try_get(2)?;
             let roles = [Role::System, Role::User, Role::Assistant];
             let role = roles.into_iter().find(|known| known.as_str() == role);
@@ -319,14 +337,14 @@ impl AgentStore {
                 column: "role",
             })?;
             let message = ChatMessage::new(role, row.try_get::<String, _>(3)?);
-            match batches.last_mut().filter(|_| current == Some(number)) {
+            match batches.last_mut().filter(|_| current == Some(part)) {
                 Some(batch) => batch.messages.push(message),
                 None => batches.push(Batch {
-                    created: Timestamp::from_unix_nanos(row.try_get(1)?),
+                    created: Timestamp::from_unix_nanos(part.1),
                     messages: vec![message],
                 }),
             }
-            current = Some(number);
+            current = Some(part);
         }
         Ok(batches)
     }

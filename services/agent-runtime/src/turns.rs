@@ -1,5 +1,7 @@
 //! Starting turns, for callers and for the agents of scenes.
 
+mod fork;
+
 use std::sync::Arc;
 
 use call_text::Dialect;
@@ -25,6 +27,8 @@ use crate::{
     store::StateOwner,
     turn_log::journal::message_given,
 };
+
+pub use fork::NewFork;
 
 /// Starts turns. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -156,8 +160,6 @@ impl Turns {
         }
         let input = turn.input;
         let start = StartRun {
-            kind: TURN,
-            owner: None,
             subject: profile.id.to_string(),
             conversation_id: turn.conversation_id,
             request_id: turn.request_id,
@@ -166,14 +168,8 @@ impl Turns {
             input_json: input.opening.to_json(),
             input_is_model_text: matches!(input.opening, Opening::ModelText { .. }),
             options: turn.options,
-            can_wait: true,
-            concurrency_key: String::new(),
-            priority: 0,
-            deadline_cap: None,
-            grant: None,
-            owner_data: serde_json::to_value(&plan).expect("a plan has only text keys"),
             first_events: input.history.iter().map(message_given).collect(),
-            path: None,
+            ..run_of(&plan)
         };
         match inner.runs.start(start).await? {
             Started::Replayed(run) => {
@@ -202,6 +198,30 @@ impl Turns {
                 })
             }
         }
+    }
+}
+
+/// Returns the start of a run of a turn, without what it is given and by which request.
+fn run_of(plan: &Plan) -> StartRun {
+    StartRun {
+        kind: TURN,
+        owner: None,
+        subject: String::new(),
+        conversation_id: String::new(),
+        request_id: String::new(),
+        scope: "",
+        body_hash: run_log::Hash::of(&[]),
+        input_json: String::new(),
+        input_is_model_text: false,
+        options: None,
+        can_wait: true,
+        concurrency_key: String::new(),
+        priority: 0,
+        deadline_cap: None,
+        grant: None,
+        owner_data: serde_json::to_value(plan).expect("a plan has only text keys"),
+        first_events: Vec::new(),
+        path: None,
     }
 }
 

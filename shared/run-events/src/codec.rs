@@ -82,6 +82,8 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::InstanceSlept(_) => 70,
         Kind::InstanceWoke(_) => 71,
         Kind::UsageReported(_) => 72,
+        Kind::TurnForked(_) => 73,
+        Kind::ResultTaken(_) => 74,
     }
 }
 

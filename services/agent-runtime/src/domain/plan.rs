@@ -115,12 +115,15 @@ impl Opening {
 pub struct SceneTurn {
     /// The scene.
     pub scene_id: String,
-    /// The run of the scene.
+    /// The run of the scene; of a fork, what its copy of the world state is kept under.
     pub run_id: String,
     /// The agent.
     pub instance_id: String,
     /// How what the turn publishes came about.
     pub chain: Vec<Hop>,
+    /// The run of the scene whose world state a fork has a copy of; missing outside of forks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_of: Option<String>,
 }
 
 /// Everything of a turn that its log does not say. Its input is in the log.

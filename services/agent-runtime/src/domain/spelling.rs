@@ -47,6 +47,20 @@ const NAMES: [(&str, &[&str]); 10] = [
 /// The tools by which a model uses handles. Every agent has them once a call gave a handle.
 pub const HANDLE_TOOLS: [&str; 3] = ["system:read_stream", "system:list_handles", "system:cancel"];
 
+/// The tools that read and change the states of the agent itself and of its scene.
+const STATE_TOOLS: [&str; 5] = [
+    "ReadPrivateStateTool",
+    "UpdatePrivateStateTool",
+    "ReadWorldStateTool",
+    "RequestWorldStateUpdateTool",
+    "UpdateGoalTool",
+];
+
+/// Whether a tool, by the name in a profile, reads or changes the states of the agent itself or of its scene.
+pub fn is_state_tool(written: &str) -> bool {
+    STATE_TOOLS.contains(&tool_id(written))
+}
+
 /// Returns the id of the tool that a profile names.
 pub fn tool_id(written: &str) -> &str {
     let named = NAMES.iter().find(|(_, names)| names.contains(&written));

@@ -451,12 +451,16 @@ impl Turn {
     /// Returns the step of effect ids: the number of the answer that is at hand or due, the
     /// caller's text being 0; and, if the answer was lost after calls of it had left, how often.
     pub fn step(&self) -> String {
-        let due = u32::from(matches!(self.phase, Phase::Asked(_)));
-        let answer = self.answers + due;
+        let answer = self.answer_number();
         match self.lost {
             0 => answer.to_string(),
             lost => format!("{answer}.{lost}"),
         }
+    }
+
+    /// Returns the number of the answer that is at hand or due, from 1; 0 for the caller's text.
+    pub fn answer_number(&self) -> u32 {
+        self.answers + u32::from(matches!(self.phase, Phase::Asked(_)))
     }
 
     /// Returns how often people said something to the turn while it ran.

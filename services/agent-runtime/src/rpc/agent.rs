@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contracts::tavern::agent::v1::{
     EditBudgetsRequest, EditBudgetsResponse, ExportTurnRequest, ExportTurnResponse,
-    GetToolScopeRequest, GetToolScopeResponse, StartTurnRequest, StartTurnResponse,
-    SteerTurnRequest, SteerTurnResponse, agent_service_server::AgentService,
+    ForkTurnRequest, ForkTurnResponse, GetToolScopeRequest, GetToolScopeResponse, StartTurnRequest,
+    StartTurnResponse, SteerTurnRequest, SteerTurnResponse, agent_service_server::AgentService,
 };
 use core_types::IdSource;
 use futures::{
@@ -16,7 +16,7 @@ use grpc_kit::Failure;
 use run_events::{Runs, request_hash};
 use tonic::{Request, Response, Status};
 
-use super::{start, steering, tool_scope};
+use super::{fork, start, steering, tool_scope};
 use crate::{
     profiles::Profiles,
     turns::{NewTurn, Turns},
@@ -143,6 +143,16 @@ impl AgentService for AgentRpc {
         let (runner, runs) = (self.inner.turns.runner(), &self.inner.runs);
         let edited = steering::edit_budgets(runner, runs, request.into_inner()).await?;
         Ok(Response::new(edited))
+    }
+
+    async fn fork_turn(
+        &self,
+        request: Request<ForkTurnRequest>,
+    ) -> Result<Response<ForkTurnResponse>, Status> {
+        let new = fork::read(request.into_inner(), self.inner.ids.as_ref())?;
+        let (run, replayed) = self.inner.turns.fork(new).await?;
+        let run = Some(run);
+        Ok(Response::new(ForkTurnResponse { run, replayed }))
     }
 
     async fn get_tool_scope(

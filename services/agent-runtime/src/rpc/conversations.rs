@@ -12,12 +12,11 @@ use contracts::tavern::agent::v1::{
 use core_types::{ConversationId, IdSource, RequestId, Timestamp};
 use grpc_kit::Failure;
 use run_events::{request_hash, timestamp_to_proto};
-use sha2::{Digest, Sha256};
 use tonic::{Request, Response, Status};
 
 use super::start;
 use crate::{
-    conversations::{Branched, Conversation, Conversations},
+    conversations::{Branched, Conversation, Conversations, branch_key},
     domain::{
         budgets::Limits,
         plan::{Opening, TurnInput},
@@ -170,7 +169,8 @@ impl ConversationRpc {
             body_hash: request_hash(request),
         });
         let count = usize::try_from(request.message_count).unwrap_or(usize::MAX);
-        let new_id = branch_id(self.ids.as_ref(), request);
+        let key = branch_key(self.ids.as_ref(), &from, &request.request_id);
+        let new_id = format!("conv_{key}");
         self.conversations
             .branch(&from, count, &new_id, named)
             .await
@@ -201,21 +201,6 @@ impl ConversationRpc {
         );
         appended.await
     }
-}
-
-/// Returns the id of a branch: of a named request always the same.
-fn branch_id(ids: &dyn IdSource, request: &BranchConversationRequest) -> String {
-    if request.request_id.is_empty() {
-        return format!("conv_{}", ids.next_uuid().simple());
-    }
-    let mut hasher = Sha256::new();
-    for part in [&request.conversation_id, &request.request_id] {
-        // Lengths keep one part from running into the next.
-        hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-        hasher.update(part);
-    }
-    let digest = hex::encode(hasher.finalize());
-    format!("conv_{}", &digest[..32])
 }
 
 /// Returns the name and the digest of a request; nothing if it is never repeated.

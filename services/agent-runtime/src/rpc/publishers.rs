@@ -8,9 +8,9 @@ use crate::{
     domain::{
         event::{Hop, Source, SourceKind},
         plan::Plan,
-        scene::Instance,
+        scene::{self, Instance, Scene},
     },
-    running_scenes::{RunningScene, RunningScenes, SceneInstance},
+    running_scenes::{RunningScene, RunningScenes, SceneInstance, copied_world},
     scene_runner::not_running,
 };
 
@@ -80,6 +80,38 @@ impl Publishers {
         })
     }
 
+    /// Returns the fork that a conversation began with; none if it is not that of a fork of a turn in a scene.
+    ///
+    /// # Errors
+    /// RUN_NOT_FOUND if the run of the scene was deleted, or a storage that does not work.
+    pub(super) async fn fork_in_scene(
+        &self,
+        conversation_id: &str,
+    ) -> Result<Option<ForkInScene>, Failure> {
+        let Some(world) = copied_world(conversation_id) else {
+            return Ok(None);
+        };
+        let runs = self.runs.by_conversation(conversation_id).await?;
+        let first = runs.into_iter().next();
+        let plan = first.and_then(|(_, meta)| serde_json::from_value::<Plan>(meta.data).ok());
+        let Some(turn) = plan.and_then(|plan| plan.scene) else {
+            return Ok(None);
+        };
+        let run_id = turn.copy_of.unwrap_or_default();
+        let meta = self.runs.meta(&run_id).await?;
+        let text = meta.data["scene"].as_str().unwrap_or_default();
+        let scene = scene::read(text).ok();
+        let found = scene.and_then(|scene| {
+            let instance = scene.instance(&turn.instance_id)?.clone();
+            Some(ForkInScene {
+                world: world.to_owned(),
+                scene,
+                instance,
+            })
+        });
+        Ok(found)
+    }
+
     /// Returns the agent of a conversation, with how its present turn came about.
     ///
     /// # Errors
@@ -103,6 +135,16 @@ impl Publishers {
             chain: turn.map(|turn| turn.chain).unwrap_or_default(),
         })
     }
+}
+
+/// A fork of a turn in a scene, which is in no scene itself.
+pub(super) struct ForkInScene {
+    /// What its copy of the world state is kept under.
+    pub(super) world: String,
+    /// The scene of the turn that was forked.
+    pub(super) scene: Scene,
+    /// The agent.
+    pub(super) instance: Instance,
 }
 
 /// Reports that a request names no scene.

@@ -88,15 +88,21 @@ fn opening(request: &StartTurnRequest, failure: &mut Failure) -> Opening {
             return Opening::UserMessage(String::new());
         }
     };
+    check_text(field, text, failure);
+    opening
+}
+
+/// Checks a text that a turn is given.
+pub(super) fn check_text(field: &str, text: &str, failure: &mut Failure) {
     if text.trim().is_empty() {
         failure.add_violation(field, "is empty");
     }
     // Some characters take six bytes in the log.
-    if text.len() > MAX_TEXT_BYTES || opening.to_json().len() > MAX_TEXT_JSON_BYTES {
+    let json = || serde_json::Value::from(text).to_string();
+    if text.len() > MAX_TEXT_BYTES || json().len() > MAX_TEXT_JSON_BYTES {
         let problem = format!("exceeds {MAX_TEXT_BYTES} bytes; shorten it");
         failure.add_violation(field, problem);
     }
-    opening
 }
 
 /// Checks the messages of a field of a request.

@@ -18,13 +18,13 @@ use super::{
 };
 use crate::{
     domain::{
-        scene::Instance,
+        scene::{Instance, Scene},
         state::{MAX_WORLD_BYTES, Operation},
     },
     running_scenes::{Change, Request, scene_of},
     scene_runner::not_running,
     states::{States, Update, refused},
-    store::StateOwner,
+    store::{StateOwner, StateRow},
 };
 
 /// Reads and changes world states.
@@ -77,37 +77,51 @@ impl Worlds {
     ) -> Result<UpdateWorldStateResponse, Failure> {
         let hash = request_hash(&request);
         let operations = operations(&request.request_id, &request.operations)?;
-        let publisher = match &request.scene {
-            Some(Written::RunId(run_id)) => self.publishers.caller(run_id, "")?,
-            Some(Written::ConversationId(id)) => self.publishers.agent(id).await?,
-            None => return Err(unnamed()),
-        };
-        if let Some(instance) = &publisher.instance {
-            self.check_allowed(instance, &operations)?;
-        }
-        let running = publisher.running;
         let update = Update {
             request: (!request.request_id.is_empty()).then_some((request.request_id, hash)),
             expected_version: request.expected_version,
             operations,
         };
-        let world = StateOwner::world(&running.run_id);
-        let schema = running.scene.world_schema.as_ref();
-        let states = &self.states;
-        let updated = states.update_within(&world, update, schema, MAX_WORLD_BYTES);
-        let (row, replayed) = updated.await?;
+        if let Some(Written::ConversationId(id)) = &request.scene
+            && let Some(fork) = self.publishers.fork_in_scene(id).await?
+        {
+            let instance = Some(&fork.instance);
+            let changed = self.change(&fork.world, &fork.scene, instance, update);
+            return changed.await.map(written);
+        }
+        let publisher = match &request.scene {
+            Some(Written::RunId(run_id)) => self.publishers.caller(run_id, "")?,
+            Some(Written::ConversationId(id)) => self.publishers.agent(id).await?,
+            None => return Err(unnamed()),
+        };
+        let (running, instance) = (publisher.running, publisher.instance.as_ref());
+        let changed = self.change(&running.run_id, &running.scene, instance, update);
+        let changed = changed.await?;
         // A scene that ends in this moment has no more agents that could hear of it.
         let change = Change {
             by: publisher.source,
             chain: publisher.chain,
         };
         running.ask(Request::WorldChanged(change)).await;
-        Ok(UpdateWorldStateResponse {
-            version: row.version,
-            changed_paths: paths(&row),
-            previous_json: row.previous.unwrap_or_default(),
-            replayed,
-        })
+        Ok(written(changed))
+    }
+
+    /// Changes the world state that is kept under `world`, for an agent of the scene or for a caller.
+    async fn change(
+        &self,
+        world: &str,
+        scene: &Scene,
+        instance: Option<&Instance>,
+        update: Update,
+    ) -> Result<(StateRow, bool), Failure> {
+        if let Some(instance) = instance {
+            self.check_allowed(instance, &update.operations)?;
+        }
+        let (world, schema) = (StateOwner::world(world), scene.world_schema.as_ref());
+        let states = &self.states;
+        states
+            .update_within(&world, update, schema, MAX_WORLD_BYTES)
+            .await
     }
 
     /// Refuses changes that the profile of an agent does not allow.
@@ -132,5 +146,14 @@ impl Worlds {
         );
         let reason = ErrorReason::WorldWriteDenied;
         Err(Failure::new(Code::PermissionDenied, reason, message))
+    }
+}
+
+fn written((row, replayed): (StateRow, bool)) -> UpdateWorldStateResponse {
+    UpdateWorldStateResponse {
+        version: row.version,
+        changed_paths: paths(&row),
+        previous_json: row.previous.unwrap_or_default(),
+        replayed,
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use call_text::grammar::{Mode, render_grammar};
 use contracts::tavern::common::v1 as common;
-use futures::{FutureExt, StreamExt, future::BoxFuture};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use serde_json::{Value, json};
 
 use super::{
@@ -16,14 +16,17 @@ use super::{
 };
 use crate::{
     domain::{budgets, deliberation::Situation, goals, message::Role, prompt::Prompt},
-    provider::{AnswerEnd, Model, ModelRequest, Pieces},
+    provider::{AnswerEnd, Model, ModelRequest, Piece, Pieces},
     settings::GrammarUse,
+    turn_log::forked,
 };
 
 /// What gives an answer.
 pub(super) enum Asked {
     Model(Model),
     Workflow(Box<Deliberation>),
+    /// The answer at which the turn was forked.
+    Given,
 }
 
 impl Asked {
@@ -37,7 +40,7 @@ impl Asked {
     /// Returns what the run of a workflow used, once it is known.
     pub(super) fn take_used(&self) -> Option<common::UsageReported> {
         match self {
-            Self::Model(_) => None,
+            Self::Model(_) | Self::Given => None,
             Self::Workflow(deliberation) => deliberation.take_used(),
         }
     }
@@ -52,18 +55,32 @@ impl Asked {
         match self {
             Self::Model(model) => model.stopped(reason, prompt_bytes, answer_bytes),
             Self::Workflow(deliberation) => deliberation.stopped(reason),
+            Self::Given => AnswerEnd {
+                finish_reason: reason.to_owned(),
+                ..AnswerEnd::default()
+            },
         }
     }
 }
 
 impl Driver {
-    /// Asks the model, or the agent's deliberation workflow.
+    /// Asks the model, or the agent's deliberation workflow; an answer that is taken over is asked of neither.
     pub(super) async fn begin(
         &mut self,
         model: &str,
         prompt: Prompt,
         started: Instant,
     ) -> Result<(Asked, Answer), Asking> {
+        if let Some(answer) = self.forked.answer_due(&self.turn) {
+            let end = AnswerEnd {
+                finish_reason: answer.finish_reason.clone(),
+                tool_calls: forked::tool_calls(&answer.native_calls),
+                model: answer.model.clone(),
+                ..AnswerEnd::default()
+            };
+            let pieces = [Piece::Text(answer.text.clone()), Piece::End(end)];
+            return Ok((Asked::Given, stream::iter(pieces.map(Ok)).boxed()));
+        }
         let Some(question) = self.question(&prompt) else {
             let model = self.model(model)?;
             let pieces = self.request(&model, prompt, started);

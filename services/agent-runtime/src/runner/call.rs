@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
-use core_types::EffectId;
+use core_types::{EffectId, RunId};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::{CancelReason, outcome};
 use tokio_util::sync::CancellationToken;
@@ -17,9 +17,12 @@ use super::{
     journal, reduce,
     stop::Stop,
 };
-use crate::domain::{
-    observation,
-    turn::{CallState, Progress, ReadCall},
+use crate::{
+    domain::{
+        observation,
+        turn::{CallState, Progress, ReadCall, Turn},
+    },
+    turn_log::forked::Forked,
 };
 
 impl Driver {
@@ -63,9 +66,8 @@ impl Driver {
         let Some(_not_paused) = control.admit_start().await else {
             return Ok(false);
         };
-        let step = self.turn.step();
-        let index = usize::try_from(call.index).unwrap_or(usize::MAX);
-        let effect_id = EffectId::derive(&self.recorder.run_id(), &step, index).to_string();
+        let run = self.recorder.run_id();
+        let effect_id = effect_of(&self.forked, &run, &self.turn, call.index);
         self.note(Kind::CallDispatched(common::CallDispatched {
             effect_id: effect_id.clone(),
             tool_id: call.tool_id.clone(),
@@ -115,7 +117,10 @@ impl Driver {
         if result.tool_id.is_empty() {
             result.tool_id = landed.tool_id;
         }
-        let mut observed = words(&result);
+        let mut observed = match landed.observed.is_empty() {
+            true => words(&result),
+            false => Some(landed.observed),
+        };
         if let Some(reduced) = landed.reduced {
             if let Some(used) = reduced.used {
                 self.note(Kind::UsageReported(used))?;
@@ -175,13 +180,22 @@ impl Driver {
 
     fn fly(&mut self, call: ReadCall, effect_id: String, left_before: bool) {
         let (caller, control) = (self.caller(), self.control.clone());
-        let (grant, reducer) = (self.grant(), self.reducer(&call));
+        let taken = self.forked.result_of(&self.turn, call.index).cloned();
+        let (grant, reducer) = match taken {
+            None => (self.grant(), self.reducer(&call)),
+            Some(_) => (common::CallGrant::default(), None),
+        };
         self.flights.effects.insert(effect_id.clone());
         let flight = async move {
             let _tracked = control.track(WorkKind::Call, &effect_id);
-            let ended = caller
-                .carry_out(&call, &effect_id, left_before, grant)
-                .await;
+            let (ended, observed) = match taken {
+                // No call is repeated (rule G1003).
+                Some(taken) => (Ok(taken.result.unwrap_or_default()), taken.observation),
+                None => {
+                    let ended = caller.carry_out(&call, &effect_id, left_before, grant);
+                    (ended.await, String::new())
+                }
+            };
             let reduced = match (&ended, reducer) {
                 (Ok(result), Some(reducer)) => {
                     let mut result = result.clone();
@@ -191,6 +205,7 @@ impl Driver {
                 _ => None,
             };
             Landed {
+                observed,
                 reduced,
                 index: call.index,
                 tool_id: call.tool_id,
@@ -225,6 +240,17 @@ impl Driver {
     pub(super) fn stopped(&self) -> Stop {
         Stop::Cancelled(self.control.why().unwrap_or(CancelReason::Deadline))
     }
+}
+
+/// Returns the effect of a call of the answer at hand: that of the turn that this one is a fork of, if its
+/// result is taken over.
+pub(super) fn effect_of(forked: &Forked, run: &RunId, turn: &Turn, index: u32) -> String {
+    let taken = forked.result_of(turn, index);
+    if let Some(result) = taken.and_then(|taken| taken.result.as_ref()) {
+        return result.effect_id.clone();
+    }
+    let place = usize::try_from(index).unwrap_or(usize::MAX);
+    EffectId::derive(run, &turn.step(), place).to_string()
 }
 
 /// Words what the model reads about a call that has ended; nothing if it is not known how.

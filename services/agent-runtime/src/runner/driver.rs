@@ -34,6 +34,7 @@ use crate::{
     },
     states::Snapshot,
     store::StateOwner,
+    turn_log::forked::Forked,
 };
 
 /// How often a commit is tried again while the storage does not work.
@@ -81,6 +82,8 @@ pub(super) struct Driver {
     pub(super) goals: Option<Snapshot>,
     /// The versions of them that a model was asked with that has not answered.
     pub(super) asked: AskedStates,
+    /// What it has taken over from the turn that it is a fork of.
+    pub(super) forked: Forked,
     /// The events that opened the turn.
     pub(super) events: Vec<Value>,
     /// What people ask of the turn.
@@ -132,6 +135,7 @@ impl Driver {
             world: None,
             goals: None,
             asked: resumed.asked,
+            forked: resumed.forked,
             events: resumed.events,
             inbox,
             steering: resumed.steering,

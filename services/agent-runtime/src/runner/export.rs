@@ -1,8 +1,9 @@
 //! Writing a finished turn as the lines of a fixture (rule G1001).
 
-use contracts::tavern::common::v1::{ErrorReason, Run, run_event::Kind};
+use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, run_event::Kind};
 use core_types::RunId;
 use grpc_kit::Failure;
+use run_events::RunMeta;
 use tonic::{Code, Status};
 
 use super::{
@@ -12,18 +13,31 @@ use super::{
 };
 use crate::{domain::plan::Plan, store::StateOwner};
 
+/// A turn that has ended.
+pub(crate) struct EndedTurn {
+    /// The run.
+    pub(crate) id: RunId,
+    /// What was stored beside its log.
+    pub(crate) meta: RunMeta,
+    /// What it was started with.
+    pub(crate) plan: Plan,
+    /// Its log, with the events of the runs below it.
+    pub(crate) events: Vec<RunEvent>,
+}
+
 impl Runner {
-    /// Returns the lines of a fixture of a turn that has ended.
+    /// Reads a turn that has ended.
     ///
     /// # Errors
-    /// RUN_NOT_FOUND, RUN_NOT_FINISHED, or a registry or storage that does not work.
-    pub async fn export(&self, run_id: &str) -> Result<Vec<String>, Status> {
-        let inner = &self.inner;
-        let run = inner.runs.get(run_id).await?;
-        let meta = inner.runs.meta(run_id).await?;
+    /// RUN_NOT_FOUND, RUN_NOT_FINISHED, INVALID_FIELDS for a run that is no turn, or a storage that does not
+    /// work.
+    pub(crate) async fn ended_turn(&self, run_id: &str) -> Result<EndedTurn, Status> {
+        let runs = &self.inner.runs;
+        let run = runs.get(run_id).await?;
+        let meta = runs.meta(run_id).await?;
         let (Ok(id), Ok(plan)) = (
             run_id.parse::<RunId>(),
-            serde_json::from_value::<Plan>(meta.data),
+            serde_json::from_value::<Plan>(meta.data.clone()),
         ) else {
             let problem = "is not a turn of an agent";
             return Err(Failure::invalid_fields()
@@ -33,7 +47,26 @@ impl Runner {
         if run.outcome.is_none() {
             return Err(not_finished(&run).into());
         }
-        let events = inner.runs.events(id).await?;
+        Ok(EndedTurn {
+            id,
+            meta,
+            plan,
+            events: runs.events(id).await?,
+        })
+    }
+
+    /// Returns the lines of a fixture of a turn that has ended.
+    ///
+    /// # Errors
+    /// RUN_NOT_FOUND, RUN_NOT_FINISHED, or a registry or storage that does not work.
+    pub async fn export(&self, run_id: &str) -> Result<Vec<String>, Status> {
+        let inner = &self.inner;
+        let EndedTurn {
+            id,
+            meta,
+            plan,
+            events,
+        } = self.ended_turn(run_id).await?;
         let tools = inventory::fetch_tools(inner.peers.registry.clone(), &plan.inventory).await;
         let tools = tools.map_err(|error| match error {
             InventoryError::Registry(status) => status,

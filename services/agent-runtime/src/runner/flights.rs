@@ -19,6 +19,8 @@ pub(super) struct Landed {
     pub(super) tool_id: String,
     pub(super) effect_id: String,
     pub(super) ended: Result<common::CallResult, Stop>,
+    /// What the model read about it in the turn that this one is a fork of; empty if it is to be worded.
+    pub(super) observed: String,
     /// What the model reads in the place of a long output.
     pub(super) reduced: Option<Reduced>,
 }

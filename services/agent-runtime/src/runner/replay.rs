@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use call_text::Catalogue;
 use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
-use core_types::{EffectId, RunId};
+use core_types::RunId;
 use serde_json::Value;
 
 use super::{
@@ -29,7 +29,10 @@ use crate::{
         reduction,
         turn::{Ask, CallState, Command, Turn, TurnEvent},
     },
-    turn_log::replay::{opening, time_of},
+    turn_log::{
+        forked::Forked,
+        replay::{opening, time_of},
+    },
 };
 use answer::Answered;
 
@@ -91,6 +94,8 @@ struct Replay<'a> {
     nearly: Option<String>,
     /// Whether the model was informed of a repetition before the round at hand.
     is_remarked: bool,
+    /// What the turn has taken over from the one that it is a fork of.
+    forked: Forked,
     compared: usize,
 }
 
@@ -135,6 +140,7 @@ impl<'a> Replay<'a> {
             observed: BTreeMap::new(),
             nearly: None,
             is_remarked: false,
+            forked: Forked::default(),
             compared: 0,
         };
         replay
@@ -154,6 +160,7 @@ impl<'a> Replay<'a> {
         kind: &Kind,
         later: &[&RunEvent],
     ) -> Result<(), Divergence> {
+        self.forked.take(event);
         match kind {
             Kind::RunStarted(_) => return Ok(()),
             Kind::MessageGiven(_) => {
@@ -303,10 +310,8 @@ impl<'a> Replay<'a> {
     fn dispatch(&self, index: u32) -> Option<Kind> {
         let mut calls = self.turn.calls().iter();
         let progress = calls.find(|progress| progress.call.index == index)?;
-        let place = usize::try_from(index).ok()?;
-        let effect_id = EffectId::derive(&self.run, &self.turn.step(), place);
         Some(Kind::CallDispatched(common::CallDispatched {
-            effect_id: effect_id.to_string(),
+            effect_id: super::call::effect_of(&self.forked, &self.run, &self.turn, index),
             tool_id: progress.call.tool_id.clone(),
             arguments_json: progress.call.arguments_json.clone(),
             index,
@@ -319,7 +324,7 @@ impl<'a> Replay<'a> {
         let Some(answered) = &self.answered else {
             return Ok(());
         };
-        if answered.released == self.said {
+        if answered.released == self.said || self.forked.covers(event.sequence) {
             self.compared += 1;
             return Ok(());
         }
@@ -495,7 +500,8 @@ impl<'a> Replay<'a> {
         replayed: Option<Kind>,
     ) -> Result<(), Divergence> {
         self.compared += 1;
-        if replayed.as_ref() == Some(recorded) {
+        // What was taken over was made by another turn.
+        if replayed.as_ref() == Some(recorded) || self.forked.covers(event.sequence) {
             return Ok(());
         }
         let value = |kind: Option<&Kind>| {

@@ -81,6 +81,27 @@ impl AgentStore {
         row.await?.as_ref().map(read).transpose()
     }
 
+    /// Returns the version that a state had at a time.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn state_at(
+        &self,
+        owner: &StateOwner,
+        time: Timestamp,
+    ) -> Result<Option<StateRow>, StoreError> {
+        let row = sqlx::query(
+            "SELECT version, created, state, paths, previous, request_id, body_hash FROM private_states \
+             WHERE conversation_id = ?1 AND profile_id = ?2 AND created <= ?3 \
+             ORDER BY version DESC LIMIT 1",
+        )
+        .bind(&owner.conversation_id)
+        .bind(&owner.profile_id)
+        .bind(time.unix_nanos())
+        .fetch_optional(self.database.reader());
+        row.await?.as_ref().map(read).transpose()
+    }
+
     /// Returns the version of a state that a request made.
     ///
     /// # Errors

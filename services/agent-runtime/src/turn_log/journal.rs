@@ -78,6 +78,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::SceneEnding(_)
         | Kind::InstanceSlept(_)
         | Kind::InstanceWoke(_)
+        | Kind::TurnForked(_)
+        | Kind::ResultTaken(_)
         | Kind::ConversationCompacted(_) => return None,
     })
 }

@@ -53,7 +53,7 @@ impl Running {
         Ok(appended.into_inner().conversation.unwrap())
     }
 
-    async fn delete_conversation(&self, id: &str) -> Result<(), Status> {
+    pub(crate) async fn delete_conversation(&self, id: &str) -> Result<(), Status> {
         let conversation_id = id.to_owned();
         let mut conversations = self.conversations.clone();
         let request = DeleteConversationRequest { conversation_id };

@@ -8,6 +8,7 @@
 mod compaction;
 mod conversations;
 mod endpoint;
+mod forks;
 mod grammars;
 mod handles;
 mod knowledge;

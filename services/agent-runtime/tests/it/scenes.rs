@@ -154,7 +154,7 @@ impl Running {
         self.follow(run_id, 0).await
     }
 
-    async fn set_world(
+    pub(crate) async fn set_world(
         &self,
         scene: Written,
         path: &str,
@@ -173,7 +173,7 @@ impl Running {
         Ok(updated?.into_inner())
     }
 
-    async fn world_at(&self, run_id: &str, path: &str) -> Result<String, Status> {
+    pub(crate) async fn world_at(&self, run_id: &str, path: &str) -> Result<String, Status> {
         let request = GetWorldStateRequest {
             scene: Some(Read::RunId(run_id.to_owned())),
             path: path.to_owned(),

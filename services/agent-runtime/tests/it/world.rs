@@ -184,8 +184,13 @@ impl Running {
     /// Starts a turn and follows it to its end. Whatever a test lets it do, it replays (rule G1002).
     pub(crate) async fn play(&self, request: StartTurnRequest) -> Ended {
         let run_id = self.begin(request).await;
-        let ended = self.follow(&run_id, 0).await;
-        if let Ok(fixture) = self.export(&run_id).await {
+        self.play_on(&run_id).await
+    }
+
+    /// Follows a turn to its end, and replays it.
+    pub(crate) async fn play_on(&self, run_id: &str) -> Ended {
+        let ended = self.follow(run_id, 0).await;
+        if let Ok(fixture) = self.export(run_id).await {
             let replayed = replay(&Fixture::read(&fixture).unwrap());
             if let Err(divergence) = replayed {
                 panic!("{divergence}");
@@ -441,5 +446,7 @@ fn word(kind: &Kind) -> &'static str {
         Kind::InstanceSlept(_) => "slept",
         Kind::InstanceWoke(_) => "woke",
         Kind::UsageReported(_) => "used",
+        Kind::TurnForked(_) => "forked",
+        Kind::ResultTaken(_) => "result taken",
     }
 }

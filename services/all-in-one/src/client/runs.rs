@@ -7,6 +7,8 @@ mod waits;
 
 pub(crate) use waits::{Answer, answers_and_due};
 
+use fork::Fork;
+
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -114,20 +116,8 @@ pub(crate) enum Command {
     },
     /// Answer a question that a run waits with.
     Answer(Answer),
-    /// Start a run that takes over what another has done, or only show what it would do again.
-    Fork {
-        /// The id of the run.
-        run_id: String,
-        /// What is different, as `PATH=JSON`, such as `/inputs/text="a"`; may be given several times.
-        #[arg(long = "edit", value_name = "PATH=JSON")]
-        edits: Vec<String>,
-        /// The digest of the effects that may be repeated, as the plan shows it.
-        #[arg(long, default_value = "")]
-        accept: String,
-        /// Whether to show the plan and start nothing.
-        #[arg(long)]
-        plan: bool,
-    },
+    /// Start a run that takes over what another has done: a workflow, or with `--at` a turn of an agent.
+    Fork(Fork),
     /// Delete a run that has ended, with its log.
     Delete {
         /// The id of the run.
@@ -190,12 +180,7 @@ impl Command {
                 id,
             } => waits::signal(&mut runs, run_id, name, payload, id).await,
             Self::Answer(answer) => answer.send(&mut runs).await,
-            Self::Fork {
-                run_id,
-                edits,
-                accept,
-                plan,
-            } => fork::run(remote, run_id, &edits, accept, plan).await,
+            Self::Fork(fork) => fork.run(remote).await,
             Self::Delete { run_id } => {
                 let response = runs.delete_run(DeleteRunRequest { run_id }).await;
                 response.map_err(|status| refusal(&status))?;

@@ -42,6 +42,10 @@ pub(super) fn line(kind: &Kind) -> Option<(&'static str, String)> {
         ),
         Kind::InstanceSlept(slept) => ("sleeps", format!("{} sleeps", slept.instance_id)),
         Kind::InstanceWoke(woke) => ("wakes", format!("{} is awake", woke.instance_id)),
+        Kind::TurnForked(forked) => (
+            "fork",
+            format!("continues {} from event {}", forked.run_id, forked.sequence),
+        ),
         Kind::SceneEnding(ending) => ("ending", ending.reason.clone()),
         _ => return None,
     })

@@ -1,15 +1,111 @@
 //! `tavern runs fork`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Args;
+use contracts::tavern::agent::v1::{
+    ForkTurnRequest, agent_service_client::AgentServiceClient, fork_turn_request::Edit,
+};
+use contracts::tavern::common::v1::Run;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use contracts::tavern::workflow::v1::{ForkEdit, ForkPlan, ForkRunRequest};
 
 use super::super::{Remote, json, print, refusal};
 
+/// What is forked, and what is different.
+#[derive(Args)]
+pub(crate) struct Fork {
+    /// The id of the run.
+    run_id: String,
+    /// Of a workflow: what is different, as `PATH=JSON`, such as `/inputs/text="a"`; may be given several
+    /// times.
+    #[arg(long = "edit", value_name = "PATH=JSON", conflicts_with = "at")]
+    edits: Vec<String>,
+    /// Of a workflow: the digest of the effects that may be repeated, as the plan shows it.
+    #[arg(long, default_value = "", conflicts_with = "at")]
+    accept: String,
+    /// Of a workflow: whether to show the plan and start nothing.
+    #[arg(long, conflicts_with = "at")]
+    plan: bool,
+    /// Of a turn: the event at which it is forked, an answer, a result or a message.
+    #[arg(long, value_name = "SEQUENCE")]
+    at: Option<u64>,
+    #[command(flatten)]
+    edit: TurnEdit,
+}
+
+/// What a fork of a turn has in the place of the original.
+#[derive(Args)]
+#[group(multiple = false)]
+struct TurnEdit {
+    /// A file with another answer of the model, calls included.
+    #[arg(long, value_name = "FILE", requires = "at")]
+    answer: Option<PathBuf>,
+    /// Another result of the call, as JSON.
+    #[arg(long, value_name = "JSON", requires = "at")]
+    output: Option<String>,
+    /// Why the call failed.
+    #[arg(long, value_name = "TEXT", requires = "at")]
+    failure: Option<String>,
+    /// Another message.
+    #[arg(long, value_name = "TEXT", requires = "at")]
+    message: Option<String>,
+}
+
+impl Fork {
+    pub(super) async fn run(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        match self.at {
+            Some(sequence) => fork_turn(remote, self.run_id, sequence, self.edit).await,
+            None => fork_workflow(remote, self.run_id, &self.edits, self.accept, self.plan).await,
+        }
+    }
+}
+
+impl TurnEdit {
+    fn read(self) -> anyhow::Result<Option<Edit>> {
+        if let Some(file) = self.answer {
+            let text = std::fs::read_to_string(&file);
+            let text = text.with_context(|| format!("{} cannot be read", file.display()))?;
+            return Ok(Some(Edit::AnswerText(text)));
+        }
+        let output = self.output.map(Edit::OutputJson);
+        let failure = self.failure.map(Edit::FailureMessage);
+        Ok(output.or(failure).or(self.message.map(Edit::Message)))
+    }
+}
+
+/// Starts a turn that continues another one.
+async fn fork_turn(
+    remote: &Remote,
+    run_id: String,
+    sequence: u64,
+    edit: TurnEdit,
+) -> anyhow::Result<ExitCode> {
+    let request = ForkTurnRequest {
+        run_id,
+        sequence,
+        edit: edit.read()?,
+        ..ForkTurnRequest::default()
+    };
+    let mut agents = AgentServiceClient::new(remote.connect()?);
+    let forked = agents.fork_turn(request).await;
+    let forked = forked.map_err(|status| refusal(&status))?;
+    show_started(remote, forked.into_inner().run)
+}
+
+fn show_started(remote: &Remote, run: Option<Run>) -> anyhow::Result<ExitCode> {
+    let run = run.context("the answer has no run")?;
+    match remote.json {
+        true => json::print_line(&run)?,
+        false => print(&format!("started {}\n", run.run_id)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Shows the plan of a fork, and starts the fork where its effects are accepted.
-pub(super) async fn run(
+async fn fork_workflow(
     remote: &Remote,
     run_id: String,
     edits: &[String],
@@ -50,12 +146,7 @@ pub(super) async fn run(
     };
     let forked = workflows.fork_run(request).await;
     let forked = forked.map_err(|status| refusal(&status))?.into_inner();
-    let run = forked.run.context("the answer has no run")?;
-    match remote.json {
-        true => json::print_line(&run)?,
-        false => print(&format!("started {}\n", run.run_id)),
-    }
-    Ok(ExitCode::SUCCESS)
+    show_started(remote, forked.run)
 }
 
 /// Reads `PATH=JSON`.

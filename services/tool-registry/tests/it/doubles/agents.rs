@@ -8,9 +8,9 @@ use std::{
 use contracts::tavern::{
     agent::v1::{
         EditBudgetsRequest, EditBudgetsResponse, ExportTurnRequest, ExportTurnResponse,
-        GetToolScopeRequest, GetToolScopeResponse, StartTurnRequest, StartTurnResponse,
-        SteerTurnRequest, SteerTurnResponse, agent_service_server::AgentService,
-        get_tool_scope_request::Agent,
+        ForkTurnRequest, ForkTurnResponse, GetToolScopeRequest, GetToolScopeResponse,
+        StartTurnRequest, StartTurnResponse, SteerTurnRequest, SteerTurnResponse,
+        agent_service_server::AgentService, get_tool_scope_request::Agent,
     },
     common::v1::ErrorReason,
 };
@@ -85,6 +85,13 @@ impl AgentService for KnownAgents {
         &self,
         _: Request<SteerTurnRequest>,
     ) -> Result<Response<SteerTurnResponse>, Status> {
+        Err(Status::unimplemented("the double has no turns"))
+    }
+
+    async fn fork_turn(
+        &self,
+        _: Request<ForkTurnRequest>,
+    ) -> Result<Response<ForkTurnResponse>, Status> {
         Err(Status::unimplemented("the double has no turns"))
     }
 
